@@ -1,0 +1,1 @@
+//! Ceph authentication, keyrings and configuration files.

@@ -1,0 +1,1 @@
+//! Locks that measure themselves.

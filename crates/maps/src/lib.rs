@@ -1,0 +1,1 @@
+//! monmap, osdmap and CRUSH.

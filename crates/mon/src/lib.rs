@@ -1,0 +1,1 @@
+//! Maps, authentication and commands.

@@ -1,0 +1,1 @@
+//! msgr2 sessions and frames, without I/O.

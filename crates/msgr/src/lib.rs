@@ -1,0 +1,1 @@
+//! Sockets, out-queues and throttles.

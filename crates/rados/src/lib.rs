@@ -1,0 +1,1 @@
+//! The RADOS client: targeting, sending, resending.

@@ -1,0 +1,1 @@
+//! Monitor and OSD in one process.

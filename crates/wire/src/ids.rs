@@ -1,0 +1,200 @@
+//! A newtype per id, so that an epoch is never taken for a pool.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Decode, DecodeError, Encode, Reader, Writer};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ident)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl Encode for $name {
+            fn encode(&self, w: &mut Writer) {
+                self.0.encode(w);
+            }
+        }
+
+        impl Decode for $name {
+            const MIN_LEN: usize = size_of::<$inner>();
+            fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                $inner::decode(r).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// The version of a map (`epoch_t`); the first is 1.
+    Epoch(u32)
+);
+id!(
+    /// The number of an OSD; −1 is "none".
+    OsdId(i32)
+);
+id!(
+    /// The number of a pool; never reused, the first is 1.
+    PoolId(i64)
+);
+id!(
+    /// The number that a client gives an operation (`ceph_tid_t`), kept when the operation is sent again.
+    Tid(u64)
+);
+id!(
+    /// The number of a snapshot (`snapid_t`).
+    SnapId(u64)
+);
+id!(
+    /// The number that the monitors give an authenticated client; unique in a cluster.
+    GlobalId(u64)
+);
+id!(
+    /// How often a client has started over; together with the tid it names an operation.
+    Incarnation(i32)
+);
+
+impl SnapId {
+    /// The object as it is now (`CEPH_NOSNAP`).
+    pub const HEAD: Self = Self(u64::MAX - 1);
+    /// The directory of an object's snapshots (`CEPH_SNAPDIR`).
+    pub const DIR: Self = Self(u64::MAX);
+}
+
+/// A point in a placement group's history (`eversion_t`): the n-th change, made in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Eversion {
+    /// The map epoch in which the change was made. Orders before `version`.
+    pub epoch: Epoch,
+    /// The number of the change.
+    pub version: u64,
+}
+
+impl Encode for Eversion {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.version);
+        self.epoch.encode(w);
+    }
+}
+
+impl Decode for Eversion {
+    const MIN_LEN: usize = 12;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let version = r.u64()?;
+        Ok(Self { epoch: r.get()?, version })
+    }
+}
+
+/// Ceph prints it as `epoch'version`.
+impl fmt::Display for Eversion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}'{}", self.epoch, self.version)
+    }
+}
+
+/// A placement group (`pg_t`): a pool and a hash value, either the full 32-bit one or one folded into the pool's PGs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PgId {
+    /// The pool.
+    pub pool: PoolId,
+    /// The placement seed.
+    pub seed: u32,
+}
+
+impl Encode for PgId {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        self.pool.encode(w);
+        w.u32(self.seed);
+        w.i32(-1); // was "preferred OSD"; Ceph still sends the field
+    }
+}
+
+impl Decode for PgId {
+    const MIN_LEN: usize = 17;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let version = r.u8()?;
+        if version != 1 {
+            return Err(DecodeError::Invalid { what: "pg_t version", value: u64::from(version) });
+        }
+        let pg = Self { pool: r.get()?, seed: r.u32()? };
+        r.skip(4)?;
+        Ok(pg)
+    }
+}
+
+/// Ceph prints it as `pool.seed`, the seed in hex.
+impl fmt::Display for PgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:x}", self.pool, self.seed)
+    }
+}
+
+/// A 128-bit identifier (`uuid_d`): a cluster's fsid, an OSD's uuid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid(pub [u8; 16]);
+
+impl Encode for Uuid {
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.0);
+    }
+}
+
+impl Decode for Uuid {
+    const MIN_LEN: usize = 16;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.array().map(Self)
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Uuid {
+    type Err = DecodeError;
+    fn from_str(s: &str) -> Result<Self, DecodeError> {
+        let bad = DecodeError::Invalid { what: "uuid", value: s.len() as u64 };
+        let digits: Vec<u8> = s
+            .bytes()
+            .filter(|b| *b != b'-')
+            .map(|b| char::from(b).to_digit(16).map(|d| d as u8).ok_or(bad))
+            .collect::<Result<_, _>>()?;
+        let mut out = [0; 16];
+        if digits.len() != 32 {
+            return Err(bad);
+        }
+        for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Ok(Self(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuid_text_round_trip() {
+        let text = "3936525d-8654-4c54-a675-c55ad626c3fc";
+        assert_eq!(text.parse::<Uuid>().map(|u| u.to_string()), Ok(text.to_owned()));
+        assert!("3936525d".parse::<Uuid>().is_err());
+        assert!("x936525d-8654-4c54-a675-c55ad626c3fc".parse::<Uuid>().is_err());
+    }
+}
