@@ -1,1 +1,138 @@
-//! Message bodies.
+//! Messages: the envelope that every message travels in, and the bodies, one file for each family.
+//!
+//! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and `data` (bulk
+//! bytes, never copied here). [`Msg`] holds them as they travel; a type that implements [`Message`] is one body, opened.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::{DecodeError, Reader, Tid, Writer};
+
+/// Bulk bytes of a message, in order, possibly in several buffers.
+pub type Data = SmallVec<[Bytes; 1]>;
+
+/// The fields of a message's header that mean something above the messenger (`ceph_msg_header2` in
+/// `src/include/msgr.h`). The messenger adds sequence and acknowledgement numbers when the message leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The sequence number in its connection, given when the message leaves the queue; 0 before.
+    pub seq: u64,
+    /// The sender's number for the request; a reply carries the request's.
+    pub tid: Tid,
+    /// Which message this is (`CEPH_MSG_*`, `MSG_*`).
+    pub kind: u16,
+    /// Higher is more urgent; see [`Header::PRIORITY_DEFAULT`].
+    pub priority: u16,
+    /// The body's version.
+    pub version: u16,
+    /// The oldest version whose readers can read this body.
+    pub compat_version: u16,
+    /// Offset of the data in its object modulo the page size: a hint for alignment.
+    pub data_off: u16,
+    /// The newest sequence number that the sender has seen from its peer.
+    pub ack_seq: u64,
+    /// Flags (`CEPH_MSG_FLAG_*`).
+    pub flags: u8,
+}
+
+impl Header {
+    /// `CEPH_MSG_PRIO_DEFAULT`.
+    pub const PRIORITY_DEFAULT: u16 = 127;
+    /// `CEPH_MSG_PRIO_HIGH`.
+    pub const PRIORITY_HIGH: u16 = 196;
+}
+
+/// A message as it travels.
+#[derive(Clone, Debug, Default)]
+pub struct Msg {
+    /// The header.
+    pub header: Header,
+    /// The encoded body.
+    pub front: Bytes,
+    /// The second part of the body; empty but in a few messages of metadata servers.
+    pub middle: Bytes,
+    /// Bulk bytes. What arrives is at most one buffer.
+    pub data: Data,
+}
+
+impl Msg {
+    /// Packs a body.
+    pub fn new<M: Message>(body: &M) -> Self {
+        let mut w = Writer::with_capacity(body.front_len_hint());
+        body.encode_front(&mut w);
+        let header = Header {
+            kind: M::KIND,
+            version: M::VERSION,
+            compat_version: M::COMPAT,
+            priority: M::PRIORITY,
+            ..Header::default()
+        };
+        Self { header, front: w.into_bytes(), middle: Bytes::new(), data: body.data() }
+    }
+
+    /// The same message with the request number `tid`.
+    pub fn with_tid(mut self, tid: Tid) -> Self {
+        self.header.tid = tid;
+        self
+    }
+
+    /// Opens the body as an `M`, whose kind the caller has matched.
+    pub fn open<M: Message>(&self) -> Result<M, DecodeError> {
+        if self.header.kind != M::KIND {
+            return Err(DecodeError::Invalid { what: "message kind", value: u64::from(self.header.kind) });
+        }
+        if self.header.compat_version > M::VERSION {
+            return Err(DecodeError::TooNew {
+                what: M::NAME,
+                compat: self.header.compat_version.min(255) as u8,
+                supported: M::VERSION as u8,
+            });
+        }
+        M::decode(&self.header, &mut Reader::new(&self.front), &self.data)
+    }
+
+    /// Bytes of all parts: what throttles count.
+    pub fn len(&self) -> usize {
+        self.front.len() + self.middle.len() + self.data_len()
+    }
+
+    /// Whether all parts are empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of bulk data.
+    pub fn data_len(&self) -> usize {
+        self.data.iter().map(Bytes::len).sum()
+    }
+}
+
+/// A message body.
+pub trait Message: Sized {
+    /// Ceph's name of the message, such as `osd_op`.
+    const NAME: &'static str;
+    /// Its number.
+    const KIND: u16;
+    /// The version we write, and the newest we read.
+    const VERSION: u16;
+    /// The oldest version whose readers can read what we write.
+    const COMPAT: u16;
+    /// The priority it is sent with.
+    const PRIORITY: u16 = Header::PRIORITY_DEFAULT;
+
+    /// Writes the body's fields.
+    fn encode_front(&self, w: &mut Writer);
+
+    /// The bulk bytes that go with the body, in order.
+    fn data(&self) -> Data {
+        Data::new()
+    }
+
+    /// About how many bytes the front takes; saves growing the buffer.
+    fn front_len_hint(&self) -> usize {
+        128
+    }
+
+    /// Reads the body. `header.version` may be newer than [`Message::VERSION`]: what is appended is left unread.
+    fn decode(header: &Header, front: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError>;
+}

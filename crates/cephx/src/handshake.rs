@@ -1,0 +1,152 @@
+//! What the messenger asks of authentication while it sets up a connection.
+//!
+//! The messenger carries opaque payloads; a [`ClientAuth`] or [`ServerAuth`] makes and checks them. Each value serves one
+//! handshake. The messages are those of `doc/dev/msgr2.rst`, "Authentication".
+
+use bytes::Bytes;
+use loligo_wire::{DecodeError, EntityName, EntityType, GlobalId};
+use zeroize::Zeroizing;
+
+/// How the frames of a connection are protected (`CEPH_CON_MODE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConMode {
+    /// Checksums only.
+    Crc,
+    /// AES-128-GCM.
+    Secure,
+}
+
+impl ConMode {
+    /// The number on the wire.
+    pub fn code(self) -> u32 {
+        match self {
+            Self::Crc => 1,
+            Self::Secure => 2,
+        }
+    }
+
+    /// The mode with a number; `None` for one we do not know.
+    pub fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Crc),
+            2 => Some(Self::Secure),
+            _ => None,
+        }
+    }
+}
+
+/// An authentication method (`CEPH_AUTH_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AuthMethod(pub u32);
+
+impl AuthMethod {
+    /// No authentication.
+    pub const NONE: Self = Self(1);
+    /// cephx.
+    pub const CEPHX: Self = Self(2);
+}
+
+/// The client's opening: method, acceptable modes in order of preference, method-specific payload.
+#[derive(Clone, Debug)]
+pub struct AuthRequest {
+    /// The method.
+    pub method: AuthMethod,
+    /// Modes, best first.
+    pub modes: Vec<ConMode>,
+    /// What the method sends.
+    pub payload: Bytes,
+}
+
+/// What both sides know when authentication is done.
+#[derive(Clone, Default)]
+pub struct AuthKeys {
+    /// Signs the handshake's transcript (HMAC-SHA-256); empty without cephx: then the signature is all zeros.
+    pub session_key: Zeroizing<Vec<u8>>,
+    /// The keys and nonces of secure mode: 64 bytes where the mode is [`ConMode::Secure`], else empty.
+    pub connection_secret: Zeroizing<Vec<u8>>,
+}
+
+/// Who is at the other end, once authenticated.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The name.
+    pub name: EntityName,
+    /// The number that the monitors gave it.
+    pub global_id: GlobalId,
+    /// Its capabilities for the service that was asked, as text: `allow rw pool=x`.
+    pub caps: String,
+}
+
+/// Why authentication failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthError {
+    /// The peer's payload could not be read.
+    Decode(DecodeError),
+    /// The peer refused: the errno it gave (positive), and what it would accept instead.
+    Refused {
+        /// Errno as the peer sent it, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
+        errno: i32,
+        /// Methods it accepts.
+        methods: Vec<u32>,
+    },
+    /// We have no key or ticket to authenticate with.
+    NoCredentials(String),
+    /// The peer failed to prove that it knows the key.
+    PeerUnproven(&'static str),
+}
+
+/// One client-side authentication exchange.
+pub trait ClientAuth: Send {
+    /// The opening.
+    fn request(&mut self) -> Result<AuthRequest, AuthError>;
+
+    /// The server does not take the method or mode: another opening, or the error to give up with.
+    fn bad_method(
+        &mut self,
+        method: AuthMethod,
+        errno: i32,
+        methods: &[u32],
+        modes: &[u32],
+    ) -> Result<AuthRequest, AuthError>;
+
+    /// The server wants more: the answer to its payload.
+    fn more(&mut self, payload: &[u8]) -> Result<Bytes, AuthError>;
+
+    /// The server is content.
+    fn done(&mut self, global_id: GlobalId, mode: ConMode, payload: &[u8]) -> Result<AuthKeys, AuthError>;
+}
+
+/// What a server answers to a client's authentication payload.
+pub enum ServerStep {
+    /// Go on: AUTH_REPLY_MORE.
+    More(Bytes),
+    /// Content: AUTH_DONE.
+    Done {
+        /// Who it is.
+        identity: Identity,
+        /// The mode chosen from what the client offered.
+        mode: ConMode,
+        /// The final payload.
+        payload: Bytes,
+        /// What both sides know now.
+        keys: AuthKeys,
+    },
+    /// Refused: AUTH_BAD_METHOD. The connection stays open for another try.
+    Bad {
+        /// Positive errno.
+        errno: i32,
+        /// Methods accepted.
+        methods: Vec<u32>,
+        /// Modes accepted.
+        modes: Vec<u32>,
+    },
+}
+
+/// One server-side authentication exchange.
+pub trait ServerAuth: Send {
+    /// The client's opening (AUTH_REQUEST).
+    fn request(&mut self, peer: EntityType, method: AuthMethod, modes: &[u32], payload: &[u8]) -> ServerStep;
+
+    /// The client's answer to [`ServerStep::More`].
+    fn more(&mut self, payload: &[u8]) -> ServerStep;
+}
