@@ -1,1 +1,31 @@
-//! Sockets, out-queues and throttles.
+//! Sockets, out-queues and throttles: connections that carry Ceph messages over TCP.
+//!
+//! - [`Messenger`] listens ([`Messenger::bind`]) and connects ([`Messenger::connect`]); it is made from a [`Config`] and a
+//!   [`Dispatcher`].
+//! - [`Connection`] is one session with one peer. [`Connection::send`] may be called from any thread and never waits for the
+//!   socket, for dispatch, or for another sender's write: it appends to the out-queue, whose lock is held for a few dozen
+//!   nanoseconds. Whoever finds the queue at rest flushes it, without blocking; everybody else's message leaves with that
+//!   flush or the next one.
+//! - [`Dispatcher`] receives all messages that one socket read brought, in one call; what it sends meanwhile leaves in one
+//!   vectored write when it returns.
+//! - [`Policy`] says what happens when the socket is lost: a lossy connection is dead and says so once; a lossless one
+//!   connects again and repeats, in order, what the peer has not acknowledged.
+//! - [`Throttle`] bounds what is read from peers but not yet worked off.
+//!
+//! What this crate refuses to do: it does not know what messages mean, and it does not speak the bytes of the protocol
+//! either: those are `loligo-msgr-proto`'s.
+
+mod config;
+mod connection;
+mod dispatcher;
+mod error;
+mod messenger;
+mod throttle;
+
+pub use config::{Config, Level, Limits, Log, Policies, Policy};
+pub use connection::{Connection, Cork, PeerInfo, State, Ticket};
+pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
+pub use error::{Error, SendError};
+pub use loligo_cephx::handshake::Identity;
+pub use messenger::Messenger;
+pub use throttle::{Hold, Throttle};

@@ -1,0 +1,179 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_wire::{EntityType, features};
+
+use crate::Throttle;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something is wrong with a peer or with us.
+    Error,
+    /// Worth knowing: a connection was lost, a peer was refused.
+    Info,
+    /// For the search for faults.
+    Debug,
+}
+
+/// Where log lines go.
+pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
+
+/// What a [`Messenger`](crate::Messenger) is made from.
+#[derive(Clone)]
+pub struct Config {
+    /// What kind of program we are.
+    pub kind: EntityType,
+    /// Our number among our kind: a daemon's id; a client's global id, once it has one
+    /// ([`Messenger::set_num`](crate::Messenger::set_num)), and −1 before.
+    pub num: i64,
+    /// Tells this life of the process apart from others at the same address; part of our addresses.
+    pub nonce: u32,
+    /// Feature bits that we offer.
+    pub features: u64,
+    /// How accepted connections behave, by the peer's kind.
+    pub policies: Policies,
+    /// Bounds and times.
+    pub limits: Limits,
+    /// Where log lines go. The default writes errors to standard error.
+    pub log: Log,
+}
+
+impl Config {
+    /// The defaults for a program of a kind.
+    pub fn new(kind: EntityType) -> Self {
+        Self {
+            kind,
+            num: -1,
+            nonce: std::process::id(),
+            features: features::SUPPORTED,
+            policies: Policies::new(Policy::stateless_server()),
+            limits: Limits::default(),
+            log: Arc::new(|level, line| {
+                if level == Level::Error {
+                    eprintln!("{line}");
+                }
+            }),
+        }
+    }
+}
+
+/// The bounds and times of a messenger's connections.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Messages that may wait in one connection's out-queue; beyond it `send` says
+    /// [`SendError::Full`](crate::SendError::Full).
+    pub queue_messages_max: usize,
+    /// Bytes that may wait there. One message may exceed it if the queue is empty.
+    pub queue_bytes_max: usize,
+    /// Accepted sockets that have not finished their handshake; further ones wait in the kernel's listen queue.
+    pub handshakes_max: usize,
+    /// Longest handshake, either side. (Ceph: `ms_connection_ready_timeout`.)
+    pub handshake_timeout: Duration,
+    /// First pause before connecting again. (Ceph: `ms_initial_backoff`.)
+    pub backoff_min: Duration,
+    /// Longest pause before connecting again; each pause is twice the one before, less a random part. (Ceph:
+    /// `ms_max_backoff`.)
+    pub backoff_max: Duration,
+    /// How often a connection that we opened sends a keepalive; zero: never.
+    pub keepalive_interval: Duration,
+    /// How long a peer may leave keepalives unanswered before the connection counts as lost.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_messages_max: 65_536,
+            queue_bytes_max: 512 << 20,
+            handshakes_max: 256,
+            handshake_timeout: Duration::from_secs(10),
+            backoff_min: Duration::from_millis(200),
+            backoff_max: Duration::from_secs(15),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What happens to a connection when its socket is lost, and how much it may read ahead.
+///
+/// The five kinds are those of `src/msg/Policy.h`.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The connection ends with its socket, and messages on the way are lost.
+    pub lossy: bool,
+    /// We accept; we never connect by ourselves.
+    pub server: bool,
+    /// When the socket is lost and nothing waits to be sent, wait instead of connecting again.
+    pub standby: bool,
+    /// Find out whether the peer has forgotten the session.
+    pub resetcheck: bool,
+    /// Feature bits that a peer must have.
+    pub features_required: u64,
+    /// Bounds what is read and not yet worked off, over all connections that share it.
+    pub throttle: Option<Arc<Throttle>>,
+}
+
+impl Policy {
+    /// A client of a server that keeps no state: what clients use towards monitors and OSDs.
+    pub fn lossy_client() -> Self {
+        Self::of(true, false, false, false)
+    }
+
+    /// A client whose server keeps its session: towards metadata servers.
+    pub fn lossless_client() -> Self {
+        Self::of(false, false, false, true)
+    }
+
+    /// Daemons among each other.
+    pub fn lossless_peer() -> Self {
+        Self::of(false, false, true, false)
+    }
+
+    /// A server that keeps no state: what monitors and OSDs use towards clients.
+    pub fn stateless_server() -> Self {
+        Self::of(true, true, false, false)
+    }
+
+    /// A server that keeps its clients' sessions.
+    pub fn stateful_server() -> Self {
+        Self::of(false, true, true, true)
+    }
+
+    /// The same policy, reading no further while `throttle` is full.
+    pub fn with_throttle(self, throttle: Arc<Throttle>) -> Self {
+        Self { throttle: Some(throttle), ..self }
+    }
+
+    fn of(lossy: bool, server: bool, standby: bool, resetcheck: bool) -> Self {
+        Self { lossy, server, standby, resetcheck, features_required: 0, throttle: None }
+    }
+}
+
+/// The policies of accepted connections.
+#[derive(Clone, Debug)]
+pub struct Policies {
+    default: Policy,
+    by_kind: Vec<(EntityType, Policy)>,
+}
+
+impl Policies {
+    /// The same for every kind of peer.
+    pub fn new(default: Policy) -> Self {
+        Self { default, by_kind: Vec::new() }
+    }
+
+    /// Another one for peers of a kind.
+    pub fn with(mut self, kind: EntityType, policy: Policy) -> Self {
+        self.by_kind.retain(|(k, _)| *k != kind);
+        self.by_kind.push((kind, policy));
+        self
+    }
+
+    /// The one for peers of a kind.
+    pub fn of(&self, kind: EntityType) -> &Policy {
+        self.by_kind.iter().find(|(k, _)| *k == kind).map_or(&self.default, |(_, p)| p)
+    }
+}

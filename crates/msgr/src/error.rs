@@ -1,0 +1,93 @@
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use loligo_cephx::handshake::AuthError;
+use loligo_wire::message::Msg;
+
+/// Why a connection was lost, refused or closed.
+#[derive(Debug)]
+pub enum Error {
+    /// The socket failed, or the peer closed it ([`io::ErrorKind::UnexpectedEof`]).
+    Io(io::Error),
+    /// Authentication failed, on either side.
+    Auth(AuthError),
+    /// The peer lacks features that our policy requires, or we lack some of its.
+    MissingFeatures {
+        /// The bits.
+        bits: u64,
+    },
+    /// Another process answers at the peer's address.
+    WrongPeer {
+        /// The nonce that was expected.
+        expected_nonce: u32,
+        /// The nonce found.
+        nonce: u32,
+    },
+    /// The handshake took too long.
+    HandshakeTimeout(Duration),
+    /// The peer left keepalives unanswered.
+    KeepaliveTimeout(Duration),
+    /// A newer session of the same peer has taken the connection's place.
+    Replaced,
+    /// The messenger was shut down, or the connection was marked down.
+    Closed,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(e) => write!(f, "{e}"),
+            Self::Auth(e) => write!(f, "authentication failed: {e:?}"),
+            Self::MissingFeatures { bits } => write!(f, "required features are missing: {bits:#x}"),
+            Self::WrongPeer { expected_nonce, nonce } => {
+                write!(f, "another process answers: nonce {nonce}, expected {expected_nonce}")
+            }
+            Self::HandshakeTimeout(after) => write!(f, "no handshake within {} ms", after.as_millis()),
+            Self::KeepaliveTimeout(after) => write!(f, "no sign of life for {} ms", after.as_millis()),
+            Self::Replaced => f.write_str("replaced by a newer session"),
+            Self::Closed => f.write_str("closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+impl From<AuthError> for Error {
+    fn from(e: AuthError) -> Self {
+        Self::Auth(e)
+    }
+}
+
+/// Why a message was not taken for sending.
+#[derive(Debug)]
+pub enum SendError {
+    /// The connection is closed; the message was dropped.
+    Closed,
+    /// The out-queue is full. Here is the message again; [`Connection::ready`](crate::Connection::ready) waits for a place.
+    Full(Box<Msg>),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("the connection is closed"),
+            Self::Full(_) => f.write_str("the connection's out-queue is full"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
