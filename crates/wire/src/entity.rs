@@ -77,6 +77,50 @@ impl fmt::Display for EntityName {
     }
 }
 
+/// The number an entity goes by between messengers (`entity_name_t`), such as `client.4128`: an OSD's id, a monitor's
+/// rank, a client's global id. −1 is "not known yet".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityNum {
+    /// What kind of program; 0 in the blank value.
+    pub kind: EntityType,
+    /// Its number.
+    pub num: i64,
+}
+
+impl EntityNum {
+    /// A client, by the global id that the monitors gave it.
+    pub fn client(id: crate::GlobalId) -> Self {
+        Self { kind: EntityType::CLIENT, num: id.0 as i64 }
+    }
+}
+
+/// The blank value: no kind, number 0.
+impl Default for EntityNum {
+    fn default() -> Self {
+        Self { kind: EntityType(0), num: 0 }
+    }
+}
+
+impl Encode for EntityNum {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(self.kind.0 as u8);
+        w.i64(self.num);
+    }
+}
+
+impl Decode for EntityNum {
+    const MIN_LEN: usize = 9;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { kind: EntityType(u32::from(r.u8()?)), num: r.i64()? })
+    }
+}
+
+impl fmt::Display for EntityNum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.kind, self.num)
+    }
+}
+
 /// A text that is not `TYPE.ID` with a known type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseEntityNameError(String);

@@ -108,6 +108,11 @@ pub struct PgId {
     pub seed: u32,
 }
 
+impl PgId {
+    /// Bytes of the encoding.
+    pub const ENCODED_LEN: usize = 17;
+}
+
 impl Encode for PgId {
     fn encode(&self, w: &mut Writer) {
         w.u8(1);
@@ -118,7 +123,7 @@ impl Encode for PgId {
 }
 
 impl Decode for PgId {
-    const MIN_LEN: usize = 17;
+    const MIN_LEN: usize = Self::ENCODED_LEN;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let version = r.u8()?;
         if version != 1 {
@@ -134,6 +139,51 @@ impl Decode for PgId {
 impl fmt::Display for PgId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:x}", self.pool, self.seed)
+    }
+}
+
+/// A placement group and, in an erasure-coded pool, one of its shards (`spg_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpgId {
+    /// The placement group.
+    pub pgid: PgId,
+    /// The shard; [`SpgId::NO_SHARD`] in a replicated pool.
+    pub shard: i8,
+}
+
+impl SpgId {
+    /// The shard number of placement groups that have none.
+    pub const NO_SHARD: i8 = -1;
+    /// Bytes of the encoding.
+    pub const ENCODED_LEN: usize = 24;
+
+    /// A placement group of a replicated pool.
+    pub fn whole(pgid: PgId) -> Self {
+        Self { pgid, shard: Self::NO_SHARD }
+    }
+}
+
+impl Encode for SpgId {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.pgid);
+            w.u8(self.shard as u8);
+        });
+    }
+}
+
+impl Decode for SpgId {
+    const MIN_LEN: usize = Self::ENCODED_LEN;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("spg_t", 1, 1, |r, _| Ok(Self { pgid: r.get()?, shard: r.u8()? as i8 }))
+    }
+}
+
+/// Ceph prints the shard as `s0`, and only if there is one.
+impl fmt::Display for SpgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pgid.fmt(f)?;
+        if self.shard == Self::NO_SHARD { Ok(()) } else { write!(f, "s{}", self.shard) }
     }
 }
 

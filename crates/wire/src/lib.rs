@@ -14,13 +14,15 @@ pub mod crc;
 mod entity;
 mod error;
 pub mod features;
+#[doc(hidden)]
+pub mod fuzz;
 mod ids;
 pub mod message;
 mod time;
 
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
 pub use codec::{Decode, Encode, Reader, Writer};
-pub use entity::{EntityName, EntityType, ParseEntityNameError};
+pub use entity::{EntityName, EntityNum, EntityType, ParseEntityNameError};
 pub use error::DecodeError;
-pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, Tid, Uuid};
+pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};
 pub use time::UTime;

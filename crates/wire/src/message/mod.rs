@@ -3,7 +3,9 @@
 //! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and `data` (bulk
 //! bytes, never copied here). [`Msg`] holds them as they travel; a type that implements [`Message`] is one body, opened.
 
-use bytes::Bytes;
+pub mod osd;
+
+use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use crate::{DecodeError, Reader, Tid, Writer};
@@ -135,4 +137,30 @@ pub trait Message: Sized {
 
     /// Reads the body. `header.version` may be newer than [`Message::VERSION`]: what is appended is left unread.
     fn decode(header: &Header, front: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError>;
+}
+
+/// The bulk bytes as one buffer. What arrives is one already and is not copied.
+pub(crate) fn concat(data: &Data) -> Bytes {
+    match data.as_slice() {
+        [] => Bytes::new(),
+        [only] => only.clone(),
+        several => {
+            let mut all = BytesMut::with_capacity(several.iter().map(Bytes::len).sum());
+            several.iter().for_each(|piece| all.extend_from_slice(piece));
+            all.freeze()
+        }
+    }
+}
+
+/// Bytes of a trace's three ids (`blkin_trace_info`), which some messages carry and nobody fills.
+const TRACE_LEN: usize = 24;
+
+/// Writes "not traced".
+pub(crate) fn write_no_trace(w: &mut Writer) {
+    w.zeros(TRACE_LEN);
+}
+
+/// Skips a trace's ids.
+pub(crate) fn skip_trace(r: &mut Reader<'_>) -> Result<(), DecodeError> {
+    r.skip(TRACE_LEN)
 }

@@ -1,0 +1,27 @@
+//! What clients and OSDs say to each other: requests on objects and their answers, backoffs, notifications, maps, and
+//! the types inside the payloads of operations.
+
+mod backoff;
+mod list;
+mod map;
+mod object;
+mod op;
+mod opcode;
+mod reply;
+mod request;
+mod stats;
+mod watch;
+
+pub use backoff::{BackoffOp, MOSDBackoff};
+pub use list::{ListObject, ListWatchersResponse, PgNlsResponse, WatchItem};
+pub use map::MOSDMap;
+pub use object::{HObject, ObjectLocator, OsdReqId, RequestRedirect};
+pub use op::{
+    AllocHint, CallInput, ChecksumArgs, CmpOp, CopyFrom, Extent, OsdOp, PgLsArgs, WatchArgs, WriteSame,
+    XattrArgs,
+};
+pub use opcode::{OpCode, OpFlags, OsdFlags};
+pub use reply::{MOSDOpReply, OpOutput, OpResult, OsdReply};
+pub use request::{MOSDOp, Ops};
+pub use stats::{ObjectStatSum, PoolStat, StoreStatfs};
+pub use watch::{MWatchNotify, WatchEvent};

@@ -1,0 +1,366 @@
+//! The numbers of object operations and their flags (`src/include/rados.h`).
+
+use std::fmt;
+
+/// The number of an object operation (`CEPH_OSD_OP_*`). Its bits say what the operation does: see [`OpCode::is_modify`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct OpCode(pub u16);
+
+const MODE_RD: u16 = 0x1000;
+const MODE_WR: u16 = 0x2000;
+const MODE_CACHE: u16 = 0x8000;
+const TYPE_MASK: u16 = 0x0f00;
+const TYPE_PG: u16 = 0x0500;
+
+macro_rules! op_codes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal $word:literal,)*) => {
+        impl OpCode {
+            $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            /// The word that Ceph's logs use; `None` for a number that no release 16 to 20 knows.
+            pub fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => Some($word),)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// All operations named here.
+        #[cfg(test)]
+        const NAMED: &[OpCode] = &[$(OpCode::$name,)*];
+    };
+}
+
+op_codes! {
+    /// Reads bytes.
+    READ = 0x1201 "read",
+    /// Tells size and modification time.
+    STAT = 0x1202 "stat",
+    /// Tells which ranges hold data.
+    MAPEXT = 0x1203 "mapext",
+    /// Reads the ranges that hold data, and says where they lie.
+    SPARSE_READ = 0x1205 "sparse-read",
+    /// Tells all watchers something and gathers their answers.
+    NOTIFY = 0x1206 "notify",
+    /// A watcher's answer.
+    NOTIFY_ACK = 0x1207 "notify-ack",
+    /// Fails unless the object has a version.
+    ASSERT_VER = 0x1208 "assert-version",
+    /// Lists who watches.
+    LIST_WATCHERS = 0x1209 "list-watchers",
+    /// Lists clones and snapshots.
+    LIST_SNAPS = 0x120a "list-snaps",
+    /// Reads bytes, with what is still in flight.
+    SYNC_READ = 0x120b "sync_read",
+    /// Old key-value read.
+    TMAPGET = 0x120c "tmapget",
+    /// Lists omap keys.
+    OMAPGETKEYS = 0x1211 "omap-get-keys",
+    /// Lists omap keys with values.
+    OMAPGETVALS = 0x1212 "omap-get-vals",
+    /// Reads the omap header.
+    OMAPGETHEADER = 0x1213 "omap-get-header",
+    /// Reads the values of given omap keys.
+    OMAPGETVALSBYKEYS = 0x1214 "omap-get-vals-by-keys",
+    /// Fails unless omap values compare.
+    OMAP_CMP = 0x1219 "omap-cmp",
+    /// Tells whether a cached object differs from its base.
+    ISDIRTY = 0x121d "isdirty",
+    /// Reads everything, for a copy.
+    COPY_GET = 0x121e "copy-get",
+    /// Computes checksums of a range.
+    CHECKSUM = 0x121f "checksum",
+    /// Compares a range with bytes.
+    CMPEXT = 0x1220 "cmpext",
+    /// Writes bytes.
+    WRITE = 0x2201 "write",
+    /// Replaces the object's bytes.
+    WRITEFULL = 0x2202 "writefull",
+    /// Sets the size.
+    TRUNCATE = 0x2203 "truncate",
+    /// Zeroes a range.
+    ZERO = 0x2204 "zero",
+    /// Removes the object.
+    DELETE = 0x2205 "delete",
+    /// Writes bytes at the end.
+    APPEND = 0x2206 "append",
+    /// Sets a truncation point.
+    SETTRUNC = 0x2208 "settrunc",
+    /// Applies a truncation point.
+    TRIMTRUNC = 0x2209 "trimtrunc",
+    /// Old key-value write.
+    TMAPPUT = 0x220b "tmapput",
+    /// Makes the object, see [`OpFlags::EXCL`].
+    CREATE = 0x220d "create",
+    /// Takes the object back to a snapshot.
+    ROLLBACK = 0x220e "rollback",
+    /// Registers, renews or ends a watch.
+    WATCH = 0x220f "watch",
+    /// Sets omap values.
+    OMAPSETVALS = 0x2215 "omap-set-vals",
+    /// Sets the omap header.
+    OMAPSETHEADER = 0x2216 "omap-set-header",
+    /// Removes omap keys and header.
+    OMAPCLEAR = 0x2217 "omap-clear",
+    /// Removes omap keys.
+    OMAPRMKEYS = 0x2218 "omap-rm-keys",
+    /// Copies another object.
+    COPY_FROM = 0x221a "copy-from",
+    /// Marks a cached object as equal to its base.
+    UNDIRTY = 0x221c "undirty",
+    /// Says how large the object will be.
+    SETALLOCHINT = 0x2223 "set-alloc-hint",
+    /// Keeps the object in the cache.
+    CACHE_PIN = 0x2224 "cache-pin",
+    /// Lets the object leave the cache.
+    CACHE_UNPIN = 0x2225 "cache-unpin",
+    /// Writes the same bytes again and again.
+    WRITESAME = 0x2226 "write-same",
+    /// Makes the object point elsewhere.
+    SET_REDIRECT = 0x2227 "set-redirect",
+    /// Makes a range point elsewhere.
+    SET_CHUNK = 0x2228 "set-chunk",
+    /// Brings the object back from where it points.
+    TIER_PROMOTE = 0x2229 "tier-promote",
+    /// Removes what SET_REDIRECT or SET_CHUNK set.
+    UNSET_MANIFEST = 0x222a "unset-manifest",
+    /// Writes a manifest object's data out.
+    TIER_FLUSH = 0x222b "tier-flush",
+    /// Copies another object, with a truncation point.
+    COPY_FROM2 = 0x222d "copy-from2",
+    /// Removes a range of omap keys.
+    OMAPRMKEYRANGE = 0x222c "omap-rm-key-range",
+    /// Drops a manifest object's local data.
+    TIER_EVICT = 0x222e "tier-evict",
+    /// Old key-value update.
+    TMAPUP = 0x320a "tmapup",
+    /// Turns old key-value data into omap.
+    TMAP2OMAP = 0x3222 "tmap2omap",
+    /// Reads one extended attribute.
+    GETXATTR = 0x1301 "getxattr",
+    /// Reads all extended attributes.
+    GETXATTRS = 0x1302 "getxattrs",
+    /// Fails unless an extended attribute compares.
+    CMPXATTR = 0x1303 "cmpxattr",
+    /// Sets one extended attribute.
+    SETXATTR = 0x2301 "setxattr",
+    /// Sets several extended attributes.
+    SETXATTRS = 0x2302 "setxattrs",
+    /// Replaces all extended attributes.
+    RESETXATTRS = 0x2303 "resetxattrs",
+    /// Removes one extended attribute.
+    RMXATTR = 0x2304 "rmxattr",
+    /// Runs a method of an object class; it may read or write, whatever the number's bits say.
+    CALL = 0x1401 "call",
+    /// Lists a placement group's objects of one namespace.
+    PGLS = 0x1501 "pgls",
+    /// The same, filtered.
+    PGLS_FILTER = 0x1502 "pgls-filter",
+    /// Lists hit sets.
+    PG_HITSET_LS = 0x1503 "pg-hitset-ls",
+    /// Reads a hit set.
+    PG_HITSET_GET = 0x1504 "pg-hitset-get",
+    /// Lists a placement group's objects, with their namespaces.
+    PGNLS = 0x1505 "pgnls",
+    /// The same, filtered.
+    PGNLS_FILTER = 0x1506 "pgnls-filter",
+    /// Lists what scrubbing found.
+    SCRUBLS = 0x1507 "scrubls",
+    /// Writes a cached object out.
+    CACHE_FLUSH = 0x821f "cache-flush",
+    /// Drops a cached object.
+    CACHE_EVICT = 0x8220 "cache-evict",
+    /// Writes a cached object out if that needs no waiting.
+    CACHE_TRY_FLUSH = 0x8221 "cache-try-flush",
+}
+
+impl OpCode {
+    /// Whether the operation reads the object. A class call counts as neither: ask the class.
+    pub fn is_read(self) -> bool {
+        self.0 & MODE_RD != 0 && self != Self::CALL
+    }
+
+    /// Whether the operation changes the object.
+    pub fn is_modify(self) -> bool {
+        self.0 & MODE_WR != 0
+    }
+
+    /// Whether the operation is one of the cache tier's.
+    pub fn is_cache(self) -> bool {
+        self.0 & MODE_CACHE != 0
+    }
+
+    /// Whether the operation is about a placement group and not about an object.
+    pub fn is_pg(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_PG
+    }
+}
+
+/// As Ceph's logs print it; a number that has no name in hex.
+impl fmt::Display for OpCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{:#06x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for OpCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! flag_set {
+    ($(#[$outer:meta])* $ty:ident { $($(#[$doc:meta])* $name:ident = $bit:literal,)* }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub struct $ty(pub u32);
+
+        impl $ty {
+            $($(#[$doc])* pub const $name: Self = Self($bit);)*
+
+            /// No flag.
+            pub const fn empty() -> Self {
+                Self(0)
+            }
+
+            /// Whether all of `other`'s flags are set.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+
+            /// Whether at least one of `other`'s flags is set.
+            pub const fn intersects(self, other: Self) -> bool {
+                self.0 & other.0 != 0
+            }
+
+            /// Both sets' flags; `|` in constants.
+            pub const fn union(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+
+            /// The flags that are not in `other`.
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+        }
+
+        impl std::ops::BitOr for $ty {
+            type Output = Self;
+            fn bitor(self, other: Self) -> Self {
+                self.union(other)
+            }
+        }
+
+        impl std::ops::BitOrAssign for $ty {
+            fn bitor_assign(&mut self, other: Self) {
+                self.0 |= other.0;
+            }
+        }
+    };
+}
+
+flag_set! {
+    /// Flags of one operation in a request (`CEPH_OSD_OP_FLAG_*`).
+    OpFlags {
+        /// CREATE: fail if the object exists.
+        EXCL = 0x1,
+        /// Go on with the next operation if this one fails.
+        FAILOK = 0x2,
+        /// Access is random.
+        FADVISE_RANDOM = 0x4,
+        /// Access is sequential.
+        FADVISE_SEQUENTIAL = 0x8,
+        /// The data will be needed soon.
+        FADVISE_WILLNEED = 0x10,
+        /// The data will not be needed soon.
+        FADVISE_DONTNEED = 0x20,
+        /// The data is used once, by this client.
+        FADVISE_NOCACHE = 0x40,
+    }
+}
+
+flag_set! {
+    /// Flags of a request or reply (`CEPH_OSD_FLAG_*`).
+    OsdFlags {
+        /// Old: an answer when applied is wanted; the reply is one.
+        ACK = 0x1,
+        /// The same for NVRAM.
+        ONNVRAM = 0x2,
+        /// An answer when durable is wanted; the reply is one.
+        ONDISK = 0x4,
+        /// Not the first attempt.
+        RETRY = 0x8,
+        /// Something is read.
+        READ = 0x10,
+        /// Something is written.
+        WRITE = 0x20,
+        /// Fail with EOLDSNAPC if the snapshot context is older than the object's.
+        ORDERSNAP = 0x40,
+        /// Any replica may answer.
+        BALANCE_READS = 0x100,
+        /// About a placement group, not an object.
+        PGOP = 0x400,
+        /// A class method is called.
+        EXEC = 0x800,
+        /// The nearest replica may answer.
+        LOCALIZE_READS = 0x2000,
+        /// Ordered with writes, though it reads.
+        RWORDERED = 0x4000,
+        /// Do as if there were no cache tier.
+        IGNORE_CACHE = 0x8000,
+        /// Take no locks.
+        SKIPRWLOCKS = 0x1_0000,
+        /// Do as if the pool had no overlay.
+        IGNORE_OVERLAY = 0x2_0000,
+        /// Part of a cache flush.
+        FLUSH = 0x4_0000,
+        /// The snapshot id names the clone itself.
+        MAP_SNAP_CLONE = 0x8_0000,
+        /// Use the request's snapshot context even if the pool has its own.
+        ENFORCE_SNAPC = 0x10_0000,
+        /// Was redirected.
+        REDIRECTED = 0x20_0000,
+        /// REDIRECTED is to be believed; every client since hammer sets it.
+        KNOWN_REDIR = 0x40_0000,
+        /// Try although the pool is full: fail with ENOSPC instead of waiting.
+        FULL_TRY = 0x80_0000,
+        /// Do it although the pool is full.
+        FULL_FORCE = 0x100_0000,
+        /// Do as if the object pointed nowhere else.
+        IGNORE_REDIRECT = 0x200_0000,
+        /// Every operation's result and output are wanted, also of writes.
+        RETURNVEC = 0x400_0000,
+        /// The client understands a pool that is set to fail every request.
+        SUPPORTSPOOLEIO = 0x800_0000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_words_are_unique() {
+        let mut codes: Vec<u16> = NAMED.iter().map(|c| c.0).collect();
+        let mut words: Vec<_> = NAMED.iter().map(|c| c.name()).collect();
+        codes.sort_unstable();
+        words.sort_unstable();
+        codes.dedup();
+        words.dedup();
+        assert_eq!((codes.len(), words.len()), (NAMED.len(), NAMED.len()));
+        assert_eq!(OpCode(0x1fff).to_string(), "0x1fff");
+    }
+
+    #[test]
+    fn the_mode_bits_say_what_an_operation_does() {
+        assert!(OpCode::WRITE.is_modify() && !OpCode::WRITE.is_read());
+        assert!(OpCode::READ.is_read() && !OpCode::READ.is_modify());
+        assert!(!OpCode::CALL.is_read() && !OpCode::CALL.is_modify());
+        assert!(OpCode::PGNLS.is_pg() && !OpCode::READ.is_pg());
+        assert!(OpCode::CACHE_FLUSH.is_cache());
+    }
+}
