@@ -1,1 +1,64 @@
 //! Locks that measure themselves.
+//!
+//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`] and [`HeavyMutex`]. Each belongs to a named [`Class`]; per class
+//! and thread it is counted how often a thread had to wait and how long, where it waited and who held the lock, and,
+//! when asked, how long the lock was held. [`report`] shows it in the columns of Linux's `/proc/lock_stat`.
+//!
+//! ```
+//! use loligo_lockstat::{Class, Mutex};
+//!
+//! static OUT_QUEUE: Class = Class::new("msgr.out_queue");
+//! let queue = Mutex::new(&OUT_QUEUE, Vec::new());
+//! queue.lock().push(1);
+//! assert_eq!(queue.into_inner(), [1]);
+//! ```
+//!
+//! # Which lock
+//! | lock | while it waits | for |
+//! |---|---|---|
+//! | [`Mutex`] | spins about a microsecond, then sleeps | the ordinary case |
+//! | [`RwLock`] | the same; waiting writers go before new readers | tables that are read-mostly |
+//! | [`SpinLock`] | spins; gives its processor away when that takes long | sections of some tens of instructions that call nothing |
+//! | [`HeavyMutex`] | sleeps at once | anything that may be held for long |
+//!
+//! # What it costs
+//! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one load of the
+//! mode (a line that is never written) and one store of the caller's place to the line that the lock itself lies in;
+//! no clock is read. What there is to count is counted after the lock has been released.
+//!
+//! # What test builds check
+//! With `debug_assertions`, and only then:
+//! - [`blocking_point`] panics if the thread holds any lock of this crate;
+//! - the order of classes: whoever closes a cycle of "was acquired while holding" panics, naming both chains, also
+//!   when the deadlock itself did not happen; two locks of one class may be held together only if the class was
+//!   declared with [`Class::nested_by_address`];
+//! - a lock that may sleep is not acquired within a [`SpinLock`]'s section.
+//!
+//! What this crate refuses to do: no poisoning (a panic releases the lock), no recursion, no condition variables, no
+//! time-outs, and no guard that moves to another thread. It runs on Linux.
+//!
+//! The way through: [`Mutex`] and its sisters (`locks.rs`) are `lock_api` types over `Tracked` (`tracked.rs`), which
+//! wraps one of the bare locks of `raw/`, asks `check.rs` in test builds, and leaves its notes in `counters.rs`, from
+//! which `report/` draws.
+
+#[cfg_attr(not(debug_assertions), path = "check_off.rs")]
+mod check;
+mod class;
+mod clock;
+mod counters;
+mod histogram;
+mod locks;
+mod mode;
+mod raw;
+mod report;
+mod tracked;
+
+pub use check::blocking_point;
+pub use class::Class;
+pub use counters::reset;
+pub use locks::{
+    HeavyMutex, HeavyMutexGuard, Lock, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    SpinLock, SpinLockGuard,
+};
+pub use mode::{Mode, mode, set_mode};
+pub use report::{ClassReport, Kind, Report, Site, Times, report};

@@ -1,0 +1,205 @@
+//! A lock that many may hold to read, or one to write.
+//!
+//! | bits of `state` | means |
+//! |---|---|
+//! | 0–29 | readers that hold it; all ones: a writer does |
+//! | 30 `READERS_SLEEP` | perhaps readers sleep, on `state` |
+//! | 31 `WRITERS_SLEEP` | perhaps writers sleep, on `turn` |
+//!
+//! A writer that waits keeps new readers out, so readers that come and go cannot starve it; when a writer leaves and
+//! both sorts wait, a writer is woken first. `turn` counts the wake-ups of writers: a writer reads it before it looks
+//! at `state` for the last time, so a wake-up in between makes its sleep end at once.
+
+use super::sync::{Acquire, Futex, Relaxed, Release, spin_loop};
+
+const COUNT: u32 = READERS_SLEEP - 1;
+const READERS_SLEEP: u32 = 1 << 30;
+const WRITERS_SLEEP: u32 = 1 << 31;
+const SLEEPERS: u32 = READERS_SLEEP | WRITERS_SLEEP;
+const ONE_READER: u32 = 1;
+const A_WRITER: u32 = COUNT;
+const READERS_MAX: u32 = COUNT - 1;
+
+const SPINS: u32 = super::MUTEX_SPINS;
+
+/// The lock of [`RwLock`](crate::RwLock).
+pub struct FutexRwLock {
+    state: Futex,
+    turn: Futex,
+}
+
+impl FutexRwLock {
+    pub(super) const fn from_words(state: Futex, turn: Futex) -> Self {
+        Self { state, turn }
+    }
+
+    #[inline]
+    pub(crate) fn try_lock_shared(&self) -> bool {
+        let mut state = self.state.word().load(Relaxed);
+        while admits_reader(state) {
+            match self.state.word().compare_exchange_weak(state, state + ONE_READER, Acquire, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    #[cold]
+    pub(crate) fn lock_shared_slow(&self) {
+        let mut has_slept = false;
+        let mut state = self.spin(|s| !admits_reader(s) && s & SLEEPERS == 0);
+        loop {
+            // Who was woken has waited its turn: a writer that came later does not keep it out again.
+            let admitted = admits_reader(state) || (has_slept && admits_woken_reader(state));
+            if admitted {
+                match self.state.word().compare_exchange_weak(state, state + ONE_READER, Acquire, Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => state = now,
+                }
+                continue;
+            }
+            assert!(state & COUNT != READERS_MAX, "a read-write lock is held by too many readers");
+            if !self.announce(&mut state, READERS_SLEEP) {
+                continue;
+            }
+            self.state.wait(state);
+            has_slept = true;
+            state = self.spin(|s| !admits_reader(s) && s & SLEEPERS == 0);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn unlock_shared(&self) {
+        let state = self.state.word().fetch_sub(ONE_READER, Release) - ONE_READER;
+        // Readers sleep behind a writer only; so if anybody is to be woken, a writer is waiting too.
+        if state & COUNT == 0 && state & WRITERS_SLEEP != 0 {
+            self.wake(state);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn try_lock_exclusive(&self) -> bool {
+        let state = self.state.word().load(Relaxed);
+        state & COUNT == 0
+            && self.state.word().compare_exchange(state, state | A_WRITER, Acquire, Relaxed).is_ok()
+    }
+
+    #[cold]
+    pub(crate) fn lock_exclusive_slow(&self) {
+        // Other writers may have slept beside this one, so from the first sleep on it says that some do.
+        let mut others = 0;
+        let mut state = self.spin(|s| s & COUNT != 0 && s & WRITERS_SLEEP == 0);
+        loop {
+            if state & COUNT == 0 {
+                let taken = state | A_WRITER | others;
+                match self.state.word().compare_exchange_weak(state, taken, Acquire, Relaxed) {
+                    Ok(_) => return,
+                    Err(now) => state = now,
+                }
+                continue;
+            }
+            if !self.announce(&mut state, WRITERS_SLEEP) {
+                continue;
+            }
+            others = WRITERS_SLEEP;
+            let turn = self.turn.word().load(Acquire);
+            state = self.state.word().load(Relaxed);
+            if state & COUNT == 0 || state & WRITERS_SLEEP == 0 {
+                continue;
+            }
+            self.turn.wait(turn);
+            state = self.spin(|s| s & COUNT != 0 && s & WRITERS_SLEEP == 0);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn unlock_exclusive(&self) {
+        let state = self.state.word().fetch_sub(A_WRITER, Release) - A_WRITER;
+        if state & SLEEPERS != 0 {
+            self.wake(state);
+        }
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.word().load(Relaxed) & COUNT != 0
+    }
+
+    pub(crate) fn is_locked_exclusive(&self) -> bool {
+        self.state.word().load(Relaxed) & COUNT == A_WRITER
+    }
+
+    /// Sets a bit that says somebody is about to sleep. False if the state has changed meanwhile: look again.
+    fn announce(&self, state: &mut u32, bit: u32) -> bool {
+        if *state & bit != 0 {
+            return true;
+        }
+        match self.state.word().compare_exchange(*state, *state | bit, Relaxed, Relaxed) {
+            Ok(_) => {
+                *state |= bit;
+                true
+            }
+            Err(now) => {
+                *state = now;
+                false
+            }
+        }
+    }
+
+    /// Wakes a writer or, failing that, all readers. `state` is what the last holder left: free, with somebody
+    /// asleep.
+    ///
+    /// A compare-exchange that fails because the lock was taken again leaves the bits to the new holder.
+    #[cold]
+    fn wake(&self, mut state: u32) {
+        if state == WRITERS_SLEEP {
+            match self.state.word().compare_exchange(state, 0, Relaxed, Relaxed) {
+                Ok(_) => {
+                    self.wake_writer();
+                    return;
+                }
+                // Readers may have come to sleep since.
+                Err(now) => state = now,
+            }
+        }
+        if state == SLEEPERS {
+            if self.state.word().compare_exchange(state, READERS_SLEEP, Relaxed, Relaxed).is_err() {
+                return;
+            }
+            if self.wake_writer() {
+                return;
+            }
+            // The writer that had announced itself did not sleep yet, and will look again; the readers must not
+            // depend on it.
+            state = READERS_SLEEP;
+        }
+        if state == READERS_SLEEP && self.state.word().compare_exchange(state, 0, Relaxed, Relaxed).is_ok() {
+            self.state.wake_all();
+        }
+    }
+
+    fn wake_writer(&self) -> bool {
+        self.turn.word().fetch_add(1, Release);
+        self.turn.wake_one()
+    }
+
+    fn spin(&self, wait: impl Fn(u32) -> bool) -> u32 {
+        let mut state = self.state.word().load(Relaxed);
+        for _ in 0..SPINS {
+            if !wait(state) {
+                break;
+            }
+            spin_loop();
+            state = self.state.word().load(Relaxed);
+        }
+        state
+    }
+}
+
+fn admits_reader(state: u32) -> bool {
+    state & COUNT < READERS_MAX && state & SLEEPERS == 0
+}
+
+fn admits_woken_reader(state: u32) -> bool {
+    state & COUNT < READERS_MAX && state & READERS_SLEEP == 0
+}

@@ -1,0 +1,114 @@
+//! The locks under real threads: they exclude, nobody sleeps for ever, and what they count is true.
+//! Every test has classes of its own, since tests share the process and its report.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use loligo_lockstat::{Class, HeavyMutex, Mutex, RwLock, SpinLock};
+
+const THREADS: u64 = 8;
+const ROUNDS: u64 = 5_000;
+
+/// Many threads count up under a lock of the given type; none may be lost.
+macro_rules! excludes {
+    ($name:ident, $lock:ident) => {
+        #[test]
+        fn $name() {
+            static CLASS: Class = Class::new(concat!("t.", stringify!($name)));
+            let free = $lock::new(&CLASS, ());
+            let guard = free.try_lock();
+            assert!(guard.is_some() && free.try_lock().is_none());
+            drop(guard);
+            assert!(free.try_lock().is_some());
+
+            let total = $lock::new(&CLASS, 0);
+            thread::scope(|s| {
+                for _ in 0..THREADS {
+                    s.spawn(|| (0..ROUNDS).for_each(|_| *total.lock() += 1));
+                }
+            });
+            assert_eq!(total.into_inner(), THREADS * ROUNDS);
+        }
+    };
+}
+
+excludes!(mutex_excludes, Mutex);
+excludes!(spin_lock_excludes, SpinLock);
+excludes!(heavy_mutex_excludes, HeavyMutex);
+
+#[test]
+fn waiters_on_a_long_hold_all_get_through() {
+    static CLASS: Class = Class::new("t.long_hold");
+    let mutex = Mutex::new(&CLASS, 0);
+    let heavy = HeavyMutex::new(&CLASS, 0);
+    let spin = SpinLock::new(&CLASS, 0);
+    thread::scope(|s| {
+        for _ in 0..THREADS {
+            s.spawn(|| hold_long(&mutex.lock()));
+            s.spawn(|| hold_long(&heavy.lock()));
+            s.spawn(|| hold_long(&spin.lock()));
+        }
+    });
+}
+
+fn hold_long(_guard: &dyn std::ops::Deref<Target = i32>) {
+    thread::sleep(Duration::from_millis(1));
+}
+
+#[test]
+fn readers_share_and_writers_exclude() {
+    static CLASS: Class = Class::new("t.rwlock");
+    let pair = RwLock::new(&CLASS, (0u64, 0u64));
+    let readers = AtomicU32::new(0);
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let mut pair = pair.write();
+                    pair.0 += 1;
+                    assert_eq!(readers.load(Ordering::Relaxed), 0);
+                    pair.1 += 1;
+                }
+            });
+            s.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let pair = pair.read();
+                    readers.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(pair.0, pair.1);
+                    readers.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(pair.into_inner(), (4 * ROUNDS, 4 * ROUNDS));
+}
+
+#[test]
+fn a_reader_does_not_keep_another_out() {
+    static CLASS: Class = Class::new("t.two_readers");
+    let lock = RwLock::new(&CLASS, 7);
+    let first = lock.read();
+    thread::scope(|s| {
+        s.spawn(|| assert_eq!(*lock.read(), 7)).join().expect("the second reader got in");
+        s.spawn(|| assert!(lock.try_write().is_none())).join().expect("the writer did not");
+    });
+    drop(first);
+    assert!(lock.try_write().is_some());
+}
+
+#[test]
+fn a_panic_releases_the_lock() {
+    static CLASS: Class = Class::new("t.panic");
+    let lock = Mutex::new(&CLASS, ());
+    let panicked = thread::scope(|s| {
+        s.spawn(|| {
+            let _guard = lock.lock();
+            std::panic::resume_unwind(Box::new(()));
+        })
+        .join()
+        .is_err()
+    });
+    assert!(panicked);
+    assert!(lock.try_lock().is_some());
+}
