@@ -75,14 +75,18 @@ pub struct Identity {
     pub global_id: GlobalId,
     /// Its capabilities for the service that was asked, as text: `allow rw pool=x`.
     pub caps: String,
+    /// The monitor's challenge in this connection's handshake, which authenticates renewals (MAuth) too; 0 elsewhere.
+    pub challenge: u64,
 }
 
 /// Why authentication failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The peer's payload could not be read.
-    Decode(DecodeError),
+    #[error("authentication: {0}")]
+    Decode(#[from] DecodeError),
     /// The peer refused: the errno it gave (positive), and what it would accept instead.
+    #[error("authentication refused by the peer: errno {errno}, it accepts methods {methods:?}")]
     Refused {
         /// Errno as the peer sent it, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
         errno: i32,
@@ -90,9 +94,18 @@ pub enum AuthError {
         methods: Vec<u32>,
     },
     /// We have no key or ticket to authenticate with.
+    #[error("cannot authenticate: {0}")]
     NoCredentials(String),
     /// The peer failed to prove that it knows the key.
+    #[error("authentication: the peer is not who it should be: {0}")]
     PeerUnproven(&'static str),
+}
+
+impl AuthError {
+    /// A field with an impossible value.
+    pub(crate) fn invalid(what: &'static str, value: u64) -> Self {
+        Self::Decode(DecodeError::Invalid { what, value })
+    }
 }
 
 /// One client-side authentication exchange.

@@ -1,4 +1,28 @@
 //! Ceph authentication, keyrings and configuration files.
+//!
+//! - [`handshake`]: what the messenger asks of authentication.
+//! - [`client`]: cephx and `none` from the client's side, with tickets and their renewal.
+//! - [`server`]: the same from the monitor's and the services' side.
+//! - [`keyring`] and [`key`]: files with keys, and keys.
+//! - [`conf`]: ceph.conf, the environment variables and the command line options that Ceph's programs share.
+//!
+//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is told to. Keys
+//! of type `aes` are supported, `aes256k` is refused by name.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod conf;
 pub mod handshake;
+pub mod key;
+pub mod keyring;
+mod random;
+pub mod server;
+mod wire;
+
+// Errnos travel as Linux numbers them.
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// Bytes of secret that secure mode asks of the authentication: keys and nonces are cut from them.
+const CONNECTION_SECRET_LEN: usize = 64;

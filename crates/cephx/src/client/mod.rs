@@ -1,0 +1,307 @@
+//! The client's side: proving who one is to a monitor, and showing tickets to services.
+//!
+//! An [`AuthClient`] is what a program knows about itself: its name, its key, and the tickets that monitors gave it. It
+//! makes a [`ClientAuth`] for each connection: [`AuthClient::mon_auth`] fetches all tickets while it connects to a
+//! monitor, [`AuthClient::service_auth`] shows one. Tickets grow old: when [`AuthClient::renewal`] returns a payload, send
+//! it in an MAuth to the monitor and hand the reply to [`AuthClient::renewed`].
+
+mod mon;
+mod service;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use loligo_wire::{EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+
+use crate::handshake::{AuthError, AuthMethod, ClientAuth, ConMode};
+use crate::key::CryptoKey;
+use crate::random;
+use crate::wire::{
+    self, Authenticate, Authorize, AuthorizerHead, GET_AUTH_SESSION_KEY, GET_PRINCIPAL_SESSION_KEY,
+    GrantedTicket, TicketBlob, TicketsError,
+};
+
+/// How a client authenticates.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Its name.
+    pub name: EntityName,
+    /// Its key; needed for cephx.
+    pub key: Option<CryptoKey>,
+    /// Acceptable methods, best first (`auth_client_required`).
+    pub methods: Vec<AuthMethod>,
+    /// Acceptable modes to monitors, best first (`ms_mon_client_mode`).
+    pub mon_modes: Vec<ConMode>,
+    /// Acceptable modes to other services, best first (`ms_client_mode`).
+    pub service_modes: Vec<ConMode>,
+    /// The services to get tickets for.
+    pub services: Vec<EntityType>,
+    /// What time it is.
+    pub clock: fn() -> UTime,
+}
+
+impl ClientConfig {
+    /// Ceph's defaults: cephx if there is a key or else none, secure mode preferred to monitors and crc to services.
+    pub fn new(name: EntityName, key: Option<CryptoKey>) -> Self {
+        Self {
+            methods: vec![if key.is_some() { AuthMethod::CEPHX } else { AuthMethod::NONE }],
+            name,
+            key,
+            mon_modes: vec![ConMode::Secure, ConMode::Crc],
+            service_modes: vec![ConMode::Crc, ConMode::Secure],
+            services: vec![EntityType::MON, EntityType::OSD, EntityType::MGR],
+            clock: UTime::now,
+        }
+    }
+}
+
+/// A client's identity and tickets. Shared by all its connections; no method waits.
+pub struct AuthClient {
+    config: ClientConfig,
+    /// Replaced as a whole by whoever finishes an exchange with a monitor.
+    held: ArcSwap<Held>,
+}
+
+/// What monitors have given so far.
+#[derive(Clone)]
+struct Held {
+    method: AuthMethod,
+    global_id: GlobalId,
+    /// The challenge of the connection that gave the tickets: it authenticates renewals too.
+    server_challenge: u64,
+    tickets: Vec<Ticket>,
+}
+
+#[derive(Clone)]
+struct Ticket {
+    service: EntityType,
+    session_key: CryptoKey,
+    blob: TicketBlob,
+    /// `None`: never.
+    expires: Option<Expiry>,
+}
+
+#[derive(Clone, Copy)]
+struct Expiry {
+    renew_after: UTime,
+    expires: UTime,
+}
+
+/// What a monitor's reply holds besides tickets.
+struct Reply {
+    session_key: CryptoKey,
+    /// The connection secret, which only the reply in a handshake has.
+    sealed_secret: Bytes,
+}
+
+impl AuthClient {
+    /// A client without tickets.
+    pub fn new(config: ClientConfig) -> Arc<Self> {
+        let method = config.methods.first().copied().unwrap_or(AuthMethod::NONE);
+        let held = Held { method, global_id: GlobalId(0), server_challenge: 0, tickets: Vec::new() };
+        Arc::new(Self { config, held: ArcSwap::from_pointee(held) })
+    }
+
+    /// Authentication for one connection to a monitor. When it is done, the tickets are here.
+    pub fn mon_auth(self: &Arc<Self>) -> Box<dyn ClientAuth> {
+        Box::new(mon::MonAuth::new(Arc::clone(self)))
+    }
+
+    /// Authentication for one connection to a service, such as [`EntityType::OSD`], with the ticket that is here then.
+    pub fn service_auth(self: &Arc<Self>, service: EntityType) -> Box<dyn ClientAuth> {
+        Box::new(service::TicketAuth::new(Arc::clone(self), service))
+    }
+
+    /// The client's name.
+    pub fn name(&self) -> &EntityName {
+        &self.config.name
+    }
+
+    /// The number that the monitors gave; 0 before the first connection.
+    pub fn global_id(&self) -> GlobalId {
+        self.held.load().global_id
+    }
+
+    /// Whether a connection to `service` could authenticate now.
+    pub fn can_reach(&self, service: EntityType) -> bool {
+        let held = self.held.load();
+        match held.method {
+            AuthMethod::CEPHX => held.ticket(service).is_some_and(|t| !t.is_expired((self.config.clock)())),
+            _ => held.global_id != GlobalId(0),
+        }
+    }
+
+    /// When the next ticket should be renewed; `None` if none ever needs it.
+    pub fn renew_after(&self) -> Option<UTime> {
+        self.held.load().tickets.iter().filter_map(|t| t.expires.map(|e| e.renew_after)).min()
+    }
+
+    /// The payload of an MAuth that asks the connected monitor for what is due now; `None` if nothing is.
+    pub fn renewal(&self) -> Option<Bytes> {
+        let held = self.held.load();
+        if held.method != AuthMethod::CEPHX {
+            return None;
+        }
+        let due = held.due(&self.config.services, (self.config.clock)());
+        let auth = held.ticket(EntityType::AUTH)?;
+        if due == 0 {
+            return None;
+        }
+        if due & EntityType::AUTH.0 != 0 {
+            return self.authenticate(held.server_challenge, &auth.blob, due).ok();
+        }
+        let mut w = Writer::with_capacity(256);
+        w.u16(GET_PRINCIPAL_SESSION_KEY);
+        write_authorizer(&held.authorizer_head(auth), &auth.session_key, random::u64(), None, &mut w);
+        w.u8(1);
+        w.u32(due);
+        Some(w.into_bytes())
+    }
+
+    /// Takes the monitor's answer to a [`AuthClient::renewal`]: the MAuthReply's `result` and payload.
+    pub fn renewed(&self, result: i32, payload: &[u8]) -> Result<(), AuthError> {
+        if result < 0 {
+            return Err(AuthError::Refused { errno: result.saturating_neg(), methods: Vec::new() });
+        }
+        self.take_reply(payload, |_| {}).map(drop)
+    }
+
+    fn key(&self) -> Result<&CryptoKey, AuthError> {
+        let missing = || AuthError::NoCredentials(format!("no key for {}", self.config.name));
+        self.config.key.as_ref().ok_or_else(missing)
+    }
+
+    /// The request that proves who we are; `services` go along.
+    fn authenticate(
+        &self,
+        server_challenge: u64,
+        old_ticket: &TicketBlob,
+        services: u32,
+    ) -> Result<Bytes, AuthError> {
+        let client_challenge = random::u64();
+        let request = Authenticate {
+            client_challenge,
+            proof: wire::challenge_proof(self.key()?, server_challenge, client_challenge),
+            old_ticket: old_ticket.clone(),
+            // Monitors add the connection secret only for those who ask for something; all ask at least for this.
+            other_keys: services | EntityType::AUTH.0,
+        };
+        let mut w = Writer::with_capacity(256);
+        w.u16(GET_AUTH_SESSION_KEY);
+        w.put(&request);
+        Ok(w.into_bytes())
+    }
+
+    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has settled.
+    fn take_reply(&self, payload: &[u8], update: impl FnOnce(&mut Held)) -> Result<Reply, AuthError> {
+        let mut held = Held::clone(&self.held.load());
+        update(&mut held);
+        let mut r = Reader::new(payload);
+        let request = r.u16()?;
+        let status = r.i32()?;
+        if status < 0 {
+            return Err(AuthError::Refused { errno: status.saturating_neg(), methods: Vec::new() });
+        }
+        let mut sealed_secret = Bytes::new();
+        match request {
+            GET_AUTH_SESSION_KEY => {
+                self.take_tickets(&mut held, &mut r, self.key()?)?;
+                if !r.is_empty() {
+                    sealed_secret = r.get()?;
+                    let mut extra = r.sized()?;
+                    if !extra.is_empty() {
+                        let session_key = held.auth_session_key()?.clone();
+                        self.take_tickets(&mut held, &mut extra, &session_key)?;
+                    }
+                }
+            }
+            GET_PRINCIPAL_SESSION_KEY => {
+                let session_key = held.auth_session_key()?.clone();
+                self.take_tickets(&mut held, &mut r, &session_key)?;
+            }
+            other => return Err(AuthError::invalid("cephx response type", u64::from(other))),
+        }
+        let session_key = held.auth_session_key()?.clone();
+        self.held.store(Arc::new(held));
+        Ok(Reply { session_key, sealed_secret })
+    }
+
+    fn take_tickets(&self, held: &mut Held, r: &mut Reader<'_>, secret: &CryptoKey) -> Result<(), AuthError> {
+        let old_key = |service| held.ticket(service).map(|t| t.session_key.clone());
+        let granted = wire::decode_tickets(r, secret, old_key).map_err(|e| match e {
+            TicketsError::Decode(e) => AuthError::Decode(e),
+            TicketsError::Decrypt => AuthError::PeerUnproven("the monitor does not know our key"),
+        })?;
+        let now = (self.config.clock)();
+        for ticket in granted {
+            held.put(Ticket::from_granted(ticket, now));
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    fn ticket(&self, service: EntityType) -> Option<&Ticket> {
+        self.tickets.iter().find(|t| t.service == service)
+    }
+
+    fn put(&mut self, ticket: Ticket) {
+        match self.tickets.iter_mut().find(|t| t.service == ticket.service) {
+            Some(old) => *old = ticket,
+            None => self.tickets.push(ticket),
+        }
+    }
+
+    fn auth_session_key(&self) -> Result<&CryptoKey, AuthError> {
+        let missing = || AuthError::NoCredentials("no ticket of the monitors".to_owned());
+        self.ticket(EntityType::AUTH).map(|t| &t.session_key).ok_or_else(missing)
+    }
+
+    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: a set of entity types.
+    fn due(&self, services: &[EntityType], now: UTime) -> u32 {
+        let wanted = services.iter().chain([&EntityType::AUTH]);
+        wanted.filter(|s| self.ticket(**s).is_none_or(|t| t.is_due(now))).fold(0, |set, s| set | s.0)
+    }
+
+    fn authorizer_head(&self, ticket: &Ticket) -> AuthorizerHead {
+        AuthorizerHead { global_id: self.global_id, service: ticket.service, ticket: ticket.blob.clone() }
+    }
+}
+
+impl Ticket {
+    /// A quarter of the validity before its end, Ceph's clients ask for a new one.
+    fn from_granted(granted: GrantedTicket, now: UTime) -> Self {
+        let GrantedTicket { service, session_key, validity, blob } = granted;
+        let expires = (!validity.is_zero()).then(|| {
+            let whole = validity.since_epoch();
+            Expiry { renew_after: now + whole * 3 / 4, expires: now + whole }
+        });
+        Self { service, session_key, blob, expires }
+    }
+
+    fn is_due(&self, now: UTime) -> bool {
+        self.expires.is_some_and(|e| now >= e.renew_after)
+    }
+
+    fn is_expired(&self, now: UTime) -> bool {
+        self.expires.is_some_and(|e| now >= e.expires)
+    }
+}
+
+/// Writes an authorizer: the ticket, and the proof that we have its session key.
+fn write_authorizer(
+    head: &AuthorizerHead,
+    session_key: &CryptoKey,
+    nonce: u64,
+    answer: Option<u64>,
+    w: &mut Writer,
+) {
+    w.put(head);
+    w.blob(&session_key.seal(|w| w.put(&Authorize { nonce, answer })));
+}
+
+/// The modes to offer: a connection without a shared key cannot be encrypted.
+fn offered_modes(method: AuthMethod, configured: &[ConMode]) -> Vec<ConMode> {
+    configured.iter().copied().filter(|m| method == AuthMethod::CEPHX || *m == ConMode::Crc).collect()
+}

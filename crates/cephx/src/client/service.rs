@@ -1,0 +1,106 @@
+//! Authentication to a service (OSD, MGR, MDS) with a ticket.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_wire::{Decode as _, EntityType, GlobalId, Reader, Writer};
+use zeroize::Zeroizing;
+
+use super::{AuthClient, Held, Ticket, offered_modes, write_authorizer};
+use crate::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
+use crate::random;
+use crate::wire::{AuthorizeReply, Challenge, NoneAuthorizer};
+
+/// One handshake with a service: the ticket, its challenge, our answer, its proof.
+pub(super) struct TicketAuth {
+    client: Arc<AuthClient>,
+    service: EntityType,
+    shown: Option<Shown>,
+}
+
+/// What the opening showed; the answer to the challenge repeats it.
+struct Shown {
+    held: Arc<Held>,
+    ticket: Ticket,
+    nonce: u64,
+}
+
+impl TicketAuth {
+    pub(super) fn new(client: Arc<AuthClient>, service: EntityType) -> Self {
+        Self { client, service, shown: None }
+    }
+
+    fn ticket(&self, held: &Held) -> Result<Ticket, AuthError> {
+        let service = self.service;
+        let missing = || AuthError::NoCredentials(format!("no ticket for service {service}"));
+        let ticket = held.ticket(service).ok_or_else(missing)?;
+        if ticket.is_expired((self.client.config.clock)()) {
+            return Err(AuthError::NoCredentials(format!("the ticket for service {service} has expired")));
+        }
+        Ok(ticket.clone())
+    }
+}
+
+impl ClientAuth for TicketAuth {
+    fn request(&mut self) -> Result<AuthRequest, AuthError> {
+        let held = self.client.held.load_full();
+        let config = &self.client.config;
+        let method = held.method;
+        let mut w = Writer::with_capacity(256);
+        if method == AuthMethod::CEPHX {
+            let ticket = self.ticket(&held)?;
+            let nonce = random::u64();
+            write_authorizer(&held.authorizer_head(&ticket), &ticket.session_key, nonce, None, &mut w);
+            self.shown = Some(Shown { held, ticket, nonce });
+        } else {
+            w.put(&NoneAuthorizer { name: config.name.clone(), global_id: held.global_id });
+        }
+        Ok(AuthRequest {
+            method,
+            modes: offered_modes(method, &config.service_modes),
+            payload: w.into_bytes(),
+        })
+    }
+
+    /// A service takes the method that the monitors gave tickets for, or nothing.
+    fn bad_method(
+        &mut self,
+        _method: AuthMethod,
+        errno: i32,
+        methods: &[u32],
+        _modes: &[u32],
+    ) -> Result<AuthRequest, AuthError> {
+        Err(AuthError::Refused { errno, methods: methods.to_vec() })
+    }
+
+    fn more(&mut self, payload: &[u8]) -> Result<Bytes, AuthError> {
+        let shown = self.shown.as_ref().ok_or(AuthError::PeerUnproven("a challenge without cephx"))?;
+        let key = &shown.ticket.session_key;
+        let challenge = key
+            .open(payload, Challenge::decode)
+            .map_err(|_| AuthError::PeerUnproven("the service cannot open the ticket"))?;
+        let mut w = Writer::with_capacity(256);
+        let answer = Some(challenge.0.wrapping_add(1));
+        write_authorizer(&shown.held.authorizer_head(&shown.ticket), key, shown.nonce, answer, &mut w);
+        Ok(w.into_bytes())
+    }
+
+    fn done(&mut self, _global_id: GlobalId, mode: ConMode, payload: &[u8]) -> Result<AuthKeys, AuthError> {
+        let Some(shown) = &self.shown else {
+            return Ok(AuthKeys::default());
+        };
+        let key = &shown.ticket.session_key;
+        let sealed = Reader::new(payload).blob()?;
+        let reply = key.open(sealed, AuthorizeReply::decode);
+        match reply {
+            Ok(reply) if reply.nonce_plus_one == shown.nonce.wrapping_add(1) => Ok(AuthKeys {
+                session_key: Zeroizing::new(key.secret().to_vec()),
+                connection_secret: match mode {
+                    ConMode::Secure => Zeroizing::new(reply.connection_secret.to_vec()),
+                    ConMode::Crc => Zeroizing::default(),
+                },
+            }),
+            _ => Err(AuthError::PeerUnproven("the service has not proven that it can open the ticket")),
+        }
+    }
+}

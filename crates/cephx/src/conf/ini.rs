@@ -1,0 +1,183 @@
+//! The lines of ceph.conf and of keyrings: sections, settings, comments, continued lines, quotes.
+
+use std::borrow::Cow;
+
+/// One line that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// `[name]`.
+    Section(String),
+    /// `name = value`. The name is normalized.
+    Setting {
+        /// As [`normalize`] leaves it.
+        name: String,
+        /// Without quotes and escapes.
+        value: String,
+    },
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SyntaxError {
+    /// A section's name without its end.
+    #[error("a section's name must end with ]")]
+    Section,
+    /// Neither a section nor a setting.
+    #[error("expected NAME = VALUE")]
+    Setting,
+    /// Nothing before the equals sign.
+    #[error("a name is missing before =")]
+    Name,
+    /// A quote that does not end.
+    #[error("a quote is not closed")]
+    Quote,
+    /// Something after the closing quote.
+    #[error("unexpected text after the closing quote")]
+    AfterQuote,
+}
+
+/// The lines that say something, each with the number (from 1) it starts at.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line, SyntaxError>)> {
+    logical_lines(text.strip_prefix('\u{feff}').unwrap_or(text))
+        .filter_map(|(number, line)| parse_line(&line).transpose().map(|parsed| (number, parsed)))
+}
+
+/// The one form of a setting's name: spaces, dashes and underscores are the same, and several are one.
+pub(crate) fn normalize(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for word in name.split(|c: char| c.is_whitespace() || c == '_' || c == '-').filter(|w| !w.is_empty()) {
+        if !out.is_empty() {
+            out.push('_');
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// Joins lines that end with a backslash to their successors.
+fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
+    let mut physical = text.lines().enumerate();
+    std::iter::from_fn(move || {
+        let (index, first) = physical.next()?;
+        let mut line = Cow::Borrowed(first);
+        while ends_in_continuation(&line) {
+            let joined = line.to_mut();
+            joined.pop();
+            match physical.next() {
+                Some((_, more)) => joined.push_str(more),
+                None => break,
+            }
+        }
+        Some((index + 1, line))
+    })
+}
+
+fn ends_in_continuation(line: &str) -> bool {
+    let backslashes = line.bytes().rev().take_while(|b| *b == b'\\').count();
+    backslashes % 2 == 1
+}
+
+fn parse_line(line: &str) -> Result<Option<Line>, SyntaxError> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with(['#', ';']) {
+        return Ok(None);
+    }
+    if let Some(rest) = line.strip_prefix('[') {
+        let (name, after) = rest.split_once(']').ok_or(SyntaxError::Section)?;
+        let after = after.trim_start();
+        if !after.is_empty() && !after.starts_with(['#', ';']) {
+            return Err(SyntaxError::Section);
+        }
+        return Ok(Some(Line::Section(name.trim().to_owned())));
+    }
+    let (name, value) = line.split_once('=').ok_or(SyntaxError::Setting)?;
+    let name = normalize(name);
+    if name.is_empty() {
+        return Err(SyntaxError::Name);
+    }
+    Ok(Some(Line::Setting { name, value: parse_value(value.trim_start())? }))
+}
+
+fn parse_value(raw: &str) -> Result<String, SyntaxError> {
+    match raw.chars().next() {
+        Some(quote @ ('"' | '\'')) => quoted(&raw[1..], quote),
+        _ => Ok(unquoted(raw)),
+    }
+}
+
+/// Up to the closing quote; a backslash makes the character after it plain.
+fn quoted(raw: &str, quote: char) -> Result<String, SyntaxError> {
+    let mut value = String::with_capacity(raw.len());
+    let mut chars = raw.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => value.extend(chars.next()),
+            c if c == quote => {
+                let after = chars.as_str().trim_start();
+                let clean = after.is_empty() || after.starts_with(['#', ';']);
+                return if clean { Ok(value) } else { Err(SyntaxError::AfterQuote) };
+            }
+            c => value.push(c),
+        }
+    }
+    Err(SyntaxError::Quote)
+}
+
+/// Up to a comment; `\#` and `\;` start none.
+fn unquoted(raw: &str) -> String {
+    let mut value = String::with_capacity(raw.len());
+    let mut chars = raw.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' | ';' => break,
+            '\\' if matches!(chars.peek(), Some('#' | ';')) => value.extend(chars.next()),
+            c => value.push(c),
+        }
+    }
+    value.truncate(value.trim_end().len());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(text: &str) -> Result<String, SyntaxError> {
+        match lines(text).next() {
+            Some((_, Ok(Line::Setting { value, .. }))) => Ok(value),
+            Some((_, Err(e))) => Err(e),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_have_one_form() {
+        for name in ["mon host", "mon_host", "mon-host", "mon  host", " mon\thost "] {
+            assert_eq!(normalize(name), "mon_host");
+        }
+    }
+
+    #[test]
+    fn values_lose_quotes_comments_and_continuations() {
+        assert_eq!(setting("a = b # c").unwrap(), "b");
+        assert_eq!(setting("a = b \\# c ; d").unwrap(), "b # c");
+        assert_eq!(setting("a = \"b # c\" ; d").unwrap(), "b # c");
+        assert_eq!(setting("a = 'say \"x\"'").unwrap(), "say \"x\"");
+        assert_eq!(setting("a = \"x \\\" y\"").unwrap(), "x \" y");
+        assert_eq!(setting("a = one,\\\n two").unwrap(), "one, two");
+        assert_eq!(setting("a =").unwrap(), "");
+        assert_eq!(setting("a = \"b"), Err(SyntaxError::Quote));
+        assert_eq!(setting("a = \"b\" c"), Err(SyntaxError::AfterQuote));
+        assert_eq!(setting("= b"), Err(SyntaxError::Name));
+        assert_eq!(setting("no equals sign"), Err(SyntaxError::Setting));
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_first_physical_line() {
+        let text = "\u{feff}# head\n\n[ osd.0 ] ; x\nk = a \\\n b\r\nl = c\n";
+        let all: Vec<_> = lines(text).map(|(n, l)| (n, l.unwrap())).collect();
+        assert_eq!(all[0], (3, Line::Section("osd.0".into())));
+        assert_eq!(all[1], (4, Line::Setting { name: "k".into(), value: "a  b".into() }));
+        assert_eq!(all[2], (6, Line::Setting { name: "l".into(), value: "c".into() }));
+    }
+}

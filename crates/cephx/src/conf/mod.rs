@@ -1,0 +1,3 @@
+//! ceph.conf, as Ceph's programs read it.
+
+pub(crate) mod ini;

@@ -1,0 +1,21 @@
+//! Random numbers from the operating system.
+
+/// `N` random bytes.
+pub(crate) fn array<const N: usize>() -> [u8; N] {
+    let mut out = [0; N];
+    fill(&mut out);
+    out
+}
+
+/// A random number.
+pub(crate) fn u64() -> u64 {
+    u64::from_le_bytes(array())
+}
+
+/// Fills `out`.
+///
+/// # Panics
+/// If the kernel has no random numbers: keys must not be made then, and nothing that runs by then can help it.
+pub(crate) fn fill(out: &mut [u8]) {
+    getrandom::fill(out).expect("the kernel's random source works on every supported system");
+}

@@ -1,0 +1,154 @@
+//! The server's side: a monitor that knows everybody's key, and services that accept its tickets.
+//!
+//! An [`AuthServer`] stands on a [`KeyDatabase`] (who has which key and capabilities) and on [`ServiceKeys`] (the rotating
+//! secrets that seal tickets). It makes a [`ServerAuth`] for each connection that a monitor ([`AuthServer::mon_acceptor`])
+//! or a service ([`AuthServer::service_acceptor`]) accepts, and answers renewals ([`AuthServer::renew`]). Somebody must call
+//! [`ServiceKeys::rotate`] now and then.
+
+mod grant;
+mod mon;
+mod rotating;
+mod service;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
+
+use crate::handshake::{AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
+use crate::keyring::{Entry, Keyring};
+
+pub use mon::Renewal;
+pub use rotating::ServiceKeys;
+
+/// Who has which key and capabilities.
+pub trait KeyDatabase: Send + Sync {
+    /// What is known of a name. Called during handshakes: must not wait.
+    fn entity(&self, name: &EntityName) -> Option<Entry>;
+}
+
+impl KeyDatabase for Keyring {
+    fn entity(&self, name: &EntityName) -> Option<Entry> {
+        self.entry(name).cloned()
+    }
+}
+
+/// How a server authenticates its clients.
+#[derive(Clone, Debug)]
+pub struct AuthConfig {
+    /// Acceptable methods (`auth_client_required`, `auth_service_required`).
+    pub methods: Vec<AuthMethod>,
+    /// Acceptable modes of connections to monitors, best first (`ms_mon_service_mode`).
+    pub mon_modes: Vec<ConMode>,
+    /// Acceptable modes of connections to services, best first (`ms_service_mode`).
+    pub service_modes: Vec<ConMode>,
+    /// How long the ticket is good that gets other tickets (`auth_mon_ticket_ttl`).
+    pub mon_ticket_ttl: Duration,
+    /// How long a service's ticket is good (`auth_service_ticket_ttl`).
+    pub service_ticket_ttl: Duration,
+    /// What time it is.
+    pub clock: fn() -> UTime,
+}
+
+impl Default for AuthConfig {
+    /// Ceph's defaults.
+    fn default() -> Self {
+        Self {
+            methods: vec![AuthMethod::CEPHX],
+            mon_modes: vec![ConMode::Secure, ConMode::Crc],
+            service_modes: vec![ConMode::Crc, ConMode::Secure],
+            mon_ticket_ttl: Duration::from_secs(72 * 3600),
+            service_ticket_ttl: Duration::from_secs(3600),
+            clock: UTime::now,
+        }
+    }
+}
+
+impl AuthConfig {
+    /// The defaults with method `none`: everybody is who they say and may do everything.
+    pub fn none() -> Self {
+        Self { methods: vec![AuthMethod::NONE], ..Self::default() }
+    }
+
+    /// Whether a method is acceptable, and which of the peer's modes is taken for it: the first that we take too.
+    fn choose(&self, method: AuthMethod, offered: &[u32], ours: &[ConMode]) -> Option<ConMode> {
+        if !self.methods.contains(&method) {
+            return None;
+        }
+        let fits =
+            |mode: &ConMode| ours.contains(mode) && (method == AuthMethod::CEPHX || *mode == ConMode::Crc);
+        offered.iter().filter_map(|code| ConMode::from_code(*code)).find(fits)
+    }
+
+    fn refuse(&self, errno: i32, ours: &[ConMode]) -> ServerStep {
+        ServerStep::Bad {
+            errno,
+            methods: self.methods.iter().map(|m| m.0).collect(),
+            modes: ours.iter().map(|m| m.code()).collect(),
+        }
+    }
+}
+
+/// The authentication of one cluster. Shared by its monitor and its services; no method waits.
+pub struct AuthServer {
+    config: AuthConfig,
+    database: Arc<dyn KeyDatabase>,
+    keys: Arc<ServiceKeys>,
+    next_global_id: AtomicU64,
+}
+
+impl AuthServer {
+    /// A server that gives global ids from `first_global_id` on. After a restart it must be beyond all given before.
+    pub fn new(
+        config: AuthConfig,
+        database: Arc<dyn KeyDatabase>,
+        keys: Arc<ServiceKeys>,
+        first_global_id: GlobalId,
+    ) -> Arc<Self> {
+        let next_global_id = AtomicU64::new(first_global_id.0.max(1)); // 0 means "none yet"
+        Arc::new(Self { config, database, keys, next_global_id })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &AuthConfig {
+        &self.config
+    }
+
+    /// The secrets that seal tickets.
+    pub fn keys(&self) -> &Arc<ServiceKeys> {
+        &self.keys
+    }
+
+    /// The next global id that will be given.
+    pub fn next_global_id(&self) -> GlobalId {
+        GlobalId(self.next_global_id.load(Ordering::Relaxed))
+    }
+
+    /// Authentication for one connection that the monitor accepts.
+    pub fn mon_acceptor(self: &Arc<Self>) -> Box<dyn ServerAuth> {
+        Box::new(mon::MonAcceptor::new(Arc::clone(self)))
+    }
+
+    /// Authentication for one connection that a service, such as [`EntityType::OSD`], accepts.
+    pub fn service_acceptor(self: &Arc<Self>, service: EntityType) -> Box<dyn ServerAuth> {
+        Box::new(service::ServiceAcceptor::new(Arc::clone(self), service))
+    }
+
+    fn new_global_id(&self) -> GlobalId {
+        GlobalId(self.next_global_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn now(&self) -> UTime {
+        (self.config.clock)()
+    }
+
+    fn entity(&self, name: &EntityName) -> Option<Entry> {
+        self.database.entity(name)
+    }
+}
+
+/// Whoever comes without proof may do everything, as in Ceph.
+fn unproven_identity(name: EntityName, global_id: GlobalId) -> Identity {
+    Identity { name, global_id, caps: "allow *".to_owned(), challenge: 0 }
+}

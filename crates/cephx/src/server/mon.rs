@@ -1,0 +1,243 @@
+//! The monitor's side of a handshake: challenge, check of the proof, tickets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_wire::{Decode as _, Encode as _, EntityName, EntityType, GlobalId, Reader, Writer};
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+use super::{AuthServer, unproven_identity};
+use crate::handshake::{AuthKeys, AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
+use crate::key::CryptoKey;
+use crate::keyring::Entry;
+use crate::wire::{
+    self, Authenticate, Authorize, AuthorizerHead, Challenge, GET_AUTH_SESSION_KEY,
+    GET_PRINCIPAL_SESSION_KEY, MonOpening, TicketBlob,
+};
+use crate::{CONNECTION_SECRET_LEN, EACCES, EINVAL, EOPNOTSUPP, random};
+
+/// The answer to an MAuth: fields of the MAuthReply.
+#[derive(Debug)]
+pub struct Renewal {
+    /// 0, or a negative errno.
+    pub result: i32,
+    /// What the client decodes.
+    pub payload: Bytes,
+}
+
+/// A positive errno.
+type Errno = i32;
+
+pub(super) struct MonAcceptor {
+    server: Arc<AuthServer>,
+    challenged: Option<Challenged>,
+}
+
+/// A client that was sent a challenge; good for one answer.
+struct Challenged {
+    name: EntityName,
+    global_id: GlobalId,
+    /// Whether the client brought the global id along.
+    reclaims: bool,
+    mode: ConMode,
+    challenge: u64,
+}
+
+impl MonAcceptor {
+    pub(super) fn new(server: Arc<AuthServer>) -> Self {
+        Self { server, challenged: None }
+    }
+
+    fn refuse(&self, errno: Errno) -> ServerStep {
+        self.server.config.refuse(errno, &self.server.config.mon_modes)
+    }
+}
+
+impl ServerAuth for MonAcceptor {
+    fn request(
+        &mut self,
+        _peer: EntityType,
+        method: AuthMethod,
+        modes: &[u32],
+        payload: &[u8],
+    ) -> ServerStep {
+        self.challenged = None;
+        let config = &self.server.config;
+        let Some(mode) = config.choose(method, modes, &config.mon_modes) else {
+            return self.refuse(EOPNOTSUPP);
+        };
+        let Ok(MonOpening { name, global_id }) = MonOpening::from_bytes(payload) else {
+            return self.refuse(EACCES);
+        };
+        let reclaims = global_id != GlobalId(0);
+        let global_id = if reclaims { global_id } else { self.server.new_global_id() };
+        if method != AuthMethod::CEPHX {
+            let identity = unproven_identity(name, global_id);
+            return ServerStep::Done { identity, mode, payload: Bytes::new(), keys: AuthKeys::default() };
+        }
+        let challenge = random::u64().max(1);
+        self.challenged = Some(Challenged { name, global_id, reclaims, mode, challenge });
+        ServerStep::More(Challenge(challenge).to_bytes())
+    }
+
+    fn more(&mut self, payload: &[u8]) -> ServerStep {
+        let Some(challenged) = self.challenged.take() else {
+            return self.refuse(EACCES);
+        };
+        match self.server.authenticate(&challenged, payload) {
+            Ok(step) => step,
+            Err(errno) => self.refuse(errno),
+        }
+    }
+}
+
+impl AuthServer {
+    fn authenticate(&self, client: &Challenged, payload: &[u8]) -> Result<ServerStep, Errno> {
+        let mut r = Reader::new(payload);
+        if r.u16() != Ok(GET_AUTH_SESSION_KEY) {
+            return Err(EINVAL);
+        }
+        let request: Authenticate = r.get().map_err(|_| EACCES)?;
+        let entry = self.prove(&client.name, client.challenge, &request)?;
+        let caps = entry.caps.get(EntityType::MON.as_str()).filter(|c| !c.is_empty()).ok_or(EACCES)?.clone();
+        if !client.reclaims && !request.old_ticket.blob.is_empty() {
+            return Err(EINVAL);
+        }
+        let old = client.reclaims.then(|| self.reclaim(&request.old_ticket, client.global_id)).transpose()?;
+        let mut connection_secret = Zeroizing::new(Vec::new());
+        if client.mode == ConMode::Secure {
+            connection_secret.resize(CONNECTION_SECRET_LEN, 0);
+            random::fill(&mut connection_secret);
+        }
+        let reply = self
+            .tickets_reply(
+                &client.name,
+                &entry,
+                client.global_id,
+                old.as_ref(),
+                &request,
+                Some(&connection_secret),
+            )
+            .ok_or(EACCES)?;
+        let session_key = Zeroizing::new(reply.session_key.secret().to_vec());
+        Ok(ServerStep::Done {
+            identity: Identity {
+                name: client.name.clone(),
+                global_id: client.global_id,
+                caps,
+                challenge: client.challenge,
+            },
+            mode: client.mode,
+            payload: reply.payload,
+            keys: AuthKeys { session_key, connection_secret },
+        })
+    }
+
+    /// Answers a connected client's MAuth, which asks for new tickets before the old ones end.
+    pub fn renew(&self, client: &Identity, payload: &[u8]) -> Renewal {
+        let mut r = Reader::new(payload);
+        let reply = match r.u16() {
+            Ok(GET_AUTH_SESSION_KEY) => self.renew_all(client, &mut r),
+            Ok(GET_PRINCIPAL_SESSION_KEY) => self.renew_services(client, &mut r),
+            _ => Err(EINVAL),
+        };
+        match reply {
+            Ok(payload) => Renewal { result: 0, payload },
+            Err(errno) => Renewal { result: -errno, payload: Bytes::new() },
+        }
+    }
+
+    /// The client proves anew that it has its key.
+    fn renew_all(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
+        let request: Authenticate = r.get().map_err(|_| EACCES)?;
+        if client.challenge == 0 {
+            return Err(EACCES); // it never was authenticated by cephx
+        }
+        let entry = self.prove(&client.name, client.challenge, &request)?;
+        let old = self.reclaim(&request.old_ticket, client.global_id)?;
+        let reply = self.tickets_reply(&client.name, &entry, client.global_id, Some(&old), &request, None);
+        Ok(reply.ok_or(EACCES)?.payload)
+    }
+
+    /// The client shows the ticket that gets other tickets.
+    fn renew_services(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
+        let head: AuthorizerHead = r.get().map_err(|_| EACCES)?;
+        if head.service != EntityType::AUTH || head.global_id != client.global_id {
+            return Err(EACCES);
+        }
+        let info = self.open_ticket(EntityType::AUTH, &head.ticket).map_err(|_| EACCES)?;
+        let ours = info.ticket.global_id == client.global_id && info.ticket.name == client.name;
+        if !ours || info.ticket.expires < self.now() {
+            return Err(EACCES);
+        }
+        let proof = r.blob().map_err(|_| EACCES)?;
+        info.session_key.open(proof, |r| r.get::<Authorize>()).map_err(|_| EACCES)?;
+        r.u8().map_err(|_| EACCES)?;
+        let services = r.u32().map_err(|_| EACCES)?;
+        let entry = self.entity(&client.name).ok_or(EACCES)?;
+        let tickets = self.grant_services(services, &client.name, &entry, client.global_id);
+        let mut w = Writer::with_capacity(1024);
+        write_header(GET_PRINCIPAL_SESSION_KEY, &mut w);
+        wire::encode_tickets(&tickets, &info.session_key, None, &mut w);
+        Ok(w.into_bytes())
+    }
+
+    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key and looks the same.
+    fn prove(&self, name: &EntityName, challenge: u64, request: &Authenticate) -> Result<Entry, Errno> {
+        let entry = self.entity(name);
+        let nobody = CryptoKey::from_secret(Default::default(), [0; 16]);
+        let key = entry.as_ref().map_or(&nobody, |e| &e.key);
+        let expected = wire::challenge_proof(key, challenge, request.client_challenge);
+        let proven = bool::from(expected.ct_eq(&request.proof));
+        entry.filter(|_| proven).ok_or(EACCES)
+    }
+
+    /// The session key of the ticket that proves a global id to be the client's. An expired ticket still proves it.
+    fn reclaim(&self, old_ticket: &TicketBlob, global_id: GlobalId) -> Result<CryptoKey, Errno> {
+        let info = self.open_ticket(EntityType::AUTH, old_ticket).map_err(|_| EACCES)?;
+        if info.ticket.global_id == global_id { Ok(info.session_key) } else { Err(EACCES) }
+    }
+
+    /// The reply to a client that has proven itself. `None` if a secret is missing, which does not happen.
+    fn tickets_reply(
+        &self,
+        name: &EntityName,
+        entry: &Entry,
+        global_id: GlobalId,
+        old_session_key: Option<&CryptoKey>,
+        request: &Authenticate,
+        connection_secret: Option<&[u8]>,
+    ) -> Option<TicketsReply> {
+        let granted = self.grant_auth(name, global_id)?;
+        let session_key = granted.session_key.clone();
+        let mut w = Writer::with_capacity(1024);
+        write_header(GET_AUTH_SESSION_KEY, &mut w);
+        wire::encode_tickets(&[granted], &entry.key, old_session_key, &mut w);
+        if request.other_keys != 0 {
+            w.sized(|w| {
+                if let Some(secret) = connection_secret {
+                    w.blob(&session_key.seal(|w| w.blob(secret)));
+                }
+            });
+            let extra = self.grant_services(request.other_keys, name, entry, global_id);
+            w.sized(|w| {
+                if !extra.is_empty() {
+                    wire::encode_tickets(&extra, &session_key, None, w);
+                }
+            });
+        }
+        Some(TicketsReply { session_key, payload: w.into_bytes() })
+    }
+}
+
+struct TicketsReply {
+    session_key: CryptoKey,
+    payload: Bytes,
+}
+
+/// `CephXResponseHeader`: which request, and 0 for success.
+fn write_header(request: u16, w: &mut Writer) {
+    w.u16(request);
+    w.i32(0);
+}

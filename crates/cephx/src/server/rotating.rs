@@ -1,0 +1,198 @@
+//! The secrets that seal tickets. Each service has three at a time: the previous one (tickets that are still about), the
+//! current one (new tickets), the next one (so that services could learn it before it is used).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use loligo_wire::{Decode, DecodeError, Encode, EntityType, Reader, UTime, Writer};
+
+use crate::key::CryptoKey;
+
+/// `KEY_ROTATE_NUM`.
+const KEYS_PER_SERVICE: usize = 3;
+const CURRENT: usize = 1;
+const SERVICES: [EntityType; 5] =
+    [EntityType::AUTH, EntityType::MON, EntityType::OSD, EntityType::MGR, EntityType::MDS];
+
+/// The rotating secrets of all services. Reading waits for nobody.
+pub struct ServiceKeys {
+    mon_ttl: Duration,
+    service_ttl: Duration,
+    rings: ArcSwap<BTreeMap<EntityType, Ring>>,
+}
+
+/// A service's secrets, oldest first; their ids follow each other.
+#[derive(Clone)]
+struct Ring([ServiceKey; KEYS_PER_SERVICE]);
+
+#[derive(Clone)]
+struct ServiceKey {
+    id: u64,
+    key: CryptoKey,
+    /// When it stops being the current one.
+    expires: UTime,
+}
+
+impl ServiceKeys {
+    /// Fresh secrets. A secret seals tickets for as long as the tickets live: `mon_ttl` for the monitors' own, else
+    /// `service_ttl`.
+    pub fn new(mon_ttl: Duration, service_ttl: Duration, now: UTime) -> Self {
+        let keys = Self { mon_ttl, service_ttl, rings: ArcSwap::default() };
+        let rings = SERVICES.into_iter().map(|s| (s, Ring::new(keys.ttl(s), 1, now))).collect();
+        keys.rings.store(Arc::new(rings));
+        keys
+    }
+
+    /// The secrets that [`ServiceKeys::to_bytes`] wrote: clients keep their tickets over a restart.
+    pub fn restore(
+        mon_ttl: Duration,
+        service_ttl: Duration,
+        bytes: &[u8],
+        now: UTime,
+    ) -> Result<Self, DecodeError> {
+        let rings: BTreeMap<EntityType, Ring> = Reader::new(bytes)
+            .versioned("service keys", 1, 1, |r, _| r.seq::<(u32, Ring), Vec<_>>())?
+            .into_iter()
+            .map(|(service, ring)| (EntityType(service), ring))
+            .collect();
+        let keys = Self::new(mon_ttl, service_ttl, now);
+        keys.rings.rcu(|fresh| {
+            let mut all = BTreeMap::clone(fresh);
+            all.extend(rings.clone());
+            all
+        });
+        Ok(keys)
+    }
+
+    /// The secrets, to be kept over a restart. Keep them where nobody else can read.
+    pub fn to_bytes(&self) -> bytes::Bytes {
+        let mut w = Writer::new();
+        let rings = self.rings.load();
+        w.versioned(1, 1, |w| {
+            w.count(rings.len());
+            for (service, ring) in rings.iter() {
+                w.u32(service.0);
+                w.put(ring);
+            }
+        });
+        w.into_bytes()
+    }
+
+    /// Replaces secrets that have been current for long enough. Call it every few minutes, from one thread. True if
+    /// there was something to replace: the secrets should be saved again then.
+    pub fn rotate(&self, now: UTime) -> bool {
+        let rings = self.rings.load();
+        if rings.values().all(|ring| ring.0[CURRENT].expires > now) {
+            return false;
+        }
+        let turned = rings.iter().map(|(service, ring)| (*service, ring.turned(self.ttl(*service), now)));
+        self.rings.store(Arc::new(turned.collect()));
+        true
+    }
+
+    /// The secret that seals a service's new tickets, and its id; `None` for what is no service.
+    pub(super) fn current(&self, service: EntityType) -> Option<(u64, CryptoKey)> {
+        self.rings.load().get(&service).map(|ring| (ring.0[CURRENT].id, ring.0[CURRENT].key.clone()))
+    }
+
+    /// The secret that sealed a ticket.
+    pub(super) fn find(&self, service: EntityType, id: u64) -> Option<CryptoKey> {
+        let rings = self.rings.load();
+        rings.get(&service)?.0.iter().find(|k| k.id == id).map(|k| k.key.clone())
+    }
+
+    fn ttl(&self, service: EntityType) -> Duration {
+        if service == EntityType::AUTH { self.mon_ttl } else { self.service_ttl }
+    }
+}
+
+impl Ring {
+    fn new(ttl: Duration, first_id: u64, now: UTime) -> Self {
+        Self(std::array::from_fn(|i| ServiceKey {
+            id: first_id + i as u64,
+            key: CryptoKey::generate(now),
+            expires: now + ttl * i as u32,
+        }))
+    }
+
+    /// The ring with a current secret that is good at `now`.
+    fn turned(&self, ttl: Duration, now: UTime) -> Self {
+        let [_, current, next] = &self.0;
+        if current.expires > now {
+            return self.clone();
+        }
+        if next.expires <= now {
+            return Self::new(ttl, next.id + 1, now); // nobody has turned it for a whole lifetime
+        }
+        let newest =
+            ServiceKey { id: next.id + 1, key: CryptoKey::generate(now), expires: next.expires + ttl };
+        Self([current.clone(), next.clone(), newest])
+    }
+}
+
+impl Encode for Ring {
+    fn encode(&self, w: &mut Writer) {
+        for key in &self.0 {
+            w.u64(key.id);
+            w.put(&key.key);
+            w.put(&key.expires);
+        }
+    }
+}
+
+impl Decode for Ring {
+    const MIN_LEN: usize = KEYS_PER_SERVICE * 44;
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut key = || Ok(ServiceKey { id: r.u64()?, key: r.get()?, expires: r.get()? });
+        Ok(Self([key()?, key()?, key()?]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn at(hours: u32) -> UTime {
+        UTime { sec: 1_700_000_000, nsec: 0 } + HOUR * hours
+    }
+
+    #[test]
+    fn a_ticket_can_be_opened_for_its_whole_life() {
+        let keys = ServiceKeys::new(DAY, HOUR, at(0));
+        assert_eq!(keys.current(EntityType::OSD).unwrap().0, 2);
+        assert!(!keys.rotate(at(0)));
+        for hour in 1..50 {
+            let (id, key) = keys.current(EntityType::OSD).unwrap();
+            assert!(keys.rotate(at(hour)));
+            assert_eq!(keys.find(EntityType::OSD, id), Some(key), "one lifetime later");
+        }
+        assert_eq!(keys.find(EntityType::OSD, 2), None);
+        assert_eq!(keys.current(EntityType::AUTH).unwrap().0, 4);
+        assert!(keys.current(EntityType::CLIENT).is_none());
+    }
+
+    #[test]
+    fn a_long_sleep_leaves_no_old_secret() {
+        let keys = ServiceKeys::new(DAY, HOUR, at(0));
+        let (old, _) = keys.current(EntityType::MGR).unwrap();
+        assert!(keys.rotate(at(100)));
+        assert!(!keys.rotate(at(100)));
+        assert_eq!(keys.find(EntityType::MGR, old), None);
+        assert!(keys.current(EntityType::MGR).is_some());
+    }
+
+    #[test]
+    fn secrets_survive_a_restart() {
+        let keys = ServiceKeys::new(DAY, HOUR, at(0));
+        let again = ServiceKeys::restore(DAY, HOUR, &keys.to_bytes(), at(0)).unwrap();
+        for service in SERVICES {
+            assert_eq!(again.current(service), keys.current(service));
+        }
+        assert!(ServiceKeys::restore(DAY, HOUR, &keys.to_bytes()[..50], at(0)).is_err());
+    }
+}

@@ -1,0 +1,380 @@
+//! The structs of cephx as they travel (`src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h` in Ceph). Their versions are
+//! single bytes without a length, so only versions that are known can be read; newer peers keep them.
+
+use bytes::Bytes;
+use loligo_wire::{Decode, DecodeError, Encode, EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+
+use crate::key::{CryptoKey, DecryptError};
+
+/// `AUTH_MODE_AUTHORIZER`: the opening of a client that shows a ticket to a service.
+pub(crate) const MODE_AUTHORIZER: u8 = 1;
+/// `AUTH_MODE_MON`: the opening of a client that asks a monitor for tickets.
+pub(crate) const MODE_MON: u8 = 10;
+
+/// `CEPHX_GET_AUTH_SESSION_KEY`: prove to be who you are, get the ticket that gets tickets.
+pub(crate) const GET_AUTH_SESSION_KEY: u16 = 0x0100;
+/// `CEPHX_GET_PRINCIPAL_SESSION_KEY`: get tickets for services.
+pub(crate) const GET_PRINCIPAL_SESSION_KEY: u16 = 0x0200;
+
+/// The opening payload to a monitor: mode, name, and the global id to keep (0 for a new one).
+pub(crate) struct MonOpening {
+    pub(crate) name: EntityName,
+    pub(crate) global_id: GlobalId,
+}
+
+impl Encode for MonOpening {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(MODE_MON);
+        w.put(&self.name);
+        w.put(&self.global_id);
+    }
+}
+
+impl Decode for MonOpening {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "authentication mode", MODE_MON..=MODE_MON)?;
+        Ok(Self { name: r.get()?, global_id: r.get()? })
+    }
+}
+
+/// `AuthNoneAuthorizer`: who I am, without proof.
+pub(crate) struct NoneAuthorizer {
+    pub(crate) name: EntityName,
+    pub(crate) global_id: GlobalId,
+}
+
+impl Encode for NoneAuthorizer {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.put(&self.name);
+        w.put(&self.global_id);
+    }
+}
+
+impl Decode for NoneAuthorizer {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "AuthNoneAuthorizer", 1..=u8::MAX)?;
+        Ok(Self { name: r.get()?, global_id: r.get()? })
+    }
+}
+
+/// `CephXServerChallenge` and `CephXAuthorizeChallenge`, which look the same.
+pub(crate) struct Challenge(pub(crate) u64);
+
+impl Encode for Challenge {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.u64(self.0);
+    }
+}
+
+impl Decode for Challenge {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "cephx challenge", 1..=u8::MAX)?;
+        r.u64().map(Self)
+    }
+}
+
+/// `CephXTicketBlob`: what only the service can open, and which of its secrets does.
+#[derive(Clone, Default)]
+pub(crate) struct TicketBlob {
+    pub(crate) secret_id: u64,
+    pub(crate) blob: Bytes,
+}
+
+impl Encode for TicketBlob {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.u64(self.secret_id);
+        w.put(&self.blob);
+    }
+}
+
+impl Decode for TicketBlob {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "CephXTicketBlob", 1..=u8::MAX)?;
+        Ok(Self { secret_id: r.u64()?, blob: r.get()? })
+    }
+}
+
+/// `CephXAuthenticate`: the answer to a monitor's challenge.
+pub(crate) struct Authenticate {
+    pub(crate) client_challenge: u64,
+    pub(crate) proof: u64,
+    pub(crate) old_ticket: TicketBlob,
+    /// Services to get tickets for in the same exchange: a set of entity types.
+    pub(crate) other_keys: u32,
+}
+
+impl Encode for Authenticate {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(3); // 3 promises that a client that keeps its global id shows the old ticket
+        w.u64(self.client_challenge);
+        w.u64(self.proof);
+        w.put(&self.old_ticket);
+        w.u32(self.other_keys);
+    }
+}
+
+impl Decode for Authenticate {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "CephXAuthenticate", 2..=u8::MAX)?;
+        Ok(Self { client_challenge: r.u64()?, proof: r.u64()?, old_ticket: r.get()?, other_keys: r.u32()? })
+    }
+}
+
+/// What proves to the monitor that the client has `key`: both challenges encrypted together, folded into 64 bits.
+pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
+    let sealed = key.seal(|w| {
+        w.u64(server_challenge);
+        w.u64(client_challenge);
+    });
+    // What Ceph hashes is the encoded buffer: a length, then the ciphertext. Only whole words count.
+    let mut w = Writer::with_capacity(sealed.len() + 4);
+    w.blob(&sealed);
+    let (words, _rest) = w.as_slice().as_chunks::<8>();
+    words.iter().fold(0, |hash, word| hash ^ u64::from_le_bytes(*word))
+}
+
+/// The start of an authorizer: whose it is and the ticket; the sealed [`Authorize`] follows.
+pub(crate) struct AuthorizerHead {
+    pub(crate) global_id: GlobalId,
+    pub(crate) service: EntityType,
+    pub(crate) ticket: TicketBlob,
+}
+
+impl Encode for AuthorizerHead {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(MODE_AUTHORIZER); // the authorizer's version does duty as the mode of the opening
+        w.put(&self.global_id);
+        w.u32(self.service.0);
+        w.put(&self.ticket);
+    }
+}
+
+impl Decode for AuthorizerHead {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "authentication mode", MODE_AUTHORIZER..=MODE_AUTHORIZER)?;
+        Ok(Self { global_id: r.get()?, service: EntityType(r.u32()?), ticket: r.get()? })
+    }
+}
+
+/// `CephXAuthorize`: proves the possession of a ticket's session key, freshly once the server's challenge is in it.
+pub(crate) struct Authorize {
+    pub(crate) nonce: u64,
+    /// The server's challenge plus one, in the second round.
+    pub(crate) answer: Option<u64>,
+}
+
+impl Encode for Authorize {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(2);
+        w.u64(self.nonce);
+        w.bool(self.answer.is_some());
+        w.u64(self.answer.unwrap_or(0));
+    }
+}
+
+impl Decode for Authorize {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "CephXAuthorize", 2..=u8::MAX)?;
+        let nonce = r.u64()?;
+        let have_challenge = r.bool()?;
+        let answer = r.u64()?;
+        Ok(Self { nonce, answer: have_challenge.then_some(answer) })
+    }
+}
+
+/// `CephXAuthorizeReply`: proves that the service could open the ticket.
+pub(crate) struct AuthorizeReply {
+    pub(crate) nonce_plus_one: u64,
+    pub(crate) connection_secret: Bytes,
+}
+
+impl Encode for AuthorizeReply {
+    fn encode(&self, w: &mut Writer) {
+        let has_secret = !self.connection_secret.is_empty();
+        w.u8(if has_secret { 2 } else { 1 });
+        w.u64(self.nonce_plus_one);
+        if has_secret {
+            w.put(&self.connection_secret);
+        }
+    }
+}
+
+impl Decode for AuthorizeReply {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let version = expect_version(r, "CephXAuthorizeReply", 1..=u8::MAX)?;
+        let nonce_plus_one = r.u64()?;
+        let connection_secret = if version >= 2 { r.get()? } else { Bytes::new() };
+        Ok(Self { nonce_plus_one, connection_secret })
+    }
+}
+
+/// `AuthTicket`: what a ticket says of its holder.
+#[derive(Clone)]
+pub(crate) struct AuthTicket {
+    pub(crate) name: EntityName,
+    pub(crate) global_id: GlobalId,
+    pub(crate) created: UTime,
+    pub(crate) expires: UTime,
+    /// The capabilities for the service, as text.
+    pub(crate) caps: String,
+}
+
+impl Encode for AuthTicket {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(2);
+        w.put(&self.name);
+        w.put(&self.global_id);
+        w.u64(u64::MAX); // was a user id
+        w.put(&self.created);
+        w.put(&self.expires);
+        w.u8(1); // AuthCapsInfo
+        w.bool(false); // allow_all: the text says it
+        w.sized(|w| w.put(&self.caps));
+        w.u32(0); // flags
+    }
+}
+
+impl Decode for AuthTicket {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        expect_version(r, "AuthTicket", 2..=u8::MAX)?;
+        let name = r.get()?;
+        let global_id = r.get()?;
+        r.skip(8)?;
+        let created = r.get()?;
+        let expires = r.get()?;
+        expect_version(r, "AuthCapsInfo", 1..=u8::MAX)?;
+        let allow_all = r.bool()?;
+        let mut text = r.sized()?;
+        let caps = match (allow_all, text.is_empty()) {
+            (true, _) => "allow *".to_owned(),
+            (false, true) => String::new(),
+            (false, false) => text.get()?,
+        };
+        r.skip(4)?; // flags
+        Ok(Self { name, global_id, created, expires, caps })
+    }
+}
+
+/// `CephXServiceTicketInfo`: the content of a ticket, sealed with the service's secret.
+pub(crate) struct ServiceTicketInfo {
+    pub(crate) ticket: AuthTicket,
+    pub(crate) session_key: CryptoKey,
+}
+
+impl ServiceTicketInfo {
+    pub(crate) fn seal(&self, service_secret: &CryptoKey) -> Bytes {
+        let sealed = service_secret.seal(|w| {
+            w.u8(1);
+            w.put(&self.ticket);
+            w.put(&self.session_key);
+        });
+        Bytes::from(sealed)
+    }
+
+    pub(crate) fn open(service_secret: &CryptoKey, sealed: &[u8]) -> Result<Self, DecryptError> {
+        service_secret.open(sealed, |r| {
+            expect_version(r, "CephXServiceTicketInfo", 1..=u8::MAX)?;
+            Ok(Self { ticket: r.get()?, session_key: r.get()? })
+        })
+    }
+}
+
+/// One ticket in a monitor's reply: what the client keeps, and how long it is good.
+pub(crate) struct GrantedTicket {
+    pub(crate) service: EntityType,
+    pub(crate) session_key: CryptoKey,
+    /// How long the ticket is good, as seconds and nanoseconds; zero: for ever.
+    pub(crate) validity: UTime,
+    pub(crate) blob: TicketBlob,
+}
+
+/// Writes a reply that carries tickets: `client_secret` seals the session keys. `old_session_key` seals the tickets
+/// too: whoever reclaims a global id must hold the session key that belongs to the ticket it showed.
+pub(crate) fn encode_tickets(
+    tickets: &[GrantedTicket],
+    client_secret: &CryptoKey,
+    old_session_key: Option<&CryptoKey>,
+    w: &mut Writer,
+) {
+    w.u8(1);
+    w.count(tickets.len());
+    for granted in tickets {
+        w.u32(granted.service.0);
+        w.u8(1);
+        w.blob(&client_secret.seal(|w| {
+            w.u8(1);
+            w.put(&granted.session_key);
+            w.put(&granted.validity);
+        }));
+        w.bool(old_session_key.is_some());
+        match old_session_key {
+            Some(key) => w.blob(&key.seal(|w| w.sized(|w| w.put(&granted.blob)))),
+            None => w.sized(|w| w.put(&granted.blob)),
+        }
+    }
+}
+
+/// Reads what [`encode_tickets`] wrote. `old_session_key` tells the session key that the client has for a service.
+pub(crate) fn decode_tickets(
+    r: &mut Reader<'_>,
+    client_secret: &CryptoKey,
+    old_session_key: impl Fn(EntityType) -> Option<CryptoKey>,
+) -> Result<Vec<GrantedTicket>, TicketsError> {
+    expect_version(r, "cephx ticket reply", 1..=u8::MAX)?;
+    let n = r.count(14)?;
+    let mut tickets = Vec::with_capacity(n);
+    for _ in 0..n {
+        let service = EntityType(r.u32()?);
+        expect_version(r, "cephx service ticket", 1..=u8::MAX)?;
+        let (session_key, validity) = client_secret.open(r.blob()?, |r| {
+            expect_version(r, "CephXServiceTicket", 1..=u8::MAX)?;
+            Ok((r.get()?, r.get()?))
+        })?;
+        let encrypted = r.bool()?;
+        let bytes = r.blob()?;
+        let blob = match encrypted {
+            true => {
+                let key = old_session_key(service).ok_or(DecryptError)?;
+                key.open(bytes, |r| r.sized()?.get())?
+            }
+            false => TicketBlob::from_bytes(bytes)?,
+        };
+        tickets.push(GrantedTicket { service, session_key, validity, blob });
+    }
+    Ok(tickets)
+}
+
+/// Why a reply that carries tickets cannot be read.
+pub(crate) enum TicketsError {
+    Decode(DecodeError),
+    /// It was not made for this client's key.
+    Decrypt,
+}
+
+impl From<DecodeError> for TicketsError {
+    fn from(e: DecodeError) -> Self {
+        Self::Decode(e)
+    }
+}
+
+impl From<DecryptError> for TicketsError {
+    fn from(DecryptError: DecryptError) -> Self {
+        Self::Decrypt
+    }
+}
+
+/// Reads a version byte that must be in `known`.
+fn expect_version(
+    r: &mut Reader<'_>,
+    what: &'static str,
+    known: std::ops::RangeInclusive<u8>,
+) -> Result<u8, DecodeError> {
+    let version = r.u8()?;
+    if known.contains(&version) {
+        return Ok(version);
+    }
+    Err(DecodeError::Invalid { what, value: u64::from(version) })
+}

@@ -1,0 +1,276 @@
+//! Client and server against each other, without a messenger in between: what both sides know at the end must agree, and
+//! whoever lacks a key or a ticket must be refused with the errno that a stock monitor gives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use loligo_cephx::client::{AuthClient, ClientConfig};
+use loligo_cephx::handshake::{
+    AuthError, AuthKeys, AuthMethod, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
+};
+use loligo_cephx::key::CryptoKey;
+use loligo_cephx::keyring::{Entry, Keyring};
+use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
+use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
+
+const EACCES: i32 = 13;
+const MON_TTL: Duration = Duration::from_secs(72 * 3600);
+const SERVICE_TTL: Duration = Duration::from_secs(3600);
+
+/// Runs one handshake to its end.
+fn handshake(
+    mut client: Box<dyn ClientAuth>,
+    mut server: Box<dyn ServerAuth>,
+) -> Result<(AuthKeys, AuthKeys, Identity, ConMode), AuthError> {
+    let mut request = client.request()?;
+    let codes = |modes: &[ConMode]| modes.iter().map(|m| m.code()).collect::<Vec<_>>();
+    let mut step =
+        server.request(EntityType::CLIENT, request.method, &codes(&request.modes), &request.payload);
+    loop {
+        step = match step {
+            ServerStep::More(payload) => server.more(&client.more(&payload)?),
+            ServerStep::Bad { errno, methods, modes } => {
+                request = client.bad_method(request.method, errno, &methods, &modes)?;
+                server.request(EntityType::CLIENT, request.method, &codes(&request.modes), &request.payload)
+            }
+            ServerStep::Done { identity, mode, payload, keys } => {
+                let ours = client.done(identity.global_id, mode, &payload)?;
+                return Ok((ours, keys, identity, mode));
+            }
+        };
+    }
+}
+
+fn now() -> UTime {
+    UTime::now()
+}
+
+fn server_with(config: AuthConfig, entries: &[(&str, Entry)]) -> Arc<AuthServer> {
+    let mut ring = Keyring::new();
+    for (name, entry) in entries {
+        ring.insert(name.parse().unwrap(), entry.clone());
+    }
+    let keys = ServiceKeys::new(MON_TTL, SERVICE_TTL, (config.clock)());
+    AuthServer::new(config, Arc::new(ring), Arc::new(keys), GlobalId(4100))
+}
+
+fn admin() -> Entry {
+    Entry::new(CryptoKey::generate(now())).with_caps("mon", "allow *").with_caps("osd", "allow rw pool=p")
+}
+
+fn client(name: &str, key: &CryptoKey) -> Arc<AuthClient> {
+    AuthClient::new(ClientConfig::new(name.parse().unwrap(), Some(key.clone())))
+}
+
+fn refused<T>(result: Result<T, AuthError>) -> i32 {
+    match result {
+        Err(AuthError::Refused { errno, .. }) => errno,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("accepted"),
+    }
+}
+
+#[test]
+fn tickets_of_the_monitor_open_the_services() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let client = client("client.admin", &admin.key);
+    assert!(!client.can_reach(EntityType::OSD));
+
+    let (ours, theirs, identity, mode) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!(mode, ConMode::Secure);
+    assert_eq!(ours.connection_secret.len(), 64);
+    assert_eq!(ours.connection_secret, theirs.connection_secret);
+    assert_eq!(ours.session_key, theirs.session_key);
+    assert_eq!((identity.caps.as_str(), identity.global_id), ("allow *", GlobalId(4100)));
+    assert_eq!(client.global_id(), GlobalId(4100));
+
+    for (service, caps) in [(EntityType::OSD, "allow rw pool=p"), (EntityType::MGR, "")] {
+        let (ours, theirs, identity, mode) =
+            handshake(client.service_auth(service), server.service_acceptor(service)).unwrap();
+        assert_eq!(mode, ConMode::Crc);
+        assert!(ours.connection_secret.is_empty());
+        assert_eq!(ours.session_key, theirs.session_key);
+        assert_eq!(identity.name, EntityName::client("admin"));
+        assert_eq!((identity.caps.as_str(), identity.global_id), (caps, GlobalId(4100)));
+    }
+}
+
+#[test]
+fn secure_mode_to_services_shares_a_secret() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key));
+    config.service_modes = vec![ConMode::Secure];
+    config.mon_modes = vec![ConMode::Crc];
+    let client = AuthClient::new(config);
+    let (ours, _, _, mode) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!((mode, ours.connection_secret.len()), (ConMode::Crc, 0));
+    let (ours, theirs, _, mode) =
+        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    assert_eq!((mode, ours.connection_secret.len()), (ConMode::Secure, 64));
+    assert_eq!(ours.connection_secret, theirs.connection_secret);
+}
+
+#[test]
+fn strangers_are_refused_as_a_stock_monitor_does() {
+    let good = admin();
+    let no_mon_caps = Entry::new(good.key.clone()).with_caps("osd", "allow *");
+    let server =
+        server_with(AuthConfig::default(), &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)]);
+    let wrong = CryptoKey::generate(now());
+    for (name, key) in [("client.admin", &wrong), ("client.nobody", &good.key), ("client.nocaps", &good.key)]
+    {
+        let result = handshake(client(name, key).mon_auth(), server.mon_acceptor());
+        match result {
+            Err(AuthError::Refused { errno: EACCES, methods }) => assert_eq!(methods, [2], "{name}"),
+            Err(other) => panic!("{name}: {other:?}"),
+            Ok(_) => panic!("{name} was accepted"),
+        }
+    }
+}
+
+#[test]
+fn a_service_accepts_only_its_own_tickets() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let stranger = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let client = client("client.admin", &admin.key);
+    handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
+    let to = |server: &Arc<AuthServer>, service| {
+        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(service))
+    };
+    assert_eq!(refused(to(&server, EntityType::MGR)), EACCES);
+    assert_eq!(refused(to(&stranger, EntityType::OSD)), EACCES);
+    assert!(to(&server, EntityType::OSD).is_ok());
+    assert!(matches!(
+        client.service_auth(EntityType::MDS).request(),
+        Err(AuthError::NoCredentials(why)) if why.contains("mds")
+    ));
+}
+
+#[test]
+fn an_answer_is_good_for_one_challenge() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let client = client("client.admin", &admin.key);
+    let mut first = client.mon_auth();
+    let mut acceptor = server.mon_acceptor();
+    let request = first.request().unwrap();
+    let ServerStep::More(challenge) =
+        acceptor.request(EntityType::CLIENT, request.method, &[1], &request.payload)
+    else {
+        panic!("no challenge");
+    };
+    let answer = first.more(&challenge).unwrap();
+    assert!(matches!(acceptor.more(&answer), ServerStep::Done { .. }));
+    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: EACCES, .. }));
+    acceptor.request(EntityType::CLIENT, request.method, &[1], &request.payload);
+    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: EACCES, .. }));
+}
+
+#[test]
+fn reconnecting_keeps_the_global_id() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let one = client("client.admin", &admin.key);
+    handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
+    handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!(one.global_id(), GlobalId(4100));
+    handshake(one.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+
+    let other = client("client.admin", &admin.key);
+    handshake(other.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!(other.global_id(), GlobalId(4101));
+
+    // A monitor that has lost its secrets gives a new one.
+    let reborn = server_with(AuthConfig::default(), &[("client.admin", admin)]);
+    reborn.keys().rotate(now() + MON_TTL * 3);
+    reborn.keys().rotate(now() + MON_TTL * 6);
+    handshake(one.mon_auth(), reborn.mon_acceptor()).unwrap();
+    handshake(one.service_auth(EntityType::OSD), reborn.service_acceptor(EntityType::OSD)).unwrap();
+}
+
+#[test]
+fn method_none_believes_everybody() {
+    let server = server_with(AuthConfig::none(), &[]);
+    let client = AuthClient::new(ClientConfig::new(EntityName::client("anybody"), None));
+    let (ours, theirs, identity, mode) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!(mode, ConMode::Crc);
+    assert!(ours.session_key.is_empty() && theirs.session_key.is_empty());
+    assert_eq!(identity.caps, "allow *");
+    assert!(client.can_reach(EntityType::OSD));
+    let (.., identity, _) =
+        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    assert_eq!(identity.global_id, GlobalId(4100));
+}
+
+#[test]
+fn the_methods_of_both_sides_must_meet() {
+    let admin = admin();
+    let cephx = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let none = server_with(AuthConfig::none(), &[]);
+    let anybody = AuthClient::new(ClientConfig::new(EntityName::client("admin"), None));
+    assert_eq!(refused(handshake(anybody.mon_auth(), cephx.mon_acceptor())), 95);
+
+    let mut both = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+    both.methods = vec![AuthMethod::CEPHX, AuthMethod::NONE];
+    let both = AuthClient::new(both);
+    handshake(both.mon_auth(), none.mon_acceptor()).unwrap();
+    handshake(both.service_auth(EntityType::OSD), none.service_acceptor(EntityType::OSD)).unwrap();
+
+    let strict = client("client.admin", &admin.key);
+    assert_eq!(refused(handshake(strict.mon_auth(), none.mon_acceptor())), 95);
+}
+
+/// A clock that the renewal test sets; the other tests do not use it.
+static SECONDS: AtomicU32 = AtomicU32::new(1_700_000_000);
+
+fn test_clock() -> UTime {
+    UTime { sec: SECONDS.load(Ordering::Relaxed), nsec: 0 }
+}
+
+#[test]
+fn tickets_are_renewed_before_they_end() {
+    let admin = admin();
+    let server_config = AuthConfig { clock: test_clock, ..AuthConfig::default() };
+    let server = server_with(server_config, &[("client.admin", admin.clone())]);
+    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+    config.clock = test_clock;
+    let client = AuthClient::new(config);
+    let (_, _, identity, _) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
+    assert!(client.renewal().is_none());
+    assert_eq!(client.renew_after(), Some(test_clock() + SERVICE_TTL * 3 / 4));
+
+    let mut full_renewals = 0;
+    for _ in 0..150 {
+        SECONDS.fetch_add(2800, Ordering::Relaxed);
+        server.keys().rotate(test_clock());
+        let payload = client.renewal().expect("due");
+        full_renewals += u32::from(payload[..2] == [0, 1]);
+        let renewal = server.renew(&identity, &payload);
+        client.renewed(renewal.result, &renewal.payload).unwrap();
+        assert!(client.renewal().is_none());
+        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    }
+    assert_eq!(full_renewals, 2, "the monitors' own ticket lives for 72 hours");
+    assert_eq!(client.global_id(), GlobalId(4100));
+
+    // Another client's session cannot use it, and garbage is refused.
+    SECONDS.fetch_add(2800, Ordering::Relaxed);
+    let payload = client.renewal().unwrap();
+    let other = Identity { global_id: GlobalId(7), ..identity.clone() };
+    assert_eq!(server.renew(&other, &payload).result, -EACCES);
+    assert_eq!(server.renew(&identity, &payload[..payload.len() - 1]).result, -EACCES);
+    assert_eq!(server.renew(&identity, b"").result, -22);
+    assert!(client.renewed(-EACCES, b"").is_err());
+
+    // A ticket that has expired is not even shown.
+    SECONDS.fetch_add(4000, Ordering::Relaxed);
+    assert!(!client.can_reach(EntityType::OSD));
+    assert!(matches!(
+        client.service_auth(EntityType::OSD).request(),
+        Err(AuthError::NoCredentials(why)) if why.contains("expired")
+    ));
+}
