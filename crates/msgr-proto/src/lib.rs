@@ -1,1 +1,36 @@
 //! msgr2 sessions and frames, without I/O.
+//!
+//! A connection has two lives, and so two types:
+//!
+//! ```text
+//!  bytes in ──► Handshake ──► bytes out          Established ─┬─► Opener:  bytes in ──► frames
+//!  commands ──►           ──► events       ═══►               └─► Sealer:  frames ──► OutBuf ──► one vectored write
+//! ```
+//!
+//! A [`Handshake`] (client or server) exchanges banners, authenticates through the traits of
+//! [`loligo_cephx::handshake`], and opens or resumes a session; its type's documentation says what is called in which
+//! order. It ends in an [`Established`]: the two halves of the connection, which share nothing, so that the task that writes
+//! and the task that reads need no lock between them.
+//!
+//! What this crate refuses to do: it owns no socket, no clock and no queue; it does not number, acknowledge, keep or repeat
+//! messages (the messenger does, because that outlives a connection); it speaks neither the old messenger's protocol nor
+//! msgr2.0, and offers no compression.
+//!
+//! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and [`Opener::spare`].
+#![forbid(unsafe_code)]
+
+mod control;
+mod crypto;
+mod error;
+mod frame;
+mod handshake;
+mod limits;
+mod out;
+mod session;
+
+pub use error::{CryptoError, Misbehaviour, Misuse, ProtoError, Unsupported};
+pub use frame::{Frame, Opener, Sealer, Tag};
+pub use handshake::{Event, Handshake, Local};
+pub use limits::Limits;
+pub use out::OutBuf;
+pub use session::{ClientIdent, Established, FLAG_LOSSY, PeerInfo, Reconnect, ServerIdent, Session};

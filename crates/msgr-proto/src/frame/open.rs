@@ -1,0 +1,346 @@
+use bytes::{Buf, Bytes, BytesMut};
+use loligo_wire::crc::crc32c;
+use loligo_wire::message::{Data, Header, Msg};
+use loligo_wire::{Decode, UTime};
+
+use super::header::{HEADER_LEN, decode_header};
+use super::preamble::{Preamble, SEGMENTS_MAX, check_crc};
+use super::{
+    CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_ABORTED, STATUS_COMPLETE, STATUS_MASK,
+    padded,
+};
+use crate::crypto::{Gcm, TAG_LEN};
+use crate::error::bad_payload;
+use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
+use crate::{Limits, Misbehaviour, ProtoError, Tag};
+
+/// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A quiet
+/// connection costs 8 KiB, a busy one takes many frames with one read.
+const READ_LEN_MIN: usize = 8 << 10;
+const READ_LEN_MAX: usize = 256 << 10;
+
+/// The receiving half of a connection: reads frames.
+///
+/// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`, read again.
+///
+/// ```text
+/// buffer:  │ whole frame │ whole frame │ begun frame … │ spare …… │
+///            next()        next()        next(): None    spare()
+/// ```
+///
+/// The parts of a message are slices of the receive buffer. One that is kept for long keeps up to 256 KiB alive: copy it.
+#[derive(Debug)]
+pub struct Opener {
+    buf: BytesMut,
+    /// `None` in crc mode.
+    gcm: Option<Box<Gcm>>,
+    /// The preamble of the begun frame, once it is there (and decrypted).
+    begun: Option<Preamble>,
+    /// Bounds for messages; `None` as long as the peer is in the handshake: then there are none.
+    limits: Option<Limits>,
+    read_len: usize,
+}
+
+/// What a peer sends on an established connection.
+#[derive(Clone, Debug)]
+pub enum Frame {
+    /// A message; `header.seq` and `header.ack_seq` are set.
+    Message(Msg),
+    /// The peer has received all messages up to this one.
+    Ack {
+        /// The sequence number.
+        seq: u64,
+    },
+    /// Answer with [`Sealer::keepalive2_ack`] and the same time.
+    ///
+    /// [`Sealer::keepalive2_ack`]: crate::Sealer::keepalive2_ack
+    Keepalive2(UTime),
+    /// The answer to our keepalive, with its time.
+    Keepalive2Ack(UTime),
+}
+
+impl Opener {
+    /// The half of a connection that has not authenticated yet.
+    pub(crate) fn plain() -> Self {
+        Self { buf: BytesMut::new(), gcm: None, begun: None, limits: None, read_len: READ_LEN_MIN }
+    }
+
+    /// From the next frame on everything is encrypted.
+    pub(crate) fn secure(&mut self, gcm: Gcm) {
+        self.gcm = Some(Box::new(gcm));
+    }
+
+    /// From the next frame on messages may come.
+    pub(crate) fn establish(&mut self, limits: Limits) {
+        self.limits = Some(limits);
+    }
+
+    /// The buffer to append received bytes to, with room for a sensible read: the rest of the begun frame, but at most as
+    /// much as has arrived of it or 8 MiB, whichever is more.
+    pub fn spare(&mut self) -> &mut BytesMut {
+        let room = self.buf.capacity() - self.buf.len();
+        let missing = self.missing().min(self.buf.len().max(RESERVE_MAX));
+        if missing > READ_LEN_MAX {
+            // What has arrived of a long frame is copied into the longer buffer: let it be little the next time.
+            self.read_len = READ_LEN_MIN;
+        } else if room == 0 && !self.buf.is_empty() {
+            self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
+        }
+        // A little room left is not worth a read of its own, unless it holds all that is missing of a long frame.
+        let wanted = if missing > 0 { missing } else { self.read_len / 4 };
+        if room < wanted {
+            self.buf.reserve(missing.max(self.read_len));
+        }
+        &mut self.buf
+    }
+
+    /// Bytes received and not yet taken out.
+    pub fn buffered(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for before the rest is
+    /// read.
+    pub fn begun_message_len(&self) -> Option<usize> {
+        let preamble = self.begun.as_ref().filter(|p| p.tag == Tag::Message)?;
+        Some((1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum())
+    }
+
+    /// Takes the next frame out; `None` if no whole one is there.
+    ///
+    /// # Errors
+    /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection is lost then.
+    #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
+    pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
+        while let Some(whole) = self.whole_frame()? {
+            let frame = match whole.preamble.tag {
+                Tag::Message => self.take_message(&whole)?,
+                tag @ (Tag::Ack | Tag::Keepalive2 | Tag::Keepalive2Ack) => self.take_small(tag, &whole)?,
+                other => return Err(Misbehaviour::Unexpected(other).into()),
+            };
+            if whole.complete {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the next frame of the handshake out: its tag and payload. Appends the frame, as it came, to `transcript`.
+    pub(crate) fn next_control(
+        &mut self,
+        transcript: Option<&mut Vec<u8>>,
+    ) -> Result<Option<(Tag, Bytes)>, ProtoError> {
+        let Some(whole) = self.whole_frame()? else {
+            return Ok(None);
+        };
+        if let Some(transcript) = transcript {
+            transcript.extend_from_slice(&self.buf[..whole.len]);
+        }
+        self.buf.advance(whole.first);
+        let payload = self.buf.split_to(whole.preamble.len(0)).freeze();
+        self.buf.advance(whole.len - whole.first - payload.len());
+        Ok(Some((whole.preamble.tag, payload)))
+    }
+
+    /// Takes the banner out, if all of it is there: `len` says how long the one that starts with these bytes is.
+    pub(crate) fn next_raw(
+        &mut self,
+        len: impl FnOnce(&[u8]) -> Result<Option<usize>, ProtoError>,
+    ) -> Result<Option<Bytes>, ProtoError> {
+        let len = len(&self.buf)?.filter(|len| *len <= self.buf.len());
+        Ok(len.map(|len| self.buf.split_to(len).freeze()))
+    }
+
+    /// Bytes of the begun frame that have not arrived; 0 if none is begun.
+    fn missing(&self) -> usize {
+        self.begun.as_ref().map_or(0, |p| self.frame_len(p).saturating_sub(self.buf.len()))
+    }
+
+    /// Finds the next frame if all of it is there, and checks (and in secure mode decrypts) it where it stands.
+    fn whole_frame(&mut self) -> Result<Option<WholeFrame>, ProtoError> {
+        let Some(preamble) = self.begin()? else {
+            return Ok(None);
+        };
+        let len = self.frame_len(&preamble);
+        if self.buf.len() < len {
+            return Ok(None);
+        }
+        self.begun = None;
+        match &mut self.gcm {
+            None => check_frame(&preamble, &self.buf[..len]),
+            Some(gcm) => decrypt_frame(gcm, &preamble, &mut self.buf[..len]),
+        }
+        .map(Some)
+    }
+
+    /// The next frame's preamble, if it is there.
+    fn begin(&mut self) -> Result<Option<Preamble>, ProtoError> {
+        if self.begun.is_some() {
+            return Ok(self.begun);
+        }
+        if let Some(gcm) = &mut self.gcm {
+            let Some(block) = self.buf.get_mut(..Preamble::LEN + INLINE_LEN + TAG_LEN) else {
+                return Ok(None);
+            };
+            gcm.decrypt(block)?;
+        }
+        let Some(bytes) = self.buf.first_chunk::<{ Preamble::LEN }>() else {
+            return Ok(None);
+        };
+        let preamble = Preamble::decode(bytes)?;
+        self.check_bounds(&preamble)?;
+        self.begun = Some(preamble);
+        Ok(self.begun)
+    }
+
+    /// Whether a frame like this may come now.
+    fn check_bounds(&self, preamble: &Preamble) -> Result<(), Misbehaviour> {
+        let tag = preamble.tag;
+        let max = match (tag, self.limits) {
+            (Tag::Message, Some(l)) => [HEADER_LEN as u32, l.front_len_max, l.middle_len_max, l.data_len_max],
+            (Tag::Message, None) => return Err(Misbehaviour::Unexpected(tag)),
+            _ if preamble.segments > 1 => {
+                return Err(Misbehaviour::Segments { tag, segments: preamble.segments });
+            }
+            _ => [CONTROL_SEGMENT_MAX, 0, 0, 0],
+        };
+        if tag == Tag::Message && preamble.lens[0] != HEADER_LEN as u32 {
+            return Err(Misbehaviour::HeaderLen(preamble.lens[0]));
+        }
+        for (index, (len, max)) in preamble.lens.into_iter().zip(max).enumerate() {
+            if len > max {
+                return Err(Misbehaviour::TooLong { tag, index: index as u8, len, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// The length of a frame as it travels.
+    fn frame_len(&self, preamble: &Preamble) -> usize {
+        let first = preamble.len(0);
+        if self.gcm.is_none() {
+            let others: usize = (1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum();
+            let epilogue = if preamble.segments > 1 { EPILOGUE_CRC_LEN } else { 0 };
+            let crc = if first > 0 { CRC_LEN } else { 0 };
+            return Preamble::LEN + first + crc + others + epilogue;
+        }
+        let rest = if first > INLINE_LEN { padded(first) - INLINE_LEN + TAG_LEN } else { 0 };
+        let others: usize = (1..SEGMENTS_MAX).map(|i| padded(preamble.len(i))).sum();
+        let epilogue = if preamble.segments > 1 { EPILOGUE_SECURE_LEN + TAG_LEN } else { 0 };
+        Preamble::LEN + INLINE_LEN + TAG_LEN + rest + others + epilogue
+    }
+
+    fn take_message(&mut self, whole: &WholeFrame) -> Result<Frame, ProtoError> {
+        let at = whole.first;
+        let header: Header =
+            decode_header(&self.buf[at..at + HEADER_LEN]).map_err(bad_payload(Tag::Message))?;
+        let [_, front, middle, data] = std::array::from_fn(|i| whole.preamble.len(i));
+        let pad = |len: usize| if self.gcm.is_some() { padded(len) - len } else { 0 };
+        let pads = [pad(front), pad(middle)];
+        self.buf.advance(whole.second);
+        let front = take(&mut self.buf, front);
+        self.buf.advance(pads[0]);
+        let middle = take(&mut self.buf, middle);
+        self.buf.advance(pads[1]);
+        let mut bulk = Data::new();
+        let data = take(&mut self.buf, data);
+        let taken = whole.second + front.len() + middle.len() + data.len() + pads[0] + pads[1];
+        self.buf.advance(whole.len - taken);
+        if !data.is_empty() {
+            bulk.push(data);
+        }
+        Ok(Frame::Message(Msg { header, front, middle, data: bulk }))
+    }
+
+    fn take_small(&mut self, tag: Tag, whole: &WholeFrame) -> Result<Frame, ProtoError> {
+        let payload = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
+        let frame = match tag {
+            Tag::Ack => u64::from_bytes(payload).map(|seq| Frame::Ack { seq }),
+            Tag::Keepalive2 => UTime::from_bytes(payload).map(Frame::Keepalive2),
+            _ => UTime::from_bytes(payload).map(Frame::Keepalive2Ack),
+        };
+        self.buf.advance(whole.len);
+        frame.map_err(bad_payload(tag))
+    }
+}
+
+/// Splits the next `len` bytes off, without touching the buffer's reference count if there are none.
+fn take(buf: &mut BytesMut, len: usize) -> Bytes {
+    if len == 0 { Bytes::new() } else { buf.split_to(len).freeze() }
+}
+
+/// A frame at the start of the buffer, checked.
+struct WholeFrame {
+    preamble: Preamble,
+    /// Where segment 0 starts.
+    first: usize,
+    /// Where segment 1 starts.
+    second: usize,
+    /// The frame's length as it travels.
+    len: usize,
+    /// Whether the sender completed it; else it must be dropped.
+    complete: bool,
+}
+
+/// Checks a frame in crc mode.
+fn check_frame(preamble: &Preamble, frame: &[u8]) -> Result<WholeFrame, ProtoError> {
+    const WHAT: [&str; SEGMENTS_MAX - 1] = ["a second segment", "a third segment", "a fourth segment"];
+    let mut at = Preamble::LEN;
+    if preamble.lens[0] > 0 {
+        let segment = &frame[at..at + preamble.len(0)];
+        at += segment.len();
+        check_crc("a first segment", le_u32(&frame[at..]), crc32c(u32::MAX, segment))?;
+        at += CRC_LEN;
+    }
+    let mut whole = WholeFrame {
+        preamble: *preamble,
+        first: Preamble::LEN,
+        second: at,
+        len: frame.len(),
+        complete: true,
+    };
+    if preamble.segments > 1 {
+        let (segments, epilogue) = frame[at..].split_at(frame.len() - EPILOGUE_CRC_LEN - at);
+        let mut rest = segments;
+        for (i, what) in WHAT.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
+            let segment;
+            (segment, rest) = rest.split_at(preamble.len(i + 1));
+            check_crc(what, le_u32(&epilogue[1 + CRC_LEN * i..]), crc32c(u32::MAX, segment))?;
+        }
+        whole.complete = is_complete(epilogue[0])?;
+    }
+    Ok(whole)
+}
+
+/// Decrypts a frame whose first GCM message (with the preamble) is decrypted already.
+fn decrypt_frame(gcm: &mut Gcm, preamble: &Preamble, frame: &mut [u8]) -> Result<WholeFrame, ProtoError> {
+    let len = frame.len();
+    let mut first = Preamble::LEN;
+    let mut at = Preamble::LEN + INLINE_LEN + TAG_LEN;
+    if preamble.len(0) > INLINE_LEN {
+        let rest = padded(preamble.len(0)) - INLINE_LEN + TAG_LEN;
+        gcm.decrypt(&mut frame[at..at + rest])?;
+        // Move the inlined bytes over the tag between them and the rest.
+        frame.copy_within(first..first + INLINE_LEN, first + TAG_LEN);
+        first += TAG_LEN;
+        at += rest;
+    }
+    let mut complete = true;
+    if preamble.segments > 1 {
+        gcm.decrypt(&mut frame[at..])?;
+        complete = is_complete(frame[len - TAG_LEN - EPILOGUE_SECURE_LEN])?;
+    }
+    Ok(WholeFrame { preamble: *preamble, first, second: at, len, complete })
+}
+
+fn is_complete(status: u8) -> Result<bool, Misbehaviour> {
+    match status & STATUS_MASK {
+        STATUS_COMPLETE => Ok(true),
+        STATUS_ABORTED => Ok(false),
+        _ => Err(Misbehaviour::LateStatus(status)),
+    }
+}
+
+fn le_u32(b: &[u8]) -> u32 {
+    u32::from_le_bytes([b[0], b[1], b[2], b[3]])
+}

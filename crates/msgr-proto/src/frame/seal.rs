@@ -1,0 +1,223 @@
+use bytes::Bytes;
+use loligo_wire::crc::crc32c;
+use loligo_wire::message::Header;
+use loligo_wire::{Encode, UTime};
+
+use super::header::{HEADER_LEN, encode_header};
+use super::preamble::{Preamble, SEGMENTS_MAX};
+use super::{CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_COMPLETE, padded};
+use crate::crypto::{Gcm, TAG_LEN};
+use crate::{CryptoError, Misuse, OutBuf, ProtoError, Tag};
+
+/// Up to this many bytes a buffer is copied into the small bytes. A longer one is cheaper to write from where it is: one
+/// more entry in the write's vector, two atomic operations and one free cost about as much as copying a kilobyte.
+const COPY_LEN_MAX: usize = 1024;
+
+/// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own, so that the
+/// small buffer does not grow with them.
+const SECURE_INLINE_LEN_MAX: usize = 16 << 10;
+
+/// The sending half of a connection: makes frames.
+///
+/// It does not number messages: who sends gives `seq` and `ack_seq` when a message leaves its queue. What it appends to an
+/// [`OutBuf`] must reach the socket in the order in which it was made, completely, and nothing else may go in between.
+#[derive(Debug)]
+pub struct Sealer {
+    /// `None` in crc mode.
+    gcm: Option<Box<Gcm>>,
+}
+
+impl Sealer {
+    /// The half of a connection that has not authenticated yet.
+    pub(crate) fn plain() -> Self {
+        Self { gcm: None }
+    }
+
+    /// From the next frame on everything is encrypted.
+    pub(crate) fn secure(&mut self, gcm: Gcm) {
+        self.gcm = Some(Box::new(gcm));
+    }
+
+    /// Appends a message. `header` goes out as it is, `seq` and `ack_seq` included.
+    ///
+    /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written; in secure
+    /// mode each byte is copied once and encrypted there.
+    ///
+    /// # Errors
+    /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length, [`CryptoError::NoncesExhausted`]. Nothing
+    /// was appended then.
+    pub fn message(
+        &mut self,
+        header: &Header,
+        front: &Bytes,
+        middle: &Bytes,
+        data: &[Bytes],
+        out: &mut OutBuf,
+    ) -> Result<(), ProtoError> {
+        let data_len = data.iter().map(Bytes::len).sum();
+        let lens = [
+            HEADER_LEN as u32,
+            segment_len(front.len())?,
+            segment_len(middle.len())?,
+            segment_len(data_len)?,
+        ];
+        let preamble = Preamble::new(Tag::Message, lens);
+        let header = encode_header(header);
+        match &mut self.gcm {
+            None => seal_message_crc(&preamble, &header, [front, middle], data, out),
+            Some(gcm) => {
+                let parts = [std::slice::from_ref(front), std::slice::from_ref(middle), data];
+                seal_secure(gcm, &preamble, &header, parts, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an acknowledgement of all messages up to `seq`.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoncesExhausted`].
+    pub fn ack(&mut self, seq: u64, out: &mut OutBuf) -> Result<(), ProtoError> {
+        self.control(Tag::Ack, &seq.to_le_bytes(), out)
+    }
+
+    /// Appends a question whether the peer is alive. `now` is the sender's clock; the peer sends it back.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoncesExhausted`].
+    pub fn keepalive2(&mut self, now: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+        self.control(Tag::Keepalive2, &now.to_bytes(), out)
+    }
+
+    /// Appends the answer to a [`Frame::Keepalive2`] with its time.
+    ///
+    /// # Errors
+    /// [`CryptoError::NoncesExhausted`].
+    ///
+    /// [`Frame::Keepalive2`]: crate::Frame::Keepalive2
+    pub fn keepalive2_ack(&mut self, theirs: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+        self.control(Tag::Keepalive2Ack, &theirs.to_bytes(), out)
+    }
+
+    /// Appends a frame with one segment.
+    pub(crate) fn control(&mut self, tag: Tag, payload: &[u8], out: &mut OutBuf) -> Result<(), ProtoError> {
+        let preamble = Preamble::new(tag, [segment_len(payload.len())?, 0, 0, 0]);
+        match &mut self.gcm {
+            None => {
+                out.copy(&preamble.encode());
+                if !payload.is_empty() {
+                    out.copy(payload);
+                    out.copy(&crc32c(u32::MAX, payload).to_le_bytes());
+                }
+            }
+            Some(gcm) => seal_secure(gcm, &preamble, payload, [&[]; 3], out)?,
+        }
+        Ok(())
+    }
+}
+
+fn segment_len(len: usize) -> Result<u32, Misuse> {
+    u32::try_from(len).map_err(|_| Misuse::TooLong { len: len as u64, max: u32::MAX.into() })
+}
+
+fn seal_message_crc(
+    preamble: &Preamble,
+    header: &[u8; HEADER_LEN],
+    fields: [&Bytes; 2],
+    data: &[Bytes],
+    out: &mut OutBuf,
+) {
+    const HEADER_END: usize = Preamble::LEN + HEADER_LEN;
+    let mut start = [0; HEADER_END + CRC_LEN];
+    start[..Preamble::LEN].copy_from_slice(&preamble.encode());
+    start[Preamble::LEN..HEADER_END].copy_from_slice(header);
+    start[HEADER_END..].copy_from_slice(&crc32c(u32::MAX, header).to_le_bytes());
+    out.copy(&start);
+    if preamble.segments == 1 {
+        return;
+    }
+    let mut epilogue = [0; EPILOGUE_CRC_LEN];
+    epilogue[0] = STATUS_COMPLETE;
+    let parts = [std::slice::from_ref(fields[0]), std::slice::from_ref(fields[1]), data];
+    // The checksums of segments that the preamble leaves out stay zero, as in stock frames.
+    for (i, part) in parts.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
+        let mut crc = u32::MAX;
+        for buf in part {
+            crc = crc32c(crc, buf);
+            append(buf, out);
+        }
+        epilogue[1 + CRC_LEN * i..1 + CRC_LEN * (i + 1)].copy_from_slice(&crc.to_le_bytes());
+    }
+    out.copy(&epilogue);
+}
+
+fn append(buf: &Bytes, out: &mut OutBuf) {
+    if buf.len() <= COPY_LEN_MAX { out.copy(buf) } else { out.push(buf.clone()) }
+}
+
+/// Segment 0 is `first`, each of `parts` one of the others.
+fn seal_secure(
+    gcm: &mut Gcm,
+    preamble: &Preamble,
+    first: &[u8],
+    parts: [&[Bytes]; SEGMENTS_MAX - 1],
+    out: &mut OutBuf,
+) -> Result<(), CryptoError> {
+    let len = secure_frame_len(preamble);
+    if len <= SECURE_INLINE_LEN_MAX {
+        return out.append_with(|small| {
+            let start = small.len();
+            fill_secure(gcm, preamble, first, parts, small).inspect_err(|_| small.truncate(start))
+        });
+    }
+    let mut own = Vec::with_capacity(len);
+    fill_secure(gcm, preamble, first, parts, &mut own)?;
+    out.push(own.into());
+    Ok(())
+}
+
+fn secure_frame_len(preamble: &Preamble) -> usize {
+    let first = padded(preamble.len(0)).max(INLINE_LEN) + 2 * TAG_LEN;
+    let others: usize = (1..SEGMENTS_MAX).map(|i| padded(preamble.len(i))).sum();
+    Preamble::LEN + first + others + EPILOGUE_SECURE_LEN + TAG_LEN
+}
+
+fn fill_secure(
+    gcm: &mut Gcm,
+    preamble: &Preamble,
+    first: &[u8],
+    parts: [&[Bytes]; SEGMENTS_MAX - 1],
+    to: &mut Vec<u8>,
+) -> Result<(), CryptoError> {
+    to.reserve(secure_frame_len(preamble));
+    let (inlined, rest) = first.split_at(first.len().min(INLINE_LEN));
+    let start = to.len();
+    to.extend_from_slice(&preamble.encode());
+    to.extend_from_slice(inlined);
+    to.resize(start + Preamble::LEN + INLINE_LEN, 0);
+    encrypt_from(gcm, start, to)?;
+    if !rest.is_empty() {
+        let start = to.len();
+        to.extend_from_slice(rest);
+        to.resize(start + padded(rest.len()), 0);
+        encrypt_from(gcm, start, to)?;
+    }
+    if preamble.segments == 1 {
+        return Ok(());
+    }
+    let start = to.len();
+    for part in parts {
+        part.iter().for_each(|buf| to.extend_from_slice(buf));
+        to.resize(start + padded(to.len() - start), 0);
+    }
+    to.push(STATUS_COMPLETE);
+    to.resize(to.len() + EPILOGUE_SECURE_LEN - 1, 0);
+    encrypt_from(gcm, start, to)
+}
+
+/// Encrypts what stands in `to` from `start` on, and appends the tag.
+fn encrypt_from(gcm: &mut Gcm, start: usize, to: &mut Vec<u8>) -> Result<(), CryptoError> {
+    let tag = gcm.encrypt(&mut to[start..])?;
+    to.extend_from_slice(&tag);
+    Ok(())
+}

@@ -1,0 +1,205 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use loligo_cephx::handshake::{AuthKeys, ConMode};
+use loligo_wire::{Decode, Encode, EntityAddr, EntityType};
+use subtle::ConstantTimeEq;
+
+use super::{Event, Local};
+use crate::control::{BANNER_PAYLOAD_LEN_MAX, BANNER_PREFIX, Banner, FEATURE_REVISION_1, Hello};
+use crate::crypto::{Gcm, GcmPair, SIGNATURE_LEN, sign};
+use crate::error::bad_payload;
+use crate::limits::TRANSCRIPT_MAX;
+use crate::{Misbehaviour, Opener, OutBuf, PeerInfo, ProtoError, Sealer, Session, Tag, Unsupported};
+
+/// What both roles have: the two halves, what was said so far, and the opening (banner and HELLO), which is symmetrical.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) sealer: Sealer,
+    pub(super) opener: Opener,
+    pub(super) out: OutBuf,
+    pub(super) events: VecDeque<Event>,
+    /// Set together with [`Event::Established`].
+    pub(super) established: Option<(PeerInfo, Session)>,
+    /// All bytes up to and including AUTH_DONE, for the signatures; `None` from then on.
+    transcript: Option<Transcript>,
+    our_hello: Hello,
+    opening: Opening,
+}
+
+#[derive(Debug)]
+enum Opening {
+    AwaitBanner,
+    AwaitHello,
+    Done(PeerHello),
+}
+
+/// What the peer's HELLO said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerHello {
+    pub(super) kind: EntityType,
+    pub(super) our_addr: EntityAddr,
+}
+
+#[derive(Debug, Default)]
+struct Transcript {
+    received: Vec<u8>,
+    sent: Vec<u8>,
+}
+
+impl Wire {
+    /// Starts with our banner in the output.
+    pub(super) fn new(local: &Local) -> Self {
+        let banner = Banner { supported: FEATURE_REVISION_1, required: FEATURE_REVISION_1 }.encode_all();
+        let mut out = OutBuf::new();
+        out.copy(&banner);
+        Self {
+            sealer: Sealer::plain(),
+            opener: Opener::plain(),
+            out,
+            events: VecDeque::new(),
+            established: None,
+            transcript: Some(Transcript { received: Vec::new(), sent: banner.to_vec() }),
+            our_hello: Hello { kind: local.kind, peer_addr: local.peer_addr },
+            opening: Opening::AwaitBanner,
+        }
+    }
+
+    /// Exchanges banners and HELLOs; gives what the peer's said, once it is there.
+    pub(super) fn open(&mut self) -> Result<Option<PeerHello>, ProtoError> {
+        if matches!(self.opening, Opening::AwaitBanner) {
+            if !self.receive_banner()? {
+                return Ok(None);
+            }
+            self.send(Tag::Hello, &self.our_hello.to_bytes())?;
+            self.opening = Opening::AwaitHello;
+        }
+        if matches!(self.opening, Opening::AwaitHello) {
+            let Some((tag, payload)) = self.receive()? else {
+                return Ok(None);
+            };
+            let hello: Hello = expect(Tag::Hello, tag, &payload)?;
+            let (kind, our_addr) = (hello.kind, hello.peer_addr);
+            self.opening = Opening::Done(PeerHello { kind, our_addr });
+            self.events.push_back(Event::Hello { kind, our_addr });
+        }
+        match self.opening {
+            Opening::Done(peer) => Ok(Some(peer)),
+            _ => Ok(None),
+        }
+    }
+
+    fn receive_banner(&mut self) -> Result<bool, ProtoError> {
+        let Some(banner) = self.opener.next_raw(banner_len)? else {
+            return Ok(false);
+        };
+        if let Some(transcript) = &mut self.transcript {
+            transcript.received.extend_from_slice(&banner);
+        }
+        let Banner { supported, required } =
+            Banner::decode_payload(&banner[Banner::HEAD_LEN..]).map_err(bad_payload(Tag::Hello))?;
+        if supported & FEATURE_REVISION_1 == 0 {
+            return Err(Unsupported::Revision { supported }.into());
+        }
+        let missing = required & !FEATURE_REVISION_1;
+        if missing != 0 {
+            return Err(Unsupported::Required { missing }.into());
+        }
+        Ok(true)
+    }
+
+    /// Sends a frame with one segment.
+    pub(super) fn send(&mut self, tag: Tag, payload: &[u8]) -> Result<(), ProtoError> {
+        let mut frame = OutBuf::new();
+        self.sealer.control(tag, payload, &mut frame)?;
+        let frame = frame.take();
+        if let Some(transcript) = &mut self.transcript {
+            transcript.sent.extend_from_slice(&frame);
+            check_bound(&transcript.sent)?;
+        }
+        self.out.copy(&frame);
+        Ok(())
+    }
+
+    /// The next frame, if it is there.
+    pub(super) fn receive(&mut self) -> Result<Option<(Tag, Bytes)>, ProtoError> {
+        let Some(transcript) = &mut self.transcript else {
+            return self.opener.next_control(None);
+        };
+        let frame = self.opener.next_control(Some(&mut transcript.received));
+        check_bound(&transcript.received)?;
+        frame
+    }
+
+    /// The handshake has reached its end.
+    pub(super) fn establish(&mut self, peer: PeerInfo, session: Session) {
+        self.established = Some((peer, session));
+        self.events.push_back(Event::Established);
+    }
+
+    /// AUTH_DONE was sent or received: from here on frames are protected as agreed. Sends our signature and returns the one
+    /// that the peer must send.
+    pub(super) fn protect(
+        &mut self,
+        keys: &AuthKeys,
+        mode: ConMode,
+        halves: fn(GcmPair) -> (Gcm, Gcm),
+    ) -> Result<Expected, ProtoError> {
+        let transcript = self.transcript.take().unwrap_or_default();
+        if mode == ConMode::Secure {
+            let (tx, rx) = halves(GcmPair::new(&keys.connection_secret)?);
+            self.sealer.secure(tx);
+            self.opener.secure(rx);
+        }
+        // Each side signs what it has received; so what the peer signs is what we have sent.
+        self.send(Tag::AuthSignature, &sign(keys, &transcript.received))?;
+        Ok(Expected(sign(keys, &transcript.sent)))
+    }
+}
+
+/// The signature that the peer must send.
+#[derive(Debug)]
+pub(super) struct Expected([u8; SIGNATURE_LEN]);
+
+impl Expected {
+    pub(super) fn check(&self, tag: Tag, payload: &[u8]) -> Result<(), ProtoError> {
+        if tag != Tag::AuthSignature {
+            return Err(Misbehaviour::Unexpected(tag).into());
+        }
+        if !bool::from(self.0[..].ct_eq(payload)) {
+            return Err(Misbehaviour::Signature.into());
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the payload of a frame that must be a `wanted`. Bytes after what is known are a newer peer's, and skipped.
+pub(super) fn expect<T: Decode>(wanted: Tag, tag: Tag, payload: &[u8]) -> Result<T, ProtoError> {
+    if tag != wanted {
+        return Err(Misbehaviour::Unexpected(tag).into());
+    }
+    T::from_bytes(payload).map_err(bad_payload(tag))
+}
+
+/// The length of the banner that starts with these bytes; `None` if they are too few to tell.
+fn banner_len(start: &[u8]) -> Result<Option<usize>, ProtoError> {
+    let n = start.len().min(BANNER_PREFIX.len());
+    if start[..n] != BANNER_PREFIX[..n] {
+        let mut seen = [0; BANNER_PREFIX.len()];
+        seen[..n].copy_from_slice(&start[..n]);
+        return Err(Unsupported::Banner(seen).into());
+    }
+    let Some(head) = start.first_chunk::<{ Banner::HEAD_LEN }>() else {
+        return Ok(None);
+    };
+    let payload_len = u16::from_le_bytes([head[8], head[9]]);
+    if payload_len > BANNER_PAYLOAD_LEN_MAX {
+        return Err(Misbehaviour::BannerLen(payload_len).into());
+    }
+    Ok(Some(Banner::HEAD_LEN + usize::from(payload_len)))
+}
+
+fn check_bound(said: &[u8]) -> Result<(), Misbehaviour> {
+    let max = TRANSCRIPT_MAX;
+    if said.len() > max { Err(Misbehaviour::HandshakeTooLong { max }) } else { Ok(()) }
+}

@@ -1,0 +1,161 @@
+//! Bytes on their way to the socket.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+/// Small bytes up to this many are kept for reuse when everything was written.
+const KEEP_CAPACITY_MAX: usize = 256 << 10;
+
+/// Sealed frames on their way to one vectored write.
+///
+/// Small things (preambles, headers, fronts, checksums) are copied one behind the other into one buffer, which is reused
+/// once everything was written; large things are kept as the [`Bytes`] they are and named in between:
+///
+/// ```text
+/// small:   [ preamble header front | epilogue preamble header front epilogue | … ]
+/// pieces:                          ^ data (before: 98)                      ^ data (before: 130)
+/// ```
+///
+/// It does not bound itself: whoever seals looks at [`OutBuf::len`] first.
+#[derive(Debug, Default)]
+pub struct OutBuf {
+    /// Small bytes; those before `start` are written.
+    small: Vec<u8>,
+    start: usize,
+    pieces: VecDeque<Piece>,
+    /// Small bytes behind the last piece: `small.len() - start` less the sum of all `before`.
+    tail: usize,
+    /// Bytes not written yet, of both sorts.
+    len: usize,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// How many small bytes go between the previous piece and this one.
+    before: usize,
+    bytes: Bytes,
+}
+
+impl OutBuf {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes not written yet.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether everything was written.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how many were set.
+    ///
+    /// After the write call [`OutBuf::advance`] with the number of bytes it took.
+    pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut set = 0;
+        let mut at = self.start;
+        let runs = self.pieces.iter().map(|p| (p.before, &p.bytes[..])).chain([(self.tail, &[][..])]);
+        for (small_len, large) in runs {
+            for run in [&self.small[at..at + small_len], large] {
+                if run.is_empty() {
+                    continue;
+                }
+                let Some(slot) = slices.get_mut(set) else {
+                    return set;
+                };
+                *slot = IoSlice::new(run);
+                set += 1;
+            }
+            at += small_len;
+        }
+        set
+    }
+
+    /// Forgets the next `n` bytes, which were written.
+    ///
+    /// # Panics
+    /// If there are not that many.
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.len, "advanced by {n} of {} bytes", self.len);
+        self.len -= n;
+        let mut n = n;
+        while n > 0 {
+            let Some(piece) = self.pieces.front_mut() else {
+                self.start += n;
+                self.tail -= n;
+                break;
+            };
+            let small = n.min(piece.before);
+            self.start += small;
+            piece.before -= small;
+            n -= small;
+            let large = n.min(piece.bytes.len());
+            bytes::Buf::advance(&mut piece.bytes, large);
+            n -= large;
+            if piece.before == 0 && piece.bytes.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        self.reuse_small();
+    }
+
+    /// Takes everything out as one buffer, for callers that are not in a hurry.
+    pub fn take(&mut self) -> Bytes {
+        let mut all = Vec::with_capacity(self.len);
+        let mut at = self.start;
+        for piece in self.pieces.drain(..) {
+            all.extend_from_slice(&self.small[at..at + piece.before]);
+            all.extend_from_slice(&piece.bytes);
+            at += piece.before;
+        }
+        all.extend_from_slice(&self.small[at..]);
+        *self = Self::default();
+        all.into()
+    }
+
+    /// Appends small bytes, by copying them.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) {
+        self.small.extend_from_slice(bytes);
+        self.grew(bytes.len());
+    }
+
+    /// Appends large bytes, without copying them.
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        self.len += bytes.len();
+        let before = std::mem::take(&mut self.tail);
+        self.pieces.push_back(Piece { before, bytes });
+    }
+
+    /// Lets `fill` append to the small bytes; returns what it returns.
+    pub(crate) fn append_with<R>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let before = self.small.len();
+        let r = fill(&mut self.small);
+        self.grew(self.small.len() - before);
+        r
+    }
+
+    fn grew(&mut self, n: usize) {
+        self.tail += n;
+        self.len += n;
+    }
+
+    /// Reuses the small buffer's written part: for free when nothing is left, else by moving the rest once more than
+    /// half of the buffer is written (so that each byte is moved about once at most).
+    fn reuse_small(&mut self) {
+        if self.start == self.small.len() {
+            self.small.clear();
+            self.small.shrink_to(KEEP_CAPACITY_MAX);
+        } else if self.start > KEEP_CAPACITY_MAX / 4 && self.start > self.small.len() / 2 {
+            self.small.drain(..self.start);
+        } else {
+            return;
+        }
+        self.start = 0;
+    }
+}
