@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::message::{Data, Header, Message, Msg, osd};
+use crate::message::{Data, Header, Message, Msg, mon, osd};
 use crate::{DecodeError, Reader, Tid};
 
 /// Opens any message and, if that succeeds, checks that what we write is what we read.
@@ -51,5 +51,34 @@ pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
             }
         };
     }
-    by_kind!(osd::MOSDOp, osd::MOSDOpReply, osd::MOSDBackoff, osd::MOSDMap, osd::MWatchNotify)
+    by_kind!(
+        osd::MOSDOp,
+        osd::MOSDOpReply,
+        osd::MOSDBackoff,
+        osd::MOSDMap,
+        osd::MWatchNotify,
+        mon::MAuth,
+        mon::MAuthReply,
+        mon::MCommand,
+        mon::MCommandReply,
+        mon::MConfig,
+        mon::MGetPoolStats,
+        mon::MGetPoolStatsReply,
+        mon::MLog,
+        mon::MLogAck,
+        mon::MMgrMap,
+        mon::MMonCommand,
+        mon::MMonCommandAck,
+        mon::MMonGetMap,
+        mon::MMonGetVersion,
+        mon::MMonGetVersionReply,
+        mon::MMonMap,
+        mon::MMonSubscribe,
+        mon::MMonSubscribeAck,
+        mon::MPing,
+        mon::MPoolOp,
+        mon::MPoolOpReply,
+        mon::MStatfs,
+        mon::MStatfsReply,
+    )
 }

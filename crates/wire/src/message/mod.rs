@@ -3,6 +3,8 @@
 //! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and `data` (bulk
 //! bytes, never copied here). [`Msg`] holds them as they travel; a type that implements [`Message`] is one body, opened.
 
+mod macros;
+pub mod mon;
 pub mod osd;
 
 use bytes::{Bytes, BytesMut};

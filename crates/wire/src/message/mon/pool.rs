@@ -1,0 +1,114 @@
+//! Making and removing pools and snapshots.
+
+use bytes::Bytes;
+
+use super::PaxosHeader;
+use crate::message::macros::message_body;
+use crate::message::{Data, Header, Message};
+use crate::{DecodeError, Epoch, Reader, SnapId, Uuid, Writer};
+
+/// What to do with a pool (`POOL_OP_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolOpCode {
+    /// Make a pool.
+    Create = 0x01,
+    /// Remove a pool and all that is in it.
+    Delete = 0x02,
+    /// Nothing, since users of pools were given up.
+    AuidChange = 0x03,
+    /// Make a snapshot of the whole pool.
+    CreateSnap = 0x11,
+    /// Remove a snapshot of the whole pool.
+    DeleteSnap = 0x12,
+    /// Give out an id for a snapshot that the client manages. The answer's payload is the id in 64 bits.
+    CreateUnmanagedSnap = 0x21,
+    /// Take such an id back.
+    DeleteUnmanagedSnap = 0x22,
+}
+
+impl PoolOpCode {
+    fn from_code(code: u32) -> Result<Self, DecodeError> {
+        [
+            Self::Create,
+            Self::Delete,
+            Self::AuidChange,
+            Self::CreateSnap,
+            Self::DeleteSnap,
+            Self::CreateUnmanagedSnap,
+            Self::DeleteUnmanagedSnap,
+        ]
+        .into_iter()
+        .find(|op| *op as u32 == code)
+        .ok_or(DecodeError::Invalid { what: "pool op", value: u64::from(code) })
+    }
+}
+
+/// Asks the monitors to change a pool (version 4 of the message).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MPoolOp {
+    /// The osdmap that the client has.
+    pub paxos: PaxosHeader,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// The pool; 0 if one is to be made.
+    pub pool: u32,
+    /// What to do.
+    pub op: PoolOpCode,
+    /// The snapshot, where one is meant by number.
+    pub snapid: SnapId,
+    /// The new pool's name, or the snapshot's.
+    pub name: String,
+    /// The new pool's CRUSH rule; −1 is the cluster's default.
+    pub crush_rule: i16,
+}
+
+impl Message for MPoolOp {
+    const NAME: &'static str = "poolop";
+    const KIND: u16 = 49;
+    const VERSION: u16 = 4;
+    const COMPAT: u16 = 2;
+
+    fn encode_front(&self, w: &mut Writer) {
+        w.put(&self.paxos);
+        w.put(&self.fsid);
+        w.u32(self.pool);
+        w.u32(self.op as u32);
+        w.u64(0); // was the pool's user
+        w.put(&self.snapid);
+        w.put(&self.name);
+        w.u8(0);
+        w.u16(self.crush_rule as u16);
+    }
+
+    fn decode(header: &Header, r: &mut Reader<'_>, _: &Data) -> Result<Self, DecodeError> {
+        if header.version < Self::VERSION {
+            let version = header.version as u8;
+            return Err(DecodeError::TooOld { what: Self::NAME, version, oldest: Self::VERSION as u8 });
+        }
+        let paxos = r.get()?;
+        let fsid = r.get()?;
+        let pool = r.u32()?;
+        let op = PoolOpCode::from_code(r.u32()?)?;
+        r.skip(8)?;
+        let snapid = r.get()?;
+        let name = r.get()?;
+        r.skip(1)?;
+        Ok(Self { paxos, fsid, pool, op, snapid, name, crush_rule: r.u16()? as i16 })
+    }
+}
+
+message_body! {
+    /// The answer to an [`MPoolOp`].
+    MPoolOpReply = 48 "poolopreply", version 1, compat 1, PRIORITY_HIGH {
+        /// The osdmap that the answer is based on.
+        paxos: PaxosHeader,
+        /// The cluster.
+        fsid: Uuid,
+        /// 0, or a negative errno.
+        result: i32,
+        /// The osdmap that holds the change.
+        epoch: Epoch,
+        /// What some operations answer with.
+        payload: Option<Bytes>,
+    }
+}
