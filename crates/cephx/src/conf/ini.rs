@@ -18,7 +18,7 @@ pub(crate) enum Line {
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SyntaxError {
+pub enum SyntaxError {
     /// A section's name without its end.
     #[error("a section's name must end with ]")]
     Section,

@@ -1,3 +1,384 @@
 //! ceph.conf, as Ceph's programs read it.
+//!
+//! A value is looked for on the command line, in the environment, and in the file's sections `[client.name]`,
+//! `[client]` and `[global]`, in this order. Names of options are the same with spaces, dashes or underscores.
+//!
+//! ```
+//! use loligo_cephx::conf::{Conf, Environment};
+//!
+//! let text = "[global]\n mon host = 10.0.0.1\n[client.a]\n keyring = /tmp/$cluster.$name.keyring\n";
+//! let conf = Conf::parse(text, "client.a".parse().unwrap(), Environment::default())?;
+//! assert_eq!(conf.text("keyring").as_deref(), Some("/tmp/ceph.client.a.keyring"));
+//! assert_eq!(conf.mon_hosts()?[0][0].port, 3300);
+//! # Ok::<(), loligo_cephx::conf::ConfError>(())
+//! ```
 
+mod auth;
 pub(crate) mod ini;
+mod mon_host;
+mod options;
+mod value;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use loligo_wire::{EntityName, ParseEntityNameError};
+
+pub use auth::CredentialsError;
+pub use ini::SyntaxError;
+pub use mon_host::{Messenger, MonAddr};
+pub use options::{Environment, Options};
+
+use ini::{Line, normalize};
+use options::file_candidates;
+
+/// `$a` may stand for a text with `$b` in it; deeper nesting than this is a circle.
+const EXPANSION_DEPTH_MAX: usize = 8;
+
+/// What was configured, for one program with one name.
+#[derive(Clone, Debug)]
+pub struct Conf {
+    name: EntityName,
+    cluster: String,
+    environment: Environment,
+    /// From the command line and the environment: above every file.
+    settings: BTreeMap<String, String>,
+    sections: BTreeMap<String, BTreeMap<String, String>>,
+    file: Option<PathBuf>,
+}
+
+/// Why a configuration could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfError {
+    /// The file could not be read.
+    #[error("configuration file {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// A line is not of the file's form.
+    #[error("configuration file {path}, line {line}: {source}", path = path.display())]
+    Syntax {
+        /// The file; empty for a text that comes from none.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// What is wrong.
+        source: SyntaxError,
+    },
+    /// A value does not fit its option.
+    #[error("option {option} = '{value}': {expected} expected")]
+    Value {
+        /// The option.
+        option: String,
+        /// Its value.
+        value: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// An option on the command line lacks its value.
+    #[error("option {0} needs a value")]
+    MissingValue(String),
+    /// A name that is none.
+    #[error(transparent)]
+    Name(#[from] ParseEntityNameError),
+    /// Nothing says where the monitors are.
+    #[error("no monitors configured: neither 'mon host' nor a [mon.X] section with 'mon addr'")]
+    NoMonitors,
+}
+
+impl Conf {
+    /// Reads the configuration as a Ceph program that was started with `options` does.
+    ///
+    /// Without a file that is named explicitly (option `-c`, `CEPH_CONF`), the first of the usual places is taken that
+    /// exists, or none.
+    pub fn load(options: &Options, environment: Environment) -> Result<Self, ConfError> {
+        let options = Options::from_environment(&environment)?.overlaid(options);
+        let name = options.name.clone().unwrap_or_else(|| EntityName::client("admin"));
+        let mut conf = Self::empty(name, environment);
+        conf.cluster = options.cluster_name();
+        conf.settings = options.settings;
+        if options.no_config_file {
+            return Ok(conf);
+        }
+        let explicit = options.conf_file.as_deref();
+        let candidates = file_candidates(explicit, &conf.cluster, &conf.environment);
+        match candidates.iter().find(|path| path.exists()) {
+            Some(path) => conf.add_file(path)?,
+            None if explicit.is_some() => {
+                let path = candidates.into_iter().next().unwrap_or_default();
+                return Err(ConfError::Io { path, source: io::ErrorKind::NotFound.into() });
+            }
+            None => {}
+        }
+        Ok(conf)
+    }
+
+    /// Reads one file, and nothing else.
+    pub fn read(path: &Path, name: EntityName, environment: Environment) -> Result<Self, ConfError> {
+        let mut conf = Self::empty(name, environment);
+        conf.add_file(path)?;
+        Ok(conf)
+    }
+
+    /// Reads a file's text.
+    pub fn parse(text: &str, name: EntityName, environment: Environment) -> Result<Self, ConfError> {
+        let mut conf = Self::empty(name, environment);
+        conf.add_text(text, Path::new(""))?;
+        Ok(conf)
+    }
+
+    /// A configuration without any setting.
+    pub fn empty(name: EntityName, environment: Environment) -> Self {
+        Self {
+            name,
+            cluster: "ceph".to_owned(),
+            environment,
+            settings: BTreeMap::new(),
+            sections: BTreeMap::new(),
+            file: None,
+        }
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), ConfError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfError::Io { path: path.to_owned(), source })?;
+        self.add_text(&text, path)?;
+        self.file = Some(path.to_owned());
+        Ok(())
+    }
+
+    /// What stands before the first section belongs to `[global]`.
+    fn add_text(&mut self, text: &str, path: &Path) -> Result<(), ConfError> {
+        let mut section = "global".to_owned();
+        for (line, content) in ini::lines(text) {
+            let content =
+                content.map_err(|source| ConfError::Syntax { path: path.to_owned(), line, source })?;
+            match content {
+                Line::Section(name) => section = name,
+                Line::Setting { name, value } => {
+                    self.sections.entry(section.clone()).or_default().insert(name, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets an option above everything that was read, as `--option value` does.
+    pub fn set(&mut self, option: &str, value: &str) {
+        self.settings.insert(normalize(option), value.to_owned());
+    }
+
+    /// The name that the program authenticates with.
+    pub fn name(&self) -> &EntityName {
+        &self.name
+    }
+
+    /// The cluster's name, `ceph` if nothing else was said.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The file that was read.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// An option's value, with its variables (`$cluster`, `$name`, `$host`, …) replaced.
+    pub fn text(&self, option: &str) -> Option<String> {
+        self.raw(&normalize(option)).map(|value| self.expand(value))
+    }
+
+    fn raw(&self, option: &str) -> Option<&str> {
+        let in_section = |section: &str| self.sections.get(section)?.get(option);
+        self.settings
+            .get(option)
+            .or_else(|| in_section(&self.name.to_string()))
+            .or_else(|| in_section(self.name.kind.as_str()))
+            .or_else(|| in_section("global"))
+            .map(String::as_str)
+    }
+
+    /// Replaces `$variable` and `${variable}` in a text; unknown ones stay.
+    pub fn expand(&self, text: &str) -> String {
+        self.expand_to_depth(text, EXPANSION_DEPTH_MAX)
+    }
+
+    fn expand_to_depth(&self, text: &str, depth: usize) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            let after = &rest[at + 1..];
+            let (variable, len) = variable_name(after);
+            match self.variable(variable, depth) {
+                Some(value) => out.push_str(&value),
+                None => out.push_str(&rest[at..at + 1 + len]),
+            }
+            rest = &after[len..];
+        }
+        out.push_str(rest);
+        out
+    }
+
+    fn variable(&self, name: &str, depth: usize) -> Option<String> {
+        Some(match name {
+            "" => return None,
+            "cluster" => self.cluster.clone(),
+            "name" => self.name.to_string(),
+            "type" => self.name.kind.as_str().to_owned(),
+            "id" | "num" => self.name.id.clone(),
+            "host" => self.environment.host.clone(),
+            "pid" => self.environment.pid.to_string(),
+            "home" => self.environment.home.as_ref()?.display().to_string(),
+            option => self.expand_to_depth(self.raw(&normalize(option))?, depth.checked_sub(1)?),
+        })
+    }
+
+    /// A truth value: `true`, `false`, or a number that is zero or not.
+    pub fn bool(&self, option: &str, default: bool) -> Result<bool, ConfError> {
+        self.typed(option, default, "true, false or a number", value::bool)
+    }
+
+    /// A number; suffixes K, M, G, … mean powers of 1000, as for Ceph's counts.
+    pub fn u64(&self, option: &str, default: u64) -> Result<u64, ConfError> {
+        self.typed(option, default, "a number", value::count)
+    }
+
+    /// A number of bytes; suffixes K, M, G, … mean powers of 1024.
+    pub fn size(&self, option: &str, default: u64) -> Result<u64, ConfError> {
+        self.typed(option, default, "a size such as 4096 or 64M", value::size)
+    }
+
+    /// A number with a fraction.
+    pub fn f64(&self, option: &str, default: f64) -> Result<f64, ConfError> {
+        self.typed(option, default, "a number", value::f64)
+    }
+
+    /// A time span: seconds, with a fraction if need be, or with units as in `1h 30min`.
+    pub fn duration(&self, option: &str, default: Duration) -> Result<Duration, ConfError> {
+        self.typed(option, default, "a time span such as 30 or 5m", value::duration)
+    }
+
+    /// A list, separated by commas, semicolons, spaces or tabs; `None` if the option is not set.
+    pub fn list(&self, option: &str) -> Option<Vec<String>> {
+        self.text(option).map(|text| value::list(&text).map(str::to_owned).collect())
+    }
+
+    fn typed<T>(
+        &self,
+        option: &str,
+        default: T,
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, ConfError> {
+        let Some(text) = self.text(option) else {
+            return Ok(default);
+        };
+        parse(text.trim()).ok_or_else(|| ConfError::Value {
+            option: normalize(option),
+            value: text,
+            expected,
+        })
+    }
+
+    /// Where the monitors are: for each its addresses, best first. Hosts may be names that are still to be resolved.
+    pub fn mon_hosts(&self) -> Result<Vec<Vec<MonAddr>>, ConfError> {
+        if let Some(text) = self.text("mon_host").filter(|t| !t.trim().is_empty()) {
+            return mon_host::parse(&text).ok_or(ConfError::Value {
+                option: "mon_host".to_owned(),
+                value: text,
+                expected: "a list of addresses such as 10.0.0.1 or [v2:10.0.0.1:3300,v1:10.0.0.1:6789]",
+            });
+        }
+        let sections = self.sections.iter().filter(|(name, _)| name.starts_with("mon."));
+        let mut hosts = Vec::new();
+        for value in sections.filter_map(|(_, settings)| settings.get("mon_addr")) {
+            hosts.extend(mon_host::parse(value).ok_or_else(|| ConfError::Value {
+                option: "mon_addr".to_owned(),
+                value: value.clone(),
+                expected: "an address",
+            })?);
+        }
+        if hosts.is_empty() { Err(ConfError::NoMonitors) } else { Ok(hosts) }
+    }
+
+    /// The DNS service name that lists the monitors where nothing else does (`mon_dns_srv_name`).
+    pub fn mon_dns_srv_name(&self) -> String {
+        self.text("mon_dns_srv_name").unwrap_or_else(|| "ceph-mon".to_owned())
+    }
+}
+
+/// The variable that starts a text, and how many bytes it takes with its braces.
+fn variable_name(text: &str) -> (&str, usize) {
+    if let Some(braced) = text.strip_prefix('{') {
+        return match braced.split_once('}') {
+            Some((name, _)) => (name, name.len() + 2),
+            None => ("", 0),
+        };
+    }
+    let len = text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
+    (&text[..len], len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conf(text: &str) -> Conf {
+        let environment = Environment { host: "box".into(), pid: 7, ..Environment::default() };
+        Conf::parse(text, "client.a".parse().unwrap(), environment).unwrap()
+    }
+
+    #[test]
+    fn the_closest_section_wins() {
+        let mut c =
+            conf("x = 0\n[client]\nx = 2\n[client.a]\nx=3\n[global]\nx = 1\ny = 1\n[client.b]\nx = 4");
+        assert_eq!(c.text("x").as_deref(), Some("3"));
+        assert_eq!(c.text("y").as_deref(), Some("1"));
+        assert_eq!(c.text("z"), None);
+        c.set("x", "5");
+        assert_eq!(c.text("x").as_deref(), Some("5"));
+    }
+
+    #[test]
+    fn variables_are_replaced() {
+        let c = conf(
+            "run dir = /run/$cluster\nsock = ${run_dir}/$name.$pid.$type.$id@$host-$what$\nloop = $loop",
+        );
+        assert_eq!(c.text("sock").as_deref(), Some("/run/ceph/client.a.7.client.a@box-$what$"));
+        assert_eq!(c.text("loop").as_deref(), Some("$loop"));
+    }
+
+    #[test]
+    fn values_are_typed() {
+        let c = conf("a = 4K\nb = TRUE\nc = 5m\nd = x\ne = one, two three");
+        assert_eq!(c.size("a", 0).unwrap(), 4096);
+        assert_eq!(c.u64("a", 0).unwrap(), 4000);
+        assert!(c.bool("b", false).unwrap());
+        assert_eq!(c.duration("c", Duration::ZERO).unwrap(), Duration::from_secs(300));
+        assert_eq!(c.f64("nothing", 0.5).unwrap(), 0.5);
+        assert_eq!(c.list("e").unwrap(), ["one", "two", "three"]);
+        let error = c.size("d", 0).unwrap_err().to_string();
+        assert_eq!(error, "option d = 'x': a size such as 4096 or 64M expected");
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = Conf::parse("[global]\n\nnonsense\n", EntityName::client("a"), Environment::default());
+        assert!(matches!(error, Err(ConfError::Syntax { line: 3, source: SyntaxError::Setting, .. })));
+    }
+
+    #[test]
+    fn monitors_may_be_sections() {
+        let c = conf("[mon.b]\nmon addr = 10.0.0.2\n[mon.a]\nmon addr = 10.0.0.1:6789");
+        let hosts: Vec<_> = c.mon_hosts().unwrap().into_iter().map(|h| h[0].to_string()).collect();
+        assert_eq!(hosts, ["v1:10.0.0.1:6789", "v2:10.0.0.2:3300"]);
+        assert!(matches!(conf("").mon_hosts(), Err(ConfError::NoMonitors)));
+        assert_eq!(conf("").mon_dns_srv_name(), "ceph-mon");
+    }
+}

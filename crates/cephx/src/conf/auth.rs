@@ -1,0 +1,158 @@
+//! What the configuration says of authentication: keys, methods, modes.
+
+use std::path::PathBuf;
+
+use loligo_wire::{EntityName, EntityType};
+
+use super::{Conf, ConfError, value};
+use crate::client::ClientConfig;
+use crate::handshake::{AuthMethod, ConMode};
+use crate::key::{CryptoKey, KeyError};
+use crate::keyring::{KeyfileError, Keyring, KeyringError, read_keyfile};
+
+/// Where clients look for their keys.
+const KEYRINGS: &str =
+    "/etc/ceph/$cluster.$name.keyring,/etc/ceph/$cluster.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin";
+
+/// Why a client's credentials could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// An option is wrong.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
+    /// The keyring cannot be used.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+    /// The key file cannot be used.
+    #[error(transparent)]
+    Keyfile(#[from] KeyfileError),
+    /// The option `key` holds no key.
+    #[error("option key: {0}")]
+    Key(#[from] KeyError),
+    /// The keyring does not know the name.
+    #[error("no key for {0} in the keyring")]
+    NoKey(EntityName),
+}
+
+impl Conf {
+    /// The keyring files to look in, in order.
+    pub fn keyring_paths(&self) -> Vec<PathBuf> {
+        let text = self.text("keyring").unwrap_or_else(|| self.expand(KEYRINGS));
+        value::list(&text).map(PathBuf::from).collect()
+    }
+
+    /// The program's key: the option `key`, else the file `keyfile`, else the entry of the first keyring that exists.
+    pub fn key(&self) -> Result<CryptoKey, CredentialsError> {
+        if let Some(text) = self.text("key").filter(|t| !t.is_empty()) {
+            return Ok(text.parse()?);
+        }
+        if let Some(path) = self.text("keyfile").filter(|t| !t.is_empty()) {
+            return Ok(read_keyfile(path.as_ref())?);
+        }
+        let ring = Keyring::read_first(&self.keyring_paths())?;
+        ring.key(self.name()).cloned().ok_or_else(|| CredentialsError::NoKey(self.name().clone()))
+    }
+
+    /// A list of authentication methods, such as `auth_client_required`; unless it is set, Ceph's default.
+    pub fn auth_methods(&self, option: &str, default: &[AuthMethod]) -> Result<Vec<AuthMethod>, ConfError> {
+        let option = if self.text("auth_supported").is_some() { "auth_supported" } else { option };
+        self.named_list(option, default, "a list of cephx and none", |word| match word {
+            "cephx" => Some(AuthMethod::CEPHX),
+            "none" => Some(AuthMethod::NONE),
+            _ => None,
+        })
+    }
+
+    /// A list of connection modes, such as `ms_client_mode`, best first.
+    pub fn con_modes(&self, option: &str, default: &[ConMode]) -> Result<Vec<ConMode>, ConfError> {
+        self.named_list(option, default, "a list of crc and secure", |word| match word {
+            "crc" => Some(ConMode::Crc),
+            "secure" => Some(ConMode::Secure),
+            _ => None,
+        })
+    }
+
+    fn named_list<T: Clone>(
+        &self,
+        option: &str,
+        default: &[T],
+        expected: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, ConfError> {
+        let Some(text) = self.text(option) else {
+            return Ok(default.to_vec());
+        };
+        let parsed: Option<Vec<T>> = value::list(&text).map(parse).collect();
+        parsed.filter(|list| !list.is_empty()).ok_or(ConfError::Value {
+            option: option.to_owned(),
+            value: text,
+            expected,
+        })
+    }
+
+    /// All that a client needs to authenticate. Where cephx is only one of the acceptable methods, it goes without when
+    /// there is no keyring, as Ceph's clients do.
+    pub fn client_config(&self) -> Result<ClientConfig, CredentialsError> {
+        let mut methods =
+            self.auth_methods("auth_client_required", &[AuthMethod::CEPHX, AuthMethod::NONE])?;
+        let mut key = None;
+        if methods.contains(&AuthMethod::CEPHX) {
+            match self.key() {
+                Ok(found) => key = Some(found),
+                Err(CredentialsError::Keyring(KeyringError::NotFound(_)))
+                    if methods.contains(&AuthMethod::NONE) =>
+                {
+                    methods.retain(|m| *m != AuthMethod::CEPHX);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let defaults = ClientConfig::new(self.name().clone(), key);
+        Ok(ClientConfig {
+            methods,
+            mon_modes: self.con_modes("ms_mon_client_mode", &defaults.mon_modes)?,
+            service_modes: self.con_modes("ms_client_mode", &defaults.service_modes)?,
+            services: vec![EntityType::MON, EntityType::OSD, EntityType::MGR],
+            ..defaults
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::Environment;
+
+    const KEY: &str = "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==";
+
+    fn conf(text: &str) -> Conf {
+        Conf::parse(text, EntityName::client("a"), Environment::default()).unwrap()
+    }
+
+    #[test]
+    fn keyrings_are_looked_for_in_ceph_s_places() {
+        assert_eq!(conf("").keyring_paths()[0].to_str(), Some("/etc/ceph/ceph.client.a.keyring"));
+        assert_eq!(conf("").keyring_paths().len(), 4);
+        assert_eq!(conf("keyring = x, $id.ring").keyring_paths(), ["x", "a.ring"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn methods_and_modes() {
+        let text = format!("key = {KEY}\nms client mode = secure\nauth client required = cephx");
+        let client = conf(&text).client_config().unwrap();
+        assert_eq!(client.methods, [AuthMethod::CEPHX]);
+        assert_eq!(client.service_modes, [ConMode::Secure]);
+        assert_eq!(client.mon_modes, [ConMode::Secure, ConMode::Crc]);
+        assert!(client.key.is_some());
+        let error = conf("ms_client_mode = plain\nauth supported = none").client_config().unwrap_err();
+        assert_eq!(error.to_string(), "option ms_client_mode = 'plain': a list of crc and secure expected");
+    }
+
+    #[test]
+    fn without_a_keyring_cephx_is_not_tried_if_it_need_not_be() {
+        let client = conf("keyring = /no/such/keyring").client_config().unwrap();
+        assert_eq!(client.methods, [AuthMethod::NONE]);
+        let strict = conf("keyring = /no/such/keyring\nauth client required = cephx").client_config();
+        assert!(strict.unwrap_err().to_string().contains("/no/such/keyring"));
+    }
+}

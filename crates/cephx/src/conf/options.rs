@@ -1,0 +1,276 @@
+//! What a program is told when it starts: the options that all of Ceph's programs share, and the environment.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{env, fs, process};
+
+use loligo_wire::{EntityName, EntityType};
+
+use super::ConfError;
+use super::ini::normalize;
+
+/// Options of ceph.conf that this project looks at. On the command line they are taken as `--option value`.
+const KNOWN: &[&str] = &[
+    "admin_socket",
+    "auth_client_required",
+    "auth_cluster_required",
+    "auth_service_required",
+    "auth_supported",
+    "client_mount_timeout",
+    "fsid",
+    "key",
+    "keyfile",
+    "keyring",
+    "log_file",
+    "mon_client_hunt_interval",
+    "mon_client_ping_interval",
+    "mon_client_ping_timeout",
+    "mon_dns_srv_name",
+    "mon_host",
+    "ms_client_mode",
+    "ms_crc_data",
+    "ms_mon_client_mode",
+    "ms_mon_service_mode",
+    "ms_service_mode",
+    "objecter_inflight_op_bytes",
+    "objecter_inflight_ops",
+    "rados_mon_op_timeout",
+    "rados_osd_op_timeout",
+];
+
+/// What the environment says.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// `CEPH_CONF`.
+    pub conf: Option<String>,
+    /// `CEPH_ARGS`.
+    pub args: Option<String>,
+    /// `CEPH_KEYRING`.
+    pub keyring: Option<String>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+    /// This machine's short name.
+    pub host: String,
+    /// This process.
+    pub pid: u32,
+}
+
+impl Environment {
+    /// This process's environment.
+    pub fn current() -> Self {
+        let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Self {
+            conf: env::var("CEPH_CONF").ok(),
+            args: env::var("CEPH_ARGS").ok(),
+            keyring: env::var("CEPH_KEYRING").ok(),
+            home: env::var_os("HOME").map(PathBuf::from),
+            host: hostname.trim().split('.').next().unwrap_or_default().to_owned(),
+            pid: process::id(),
+        }
+    }
+}
+
+/// What the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `-c`, `--conf`: files, the first that exists is read.
+    pub conf_file: Option<String>,
+    /// `--cluster`.
+    pub cluster: Option<String>,
+    /// `-n`, `--name`, `--id`, `--user`.
+    pub name: Option<EntityName>,
+    /// `--no-config-file`.
+    pub no_config_file: bool,
+    /// Values of options, which win over every file. Names are normalized.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// Sets an option's value.
+    pub fn set(&mut self, option: &str, value: &str) {
+        self.settings.insert(normalize(option), value.to_owned());
+    }
+
+    /// Takes the options that all of Ceph's programs share out of `args` and leaves the rest, in order.
+    ///
+    /// `--` ends the options. The program's own options must not be named like one of these.
+    pub fn take(&mut self, args: &mut Vec<String>) -> Result<(), ConfError> {
+        self.take_some(args, |option| KNOWN.contains(&option))
+    }
+
+    /// What the environment says. In `CEPH_ARGS` every `--option` is taken: nobody else would.
+    pub(super) fn from_environment(environment: &Environment) -> Result<Self, ConfError> {
+        let mut options = Self { conf_file: environment.conf.clone(), ..Self::default() };
+        if let Some(keyring) = &environment.keyring {
+            options.set("keyring", keyring);
+        }
+        if let Some(args) = &environment.args {
+            let mut args = args.split_whitespace().map(str::to_owned).collect();
+            options.take_some(&mut args, |_| true)?;
+        }
+        Ok(options)
+    }
+
+    /// These options, with `over` winning where both say something.
+    pub(super) fn overlaid(mut self, over: &Self) -> Self {
+        self.conf_file = over.conf_file.clone().or(self.conf_file);
+        self.cluster = over.cluster.clone().or(self.cluster);
+        self.name = over.name.clone().or(self.name);
+        self.no_config_file |= over.no_config_file;
+        self.settings.extend(over.settings.clone());
+        self
+    }
+
+    /// The cluster's name: what was said, else what the configuration file is called, else `ceph`.
+    pub(super) fn cluster_name(&self) -> String {
+        let of_file = || {
+            let path = Path::new(self.conf_file.as_deref()?);
+            (path.extension()? == "conf").then(|| path.file_stem()?.to_str().map(str::to_owned))?
+        };
+        self.cluster.clone().or_else(of_file).unwrap_or_else(|| "ceph".to_owned())
+    }
+
+    fn take_some(&mut self, args: &mut Vec<String>, known: impl Fn(&str) -> bool) -> Result<(), ConfError> {
+        let mut rest = Vec::with_capacity(args.len());
+        let mut words = std::mem::take(args).into_iter().peekable();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                rest.push(word);
+                rest.extend(words.by_ref());
+                break;
+            }
+            let (flag, inline) = match word.split_once('=') {
+                Some((flag, value)) if flag.starts_with("--") => (flag, Some(value.to_owned())),
+                _ => (word.as_str(), None),
+            };
+            let Some(option) = option_of(flag).filter(|o| is_shared(o) || known(o)) else {
+                rest.push(word);
+                continue;
+            };
+            let value = match inline {
+                Some(value) => value,
+                None if is_switch(&option) => "true".to_owned(),
+                None => match words.next_if(|next| is_shared(&option) || !next.starts_with('-')) {
+                    Some(value) => value,
+                    None if is_shared(&option) => return Err(ConfError::MissingValue(word)),
+                    None => "true".to_owned(),
+                },
+            };
+            self.apply(&option, value)?;
+        }
+        *args = rest;
+        Ok(())
+    }
+
+    fn apply(&mut self, option: &str, value: String) -> Result<(), ConfError> {
+        match option {
+            "conf" => self.conf_file = Some(value),
+            "cluster" => self.cluster = Some(value),
+            "name" => self.name = Some(value.parse()?),
+            "id" => self.name = Some(EntityName { kind: EntityType::CLIENT, id: value }),
+            "no_config_file" => self.no_config_file = true,
+            _ => self.set(option, &value),
+        }
+        Ok(())
+    }
+}
+
+/// The option behind a word of the command line; several words may mean the same.
+fn option_of(flag: &str) -> Option<String> {
+    Some(match flag {
+        "-c" | "--conf" => "conf".to_owned(),
+        "-n" | "--name" => "name".to_owned(),
+        "--id" | "--user" => "id".to_owned(),
+        "-k" => "keyring".to_owned(),
+        "-K" => "keyfile".to_owned(),
+        "-m" => "mon_host".to_owned(),
+        other => normalize(other.strip_prefix("--")?),
+    })
+}
+
+/// Options that every program has and that never go without a value, or are switches.
+fn is_shared(option: &str) -> bool {
+    matches!(option, "conf" | "cluster" | "name" | "id" | "keyring" | "keyfile" | "mon_host")
+        || is_switch(option)
+}
+
+fn is_switch(option: &str) -> bool {
+    matches!(option, "no_config_file" | "no_mon_config")
+}
+
+/// The files to look for a configuration in, in order.
+pub(super) fn file_candidates(
+    explicit: Option<&str>,
+    cluster: &str,
+    environment: &Environment,
+) -> Vec<PathBuf> {
+    if let Some(list) = explicit {
+        return list.split([',', ';']).map(|p| PathBuf::from(p.trim())).collect();
+    }
+    let mut candidates = vec![PathBuf::from(format!("/etc/ceph/{cluster}.conf"))];
+    if let Some(home) = &environment.home {
+        candidates.push(home.join(format!(".ceph/{cluster}.conf")));
+    }
+    candidates.push(PathBuf::from(format!("{cluster}.conf")));
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::Conf;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn shared_options_are_taken_and_the_rest_is_left() {
+        let mut args =
+            words("-p pool --id a put -k ring --ms-client-mode=secure obj file --mon_host h --x 1 -- -c d");
+        let mut options = Options::default();
+        options.take(&mut args).unwrap();
+        assert_eq!(args, words("-p pool put obj file --x 1 -- -c d"));
+        assert_eq!(options.name.unwrap().to_string(), "client.a");
+        assert_eq!(options.settings["keyring"], "ring");
+        assert_eq!(options.settings["ms_client_mode"], "secure");
+        assert_eq!(options.settings["mon_host"], "h");
+    }
+
+    #[test]
+    fn a_missing_value_is_an_error() {
+        let take = |text: &str| Options::default().take(&mut words(text));
+        assert!(matches!(take("-c"), Err(ConfError::MissingValue(_))));
+        assert!(matches!(take("-n nonsense"), Err(ConfError::Name(_))));
+        assert!(take("--no-config-file --no-mon-config").is_ok());
+    }
+
+    #[test]
+    fn the_command_line_beats_the_environment() {
+        let environment = Environment {
+            args: Some("--id b --keyring from-args --debug-ms 0 --fancy".into()),
+            keyring: Some("from-env".into()),
+            ..Environment::default()
+        };
+        let mut options = Options { no_config_file: true, ..Options::default() };
+        let conf = Conf::load(&options, environment.clone()).unwrap();
+        assert_eq!(conf.name().to_string(), "client.b");
+        assert_eq!(conf.text("keyring").as_deref(), Some("from-args"));
+        assert_eq!(conf.text("fancy").as_deref(), Some("true"));
+        options.set("keyring", "from-line");
+        options.name = Some("client.c".parse().unwrap());
+        let conf = Conf::load(&options, environment).unwrap();
+        assert_eq!((conf.name().id.as_str(), conf.text("keyring").as_deref()), ("c", Some("from-line")));
+    }
+
+    #[test]
+    fn files_are_found_where_ceph_looks() {
+        let environment = Environment { home: Some("/home/u".into()), ..Environment::default() };
+        let paths = file_candidates(None, "ceph", &environment);
+        assert_eq!(paths, ["/etc/ceph/ceph.conf", "/home/u/.ceph/ceph.conf", "ceph.conf"].map(PathBuf::from));
+        let options = Options { conf_file: Some("/no/such/west.conf".into()), ..Options::default() };
+        assert_eq!(options.cluster_name(), "west");
+        let error = Conf::load(&options, environment).unwrap_err();
+        assert!(error.to_string().contains("/no/such/west.conf"), "{error}");
+    }
+}
