@@ -20,14 +20,8 @@ pub enum ProtoError {
     #[error(transparent)]
     Crypto(#[from] CryptoError),
     /// Authentication failed.
-    #[error("authentication failed: {0:?}")]
-    Auth(AuthError),
-}
-
-impl From<AuthError> for ProtoError {
-    fn from(e: AuthError) -> Self {
-        Self::Auth(e)
-    }
+    #[error(transparent)]
+    Auth(#[from] AuthError),
 }
 
 /// What a well-behaved peer wants and this crate has not.

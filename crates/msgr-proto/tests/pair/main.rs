@@ -1,0 +1,4 @@
+//! A client and a server endpoint against each other, without a network.
+
+mod handshake;
+mod util;
