@@ -22,6 +22,6 @@ pub use op::{
 };
 pub use opcode::{OpCode, OpFlags, OsdFlags};
 pub use reply::{MOSDOpReply, OpOutput, OpResult, OsdReply};
-pub use request::{MOSDOp, Ops};
+pub use request::{Attempt, MOSDOp, Ops};
 pub use stats::{ObjectStatSum, PoolStat, StoreStatfs};
 pub use watch::{MWatchNotify, WatchEvent};

@@ -4,11 +4,30 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::{HObject, ObjectLocator, OsdFlags, OsdOp, OsdReqId};
-use crate::message::{Data, Header, Message, concat, skip_trace, write_no_trace};
+use crate::message::{Data, Header, Message, Msg, concat, skip_trace, write_no_trace};
 use crate::{DecodeError, Epoch, Incarnation, PgId, Reader, SnapId, SpgId, UTime, Writer};
 
 /// The operations of a request, in order. Two is what librbd and most of librados send.
 pub type Ops = SmallVec<[OsdOp; 2]>;
+
+/// Where an attempt of a request goes: the fields that differ from attempt to attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// The placement group as the sender's map folds the hash.
+    pub spgid: SpgId,
+    /// The object's whole placement hash.
+    pub hash: u32,
+    /// The epoch of the map that the sender used.
+    pub map_epoch: Epoch,
+    /// Flags of the whole request.
+    pub flags: OsdFlags,
+    /// Pool, namespace and locator key.
+    pub locator: &'a ObjectLocator,
+    /// The object's name.
+    pub oid: &'a [u8],
+    /// 0 for the first attempt.
+    pub retry_attempt: i32,
+}
 
 /// A request to an OSD: some operations on one object, all or nothing (version 8 of the message).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,12 +107,59 @@ impl MOSDOp {
         self.flags.contains(OsdFlags::WRITE)
     }
 
-    fn front_len(&self) -> usize {
+    /// Packs one attempt of this request, which is otherwise the same as all other attempts.
+    pub fn pack(&self, attempt: &Attempt<'_>) -> Msg {
+        let mut w = Writer::with_capacity(self.front_len(attempt)); // exact: the buffer is never grown and never moved
+        self.encode(attempt, &mut w);
+        let header = Header {
+            kind: Self::KIND,
+            version: Self::VERSION,
+            compat_version: Self::COMPAT,
+            priority: Self::PRIORITY,
+            ..Header::default()
+        };
+        Msg { header, front: w.into_bytes(), middle: Bytes::new(), data: self.data() }
+    }
+
+    /// The attempt that the fields describe.
+    fn attempt(&self) -> Attempt<'_> {
+        Attempt {
+            spgid: self.spgid,
+            hash: self.hash,
+            map_epoch: self.map_epoch,
+            flags: self.flags,
+            locator: &self.locator,
+            oid: &self.oid,
+            retry_attempt: self.retry_attempt,
+        }
+    }
+
+    fn encode(&self, attempt: &Attempt<'_>, w: &mut Writer) {
+        w.put(&attempt.spgid);
+        w.u32(attempt.hash);
+        w.put(&attempt.map_epoch);
+        w.u32(attempt.flags.0);
+        w.put(&self.reqid);
+        write_no_trace(w);
+        w.put(&self.client_inc);
+        w.put(&self.mtime);
+        w.put(attempt.locator);
+        w.blob(attempt.oid);
+        w.u16(u16::try_from(self.ops.len()).expect("nobody builds a request of 65536 operations"));
+        self.ops.iter().for_each(|op| op.encode_fixed(w));
+        w.put(&self.snapid);
+        w.put(&self.snap_seq);
+        w.seq(&self.snaps);
+        w.i32(attempt.retry_attempt);
+        w.u64(self.features);
+    }
+
+    fn front_len(&self, attempt: &Attempt<'_>) -> usize {
         const FIXED: usize =
             SpgId::ENCODED_LEN + 4 + 4 + 4 + OsdReqId::ENCODED_LEN + 24 + 4 + 8 + 4 + 2 + 8 + 8 + 4 + 4 + 8;
         FIXED
-            + self.locator.encoded_len()
-            + self.oid.len()
+            + attempt.locator.encoded_len()
+            + attempt.oid.len()
             + self.ops.len() * OsdOp::ENCODED_LEN
             + self.snaps.len() * 8
     }
@@ -107,23 +173,7 @@ impl Message for MOSDOp {
     const PRIORITY: u16 = Self::CLIENT_PRIORITY;
 
     fn encode_front(&self, w: &mut Writer) {
-        w.put(&self.spgid);
-        w.u32(self.hash);
-        w.put(&self.map_epoch);
-        w.u32(self.flags.0);
-        w.put(&self.reqid);
-        write_no_trace(w);
-        w.put(&self.client_inc);
-        w.put(&self.mtime);
-        w.put(&self.locator);
-        w.blob(&self.oid);
-        w.u16(u16::try_from(self.ops.len()).expect("nobody builds a request of 65536 operations"));
-        self.ops.iter().for_each(|op| op.encode_fixed(w));
-        w.put(&self.snapid);
-        w.put(&self.snap_seq);
-        w.seq(&self.snaps);
-        w.i32(self.retry_attempt);
-        w.u64(self.features);
+        self.encode(&self.attempt(), w);
     }
 
     fn data(&self) -> Data {
@@ -131,7 +181,7 @@ impl Message for MOSDOp {
     }
 
     fn front_len_hint(&self) -> usize {
-        self.front_len() // exact: the buffer is then never grown and never moved
+        self.front_len(&self.attempt())
     }
 
     fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
