@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loligo_wire::{EntityType, features};
 
-use crate::Throttle;
+use crate::{ConnectAuth, Throttle, random};
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,12 +28,16 @@ pub struct Config {
     /// Our number among our kind: a daemon's id; a client's global id, once it has one
     /// ([`Messenger::set_num`](crate::Messenger::set_num)), and −1 before.
     pub num: i64,
-    /// Tells this life of the process apart from others at the same address; part of our addresses.
+    /// Tells this messenger apart from others at the same address, now or earlier; part of our addresses. The default is
+    /// random. A monitor's is 0.
     pub nonce: u32,
     /// Feature bits that we offer.
     pub features: u64,
     /// How accepted connections behave, by the peer's kind.
     pub policies: Policies,
+    /// How we authenticate ourselves when we connect to a peer that had connected to us, to resume its session. Without it
+    /// we wait for the peer. Only for policies that are neither lossy nor a server's.
+    pub connect_back: Option<Arc<dyn ConnectAuth>>,
     /// Bounds and times.
     pub limits: Limits,
     /// Where log lines go. The default writes errors to standard error.
@@ -46,9 +50,10 @@ impl Config {
         Self {
             kind,
             num: -1,
-            nonce: std::process::id(),
+            nonce: random::u32(),
             features: features::SUPPORTED,
             policies: Policies::new(Policy::stateless_server()),
+            connect_back: None,
             limits: Limits::default(),
             log: Arc::new(|level, line| {
                 if level == Level::Error {

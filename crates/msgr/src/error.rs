@@ -2,7 +2,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use loligo_cephx::handshake::AuthError;
+use loligo_msgr_proto::ProtoError;
 use loligo_wire::message::Msg;
 
 /// Why a connection was lost, refused or closed.
@@ -10,8 +10,8 @@ use loligo_wire::message::Msg;
 pub enum Error {
     /// The socket failed, or the peer closed it ([`io::ErrorKind::UnexpectedEof`]).
     Io(io::Error),
-    /// Authentication failed, on either side.
-    Auth(AuthError),
+    /// The peer speaks something else, breaks the protocol, or could not be authenticated.
+    Proto(ProtoError),
     /// The peer lacks features that our policy requires, or we lack some of its.
     MissingFeatures {
         /// The bits.
@@ -28,6 +28,8 @@ pub enum Error {
     HandshakeTimeout(Duration),
     /// The peer left keepalives unanswered.
     KeepaliveTimeout(Duration),
+    /// The peer is connecting to us at the same time, and its connection wins.
+    Wait,
     /// A newer session of the same peer has taken the connection's place.
     Replaced,
     /// The messenger was shut down, or the connection was marked down.
@@ -38,13 +40,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(e) => write!(f, "{e}"),
-            Self::Auth(e) => write!(f, "authentication failed: {e:?}"),
+            Self::Proto(e) => write!(f, "{e}"),
             Self::MissingFeatures { bits } => write!(f, "required features are missing: {bits:#x}"),
             Self::WrongPeer { expected_nonce, nonce } => {
                 write!(f, "another process answers: nonce {nonce}, expected {expected_nonce}")
             }
             Self::HandshakeTimeout(after) => write!(f, "no handshake within {} ms", after.as_millis()),
             Self::KeepaliveTimeout(after) => write!(f, "no sign of life for {} ms", after.as_millis()),
+            Self::Wait => f.write_str("the peer is connecting to us itself"),
             Self::Replaced => f.write_str("replaced by a newer session"),
             Self::Closed => f.write_str("closed"),
         }
@@ -55,6 +58,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(e) => Some(e),
+            Self::Proto(e) => Some(e),
             _ => None,
         }
     }
@@ -66,9 +70,9 @@ impl From<io::Error> for Error {
     }
 }
 
-impl From<AuthError> for Error {
-    fn from(e: AuthError) -> Self {
-        Self::Auth(e)
+impl From<ProtoError> for Error {
+    fn from(e: ProtoError) -> Self {
+        Self::Proto(e)
     }
 }
 

@@ -15,11 +15,16 @@
 //! What this crate refuses to do: it does not know what messages mean, and it does not speak the bytes of the protocol
 //! either: those are `loligo-msgr-proto`'s.
 
+mod accept;
 mod config;
 mod connection;
+mod context;
+mod dialog;
 mod dispatcher;
+mod driver;
 mod error;
 mod messenger;
+mod random;
 mod throttle;
 
 pub use config::{Config, Level, Limits, Log, Policies, Policy};

@@ -1,38 +1,24 @@
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tokio::net::TcpListener;
 
+use crate::accept::listen;
+use crate::context::Context;
+use crate::driver::Driver;
 use crate::{AcceptAuth, Config, ConnectAuth, Connection, Dispatcher, PeerInfo, Policy};
-
-/// Numbers connections over all messengers of the process.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Listens and connects, and owns the tasks of its connections.
 ///
-/// Dropping the last handle ends everything at once; [`Messenger::shutdown`] also waits for it.
+/// Dropping the last handle ends everything at once; [`Messenger::shutdown`] also waits for it. A dispatcher that keeps a
+/// handle keeps the messenger: let it keep a `Weak` one, or call `shutdown`.
 pub struct Messenger {
-    config: Config,
-    #[expect(dead_code, reason = "the driver that calls it follows")]
-    dispatcher: Arc<dyn Dispatcher>,
-    num: AtomicI64,
-    addrs: Mutex<EntityAddrVec>,
-    listeners: Mutex<Vec<Listener>>,
-    connections: Mutex<HashMap<u64, Opened>>,
-}
-
-type Opened = (Weak<Connection>, Arc<dyn ConnectAuth>);
-
-struct Listener {
-    #[expect(dead_code, reason = "kept open")]
-    socket: TcpListener,
-    #[expect(dead_code, reason = "kept for the accept loop")]
-    auth: Arc<dyn AcceptAuth>,
+    ctx: Arc<Context>,
 }
 
 impl Messenger {
@@ -41,31 +27,28 @@ impl Messenger {
     /// # Panics
     /// Outside of a tokio runtime: the messenger's tasks run on the one it is made on.
     pub fn new(config: Config, dispatcher: Arc<dyn Dispatcher>) -> Arc<Self> {
-        let _ = tokio::runtime::Handle::current();
-        Arc::new(Self {
-            num: AtomicI64::new(config.num),
-            config,
-            dispatcher,
-            addrs: Mutex::default(),
-            listeners: Mutex::default(),
-            connections: Mutex::default(),
-        })
+        let ctx = Context::new(config, dispatcher);
+        if !ctx.config.limits.keepalive_interval.is_zero() {
+            ctx.spawn(watch(Arc::clone(&ctx)));
+        }
+        Arc::new(Self { ctx })
     }
 
     /// Listens at an address (port 0: any free one) and adds it to our addresses. Returns the address it got. May be called
     /// several times.
     pub async fn bind(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
-        let socket = TcpListener::bind(addr).await?;
-        let bound = socket.local_addr()?;
-        let entity = EntityAddr::msgr2(bound).with_nonce(self.config.nonce);
-        self.addrs.lock().unwrap_or_else(PoisonError::into_inner).0.push(entity);
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Listener { socket, auth });
+        let listener = TcpListener::bind(addr).await?;
+        let bound = listener.local_addr()?;
+        let entity = EntityAddr::msgr2(bound).with_nonce(self.ctx.config.nonce);
+        self.ctx.addrs.write().0.push(entity);
+        self.ctx.spawn(listen(Arc::clone(&self.ctx), listener, auth));
         Ok(bound)
     }
 
     /// Opens a connection, from any thread; returns at once. What is sent before it is up waits in the out-queue.
     ///
-    /// A lossless policy that has a connection to this address already returns that one.
+    /// A lossless policy that has a connection to this address already returns that one. After
+    /// [`shutdown`](Messenger::shutdown) the connection is closed from the start.
     pub fn connect(
         &self,
         kind: EntityType,
@@ -73,44 +56,94 @@ impl Messenger {
         policy: Policy,
         auth: Arc<dyn ConnectAuth>,
     ) -> Arc<Connection> {
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let peer = PeerInfo { kind, num: -1, addr, features: 0 };
-        let conn = Connection::new(id, peer, policy, &self.config.limits);
-        let entry = (Arc::downgrade(&conn), auth);
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).insert(id, entry);
+        let ctx = &self.ctx;
+        let make = || {
+            let peer = PeerInfo { kind, num: -1, addr, features: 0 };
+            Connection::new(next_id(), peer, policy.clone(), &ctx.config.limits)
+        };
+        let (conn, is_new) = if policy.lossy {
+            (make(), true)
+        } else {
+            ctx.at_addr(addr, |known| match known {
+                Some(known) if !known.is_closed() => (None, (Arc::clone(known), false)),
+                _ => {
+                    let new = make();
+                    (Some(Arc::clone(&new)), (new, true))
+                }
+            })
+        };
+        if is_new && ctx.add(&conn) {
+            ctx.spawn(Driver::new(Arc::clone(ctx), Arc::clone(&conn), Some(auth)).run(None));
+        } else if is_new {
+            conn.close();
+        }
         conn
     }
 
-    /// Closes all listeners and connections, without calling the dispatcher any more, and waits until every task has ended.
+    /// Closes all listeners and connections, without calling [`Dispatcher::reset`], and waits until every task has ended.
     pub async fn shutdown(&self) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let connections =
-            std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
-        for (conn, _) in connections.into_values() {
-            if let Some(conn) = conn.upgrade() {
-                conn.mark_down();
-            }
-        }
+        self.ctx.stop();
+        self.ctx.stopped().await;
     }
 
     /// The addresses that we tell peers.
     pub fn addrs(&self) -> EntityAddrVec {
-        self.addrs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ctx.addrs.read().clone()
+    }
+
+    /// Replaces the addresses that we tell peers: for one that listens at all of a host's addresses, or behind a
+    /// translator.
+    pub fn set_addrs(&self, addrs: EntityAddrVec) {
+        *self.ctx.addrs.write() = addrs;
     }
 
     /// Our number among our kind, as connections opened from now on will say: a client's global id, once it has one.
     pub fn set_num(&self, num: i64) {
-        self.num.store(num, Ordering::Relaxed);
+        self.ctx.num.store(num, Ordering::Relaxed);
+    }
+
+    /// All connections that are not closed.
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        self.ctx.connections()
     }
 
     /// What it was made from.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.ctx.config
+    }
+}
+
+impl Drop for Messenger {
+    fn drop(&mut self) {
+        self.ctx.stop();
     }
 }
 
 impl fmt::Debug for Messenger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "messenger of {}.{}", self.config.kind, self.num.load(Ordering::Relaxed))
+        write!(f, "messenger of {}.{}", self.ctx.config.kind, self.ctx.num.load(Ordering::Relaxed))
+    }
+}
+
+/// A number for a connection that no other one of the process has.
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Sends keepalives and ends sockets whose peers are silent, until the messenger stops.
+async fn watch(ctx: Arc<Context>) {
+    let stop = ctx.stop.notified();
+    tokio::pin!(stop);
+    stop.as_mut().enable();
+    while !ctx.is_stopped() {
+        tokio::select! {
+            () = &mut stop => return,
+            () = tokio::time::sleep(ctx.tick()) => {}
+        }
+        let now = Instant::now();
+        for conn in ctx.connections() {
+            conn.check_alive(now, &ctx.config.limits);
+        }
     }
 }

@@ -1,17 +1,32 @@
 //! One session with one peer.
 
+mod out_queue;
+mod read;
+mod session;
+mod write;
+
 use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
+use std::marker::PhantomData;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use loligo_cephx::handshake::Identity;
+use loligo_lockstat::{Class, Mutex, MutexGuard};
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddr, EntityType};
+use socket2::SockRef;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::{Hold, Policy, SendError};
+use self::out_queue::{Baton, Control, Corked, Item, OutQueue, Refusal, Slot};
+pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
+pub(crate) use self::write::Writer;
+use crate::{Error, Hold, Limits, Policy, SendError};
+
+static SESSION: Class = Class::new("msgr.session");
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,49 +55,49 @@ pub struct PeerInfo {
 }
 
 /// A message that was sent so that it can be taken back: see [`Connection::revoke`].
-#[derive(Debug)]
-pub struct Ticket {
-    number: u64,
-}
+pub struct Ticket(Arc<Slot>);
 
 /// One session with one peer; outlives its sockets if the policy is lossless.
+///
+/// The messenger's tasks keep it until it is closed: dropping all handles does not close it, [`Connection::mark_down`] does.
 pub struct Connection {
     id: u64,
     policy: Policy,
-    peer: Mutex<PeerInfo>,
+    queue: OutQueue<Writer>,
+    session: Mutex<Session>,
+    /// The newest message received, if lossless. Written by the reader only.
+    pub(crate) in_seq: AtomicU64,
+    /// Counts reads of the socket: signs of life.
+    reads: AtomicU64,
+    writer_wake: Notify,
+    pub(crate) driver_wake: Notify,
     identity: OnceLock<Identity>,
     user_data: OnceLock<Arc<dyn Any + Send + Sync>>,
-    queue: Mutex<Queue>,
-    place: Notify,
 }
-
-struct Queue {
-    state: State,
-    waiting: VecDeque<(u64, Msg)>,
-    bytes: usize,
-    messages_max: usize,
-    bytes_max: usize,
-}
-
-static TICKETS: AtomicU64 = AtomicU64::new(1);
 
 impl Connection {
-    pub(crate) fn new(id: u64, peer: PeerInfo, policy: Policy, limits: &crate::Limits) -> Arc<Self> {
-        let queue = Queue {
+    pub(crate) fn new(id: u64, peer: PeerInfo, policy: Policy, limits: &Limits) -> Arc<Self> {
+        let now = Instant::now();
+        let session = Session {
             state: State::Connecting,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            messages_max: limits.queue_messages_max,
-            bytes_max: limits.queue_bytes_max,
+            peer,
+            socket: None,
+            shut_down: None,
+            incoming: None,
+            numbers: Numbers::default(),
+            keepalive: Keepalive { asked_at: now, heard_at: now, reads: 0 },
         };
         Arc::new(Self {
             id,
+            queue: OutQueue::new(!policy.lossy, limits.queue_messages_max, limits.queue_bytes_max),
             policy,
-            peer: Mutex::new(peer),
+            session: Mutex::new(&SESSION, session),
+            in_seq: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writer_wake: Notify::new(),
+            driver_wake: Notify::new(),
             identity: OnceLock::new(),
             user_data: OnceLock::new(),
-            queue: Mutex::new(queue),
-            place: Notify::new(),
         })
     }
 
@@ -90,25 +105,21 @@ impl Connection {
     /// thread may call it, also inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch).
     ///
     /// A message sent on a closed connection is dropped ([`SendError::Closed`]); one sent on a connection in standby wakes
-    /// it. Messages arrive in the order in which they were queued.
+    /// it. Messages arrive in the order in which they were queued. `header.seq` must be 0.
     pub fn send(&self, msg: Msg) -> Result<(), SendError> {
-        self.push(msg).map(|_| ())
+        self.push(Item::Plain(msg))
     }
 
     /// As [`Connection::send`], for a message that may have to be taken back while it waits.
     pub fn send_revocable(&self, msg: Msg) -> Result<Ticket, SendError> {
-        self.push(msg).map(|number| Ticket { number })
+        let slot = Slot::new(msg);
+        self.push(Item::Revocable(Arc::clone(&slot)))?;
+        Ok(Ticket(slot))
     }
 
     /// Takes a message back; `false` if it has already left the queue. Its memory is freed before this returns.
     pub fn revoke(&self, ticket: Ticket) -> bool {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(at) = queue.waiting.binary_search_by_key(&ticket.number, |(number, _)| *number) else {
-            return false;
-        };
-        let revoked = queue.waiting.remove(at);
-        drop(queue);
-        revoked.is_some()
+        ticket.0.take().is_some()
     }
 
     /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next `send` may find
@@ -118,39 +129,32 @@ impl Connection {
     /// [`SendError::Closed`] if the connection is closed.
     pub async fn ready(&self) -> Result<(), SendError> {
         loop {
-            let place = self.place.notified();
+            let place = self.queue.place.notified();
             tokio::pin!(place);
             // Enlisted before the look, so that place made between the two is not missed.
             place.as_mut().enable();
-            {
-                let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-                if queue.state == State::Closed {
-                    return Err(SendError::Closed);
-                }
-                if queue.waiting.len() < queue.messages_max && queue.bytes < queue.bytes_max {
-                    return Ok(());
-                }
+            match self.queue.check_place() {
+                Ok(true) => return Ok(()),
+                Ok(false) => place.await,
+                Err(_) => return Err(SendError::Closed),
             }
-            place.await;
         }
     }
 
     /// Gathers what is sent while the guard lives, by anyone, into one write. Keep it for as long as a loop of sends takes,
     /// not longer: other senders' messages wait for it too.
     pub fn cork(&self) -> Cork<'_> {
-        Cork { conn: self }
+        let baton = match self.queue.cork(0, Control::default()) {
+            Corked::Taken(baton) => Some(baton),
+            Corked::Busy | Corked::Closed => None,
+        };
+        Cork { conn: self, baton, _not_send: PhantomData }
     }
 
     /// Closes the connection at once. What was not sent is dropped, the socket is closed, and
     /// [`Dispatcher::reset`](crate::Dispatcher::reset) is not called.
     pub fn mark_down(&self) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.state = State::Closed;
-        let dropped = std::mem::take(&mut queue.waiting);
-        queue.bytes = 0;
-        drop(queue);
-        drop(dropped);
-        self.place.notify_waiters();
+        self.close();
     }
 
     /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is dropped; a guard that
@@ -166,7 +170,7 @@ impl Connection {
 
     /// Where it stands now.
     pub fn state(&self) -> State {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).state
+        self.queue.state()
     }
 
     /// How it behaves.
@@ -176,7 +180,7 @@ impl Connection {
 
     /// Who is at the other end.
     pub fn peer(&self) -> PeerInfo {
-        *self.peer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock().peer
     }
 
     /// Who the peer has proved to be, and what it may do; only on accepted connections.
@@ -189,33 +193,201 @@ impl Connection {
         &self.user_data
     }
 
-    fn push(&self, msg: Msg) -> Result<u64, SendError> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.state == State::Closed {
-            return Err(SendError::Closed);
+    fn push(&self, item: Item) -> Result<(), SendError> {
+        let refused = match self.queue.push(item) {
+            Ok(action) => {
+                self.perform(action);
+                return Ok(());
+            }
+            Err(refused) => *refused,
+        };
+        match refused {
+            (Refusal::Full, item) => {
+                let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
+                Err(SendError::Full(Box::new(msg)))
+            }
+            (Refusal::Closed, _) => Err(SendError::Closed),
         }
-        if queue.waiting.len() >= queue.messages_max || queue.bytes >= queue.bytes_max {
-            return Err(SendError::Full(Box::new(msg)));
-        }
-        let number = TICKETS.fetch_add(1, Ordering::Relaxed);
-        queue.bytes += msg.len();
-        queue.waiting.push_back((number, msg));
-        Ok(number)
     }
+}
+
+/// What the connection's tasks do with it.
+impl Connection {
+    pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock()
+    }
+
+    pub(crate) fn set_identity(&self, identity: Identity) {
+        // A session that goes on keeps the identity it was opened with; a peer of another name is refused before.
+        let _ = self.identity.set(identity);
+    }
+
+    pub(crate) fn is_lossless(&self) -> bool {
+        !self.policy.lossy
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue.state() == State::Closed
+    }
+
+    /// A socket is up: the connection is open. Returns the baton, which holds back what is sent until it is run; `None` if
+    /// the connection is closed.
+    pub(crate) fn open(
+        &self,
+        peer: PeerInfo,
+        writer: Writer,
+        peer_in_seq: Option<u64>,
+    ) -> Option<Box<Baton<Writer>>> {
+        let mut session = self.session();
+        let socket = Arc::clone(&writer.socket);
+        let (baton, garbage) = self.queue.open(writer, peer_in_seq)?;
+        session.state = State::Open;
+        session.peer = PeerInfo { addr: session.peer.addr, ..peer };
+        session.socket = Some(socket);
+        session.shut_down = None;
+        let now = Instant::now();
+        session.keepalive.asked_at = now;
+        session.keepalive.heard_at = now;
+        drop(session);
+        drop(garbage);
+        Some(baton)
+    }
+
+    /// The connection has no socket (any more). What was sent and not acknowledged waits again. The state becomes `if_empty`
+    /// if nothing waits, else `if_not`, and is returned. A closed connection stays closed.
+    pub(crate) fn detach(&self, if_empty: State, if_not: State) -> State {
+        let mut session = self.session();
+        let (state, baton) = self.queue.detach(if_empty, if_not);
+        session.state = state;
+        let socket = session.socket.take();
+        drop(session);
+        drop((baton, socket));
+        state
+    }
+
+    /// The peer has forgotten the session, or we have: what waits is dropped, and numbers start again.
+    pub(crate) fn forget_session(&self) {
+        let mut session = self.session();
+        let global = session.numbers.peer_global_seq;
+        session.numbers = Numbers { peer_global_seq: global, ..Numbers::default() };
+        let garbage = self.queue.clear();
+        self.in_seq.store(0, Ordering::Relaxed);
+        drop(session);
+        drop(garbage);
+    }
+
+    /// Closes the connection; `false` if it was closed already.
+    pub(crate) fn close(&self) -> bool {
+        let mut session = self.session();
+        let Some(garbage) = self.queue.close() else { return false };
+        session.state = State::Closed;
+        let socket = session.socket.take();
+        let incoming = session.incoming.take();
+        drop(session);
+        if let Some(socket) = &socket {
+            end_socket(socket);
+        }
+        drop((garbage, incoming, socket));
+        self.driver_wake.notify_one();
+        self.writer_wake.notify_one();
+        true
+    }
+
+    /// Ends a socket, if the connection still uses it; its reader will find out and learn the reason.
+    pub(crate) fn shut_down_socket(&self, socket: &Arc<TcpStream>, why: Error) {
+        let mut session = self.session();
+        if session.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket)) {
+            session.shut_down.get_or_insert(why);
+        }
+        drop(session);
+        end_socket(socket);
+    }
+
+    /// Asks the peer for a sign of life.
+    pub(crate) fn ask_alive(&self) {
+        self.perform(self.queue.request(Control { keepalive: true, ..Control::default() }));
+    }
+
+    /// Ends the connection's socket.
+    pub(crate) fn shut_down(&self, why: Error) {
+        let socket = self.session().socket.clone();
+        if let Some(socket) = socket {
+            self.shut_down_socket(&socket, why);
+        }
+    }
+
+    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened another socket.
+    pub(crate) async fn interrupted(&self) {
+        loop {
+            {
+                let session = self.session();
+                if session.state == State::Closed || session.incoming.is_some() {
+                    return;
+                }
+            }
+            self.driver_wake.notified().await;
+        }
+    }
+
+    /// Waits, in standby, until there is something to do: something to send (not for servers: they wait for the peer), or
+    /// as [`Connection::interrupted`].
+    pub(crate) async fn roused(&self) {
+        loop {
+            {
+                let session = self.session();
+                let wanted = !self.policy.server && self.queue.has_waiting();
+                if wanted || session.state == State::Closed || session.incoming.is_some() {
+                    return;
+                }
+            }
+            self.driver_wake.notified().await;
+        }
+    }
+
+    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long.
+    pub(crate) fn check_alive(&self, now: Instant, limits: &Limits) {
+        let reads = self.reads.load(Ordering::Relaxed);
+        let mut session = self.session();
+        if session.state != State::Open {
+            return;
+        }
+        let keepalive = &mut session.keepalive;
+        if keepalive.reads != reads {
+            keepalive.reads = reads;
+            keepalive.heard_at = now;
+        }
+        let silent = now - keepalive.heard_at;
+        let ask = now - keepalive.asked_at >= limits.keepalive_interval;
+        if ask {
+            keepalive.asked_at = now;
+        }
+        drop(session);
+        if silent >= limits.keepalive_timeout {
+            self.shut_down(Error::KeepaliveTimeout(silent));
+        } else if ask {
+            self.ask_alive();
+        }
+    }
+}
+
+/// Ends both directions; whoever waits for the socket wakes up.
+fn end_socket(socket: &TcpStream) {
+    // An error means that it has ended already.
+    let _ = SockRef::from(socket).shutdown(Shutdown::Both);
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peer = self.peer();
-        write!(
-            f,
-            "connection {} to {}.{} at {} ({:?})",
-            self.id,
-            peer.kind,
-            peer.num,
-            peer.addr,
-            self.state()
-        )
+        let session = self.session();
+        let (peer, state) = (session.peer, session.state);
+        drop(session);
+        write!(f, "connection {} to {}.{} at {} ({state:?})", self.id, peer.kind, peer.num, peer.addr)
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ticket")
     }
 }
 
@@ -223,6 +395,17 @@ impl fmt::Debug for Connection {
 #[must_use = "sends are gathered only while the guard lives"]
 pub struct Cork<'a> {
     conn: &'a Connection,
+    baton: Option<Box<Baton<Writer>>>,
+    /// Must not be kept across an `.await`.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for Cork<'_> {
+    fn drop(&mut self) {
+        if let Some(baton) = self.baton.take() {
+            self.conn.run(baton, 1);
+        }
+    }
 }
 
 impl fmt::Debug for Cork<'_> {

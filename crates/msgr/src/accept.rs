@@ -1,0 +1,298 @@
+//! The accepting side: sockets whose peers have not yet opened a session.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_cephx::handshake::Identity;
+use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::connection::Verdict;
+use crate::context::Context;
+use crate::dialog::Dialog;
+use crate::driver::Driver;
+use crate::messenger::next_id;
+use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
+
+/// A socket on which a peer wants to open or resume a session. The connection that it is for answers.
+pub(crate) struct Incoming {
+    pub(crate) dialog: Dialog,
+    pub(crate) request: Request,
+    pub(crate) peer: PeerInfo,
+    /// The session there was is to be forgotten.
+    pub(crate) fresh: bool,
+}
+
+/// What the peer asks for.
+pub(crate) enum Request {
+    Ident(ClientIdent),
+    Reconnect(Reconnect),
+}
+
+/// Accepts sockets until the messenger stops.
+pub(crate) async fn listen(ctx: Arc<Context>, listener: TcpListener, auth: Arc<dyn AcceptAuth>) {
+    let slots = Arc::new(Semaphore::new(ctx.config.limits.handshakes_max));
+    let stop = ctx.stop.notified();
+    tokio::pin!(stop);
+    stop.as_mut().enable();
+    while !ctx.is_stopped() {
+        let accepted = tokio::select! {
+            () = &mut stop => return,
+            accepted = accept_one(&listener, &slots) => accepted,
+        };
+        match accepted {
+            Ok((stream, from, slot)) => {
+                let door = Door { ctx: Arc::clone(&ctx), from, kind: EntityType(0), identity: None };
+                let auth = Arc::clone(&auth);
+                ctx.spawn(async move { door.admit(stream, &*auth, slot).await });
+            }
+            Err(e) => {
+                // Most likely we are out of file descriptors: some may be closed soon.
+                ctx.log(Level::Error, format_args!("cannot accept: {e}"));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn accept_one(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, from) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, from, slot))
+}
+
+/// One accepted socket and what is known of its peer.
+struct Door {
+    ctx: Arc<Context>,
+    from: SocketAddr,
+    kind: EntityType,
+    identity: Option<Identity>,
+}
+
+/// What became of a request.
+enum Answer {
+    /// A new connection, which the caller must drive.
+    New(Arc<Connection>, Box<Incoming>),
+    /// A known connection has taken the socket.
+    Taken,
+    /// The peer was told to try something else.
+    Told(Box<Dialog>),
+    /// The socket is closed.
+    Dropped,
+}
+
+impl Door {
+    /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new one.
+    async fn admit(mut self, stream: TcpStream, auth: &dyn AcceptAuth, slot: OwnedSemaphorePermit) {
+        let limit = self.ctx.config.limits.handshake_timeout;
+        let peer_addr = EntityAddr::msgr2(self.from);
+        let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
+        let dialog = Dialog::new(stream, Handshake::server(local, auth.acceptor(self.from)));
+        let stopped = self.ctx.clone();
+        let outcome = tokio::select! {
+            () = stopped.stop.notified() => return,
+            outcome = tokio::time::timeout(limit, self.converse(dialog)) => outcome,
+        };
+        drop(slot);
+        match outcome.unwrap_or(Err(Error::HandshakeTimeout(limit))) {
+            Ok(Some((conn, incoming))) => {
+                let auth = self.ctx.config.connect_back.clone().filter(|_| !conn.policy().server);
+                Driver::new(Arc::clone(&self.ctx), conn, auth).run(Some(incoming)).await;
+            }
+            Ok(None) => {}
+            Err(e) => {
+                let level = if matches!(e, Error::Proto(_)) { Level::Error } else { Level::Info };
+                self.ctx.log(level, format_args!("{} from {}: {e}", self.kind, self.from));
+            }
+        }
+    }
+
+    async fn converse(
+        &mut self,
+        mut dialog: Dialog,
+    ) -> Result<Option<(Arc<Connection>, Box<Incoming>)>, Error> {
+        loop {
+            let answer = match dialog.next().await? {
+                Event::Hello { kind, .. } => {
+                    self.kind = kind;
+                    continue;
+                }
+                Event::Authenticated { identity, .. } => {
+                    self.identity = identity;
+                    continue;
+                }
+                Event::ClientIdent(ident) => self.ident(dialog, ident)?,
+                Event::Reconnect(request) => self.reconnect(dialog, request)?,
+                // These come on the connecting side only, or after the session was accepted.
+                _ => continue,
+            };
+            match answer {
+                Answer::New(conn, incoming) => return Ok(Some((conn, incoming))),
+                Answer::Taken | Answer::Dropped => return Ok(None),
+                Answer::Told(told) => dialog = *told,
+            }
+        }
+    }
+
+    /// The peer opens a session.
+    fn ident(&self, mut dialog: Dialog, ident: ClientIdent) -> Result<Answer, Error> {
+        let ours = self.our_addr();
+        if ident.target_addr.nonce != ours.nonce {
+            return Err(Error::WrongPeer { expected_nonce: ident.target_addr.nonce, nonce: ours.nonce });
+        }
+        let policy = self.ctx.config.policies.of(self.kind);
+        let missing = policy.features_required & !ident.supported_features;
+        if missing != 0 {
+            dialog.handshake.missing_features(missing)?;
+            return Ok(Answer::Told(Box::new(dialog)));
+        }
+        let peer = PeerInfo {
+            kind: self.kind,
+            num: ident.gid,
+            addr: self.peer_addr(&ident.addrs),
+            features: self.ctx.config.features & ident.supported_features,
+        };
+        let lossy = ident.flags & FLAG_LOSSY != 0;
+        let policy = Policy { lossy, ..policy.clone() };
+        self.settle(Incoming { dialog, request: Request::Ident(ident), peer, fresh: false }, policy)
+    }
+
+    /// The peer resumes a session.
+    fn reconnect(&self, dialog: Dialog, request: Reconnect) -> Result<Answer, Error> {
+        let policy = self.ctx.config.policies.of(self.kind).clone();
+        let peer = PeerInfo { kind: self.kind, num: -1, addr: self.peer_addr(&request.addrs), features: 0 };
+        self.settle(Incoming { dialog, request: Request::Reconnect(request), peer, fresh: false }, policy)
+    }
+
+    /// Finds out which connection the socket is for, and gives it to it.
+    fn settle(&self, incoming: Incoming, policy: Policy) -> Result<Answer, Error> {
+        let addr = incoming.peer.addr;
+        let mut incoming = Some(Box::new(incoming));
+        let (verdict, known, new, displaced) = self.ctx.at_addr(addr, |known| {
+            let known = known.filter(|known| !known.is_closed());
+            let (verdict, displaced) = match known {
+                Some(known) => self.judge(known, &mut incoming),
+                None => (incoming.as_deref().map_or(Verdict::Stale, |i| i.request.unknown(&policy)), None),
+            };
+            let new = (verdict == Verdict::Replace).then(|| self.new_connection(incoming.as_deref(), policy));
+            (new.clone(), (verdict, known.cloned(), new, displaced))
+        });
+        drop(displaced);
+        if let Some(known) = known {
+            match verdict {
+                Verdict::Replace | Verdict::Adopt { .. } => known.shut_down(Error::Replaced),
+                // Whoever is at the other end of the socket that wins may be gone: find out.
+                Verdict::Wait => known.ask_alive(),
+                _ => {}
+            }
+            known.driver_wake.notify_one();
+        }
+        match (incoming, new) {
+            (None, _) => Ok(Answer::Taken),
+            (Some(incoming), Some(new)) => Ok(Answer::New(new, incoming)),
+            (Some(incoming), None) => tell(verdict, incoming.dialog),
+        }
+    }
+
+    /// Judges what the peer asks of a known connection, and if it is to have the socket, leaves it there. Returns the one
+    /// that lay there before.
+    fn judge(
+        &self,
+        known: &Connection,
+        incoming: &mut Option<Box<Incoming>>,
+    ) -> (Verdict, Option<Box<Incoming>>) {
+        let Some(mut new) = incoming.take() else { return (Verdict::Stale, None) };
+        if !self.has_name_of(known) {
+            *incoming = Some(new);
+            return (Verdict::Stale, None);
+        }
+        let ours = self.our_addr();
+        let mut session = known.session();
+        let verdict = match &new.request {
+            Request::Ident(ident) => session.judge_ident(known.policy(), ident, &ours),
+            Request::Reconnect(request) => session.judge_reconnect(known.policy(), request, &ours),
+        };
+        let Verdict::Adopt { fresh } = verdict else {
+            *incoming = Some(new);
+            return (verdict, None);
+        };
+        match &new.request {
+            Request::Ident(ident) => session.numbers.peer_global_seq = ident.global_seq,
+            Request::Reconnect(request) => {
+                session.numbers.peer_global_seq = request.global_seq;
+                session.numbers.connect_seq = request.connect_seq;
+                new.peer = session.peer;
+            }
+        }
+        // If an earlier one was to make a fresh session and was not yet looked at, so must this one.
+        new.fresh = fresh || session.incoming.as_ref().is_some_and(|earlier| earlier.fresh);
+        let displaced = session.incoming.replace(new);
+        (verdict, displaced)
+    }
+
+    /// A session belongs to the name that opened it.
+    fn has_name_of(&self, known: &Connection) -> bool {
+        match (&self.identity, known.identity()) {
+            (Some(now), Some(then)) => now.name == then.name,
+            _ => true,
+        }
+    }
+
+    fn new_connection(&self, incoming: Option<&Incoming>, policy: Policy) -> Arc<Connection> {
+        let unknown = PeerInfo { kind: self.kind, num: -1, addr: EntityAddr::default(), features: 0 };
+        let peer = incoming.map_or(unknown, |incoming| incoming.peer);
+        let conn = Connection::new(next_id(), peer, policy, &self.ctx.config.limits);
+        if let Some(Request::Ident(ident)) = incoming.map(|incoming| &incoming.request) {
+            conn.session().numbers.peer_global_seq = ident.global_seq;
+        }
+        if let Some(identity) = self.identity.clone() {
+            conn.set_identity(identity);
+        }
+        conn
+    }
+
+    fn our_addr(&self) -> EntityAddr {
+        self.ctx.addrs.read().msgr2().copied().unwrap_or_default()
+    }
+
+    /// Where the peer says it is; a host that it does not know is the one it comes from.
+    fn peer_addr(&self, addrs: &EntityAddrVec) -> EntityAddr {
+        let addr = addrs.msgr2().or(addrs.0.first()).copied().unwrap_or_default();
+        let sock = match addr.sock {
+            Some(sock) if !sock.ip().is_unspecified() => sock,
+            Some(sock) => SocketAddr::new(self.from.ip(), sock.port()),
+            None => SocketAddr::new(self.from.ip(), 0),
+        };
+        EntityAddr::msgr2(sock).with_nonce(addr.nonce)
+    }
+}
+
+impl Request {
+    /// The verdict if there is no connection that could be meant.
+    fn unknown(&self, policy: &Policy) -> Verdict {
+        match self {
+            Self::Ident(_) => Verdict::Replace,
+            Self::Reconnect(_) => Verdict::Reset { full: policy.resetcheck },
+        }
+    }
+}
+
+/// Tells the peer that it cannot have what it asked for.
+fn tell(verdict: Verdict, mut dialog: Dialog) -> Result<Answer, Error> {
+    match verdict {
+        Verdict::Wait => dialog.handshake.wait()?,
+        Verdict::Retry { connect_seq } => dialog.handshake.retry(connect_seq)?,
+        Verdict::RetryGlobal { global_seq } => dialog.handshake.retry_global(global_seq)?,
+        Verdict::Reset { full } => dialog.handshake.reset(full)?,
+        Verdict::Adopt { .. } | Verdict::Replace | Verdict::Stale => return Ok(Answer::Dropped),
+    }
+    Ok(Answer::Told(Box::new(dialog)))
+}

@@ -1,0 +1,528 @@
+//! The out-queue: where senders leave messages for whoever writes the connection's socket.
+//!
+//! Its "somebody runs it" bit is a thing: the [`Baton`]. While the connection is open and nobody writes, the queue holds
+//! the baton. Whoever pushes and finds it there takes it along, and thereby is the one runner; whoever finds it away knows
+//! that somebody will look again, because a runner gives it back in the same critical section in which it saw that nothing
+//! was left ([`OutQueue::next`]). So no message is left behind, and no two threads write at the same time.
+//!
+//! ```text
+//!                    push, cork                 next: something left
+//!   baton at home ───────────────▶ with a thread ──────────────┐
+//!        ▲                               │   ▲                 │
+//!        │      next: nothing left       │   └─────────────────┘
+//!        ├───────────────────────────────┤
+//!        │                               ▼ hand_over: socket full, budget spent, or more is about to come
+//!        └───────────────────────── the writer task
+//! ```
+//!
+//! The connection's state is kept here too. It is written under this lock *and* the session's, so that holding either is
+//! enough to read it. Nothing is freed, encoded or written under this lock: what is to be freed is handed out.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+use loligo_lockstat::{Class, Mutex, SpinLock};
+use loligo_wire::UTime;
+use loligo_wire::message::Msg;
+use tokio::sync::Notify;
+
+use super::State;
+
+static OUT_QUEUE: Class = Class::new("msgr.out_queue");
+static TICKET: Class = Class::new("msgr.ticket");
+
+/// Messages and bytes that one run takes at a time: enough that a run's fixed costs vanish, little enough that it ends
+/// soon and that what is revoked has mostly not left yet.
+const RUN_MESSAGES_MAX: usize = 1024;
+const RUN_BYTES_MAX: usize = 4 << 20;
+
+/// A message that waits.
+pub(crate) enum Item {
+    /// The ordinary case.
+    Plain(Msg),
+    /// One that can be taken back while it waits; it stays counted until its turn comes.
+    Revocable(Arc<Slot>),
+}
+
+impl Item {
+    /// The message, unless it was revoked.
+    pub(crate) fn into_msg(self) -> Option<Msg> {
+        match self {
+            Self::Plain(msg) => Some(msg),
+            Self::Revocable(slot) => slot.take(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(msg) => msg.len(),
+            Self::Revocable(slot) => slot.len,
+        }
+    }
+
+    /// The sequence number of a message that was sent before and is to be repeated; 0 for others.
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Plain(msg) => msg.header.seq,
+            Self::Revocable(_) => 0,
+        }
+    }
+}
+
+/// Where a revocable message lies: whoever takes it out first, the runner or the revoker, has it.
+pub(crate) struct Slot {
+    msg: SpinLock<Option<Msg>>,
+    len: usize,
+}
+
+impl Slot {
+    pub(crate) fn new(msg: Msg) -> Arc<Self> {
+        Arc::new(Self { len: msg.len(), msg: SpinLock::new(&TICKET, Some(msg)) })
+    }
+
+    pub(crate) fn take(&self) -> Option<Msg> {
+        self.msg.lock().take()
+    }
+}
+
+/// What is sent besides messages. Each is sent once, however often it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Control {
+    /// Acknowledge what was received.
+    pub(crate) ack: bool,
+    /// Ask for a sign of life.
+    pub(crate) keepalive: bool,
+    /// Give one, to the question that bore this time.
+    pub(crate) keepalive_ack: Option<UTime>,
+}
+
+impl Control {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.ack |= other.ack;
+        self.keepalive |= other.keepalive;
+        self.keepalive_ack = other.keepalive_ack.or(self.keepalive_ack);
+    }
+}
+
+/// The right to write the socket, with what is needed for it (`W`) and what is to be written next.
+pub(crate) struct Baton<W> {
+    /// Which of the connection's sockets, counted from 1. A runner may come back after its socket was given up.
+    generation: u64,
+    /// Messages to write, in order.
+    pub(crate) batch: VecDeque<Item>,
+    /// What to write besides.
+    pub(crate) control: Control,
+    /// The socket and what seals frames for it.
+    pub(crate) writer: W,
+}
+
+impl<W> Baton<W> {
+    /// Whether there is a batch to be written.
+    pub(crate) fn is_loaded(&self) -> bool {
+        !self.batch.is_empty() || !self.control.is_empty()
+    }
+}
+
+/// What came of [`OutQueue::cork`].
+pub(crate) enum Corked<W> {
+    /// The caller has the baton.
+    Taken(Box<Baton<W>>),
+    /// Somebody else has it and will look again.
+    Busy,
+    /// The connection is closed.
+    Closed,
+}
+
+/// What a sender has to do after [`OutQueue::push`].
+#[must_use]
+pub(crate) enum Action<W> {
+    /// Nothing: whoever has the baton will look again.
+    Nothing,
+    /// Run: write the baton's batch, then call [`OutQueue::next`].
+    Submit(Box<Baton<W>>),
+    /// Wake the writer task, which has been given the baton.
+    WakeWriter,
+    /// Wake the driver: the connection is in standby.
+    WakeDriver,
+}
+
+/// Why a message was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Closed,
+    Full,
+}
+
+/// See the [module's](self) documentation.
+pub(crate) struct OutQueue<W> {
+    inner: Mutex<Inner<W>>,
+    messages_max: usize,
+    bytes_max: usize,
+    lossless: bool,
+    /// Place was made after somebody was told that there is none, or the connection was closed.
+    pub(crate) place: Notify,
+}
+
+struct Inner<W> {
+    state: State,
+    generation: u64,
+    holder: Holder<W>,
+    /// Not sent yet. Those with a sequence number were, on an earlier socket; they stand in front.
+    waiting: VecDeque<Item>,
+    /// Sent and not acknowledged, in order. Empty if lossy.
+    unacked: VecDeque<Msg>,
+    /// Bytes of `waiting` and `unacked`.
+    bytes: usize,
+    /// The newest sequence number given. Only if lossless: else each socket's writer counts from 1.
+    out_seq: u64,
+    control: Control,
+    /// Messages sent less messages received: see [`Inner::more_to_come`].
+    balance: i64,
+    /// Somebody waits for place.
+    crowded: bool,
+}
+
+/// Who has the baton.
+enum Holder<W> {
+    /// Nobody: the next sender takes it.
+    Home(Box<Baton<W>>),
+    /// A thread that runs; or the connection is not open and there is no baton.
+    Away,
+    /// The writer task, once it comes.
+    Task(Box<Baton<W>>),
+}
+
+impl<W> Holder<W> {
+    fn take_home(&mut self) -> Option<Box<Baton<W>>> {
+        match mem::replace(self, Self::Away) {
+            Self::Home(baton) => Some(baton),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}
+
+/// What a change of state leaves to be freed, outside of all locks.
+#[derive(Default)]
+#[must_use = "is to be dropped after the session's lock was released"]
+pub(crate) struct Garbage {
+    _items: VecDeque<Item>,
+    _msgs: VecDeque<Msg>,
+}
+
+impl<W> OutQueue<W> {
+    /// An empty queue of a connection that is not open.
+    pub(crate) fn new(lossless: bool, messages_max: usize, bytes_max: usize) -> Self {
+        let inner = Inner {
+            state: State::Connecting,
+            generation: 0,
+            holder: Holder::Away,
+            waiting: VecDeque::new(),
+            unacked: VecDeque::new(),
+            bytes: 0,
+            out_seq: 0,
+            control: Control::default(),
+            balance: 0,
+            crowded: false,
+        };
+        Self { inner: Mutex::new(&OUT_QUEUE, inner), messages_max, bytes_max, lossless, place: Notify::new() }
+    }
+
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// The message comes back with the refusal, so that the caller frees it.
+    pub(crate) fn push(&self, item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
+        let mut inner = self.inner.lock();
+        let closed = inner.state == State::Closed;
+        if closed || self.is_full(&inner) {
+            inner.crowded = true;
+            drop(inner);
+            let refusal = if closed { Refusal::Closed } else { Refusal::Full };
+            return Err(Box::new((refusal, item)));
+        }
+        inner.balance += 1;
+        inner.bytes += item.len();
+        inner.waiting.push_back(item);
+        Ok(self.schedule(&mut inner))
+    }
+
+    /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
+    /// signs of life belong to a socket.
+    pub(crate) fn request(&self, control: Control) -> Action<W> {
+        let mut inner = self.inner.lock();
+        if inner.state != State::Open {
+            return Action::Nothing;
+        }
+        inner.control.add(control);
+        self.schedule(&mut inner)
+    }
+
+    /// Counts `received` messages, asks for `control` to be sent, and takes the baton, so that nobody writes until
+    /// [`OutQueue::next`].
+    pub(crate) fn cork(&self, received: usize, control: Control) -> Corked<W> {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return Corked::Closed;
+        }
+        inner.balance -= received as i64;
+        inner.control.add(control);
+        inner.holder.take_home().map_or(Corked::Busy, Corked::Taken)
+    }
+
+    /// Gives the runner its next batch; or, if there is nothing to write, takes the baton back.
+    pub(crate) fn next(&self, mut baton: Box<Baton<W>>) -> Option<Box<Baton<W>>> {
+        let mut inner = self.inner.lock();
+        if inner.generation != baton.generation || inner.state != State::Open {
+            // The baton is dropped after the lock, because parameters are dropped last.
+            return None;
+        }
+        if inner.waiting.is_empty() && inner.control.is_empty() {
+            inner.holder = Holder::Home(baton);
+            return None;
+        }
+        self.load(&mut inner, &mut baton);
+        let place = inner.crowded && !self.is_full(&inner);
+        inner.crowded &= !place;
+        drop(inner);
+        if place {
+            self.place.notify_waiters();
+        }
+        Some(baton)
+    }
+
+    /// Leaves the baton to the writer task, which the caller then wakes.
+    pub(crate) fn hand_over(&self, baton: Box<Baton<W>>) {
+        let mut inner = self.inner.lock();
+        if inner.generation == baton.generation && inner.state == State::Open {
+            inner.holder = Holder::Task(baton);
+        }
+    }
+
+    /// The baton, if it was left to the writer task.
+    pub(crate) fn take_handed(&self) -> Option<Box<Baton<W>>> {
+        let mut inner = self.inner.lock();
+        match mem::replace(&mut inner.holder, Holder::Away) {
+            Holder::Task(baton) => Some(baton),
+            other => {
+                inner.holder = other;
+                None
+            }
+        }
+    }
+
+    /// Whether nothing waits now, but messages are expected within microseconds.
+    pub(crate) fn is_about_to_fill(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.waiting.is_empty() && inner.more_to_come()
+    }
+
+    /// Whether messages wait.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.inner.lock().waiting.is_empty()
+    }
+
+    /// Forgets what the peer has received.
+    pub(crate) fn acked(&self, seq: u64) -> Garbage {
+        let mut inner = self.inner.lock();
+        let count = inner.unacked.partition_point(|msg| msg.header.seq <= seq);
+        let rest = inner.unacked.split_off(count);
+        let msgs = mem::replace(&mut inner.unacked, rest);
+        inner.bytes -= msgs.iter().map(Msg::len).sum::<usize>();
+        let place = inner.crowded && !self.is_full(&inner);
+        inner.crowded &= !place;
+        drop(inner);
+        if place {
+            self.place.notify_waiters();
+        }
+        Garbage { _msgs: msgs, ..Garbage::default() }
+    }
+
+    /// A socket is up: what waits may flow. `peer_in_seq` is the newest message that the peer has received in a session
+    /// that goes on: what it has is not repeated. Returns the baton, to be run by the caller.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn open(&self, writer: W, peer_in_seq: Option<u64>) -> Option<(Box<Baton<W>>, Garbage)> {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return None;
+        }
+        let received = match peer_in_seq {
+            Some(seq) => inner.waiting.partition_point(|item| (1..=seq).contains(&item.seq())),
+            None => 0,
+        };
+        let rest = inner.waiting.split_off(received);
+        let items = mem::replace(&mut inner.waiting, rest);
+        inner.bytes -= items.iter().map(Item::len).sum::<usize>();
+        inner.state = State::Open;
+        inner.generation += 1;
+        inner.balance = inner.waiting.len() as i64;
+        let baton = Baton {
+            generation: inner.generation,
+            batch: VecDeque::new(),
+            control: Control::default(),
+            writer,
+        };
+        Some((Box::new(baton), Garbage { _items: items, ..Garbage::default() }))
+    }
+
+    /// The socket is lost, or the connection leaves standby. What was sent and not acknowledged goes back in front of what
+    /// waits. The state becomes `if_empty` if then nothing waits, else `if_not`; returns which. A closed connection stays
+    /// closed.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn detach(&self, if_empty: State, if_not: State) -> (State, Option<Box<Baton<W>>>) {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return (State::Closed, None);
+        }
+        while let Some(msg) = inner.unacked.pop_back() {
+            inner.waiting.push_front(Item::Plain(msg));
+        }
+        inner.control = Control::default();
+        inner.state = if inner.waiting.is_empty() { if_empty } else { if_not };
+        let holder = mem::replace(&mut inner.holder, Holder::Away);
+        let baton = match holder {
+            Holder::Home(baton) | Holder::Task(baton) => Some(baton),
+            Holder::Away => None,
+        };
+        (inner.state, baton)
+    }
+
+    /// Drops everything that waits or is unacknowledged and counts from 1 again: the peer has forgotten the session. Not
+    /// while open.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn clear(&self) -> Garbage {
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.state != State::Open, "a session is reset while its messages flow");
+        inner.out_seq = 0;
+        self.empty(inner)
+    }
+
+    /// Closes the queue for ever and empties it. Returns `None` if it was closed before.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn close(&self) -> Option<(Garbage, Option<Box<Baton<W>>>)> {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return None;
+        }
+        inner.state = State::Closed;
+        inner.crowded = true;
+        let baton = match mem::replace(&mut inner.holder, Holder::Away) {
+            Holder::Home(baton) | Holder::Task(baton) => Some(baton),
+            Holder::Away => None,
+        };
+        Some((self.empty(inner), baton))
+    }
+
+    /// The connection's state, for those who do not hold the session's lock.
+    pub(crate) fn state(&self) -> State {
+        self.inner.lock().state
+    }
+
+    /// Whether there is no place, in which case `place` will be notified. `Err` if the queue is closed.
+    pub(crate) fn check_place(&self) -> Result<bool, Refusal> {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return Err(Refusal::Closed);
+        }
+        let full = self.is_full(&inner);
+        inner.crowded |= full;
+        Ok(!full)
+    }
+
+    fn is_full(&self, inner: &Inner<W>) -> bool {
+        inner.waiting.len() + inner.unacked.len() >= self.messages_max || inner.bytes >= self.bytes_max
+    }
+
+    /// What whoever has just left something in the queue must do.
+    fn schedule(&self, inner: &mut Inner<W>) -> Action<W> {
+        if inner.state == State::Standby {
+            return Action::WakeDriver;
+        }
+        let Some(mut baton) = inner.holder.take_home() else {
+            return Action::Nothing;
+        };
+        if inner.more_to_come() {
+            inner.holder = Holder::Task(baton);
+            return Action::WakeWriter;
+        }
+        self.load(inner, &mut baton);
+        Action::Submit(baton)
+    }
+
+    /// Moves what is to be written next into the baton.
+    fn load(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
+        baton.control = mem::take(&mut inner.control);
+        if self.lossless {
+            return self.load_lossless(inner, baton);
+        }
+        debug_assert!(baton.batch.is_empty(), "the batch before was not written");
+        if inner.waiting.len() <= RUN_MESSAGES_MAX && inner.bytes <= RUN_BYTES_MAX {
+            mem::swap(&mut inner.waiting, &mut baton.batch);
+            inner.bytes = 0;
+            return;
+        }
+        let mut bytes = 0;
+        while bytes < RUN_BYTES_MAX && baton.batch.len() < RUN_MESSAGES_MAX {
+            let Some(item) = inner.waiting.pop_front() else { break };
+            bytes += item.len();
+            baton.batch.push_back(item);
+        }
+        inner.bytes -= bytes;
+    }
+
+    /// As `load`; here messages get their numbers and are kept, both in the critical section that takes them from those who
+    /// wait: a connection lost at any point must find each message in one of the two places.
+    fn load_lossless(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
+        let mut bytes = 0;
+        while bytes < RUN_BYTES_MAX && baton.batch.len() < RUN_MESSAGES_MAX {
+            let Some(item) = inner.waiting.pop_front() else { break };
+            bytes += item.len();
+            let revoked_bytes = item.len();
+            let Some(mut msg) = item.into_msg() else {
+                inner.bytes -= revoked_bytes;
+                continue;
+            };
+            if msg.header.seq == 0 {
+                inner.out_seq += 1;
+                msg.header.seq = inner.out_seq;
+            }
+            baton.batch.push_back(Item::Plain(msg.clone()));
+            inner.unacked.push_back(msg);
+        }
+    }
+
+    fn empty(&self, mut inner: loligo_lockstat::MutexGuard<'_, Inner<W>>) -> Garbage {
+        let garbage = Garbage { _items: mem::take(&mut inner.waiting), _msgs: mem::take(&mut inner.unacked) };
+        inner.bytes = 0;
+        inner.control = Control::default();
+        let crowded = mem::take(&mut inner.crowded);
+        drop(inner);
+        if crowded {
+            self.place.notify_waiters();
+        }
+        garbage
+    }
+}
+
+impl<W> Inner<W> {
+    /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for them.
+    ///
+    /// Almost all traffic is requests and replies. The balance of a client that has one request in flight is 1 after the
+    /// send, that of a server which answers its only request is 0: nothing else is to come, so write at once. A balance
+    /// further from zero means that more requests are in flight; their replies come in batches, and each batch makes
+    /// several senders run. The guess is only about speed: what it gets wrong costs a yield or a system call.
+    fn more_to_come(&self) -> bool {
+        !(-1..=1).contains(&self.balance)
+    }
+}

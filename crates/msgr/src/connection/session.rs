@@ -1,0 +1,187 @@
+//! What a connection remembers from one socket to the next, and how two sockets of one session are told apart.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loligo_msgr_proto::{ClientIdent, Reconnect};
+use loligo_wire::EntityAddr;
+use tokio::net::TcpStream;
+
+use super::{PeerInfo, State};
+use crate::accept::Incoming;
+use crate::{Error, Policy};
+
+/// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and written under both locks.
+pub(crate) struct Session {
+    pub(crate) state: State,
+    pub(crate) peer: PeerInfo,
+    /// The socket, while open.
+    pub(crate) socket: Option<Arc<TcpStream>>,
+    /// Why the socket was shut down, if we did it: its reader only sees the end.
+    pub(crate) shut_down: Option<Error>,
+    /// A socket that the peer has opened for this session, and that takes the place of the one there is.
+    pub(crate) incoming: Option<Box<Incoming>>,
+    pub(crate) numbers: Numbers,
+    pub(crate) keepalive: Keepalive,
+}
+
+/// The numbers by which both sides recognize a lossless session and the newest of its sockets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    /// The random number of the side that opened the session; 0 if lossy.
+    pub(crate) client_cookie: u64,
+    /// The random number of the side that accepted it; 0 until it is known.
+    pub(crate) server_cookie: u64,
+    /// Counts the sockets of the session.
+    pub(crate) connect_seq: u64,
+    /// The highest count of all its connections that the peer has mentioned.
+    pub(crate) peer_global_seq: u64,
+}
+
+/// When the peer was last asked for a sign of life, and heard of.
+pub(crate) struct Keepalive {
+    pub(crate) asked_at: Instant,
+    pub(crate) heard_at: Instant,
+    /// The connection's count of reads at `heard_at`.
+    pub(crate) reads: u64,
+}
+
+/// What to answer to a peer that opens or resumes a session of which we know something.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The new socket takes the old one's place. `fresh`: the session starts anew, what was in it is lost.
+    Adopt { fresh: bool },
+    /// The known connection is lossy, so it is over.
+    Replace,
+    /// We are connecting to the peer ourselves, and that connection wins.
+    Wait,
+    /// We know a newer socket of the session.
+    Retry { connect_seq: u64 },
+    /// We know a newer connection of the peer.
+    RetryGlobal { global_seq: u64 },
+    /// We do not know the session.
+    Reset { full: bool },
+    /// The peer itself has given this socket up: close it.
+    Stale,
+}
+
+impl Session {
+    /// Judges a peer that opens a session while this one, with the same peer, is there. The rules are those of
+    /// `ProtocolV2::handle_existing_connection` in `src/msg/async/ProtocolV2.cc`.
+    pub(crate) fn judge_ident(&self, policy: &Policy, ident: &ClientIdent, ours: &EntityAddr) -> Verdict {
+        let known = &self.numbers;
+        if known.peer_global_seq > ident.global_seq {
+            return Verdict::Stale;
+        }
+        if policy.lossy {
+            return Verdict::Replace;
+        }
+        if known.client_cookie == ident.cookie {
+            // The session was accepted, but the peer has not seen that.
+            return Verdict::Adopt { fresh: false };
+        }
+        if known.server_cookie != 0 && known.client_cookie != 0 {
+            // There was a session, and the peer has forgotten it.
+            return Verdict::Adopt { fresh: true };
+        }
+        // Both sides are connecting to each other: both must choose the same of the two connections.
+        if policy.server || addr_key(&self.peer.addr) < addr_key(ours) {
+            Verdict::Adopt { fresh: false }
+        } else {
+            Verdict::Wait
+        }
+    }
+
+    /// Judges a peer that resumes a session. The rules are those of `ProtocolV2::handle_reconnect`.
+    pub(crate) fn judge_reconnect(&self, policy: &Policy, request: &Reconnect, ours: &EntityAddr) -> Verdict {
+        let known = &self.numbers;
+        if known.client_cookie != request.client_cookie || known.server_cookie == 0 {
+            return Verdict::Reset { full: policy.resetcheck };
+        }
+        if known.peer_global_seq > request.global_seq {
+            return Verdict::RetryGlobal { global_seq: known.peer_global_seq };
+        }
+        if known.connect_seq > request.connect_seq {
+            return Verdict::Retry { connect_seq: known.connect_seq };
+        }
+        let race = known.connect_seq == request.connect_seq;
+        if race && !policy.server && addr_key(&self.peer.addr) > addr_key(ours) {
+            return Verdict::Wait;
+        }
+        Verdict::Adopt { fresh: false }
+    }
+}
+
+/// The order of addresses in which both sides agree who wins.
+fn addr_key(addr: &EntityAddr) -> impl Ord {
+    (addr.sock, addr.nonce)
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_wire::EntityType;
+
+    use super::*;
+
+    fn addr(port: u16) -> EntityAddr {
+        EntityAddr::msgr2(([127, 0, 0, 1], port).into())
+    }
+
+    fn session(numbers: Numbers) -> Session {
+        let now = Instant::now();
+        Session {
+            state: State::Connecting,
+            peer: PeerInfo { kind: EntityType::OSD, num: 1, addr: addr(10), features: 0 },
+            socket: None,
+            shut_down: None,
+            incoming: None,
+            numbers,
+            keepalive: Keepalive { asked_at: now, heard_at: now, reads: 0 },
+        }
+    }
+
+    fn ident(cookie: u64, global_seq: u64) -> ClientIdent {
+        ClientIdent { cookie, global_seq, ..ClientIdent::default() }
+    }
+
+    const UP: Numbers = Numbers { client_cookie: 5, server_cookie: 6, connect_seq: 2, peer_global_seq: 9 };
+
+    #[test]
+    fn idents_are_judged_by_cookie_then_by_address() {
+        let peer = Policy::lossless_peer();
+        assert_eq!(session(UP).judge_ident(&peer, &ident(5, 8), &addr(9)), Verdict::Stale);
+        assert_eq!(session(UP).judge_ident(&peer, &ident(5, 9), &addr(9)), Verdict::Adopt { fresh: false });
+        assert_eq!(session(UP).judge_ident(&peer, &ident(7, 9), &addr(9)), Verdict::Adopt { fresh: true });
+        assert_eq!(
+            session(UP).judge_ident(&Policy::stateless_server(), &ident(0, 9), &addr(9)),
+            Verdict::Replace
+        );
+        let connecting = Numbers { client_cookie: 5, ..Numbers::default() };
+        assert_eq!(session(connecting).judge_ident(&peer, &ident(7, 9), &addr(9)), Verdict::Wait);
+        assert_eq!(
+            session(connecting).judge_ident(&peer, &ident(7, 9), &addr(11)),
+            Verdict::Adopt { fresh: false }
+        );
+    }
+
+    #[test]
+    fn reconnects_are_judged_by_cookie_then_by_count() {
+        let peer = Policy::lossless_peer();
+        let request = |client_cookie, global_seq, connect_seq| Reconnect {
+            client_cookie,
+            global_seq,
+            connect_seq,
+            ..Reconnect::default()
+        };
+        let judge = |r: Reconnect, ours| session(UP).judge_reconnect(&peer, &r, &addr(ours));
+        assert_eq!(judge(request(4, 9, 3), 9), Verdict::Reset { full: false });
+        assert_eq!(judge(request(5, 8, 3), 9), Verdict::RetryGlobal { global_seq: 9 });
+        assert_eq!(judge(request(5, 9, 1), 9), Verdict::Retry { connect_seq: 2 });
+        assert_eq!(judge(request(5, 9, 2), 9), Verdict::Wait);
+        assert_eq!(judge(request(5, 9, 2), 11), Verdict::Adopt { fresh: false });
+        assert_eq!(judge(request(5, 9, 3), 9), Verdict::Adopt { fresh: false });
+        let half = Numbers { server_cookie: 0, ..UP };
+        let verdict = session(half).judge_reconnect(&Policy::stateful_server(), &request(5, 9, 3), &addr(9));
+        assert_eq!(verdict, Verdict::Reset { full: true });
+    }
+}

@@ -1,0 +1,151 @@
+//! Writing: what a runner of the out-queue does.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loligo_lockstat::blocking_point;
+use loligo_msgr_proto::{OutBuf, ProtoError, Sealer};
+use loligo_wire::UTime;
+use loligo_wire::message::Msg;
+use tokio::net::TcpStream;
+
+use super::Connection;
+use super::out_queue::{Action, Baton};
+use crate::Error;
+
+/// Pieces of one vectored write. Linux takes 1,024; a batch of 64 messages with 4 KiB of data each is 129.
+const IO_SLICES_MAX: usize = 256;
+
+/// One of a connection's sockets, for writing.
+pub(crate) struct Writer {
+    pub(crate) socket: Arc<TcpStream>,
+    pub(crate) sealer: Sealer,
+    /// What is sealed and not yet written.
+    pub(crate) out: OutBuf,
+    /// The newest sequence number given on this socket, if lossy.
+    pub(crate) out_seq: u64,
+}
+
+/// How a flush ended.
+enum Flush {
+    Done,
+    /// The socket takes no more for now.
+    Blocked,
+    Failed(io::Error),
+}
+
+impl Writer {
+    /// Writes what is sealed, without blocking.
+    fn flush(&mut self) -> Flush {
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); IO_SLICES_MAX];
+            let count = self.out.io_slices(&mut slices);
+            blocking_point("socket write");
+            match self.socket.try_write_vectored(&slices[..count]) {
+                Ok(written) => self.out.advance(written),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flush::Blocked,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Flush::Failed(e),
+            }
+        }
+        Flush::Done
+    }
+}
+
+impl Connection {
+    /// Does what the out-queue asks of a sender.
+    pub(crate) fn perform(&self, action: Action<Writer>) {
+        match action {
+            Action::Nothing => {}
+            Action::Submit(baton) => self.run_loaded(baton, 1),
+            Action::WakeWriter => self.writer_wake.notify_one(),
+            Action::WakeDriver => self.driver_wake.notify_one(),
+        }
+    }
+
+    /// Runs the out-queue: writes what waits, at most `budget` batches; leaves the rest to the writer task.
+    pub(crate) fn run(&self, baton: Box<Baton<Writer>>, budget: u32) {
+        if let Some(baton) = self.queue.next(baton) {
+            self.run_loaded(baton, budget);
+        }
+    }
+
+    /// As [`Connection::run`], for a baton that has its first batch.
+    fn run_loaded(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
+        loop {
+            if let Err(e) = self.seal(&mut baton) {
+                return self.shut_down_socket(&baton.writer.socket, e.into());
+            }
+            match baton.writer.flush() {
+                Flush::Done => {}
+                Flush::Blocked => return self.hand_over(baton),
+                Flush::Failed(e) => return self.shut_down_socket(&baton.writer.socket, e.into()),
+            }
+            let Some(more) = self.queue.next(baton) else { return };
+            baton = more;
+            budget -= 1;
+            if budget == 0 {
+                return self.hand_over(baton);
+            }
+        }
+    }
+
+    fn hand_over(&self, baton: Box<Baton<Writer>>) {
+        self.queue.hand_over(baton);
+        self.writer_wake.notify_one();
+    }
+
+    /// Turns the baton's batch into bytes.
+    fn seal(&self, baton: &mut Baton<Writer>) -> Result<(), ProtoError> {
+        let Baton { batch, control, writer, .. } = baton;
+        let Writer { sealer, out, out_seq, .. } = writer;
+        let ack_seq = self.in_seq.load(Ordering::Relaxed);
+        // A message's header acknowledges too.
+        let control = std::mem::take(control);
+        if control.ack && batch.is_empty() {
+            sealer.ack(ack_seq, out)?;
+        }
+        if control.keepalive {
+            sealer.keepalive2(UTime::now(), out)?;
+        }
+        if let Some(theirs) = control.keepalive_ack {
+            sealer.keepalive2_ack(theirs, out)?;
+        }
+        for item in batch.drain(..) {
+            let Some(Msg { mut header, front, middle, data }) = item.into_msg() else { continue };
+            if !self.is_lossless() {
+                *out_seq += 1;
+                header.seq = *out_seq;
+            }
+            header.ack_seq = ack_seq;
+            sealer.message(&header, &front, &middle, &data, out)?;
+        }
+        Ok(())
+    }
+
+    /// The writer task: writes what senders and readers leave to it. Ends when the connection is closed.
+    pub(crate) async fn write_loop(self: Arc<Self>) {
+        /// Batches written before other tasks of the thread get their turn.
+        const BUDGET: u32 = 4;
+        while !self.is_closed() {
+            let Some(mut baton) = self.queue.take_handed() else {
+                self.writer_wake.notified().await;
+                continue;
+            };
+            if baton.writer.out.is_empty() {
+                // Whoever else is about to send comes first, and his message goes along.
+                tokio::task::yield_now().await;
+            } else if let Err(e) = baton.writer.socket.writable().await {
+                self.shut_down_socket(&baton.writer.socket, e.into());
+                continue;
+            }
+            match baton.writer.flush() {
+                Flush::Done if baton.is_loaded() => self.run_loaded(baton, BUDGET),
+                Flush::Done => self.run(baton, BUDGET),
+                Flush::Blocked => self.queue.hand_over(baton),
+                Flush::Failed(e) => self.shut_down_socket(&baton.writer.socket, Error::Io(e)),
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What the tasks of one messenger share.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use loligo_lockstat::{Class, Mutex, RwLock};
+use loligo_wire::{EntityAddr, EntityAddrVec};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::{Config, Connection, Dispatcher, Level};
+
+static CONNECTIONS: Class = Class::new("msgr.connections");
+static ADDRS: Class = Class::new("msgr.addrs");
+
+pub(crate) struct Context {
+    pub(crate) config: Config,
+    pub(crate) dispatcher: Arc<dyn Dispatcher>,
+    pub(crate) addrs: RwLock<EntityAddrVec>,
+    /// Our number among our kind.
+    pub(crate) num: AtomicI64,
+    /// Counts attempts to connect: a peer that sees two of our connections believes the one with the higher number.
+    global_seq: AtomicU64,
+    table: Mutex<Table>,
+    runtime: Handle,
+    /// Tasks that have not ended.
+    tasks: AtomicUsize,
+    /// Notified when the last task ends.
+    ended: Notify,
+    /// Notified once, to all, when the messenger stops.
+    pub(crate) stop: Notify,
+}
+
+/// The connections that have not ended.
+#[derive(Default)]
+struct Table {
+    by_id: HashMap<u64, Arc<Connection>>,
+    /// Those that a peer that connects may mean: accepted ones, and lossless ones that we opened.
+    by_addr: HashMap<EntityAddr, Arc<Connection>>,
+    stopped: bool,
+}
+
+impl Context {
+    /// Takes the runtime that the caller runs on.
+    pub(crate) fn new(config: Config, dispatcher: Arc<dyn Dispatcher>) -> Arc<Self> {
+        Arc::new(Self {
+            num: AtomicI64::new(config.num),
+            config,
+            dispatcher,
+            addrs: RwLock::new(&ADDRS, EntityAddrVec::default()),
+            global_seq: AtomicU64::new(0),
+            table: Mutex::new(&CONNECTIONS, Table::default()),
+            runtime: Handle::current(),
+            tasks: AtomicUsize::new(0),
+            ended: Notify::new(),
+            stop: Notify::new(),
+        })
+    }
+
+    /// The number for the next attempt to connect; higher than `above`.
+    pub(crate) fn next_global_seq(&self, above: u64) -> u64 {
+        self.global_seq.fetch_max(above, Ordering::Relaxed);
+        self.global_seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn log(&self, level: Level, line: fmt::Arguments<'_>) {
+        (self.config.log)(level, line);
+    }
+
+    /// Runs a task that [`Context::stopped`] waits for.
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+        let running = Running(Arc::clone(self));
+        self.runtime.spawn(async move {
+            let _running = running;
+            task.await;
+        });
+    }
+
+    /// Adds a connection. `false` if the messenger has stopped.
+    pub(crate) fn add(&self, conn: &Arc<Connection>) -> bool {
+        let mut table = self.table.lock();
+        if !table.stopped {
+            table.by_id.insert(conn.id(), Arc::clone(conn));
+        }
+        !table.stopped
+    }
+
+    /// Lets `choose` decide what to do about the connection that is known at an address, if there is one; a connection that
+    /// it returns takes the place. Nobody else decides about an address meanwhile.
+    pub(crate) fn at_addr<R>(
+        &self,
+        addr: EntityAddr,
+        choose: impl FnOnce(Option<&Arc<Connection>>) -> (Option<Arc<Connection>>, R),
+    ) -> R {
+        let mut table = self.table.lock();
+        let (new, r) = choose(table.by_addr.get(&addr));
+        // The former one lives on in `by_id`, so that nothing is freed here.
+        if let Some(new) = new
+            && !table.stopped
+        {
+            table.by_id.insert(new.id(), Arc::clone(&new));
+            table.by_addr.insert(addr, new);
+        }
+        r
+    }
+
+    /// Removes a connection that has ended.
+    pub(crate) fn remove(&self, conn: &Arc<Connection>) {
+        let mut table = self.table.lock();
+        let by_id = table.by_id.remove(&conn.id());
+        let by_addr = match table.by_addr.entry(conn.peer().addr) {
+            Entry::Occupied(entry) if Arc::ptr_eq(entry.get(), conn) => Some(entry.remove()),
+            _ => None,
+        };
+        drop(table);
+        drop((by_id, by_addr));
+    }
+
+    /// All connections.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        self.table.lock().by_id.values().cloned().collect()
+    }
+
+    /// Ends everything: no new connections, the listeners stop, all connections are marked down.
+    pub(crate) fn stop(&self) {
+        self.table.lock().stopped = true;
+        self.stop.notify_waiters();
+        for conn in self.connections() {
+            conn.mark_down();
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.table.lock().stopped
+    }
+
+    /// Waits until all tasks have ended.
+    pub(crate) async fn stopped(&self) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.tasks.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// How often [`Connection::check_alive`] is called.
+    pub(crate) fn tick(&self) -> Duration {
+        let limits = &self.config.limits;
+        let shortest = limits.keepalive_interval.min(limits.keepalive_timeout);
+        (shortest / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+    }
+}
+
+/// Counts a task as long as it is there, also if it panics.
+struct Running(Arc<Context>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.ended.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The task that keeps a connection going: connects, lets the reader run, and decides what follows when the socket is lost.
+//!
+//! ```text
+//!                 ┌──────────── pause ◀── failed ─┐
+//!                 ▼                               │
+//!   connect() ─▶ Connect ────────────────────────▶┴─▶ open: read until the socket is lost
+//!                 ▲  │ the peer connects to us          │      │          │
+//!   accepted ─────┼──┴─────▶ Incoming ─────────────────▶┘      │ lossless │ lossy
+//!                 │              ▲                             ▼          ▼
+//!                 └─ a send ─ Standby ◀── nothing to send ── what next?   End
+//! ```
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loligo_msgr_proto::{
+    ClientIdent, Established, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect,
+    ServerIdent, Session,
+};
+use loligo_wire::{EntityAddr, EntityAddrVec};
+use tokio::net::TcpStream;
+
+use crate::accept::{Incoming, Request};
+use crate::connection::{Numbers, State, Writer};
+use crate::context::Context;
+use crate::dialog::Dialog;
+use crate::{ConnectAuth, Connection, Error, Level, PeerInfo, random};
+
+pub(crate) struct Driver {
+    ctx: Arc<Context>,
+    conn: Arc<Connection>,
+    /// `None`: we cannot connect, only be connected to.
+    auth: Option<Arc<dyn ConnectAuth>>,
+    /// The pause before the next attempt to connect; zero after a success.
+    pause: Duration,
+}
+
+/// What the driver does next.
+enum Next {
+    Connect,
+    Incoming(Box<Incoming>),
+    Standby,
+    End,
+}
+
+/// A finished handshake.
+struct Opened {
+    stream: TcpStream,
+    established: Established,
+    peer: PeerInfo,
+    /// What the peer has received in a session that goes on.
+    peer_in_seq: Option<u64>,
+    accepted: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(ctx: Arc<Context>, conn: Arc<Connection>, auth: Option<Arc<dyn ConnectAuth>>) -> Self {
+        Self { ctx, conn, auth, pause: Duration::ZERO }
+    }
+
+    /// Runs the connection, which starts with `incoming` or else by connecting, until it is closed.
+    pub(crate) async fn run(mut self, incoming: Option<Box<Incoming>>) {
+        self.ctx.spawn(Arc::clone(&self.conn).write_loop());
+        let mut next = incoming.map_or(Next::Connect, Next::Incoming);
+        loop {
+            next = match next {
+                Next::Connect => self.connect().await,
+                Next::Incoming(incoming) => self.take_over(*incoming).await,
+                Next::Standby => self.stand_by().await,
+                Next::End => return,
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Next {
+        let Some(auth) = self.auth.clone() else { return self.stand_by().await };
+        let pause = self.pause;
+        let attempt = async {
+            tokio::time::sleep(pause).await;
+            within(self.ctx.config.limits.handshake_timeout, open_session(&self.ctx, &self.conn, &*auth))
+                .await
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = self.conn.interrupted() => return self.interruption(),
+            outcome = attempt => outcome,
+        };
+        match outcome {
+            Ok(opened) => self.serve(opened).await,
+            Err(e) => {
+                let limits = &self.ctx.config.limits;
+                self.pause = match e {
+                    // The peer's own connection is on its way.
+                    Error::Wait => limits.backoff_max,
+                    _ => jitter((pause * 2).clamp(limits.backoff_min, limits.backoff_max)),
+                };
+                self.ctx.log(Level::Info, format_args!("{:?}: cannot connect: {e}", self.conn));
+                self.ctx.dispatcher.refused(&self.conn, &e);
+                Next::Connect
+            }
+        }
+    }
+
+    /// Completes a handshake that the peer has begun, and serves its socket.
+    async fn take_over(&mut self, incoming: Incoming) -> Next {
+        if incoming.fresh {
+            self.conn.forget_session();
+            self.ctx.dispatcher.remote_reset(&self.conn);
+        }
+        let limit = self.ctx.config.limits.handshake_timeout;
+        let outcome = tokio::select! {
+            biased;
+            () = self.conn.interrupted() => return self.interruption(),
+            outcome = within(limit, accept_session(&self.ctx, &self.conn, incoming)) => outcome,
+        };
+        match outcome {
+            Ok(opened) => self.serve(opened).await,
+            Err(e) => self.lost(e),
+        }
+    }
+
+    async fn stand_by(&mut self) -> Next {
+        match self.auth {
+            Some(_) => self.conn.roused().await,
+            None => self.conn.interrupted().await,
+        }
+        match self.interruption() {
+            Next::Connect => match self.conn.detach(State::Connecting, State::Connecting) {
+                State::Closed => Next::End,
+                _ => self.again(),
+            },
+            other => other,
+        }
+    }
+
+    /// Serves an open socket until it is lost.
+    async fn serve(&mut self, opened: Opened) -> Next {
+        let Opened { stream, established, peer, peer_in_seq, accepted } = opened;
+        self.pause = Duration::ZERO;
+        let socket = Arc::new(stream);
+        let Established { sealer, opener, out, .. } = established;
+        let writer = Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0 };
+        let Some(baton) = self.conn.open(peer, writer, peer_in_seq) else { return Next::End };
+        let dispatcher = &self.ctx.dispatcher;
+        if accepted {
+            dispatcher.accepted(&self.conn);
+        } else {
+            dispatcher.connected(&self.conn);
+        }
+        self.conn.run(baton, 1);
+        let why = self.conn.read_loop(&self.ctx, &socket, opener).await;
+        let why = self.conn.session().shut_down.take().unwrap_or(why);
+        self.lost(why)
+    }
+
+    /// What follows when the socket is lost or the peer's handshake has failed.
+    fn lost(&mut self, why: Error) -> Next {
+        let (conn, policy) = (&self.conn, self.conn.policy());
+        if conn.is_closed() {
+            return Next::End;
+        }
+        let level = if matches!(why, Error::Proto(_)) { Level::Error } else { Level::Info };
+        self.ctx.log(level, format_args!("{conn:?}: {why}"));
+        if policy.lossy {
+            self.ctx.remove(conn);
+            if conn.close() {
+                self.ctx.dispatcher.reset(conn, &why);
+            }
+            return Next::End;
+        }
+        let if_not = if policy.server { State::Standby } else { State::Connecting };
+        let if_empty = if policy.standby { State::Standby } else { if_not };
+        let state = conn.detach(if_empty, if_not);
+        match (self.interruption(), state) {
+            (Next::Connect, State::Standby) => Next::Standby,
+            (Next::Connect, State::Connecting) => self.again(),
+            (Next::Connect, _) => Next::End,
+            (interruption, _) => interruption,
+        }
+    }
+
+    /// The next attempt to resume the session.
+    fn again(&self) -> Next {
+        let mut session = self.conn.session();
+        if session.numbers.server_cookie != 0 {
+            session.numbers.connect_seq += 1;
+        }
+        Next::Connect
+    }
+
+    /// Why the driver was interrupted; `Next::Connect` if it was not.
+    fn interruption(&self) -> Next {
+        let mut session = self.conn.session();
+        if session.state == State::Closed {
+            return Next::End;
+        }
+        session.incoming.take().map_or(Next::Connect, Next::Incoming)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Also when a dispatcher has panicked: senders must not wait for a connection that nobody serves.
+        self.ctx.remove(&self.conn);
+        self.conn.close();
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(Error::HandshakeTimeout(limit)))
+}
+
+/// Between half of a duration and all of it: peers that lost the same server shall not all come back at once.
+fn jitter(d: Duration) -> Duration {
+    d / 2 + (d / 2).mul_f64(f64::from(random::u32()) / f64::from(u32::MAX))
+}
+
+/// Connects and opens a session, or resumes the one there is.
+async fn open_session(
+    ctx: &Context,
+    conn: &Arc<Connection>,
+    auth: &dyn ConnectAuth,
+) -> Result<Opened, Error> {
+    let target = conn.peer();
+    let Some(sock) = target.addr.sock else {
+        return Err(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable).into());
+    };
+    let stream = TcpStream::connect(sock).await?;
+    stream.set_nodelay(true)?;
+    let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
+    let handshake = Handshake::client(local, auth.connector(target.kind));
+    let mut dialog = Dialog::new(stream, handshake);
+    let mut global_seq = ctx.next_global_seq(0);
+    let mut our_addr = EntityAddr::default();
+    loop {
+        match dialog.next().await? {
+            Event::Hello { our_addr: addr, .. } => our_addr = addr,
+            Event::Authenticated { .. } => present(ctx, conn, our_addr, global_seq, &mut dialog)?,
+            Event::Retry { connect_seq } => {
+                conn.session().numbers.connect_seq = connect_seq + 1;
+                present(ctx, conn, our_addr, global_seq, &mut dialog)?;
+            }
+            Event::RetryGlobal { global_seq: theirs } => {
+                global_seq = ctx.next_global_seq(theirs);
+                present(ctx, conn, our_addr, global_seq, &mut dialog)?;
+            }
+            Event::Reset { full } => {
+                reset_session(ctx, conn, full);
+                present(ctx, conn, our_addr, global_seq, &mut dialog)?;
+            }
+            Event::Wait => return Err(Error::Wait),
+            Event::MissingFeatures { features } => return Err(Error::MissingFeatures { bits: features }),
+            Event::Established => return connected(ctx, conn, target, dialog),
+            // These come on the accepting side only.
+            Event::ClientIdent(_) | Event::Reconnect(_) => {}
+        }
+    }
+}
+
+/// Tells the peer who we are and which session we mean.
+fn present(
+    ctx: &Context,
+    conn: &Connection,
+    our_addr: EntityAddr,
+    global_seq: u64,
+    dialog: &mut Dialog,
+) -> Result<(), Error> {
+    let addrs = our_addrs(ctx, our_addr);
+    let mut session = conn.session();
+    let target_addr = session.peer.addr;
+    let numbers = &mut session.numbers;
+    if conn.is_lossless() && numbers.client_cookie == 0 {
+        numbers.client_cookie = random::u64();
+    }
+    let numbers = *numbers;
+    drop(session);
+    if numbers.server_cookie != 0 {
+        let msg_seq = conn.in_seq.load(Ordering::Relaxed);
+        let Numbers { client_cookie, server_cookie, connect_seq, .. } = numbers;
+        dialog.handshake.reconnect(Reconnect {
+            addrs,
+            client_cookie,
+            server_cookie,
+            global_seq,
+            connect_seq,
+            msg_seq,
+        })?;
+    } else {
+        dialog.handshake.identify(ClientIdent {
+            addrs,
+            target_addr,
+            gid: ctx.num.load(Ordering::Relaxed),
+            global_seq,
+            supported_features: ctx.config.features,
+            required_features: conn.policy().features_required,
+            flags: if conn.is_lossless() { 0 } else { FLAG_LOSSY },
+            cookie: numbers.client_cookie,
+        })?;
+    }
+    Ok(())
+}
+
+/// The addresses we listen at; or, if we do not listen, the one from which the peer sees us come, without the port.
+fn our_addrs(ctx: &Context, seen: EntityAddr) -> EntityAddrVec {
+    let addrs = ctx.addrs.read();
+    if !addrs.0.is_empty() {
+        return addrs.clone();
+    }
+    let sock = seen.sock.map(|sock| SocketAddr::new(sock.ip(), 0));
+    EntityAddr { sock, ..seen }.with_nonce(ctx.config.nonce).into()
+}
+
+/// The server does not know the session.
+fn reset_session(ctx: &Context, conn: &Arc<Connection>, full: bool) {
+    if full {
+        conn.forget_session();
+        ctx.dispatcher.remote_reset(conn);
+    } else {
+        let mut session = conn.session();
+        session.numbers.server_cookie = 0;
+        session.numbers.connect_seq = 0;
+        drop(session);
+        conn.in_seq.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The end of a handshake that we began.
+fn connected(ctx: &Context, conn: &Connection, target: PeerInfo, dialog: Dialog) -> Result<Opened, Error> {
+    let (stream, established) = dialog.finish();
+    let (peer, peer_in_seq) = match &established.session {
+        Session::Resumed { server_in_seq, .. } => (target, Some(*server_in_seq)),
+        Session::Opened { server, .. } => {
+            check_features(conn.policy().features_required, server.supported_features)?;
+            check_addr(&target.addr, &server.addrs)?;
+            let numbers = &mut conn.session().numbers;
+            numbers.server_cookie = server.cookie;
+            numbers.connect_seq = 0;
+            numbers.peer_global_seq = server.global_seq;
+            let features = ctx.config.features & server.supported_features;
+            (PeerInfo { num: server.gid, features, ..target }, None)
+        }
+    };
+    Ok(Opened { stream, established, peer, peer_in_seq, accepted: false })
+}
+
+fn check_features(required: u64, supported: u64) -> Result<(), Error> {
+    match required & !supported {
+        0 => Ok(()),
+        bits => Err(Error::MissingFeatures { bits }),
+    }
+}
+
+/// Another life of the process, or another process, may answer at the peer's address. Monitors' addresses have the nonce 0.
+fn check_addr(target: &EntityAddr, addrs: &EntityAddrVec) -> Result<(), Error> {
+    match addrs.msgr2() {
+        Some(addr) if addr.nonce != target.nonce => {
+            Err(Error::WrongPeer { expected_nonce: target.nonce, nonce: addr.nonce })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Accepts the session that the peer wants to open or resume.
+async fn accept_session(ctx: &Context, conn: &Connection, incoming: Incoming) -> Result<Opened, Error> {
+    let Incoming { mut dialog, request, peer, .. } = incoming;
+    let peer_in_seq = match request {
+        Request::Ident(ident) => {
+            let cookie = if conn.is_lossless() { random::u64() } else { 0 };
+            let numbers = &mut conn.session().numbers;
+            numbers.client_cookie = ident.cookie;
+            numbers.server_cookie = cookie;
+            numbers.connect_seq = 0;
+            dialog.handshake.accept(ServerIdent {
+                addrs: ctx.addrs.read().clone(),
+                gid: ctx.num.load(Ordering::Relaxed),
+                global_seq: ctx.next_global_seq(0),
+                supported_features: ctx.config.features,
+                required_features: conn.policy().features_required,
+                flags: if conn.is_lossless() { 0 } else { FLAG_LOSSY },
+                cookie,
+            })?;
+            None
+        }
+        Request::Reconnect(request) => {
+            dialog.handshake.reconnect_ok(conn.in_seq.load(Ordering::Relaxed))?;
+            Some(request.msg_seq)
+        }
+    };
+    while !matches!(dialog.next().await?, Event::Established) {}
+    let (stream, established) = dialog.finish();
+    Ok(Opened { stream, established, peer, peer_in_seq, accepted: true })
+}
