@@ -25,6 +25,8 @@ mod driver;
 mod error;
 mod messenger;
 mod random;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod throttle;
 
 pub use config::{Config, Level, Limits, Log, Policies, Policy};
