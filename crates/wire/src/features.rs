@@ -31,6 +31,8 @@ pub const SERVER_PACIFIC: u64 = 1 << 20 | INCARNATION_3;
 pub const SERVER_LUMINOUS: u64 = 1 << 21 | INCARNATION_2;
 /// Release 13 and up.
 pub const SERVER_MIMIC: u64 = 1 << 28 | INCARNATION_2;
+/// Release 18 and up.
+pub const SERVER_REEF: u64 = 1 << 31 | INCARNATION_3;
 /// Stretched clusters.
 pub const STRETCH_MODE: u64 = 1 << 32 | INCARNATION_3;
 /// Release 17 and up.
@@ -39,6 +41,8 @@ pub const SERVER_QUINCY: u64 = 1 << 33 | INCARNATION_3;
 pub const RANGE_BLOCKLIST: u64 = 1 << 34 | INCARNATION_3;
 /// CRUSH with indep and more tries.
 pub const CRUSH_V2: u64 = 1 << 36;
+/// CRUSH rules that retry all their steps together.
+pub const CRUSH_MSR: u64 = 1 << 38 | INCARNATION_2;
 /// The osdmap's client part has a checksum of its own.
 pub const OSDMAP_ENC: u64 = 1 << 39;
 /// CRUSH tunables of firefly; primary affinity.

@@ -1,0 +1,178 @@
+use super::ChooseArg;
+use super::hash::{hash32_3, hash32_4};
+use super::ln::crush_ln;
+
+/// An inner node: a host, a rack, a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its id, negative.
+    pub id: i32,
+    /// Its level: a key of the map's type names.
+    pub kind: u16,
+    /// The hash it draws with; 0 ("rjenkins1") is the only one there is.
+    pub hash: u8,
+    /// The sum of its items' weights, in 1/65536.
+    pub weight: u32,
+    /// Devices and buckets below it.
+    pub items: Vec<i32>,
+    /// How it chooses among its items.
+    pub alg: BucketAlg,
+}
+
+/// A bucket's way to choose, with the weights (in 1/65536) in the form it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketAlg {
+    /// All items weigh the same; a permutation, constant time.
+    Uniform {
+        /// What each item weighs.
+        item_weight: u32,
+    },
+    /// Asks the items from the last to the first; cheap when items are only added.
+    List {
+        /// Each item's weight.
+        item_weights: Vec<u32>,
+        /// For each item the sum of the weights up to and with it.
+        sum_weights: Vec<u32>,
+    },
+    /// Descends a binary tree in memory order, where odd nodes are leaves and node `2i + 1` is item `i`.
+    Tree {
+        /// Weights of the tree's nodes; no more than 255.
+        node_weights: Vec<u32>,
+    },
+    /// The longest straw wins; moves more data than necessary when weights change.
+    Straw {
+        /// Each item's weight.
+        item_weights: Vec<u32>,
+        /// Each item's straw length, computed from the weights by whoever made the map.
+        straws: Vec<u32>,
+    },
+    /// The best exponential draw wins: what every map has used for many years.
+    Straw2 {
+        /// Each item's weight.
+        item_weights: Vec<u32>,
+    },
+}
+
+impl BucketAlg {
+    /// The algorithm's number (`CRUSH_BUCKET_*`).
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Self::Uniform { .. } => 1,
+            Self::List { .. } => 2,
+            Self::Tree { .. } => 3,
+            Self::Straw { .. } => 4,
+            Self::Straw2 { .. } => 5,
+        }
+    }
+}
+
+impl Bucket {
+    /// The weight of the item at `position`, in 1/65536.
+    pub fn item_weight(&self, position: usize) -> Option<u32> {
+        if position >= self.items.len() {
+            return None;
+        }
+        match &self.alg {
+            BucketAlg::Uniform { item_weight } => Some(*item_weight),
+            BucketAlg::List { item_weights, .. }
+            | BucketAlg::Straw { item_weights, .. }
+            | BucketAlg::Straw2 { item_weights } => item_weights.get(position).copied(),
+            BucketAlg::Tree { node_weights } => node_weights.get(2 * position + 1).copied(),
+        }
+    }
+
+    /// Draws for input `x` and the `r`-th try among the items. `None` if the bucket is empty or its parts do not fit
+    /// together. A uniform bucket does not draw but permute, which its caller does.
+    #[inline]
+    pub(super) fn draw(&self, x: u32, r: u32, arg: Option<&ChooseArg>, position: usize) -> Option<i32> {
+        match &self.alg {
+            BucketAlg::Uniform { .. } => None,
+            BucketAlg::List { item_weights, sum_weights } => self.draw_list(x, r, item_weights, sum_weights),
+            BucketAlg::Tree { node_weights } => self.draw_tree(x, r, node_weights),
+            BucketAlg::Straw { straws, .. } => self.draw_straw(x, r, straws),
+            BucketAlg::Straw2 { item_weights } => self.draw_straw2(x, r, item_weights, arg, position),
+        }
+    }
+
+    fn draw_list(&self, x: u32, r: u32, item_weights: &[u32], sum_weights: &[u32]) -> Option<i32> {
+        let weights = item_weights.iter().zip(sum_weights);
+        let items = self.items.iter().zip(weights).rev();
+        for (&item, (&weight, &sum)) in items {
+            let draw = u64::from(self.hash4(x, item as u32, r, self.id as u32) & 0xffff);
+            if (draw * u64::from(sum)) >> 16 < u64::from(weight) {
+                return Some(item);
+            }
+        }
+        self.items.first().copied()
+    }
+
+    fn draw_tree(&self, x: u32, r: u32, node_weights: &[u32]) -> Option<i32> {
+        let mut node = node_weights.len() >> 1;
+        while node & 1 == 0 {
+            if node == 0 {
+                return None;
+            }
+            let weight = u64::from(*node_weights.get(node)?);
+            let draw = (u64::from(self.hash4(x, node as u32, r, self.id as u32)) * weight) >> 32;
+            let step = 1 << (node.trailing_zeros() - 1);
+            let left = node - step;
+            node = if draw < u64::from(*node_weights.get(left)?) { left } else { node + step };
+        }
+        self.items.get(node >> 1).copied()
+    }
+
+    fn draw_straw(&self, x: u32, r: u32, straws: &[u32]) -> Option<i32> {
+        let mut best: Option<(u64, i32)> = None;
+        for (&item, &straw) in self.items.iter().zip(straws) {
+            let length = u64::from(self.hash3(x, item as u32, r) & 0xffff) * u64::from(straw);
+            if best.is_none_or(|(longest, _)| length > longest) {
+                best = Some((length, item));
+            }
+        }
+        best.map(|(_, item)| item)
+    }
+
+    #[inline]
+    fn draw_straw2(
+        &self,
+        x: u32,
+        r: u32,
+        item_weights: &[u32],
+        arg: Option<&ChooseArg>,
+        position: usize,
+    ) -> Option<i32> {
+        let weights = match arg.map(|arg| arg.weight_set.as_slice()) {
+            Some([.., last]) if position >= arg?.weight_set.len() => last,
+            Some(set @ [_, ..]) => &set[position],
+            _ => item_weights,
+        };
+        let ids = arg.map(|arg| arg.ids.as_slice()).filter(|ids| !ids.is_empty()).unwrap_or(&self.items);
+
+        let mut best: Option<(i64, i32)> = None;
+        for ((&item, &weight), &id) in self.items.iter().zip(weights).zip(ids) {
+            let draw = if weight == 0 { i64::MIN } else { exponential(self.hash3(x, id as u32, r), weight) };
+            if best.is_none_or(|(highest, _)| draw > highest) {
+                best = Some((draw, item));
+            }
+        }
+        best.map(|(_, item)| item)
+    }
+
+    #[inline]
+    fn hash3(&self, a: u32, b: u32, c: u32) -> u32 {
+        if self.hash == 0 { hash32_3(a, b, c) } else { 0 }
+    }
+
+    fn hash4(&self, a: u32, b: u32, c: u32, d: u32) -> u32 {
+        if self.hash == 0 { hash32_4(a, b, c, d) } else { 0 }
+    }
+}
+
+/// The logarithm of a uniform draw divided by the weight: the highest of such draws falls on each item in proportion to
+/// its weight, and changing one weight moves only what that item wins or loses.
+#[inline]
+fn exponential(hash: u32, weight: u32) -> i64 {
+    let ln = crush_ln(hash as u16) as i64 - (1 << 48);
+    // Ceph passes the weight as a signed int, so half the range is negative there and must be here.
+    ln / i64::from(weight as i32)
+}

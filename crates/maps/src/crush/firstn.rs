@@ -1,0 +1,151 @@
+use super::Bucket;
+use super::walk::Walk;
+
+/// A choosing step whose failures leave no hole: used for replicated pools.
+pub(super) struct Firstn {
+    /// Places to fill.
+    pub(super) numrep: i32,
+    /// The type of item to choose.
+    pub(super) kind: i32,
+    /// Descents from the top, for each place.
+    pub(super) tries: u32,
+    /// Descents below a chosen bucket for its leaf.
+    pub(super) leaf_tries: u32,
+    pub(super) local_retries: u32,
+    pub(super) local_fallback_retries: u32,
+    pub(super) vary_r: u32,
+    pub(super) stable: bool,
+}
+
+/// Where results go: behind the `pos` items that are there already, up to `room` more.
+struct Output<'a> {
+    items: &'a mut [i32],
+    pos: usize,
+    room: usize,
+}
+
+impl Firstn {
+    /// Chooses below `top` into `out`, and one device below each into `leaves` if there is such a vector. Returns how many.
+    pub(super) fn choose(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        out: &mut [i32],
+        leaves: Option<&mut [i32]>,
+    ) -> usize {
+        let room = out.len();
+        self.fill(walk, top, Output { items: out, pos: 0, room }, leaves, 0)
+    }
+
+    /// Returns the position behind the last result.
+    fn fill(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        mut out: Output<'_>,
+        mut leaves: Option<&mut [i32]>,
+        parent_r: i32,
+    ) -> usize {
+        let mut rep = if self.stable { 0 } else { out.pos as i32 };
+        while rep < self.numrep && out.room > 0 && walk.spend(0).is_some() {
+            if let Some(item) = self.place(walk, top, &out, leaves.as_deref_mut(), rep.wrapping_add(parent_r))
+            {
+                out.items[out.pos] = item;
+                out.pos += 1;
+                out.room -= 1;
+            }
+            rep += 1;
+        }
+        out.pos
+    }
+
+    /// One place: descends from `top` again and again until an item fits. `None` gives the place up.
+    fn place(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        out: &Output<'_>,
+        mut leaves: Option<&mut [i32]>,
+        first_r: i32,
+    ) -> Option<i32> {
+        let map = walk.map;
+        let mut bucket = top;
+        let (mut failures, mut local_failures) = (0u32, 0u32);
+        loop {
+            walk.spend(0)?;
+            let r = first_r.wrapping_add(failures as i32);
+            let mut collides = false;
+            if !bucket.items.is_empty() {
+                let item = self.pick(walk, bucket, r as u32, local_failures, out.pos)?;
+                let kind = walk.kind_of(item)?;
+                if kind != self.kind {
+                    bucket = map.bucket(item)?;
+                    continue;
+                }
+                collides = out.items[..out.pos].contains(&item);
+                let fits = !collides
+                    && leaves.as_deref_mut().is_none_or(|leaves| self.reach_leaf(walk, item, leaves, out, r))
+                    && !(kind == 0 && walk.is_out(item));
+                if fits {
+                    return Some(item);
+                }
+            }
+
+            failures = failures.wrapping_add(1);
+            local_failures = local_failures.wrapping_add(1);
+            let fallback_until = (bucket.items.len() as u32).wrapping_add(self.local_fallback_retries);
+            let retry_here = collides && local_failures <= self.local_retries
+                || self.local_fallback_retries > 0 && local_failures <= fallback_until;
+            if !retry_here {
+                if failures >= self.tries {
+                    return None;
+                }
+                (bucket, local_failures) = (top, 0);
+            }
+        }
+    }
+
+    /// Draws; after many local failures, from a permutation that reaches every item.
+    fn pick(
+        &self,
+        walk: &mut Walk<'_>,
+        bucket: &Bucket,
+        r: u32,
+        local_failures: u32,
+        position: usize,
+    ) -> Option<i32> {
+        let fallback = self.local_fallback_retries;
+        let half = bucket.items.len() as u32 >> 1;
+        if fallback > 0 && local_failures >= half && local_failures > fallback {
+            walk.permute(bucket, r)
+        } else {
+            walk.draw(bucket, r, position)
+        }
+    }
+
+    /// Finds the device below a chosen bucket; a chosen device is its own leaf.
+    fn reach_leaf(
+        &self,
+        walk: &mut Walk<'_>,
+        item: i32,
+        leaves: &mut [i32],
+        out: &Output<'_>,
+        r: i32,
+    ) -> bool {
+        if item >= 0 {
+            leaves[out.pos] = item;
+            return true;
+        }
+        let Some(bucket) = walk.map.bucket(item) else { return false };
+        let below = Firstn {
+            numrep: if self.stable { 1 } else { out.pos as i32 + 1 },
+            kind: 0,
+            tries: self.leaf_tries,
+            leaf_tries: 0,
+            ..*self
+        };
+        let sub_r = if self.vary_r == 0 { 0 } else { r.wrapping_shr(self.vary_r - 1) };
+        let leaf = Output { items: leaves, pos: out.pos, room: out.room };
+        below.fill(walk, bucket, leaf, None, sub_r) > out.pos
+    }
+}

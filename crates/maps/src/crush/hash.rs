@@ -1,0 +1,65 @@
+//! CRUSH's hash of one to five 32-bit values (`src/crush/hash.c`, "rjenkins1").
+
+use crate::mix::mix;
+
+const SEED: u32 = 1_315_423_911;
+/// Fillers that the mixing rounds start with and carry along.
+const X: u32 = 231_232;
+const Y: u32 = 1_232;
+
+/// The hash of one value.
+pub fn hash32_1(a: u32) -> u32 {
+    let (mut b, mut x, mut y, mut a, mut h) = (a, X, Y, a, SEED ^ a);
+    mix(&mut b, &mut x, &mut h);
+    mix(&mut y, &mut a, &mut h);
+    h
+}
+
+/// The hash of two values.
+#[inline]
+pub fn hash32_2(mut a: u32, mut b: u32) -> u32 {
+    let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b);
+    mix(&mut a, &mut b, &mut h);
+    mix(&mut x, &mut a, &mut h);
+    mix(&mut b, &mut y, &mut h);
+    h
+}
+
+/// The hash of three values.
+#[inline]
+pub fn hash32_3(mut a: u32, mut b: u32, mut c: u32) -> u32 {
+    let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c);
+    mix(&mut a, &mut b, &mut h);
+    mix(&mut c, &mut x, &mut h);
+    mix(&mut y, &mut a, &mut h);
+    mix(&mut b, &mut x, &mut h);
+    mix(&mut y, &mut c, &mut h);
+    h
+}
+
+/// The hash of four values.
+#[inline]
+pub fn hash32_4(mut a: u32, mut b: u32, mut c: u32, mut d: u32) -> u32 {
+    let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c ^ d);
+    mix(&mut a, &mut b, &mut h);
+    mix(&mut c, &mut d, &mut h);
+    mix(&mut a, &mut x, &mut h);
+    mix(&mut y, &mut b, &mut h);
+    mix(&mut c, &mut x, &mut h);
+    mix(&mut y, &mut d, &mut h);
+    h
+}
+
+/// The hash of five values.
+pub fn hash32_5(mut a: u32, mut b: u32, mut c: u32, mut d: u32, mut e: u32) -> u32 {
+    let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c ^ d ^ e);
+    mix(&mut a, &mut b, &mut h);
+    mix(&mut c, &mut d, &mut h);
+    mix(&mut e, &mut x, &mut h);
+    mix(&mut y, &mut a, &mut h);
+    mix(&mut b, &mut x, &mut h);
+    mix(&mut y, &mut c, &mut h);
+    mix(&mut d, &mut x, &mut h);
+    mix(&mut y, &mut e, &mut h);
+    h
+}

@@ -1,0 +1,152 @@
+use super::walk::Walk;
+use super::{Bucket, BucketAlg, ITEM_NONE, ITEM_UNDEF};
+
+/// A choosing step whose failures leave holes, so that every item keeps its position: used for erasure-coded pools.
+pub(super) struct Indep {
+    /// Places of the whole step, also of those beyond what is asked for.
+    pub(super) numrep: i32,
+    /// The type of item to choose.
+    pub(super) kind: i32,
+    /// Rounds over the places that are still empty.
+    pub(super) tries: u32,
+    /// Rounds below a chosen bucket for its leaf.
+    pub(super) leaf_tries: u32,
+}
+
+/// What one descent for one place came to.
+enum Descent {
+    Found(i32),
+    /// Try again in the next round.
+    Failed,
+    /// The map is broken on this way; the place stays empty.
+    Dead,
+}
+
+impl Indep {
+    /// Chooses below `top` into all of `out`, and one device below each into `leaves` if there is such a vector.
+    pub(super) fn choose(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        out: &mut [i32],
+        leaves: Option<&mut [i32]>,
+    ) {
+        self.fill(walk, top, out, 0, leaves, 0);
+    }
+
+    /// Fills `out[from..]`.
+    fn fill(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        out: &mut [i32],
+        from: usize,
+        mut leaves: Option<&mut [i32]>,
+        parent_r: i32,
+    ) {
+        out[from..].fill(ITEM_UNDEF);
+        if let Some(leaves) = leaves.as_deref_mut() {
+            leaves[from..].fill(ITEM_UNDEF);
+        }
+        let mut left = out.len() - from;
+        let mut round = 0;
+        'rounds: while left > 0 && round < self.tries {
+            for place in from..out.len() {
+                if out[place] != ITEM_UNDEF {
+                    continue;
+                }
+                if walk.spend(0).is_none() {
+                    break 'rounds;
+                }
+                let at = Place { place, from, round, parent_r };
+                let item = match self.descend(walk, top, out, &at, leaves.as_deref_mut()) {
+                    Descent::Found(item) => item,
+                    Descent::Failed => continue,
+                    Descent::Dead => {
+                        if let Some(leaves) = leaves.as_deref_mut() {
+                            leaves[place] = ITEM_NONE;
+                        }
+                        ITEM_NONE
+                    }
+                };
+                out[place] = item;
+                left -= 1;
+            }
+            round += 1;
+        }
+        let undecided = |item: &&mut i32| **item == ITEM_UNDEF;
+        out[from..].iter_mut().filter(undecided).for_each(|item| *item = ITEM_NONE);
+        if let Some(leaves) = leaves {
+            leaves[from..].iter_mut().filter(undecided).for_each(|item| *item = ITEM_NONE);
+        }
+    }
+
+    fn descend(
+        &self,
+        walk: &mut Walk<'_>,
+        top: &Bucket,
+        out: &[i32],
+        at: &Place,
+        leaves: Option<&mut [i32]>,
+    ) -> Descent {
+        let map = walk.map;
+        let mut bucket = top;
+        loop {
+            if bucket.items.is_empty() {
+                return Descent::Failed;
+            }
+            let r = self.r_for(bucket, at);
+            let drawn = walk.draw(bucket, r as u32, at.from);
+            let Some((item, kind)) = drawn.and_then(|item| Some((item, walk.kind_of(item)?))) else {
+                return Descent::Dead;
+            };
+            if kind != self.kind {
+                match map.bucket(item) {
+                    Some(below) => bucket = below,
+                    None => return Descent::Dead,
+                }
+                continue;
+            }
+            if out[at.from..].contains(&item) {
+                return Descent::Failed;
+            }
+            if leaves.is_some_and(|leaves| !self.reach_leaf(walk, item, leaves, at.place, r)) {
+                return Descent::Failed;
+            }
+            if kind == 0 && walk.is_out(item) {
+                return Descent::Failed;
+            }
+            return Descent::Found(item);
+        }
+    }
+
+    /// The draw's number. It depends on the place, also in the descent to a leaf, so that two places that get the same
+    /// bucket tend to get different items in it.
+    fn r_for(&self, bucket: &Bucket, at: &Place) -> i32 {
+        // In a permutation whose length the number of places divides, a step of one more visits other items each round.
+        let divides = matches!(bucket.alg, BucketAlg::Uniform { .. })
+            && bucket.items.len().is_multiple_of(self.numrep as usize);
+        let stride = if divides { self.numrep.wrapping_add(1) } else { self.numrep };
+        (at.place as i32).wrapping_add(at.parent_r).wrapping_add(stride.wrapping_mul(at.round as i32))
+    }
+
+    /// Finds the device below a chosen bucket; a chosen device is its own leaf.
+    fn reach_leaf(&self, walk: &mut Walk<'_>, item: i32, leaves: &mut [i32], place: usize, r: i32) -> bool {
+        if item >= 0 {
+            leaves[place] = item;
+            return true;
+        }
+        let Some(bucket) = walk.map.bucket(item) else { return false };
+        let below = Indep { numrep: self.numrep, kind: 0, tries: self.leaf_tries, leaf_tries: 0 };
+        below.fill(walk, bucket, &mut leaves[..=place], place, None, r);
+        leaves[place] != ITEM_NONE
+    }
+}
+
+struct Place {
+    place: usize,
+    /// The first place of this filling.
+    from: usize,
+    round: u32,
+    parent_r: i32,
+}

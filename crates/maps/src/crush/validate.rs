@@ -1,0 +1,84 @@
+use loligo_wire::DecodeError;
+
+use super::map::bucket_index;
+use super::{BucketAlg, CrushMap};
+
+impl CrushMap {
+    /// Checks that the parts of the map fit together: every bucket has its place and a weight per item, replacement ids
+    /// match their buckets, and no bucket lies below itself.
+    ///
+    /// What is allowed, because real maps have it: items that do not exist, empty buckets, weights that do not add up.
+    pub fn validate(&self) -> Result<(), DecodeError> {
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            let Some(bucket) = bucket else { continue };
+            if bucket_index(bucket.id) != Some(index) {
+                return Err(DecodeError::Invalid { what: "crush bucket id", value: bucket.id as u64 });
+            }
+            let weights = match &bucket.alg {
+                BucketAlg::Uniform { .. } | BucketAlg::Tree { .. } => bucket.items.len(),
+                BucketAlg::List { item_weights, sum_weights: second }
+                | BucketAlg::Straw { item_weights, straws: second } => item_weights.len().min(second.len()),
+                BucketAlg::Straw2 { item_weights } => item_weights.len(),
+            };
+            if weights != bucket.items.len() {
+                return Err(DecodeError::Invalid { what: "crush bucket weights", value: weights as u64 });
+            }
+        }
+        self.validate_choose_args()?;
+        self.find_cycle().map_or(Ok(()), |id| {
+            Err(DecodeError::Invalid { what: "crush bucket that contains itself", value: id as u64 })
+        })
+    }
+
+    fn validate_choose_args(&self) -> Result<(), DecodeError> {
+        for (&index, arg) in self.choose_args.values().flat_map(|args| &args.0) {
+            let size = self.buckets.get(index as usize).and_then(Option::as_ref).map_or(0, |b| b.items.len());
+            if !arg.ids.is_empty() && arg.ids.len() != size {
+                return Err(DecodeError::Invalid {
+                    what: "crush choose_args ids",
+                    value: arg.ids.len() as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A bucket that can be reached from itself.
+    fn find_cycle(&self) -> Option<i32> {
+        let mut visit = vec![Visit::New; self.buckets.len()];
+        // The way from a root to where the search is: a bucket and the next of its items to look at.
+        let mut way: Vec<(usize, usize)> = Vec::new();
+        for root in 0..self.buckets.len() {
+            if visit[root] == Visit::New {
+                visit[root] = Visit::OnTheWay;
+                way.push((root, 0));
+            }
+            while let Some((index, next)) = way.last_mut() {
+                let items = self.buckets[*index].as_ref().map_or(&[][..], |bucket| &bucket.items);
+                let Some(&item) = items.get(*next) else {
+                    visit[*index] = Visit::Done;
+                    way.pop();
+                    continue;
+                };
+                *next += 1;
+                let Some(below) = bucket_index(item).filter(|below| *below < visit.len()) else { continue };
+                match visit[below] {
+                    Visit::New => {
+                        visit[below] = Visit::OnTheWay;
+                        way.push((below, 0));
+                    }
+                    Visit::OnTheWay => return Some(item),
+                    Visit::Done => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Visit {
+    New,
+    OnTheWay,
+    Done,
+}

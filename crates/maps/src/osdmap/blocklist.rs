@@ -1,0 +1,103 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, UTime, Writer};
+
+/// Addresses that may not talk to OSDs, each with the time at which that ends. Their messenger is always "any".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blocklist {
+    /// Single clients, or with port and nonce 0 all clients of a host.
+    pub addrs: BTreeMap<EntityAddr, UTime>,
+    /// Networks (release 17 and up): the prefix length stands in the nonce's place.
+    pub ranges: BTreeMap<EntityAddr, UTime>,
+}
+
+impl Blocklist {
+    /// Whether nobody is on it.
+    pub fn is_empty(&self) -> bool {
+        self.addrs.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Whether a peer with these addresses is on it.
+    pub fn contains(&self, peer: &EntityAddrVec) -> bool {
+        !self.is_empty() && peer.0.iter().any(|addr| self.contains_addr(addr))
+    }
+
+    /// Whether a peer with this address is on it: by itself, with its whole host, or within a network.
+    pub fn contains_addr(&self, addr: &EntityAddr) -> bool {
+        let addr = EntityAddr { kind: AddrKind::Any, ..*addr };
+        let host =
+            addr.sock.map(|sock| EntityAddr { nonce: 0, sock: Some(SocketAddr::new(sock.ip(), 0)), ..addr });
+        self.addrs.contains_key(&addr)
+            || host.is_some_and(|host| self.addrs.contains_key(&host))
+            || self.ranges.keys().any(|range| is_within(&addr, range))
+    }
+}
+
+fn is_within(addr: &EntityAddr, range: &EntityAddr) -> bool {
+    let (Some(addr), Some(network)) = (addr.sock, range.sock) else { return false };
+    match (addr, network) {
+        (SocketAddr::V4(a), SocketAddr::V4(n)) => {
+            (a.ip().to_bits() ^ n.ip().to_bits()).leading_zeros() >= range.nonce.min(32)
+        }
+        (SocketAddr::V6(a), SocketAddr::V6(n)) => {
+            (a.ip().to_bits() ^ n.ip().to_bits()).leading_zeros() >= range.nonce.min(128)
+        }
+        _ => false,
+    }
+}
+
+/// Appends addresses in the order of Ceph's maps, which is that of the addresses' bytes in memory.
+pub(super) fn encode_addrs(addrs: &BTreeMap<EntityAddr, UTime>, w: &mut Writer) {
+    let mut sorted: Vec<_> = addrs.iter().map(|(addr, until)| (memory_image(addr), addr, until)).collect();
+    sorted.sort();
+    w.count(sorted.len());
+    for (_, addr, until) in sorted {
+        w.put(addr);
+        w.put(until);
+    }
+}
+
+/// What `entity_addr_t` looks like in a little-endian machine's memory: messenger, nonce, socket address.
+fn memory_image(addr: &EntityAddr) -> [u8; 36] {
+    // The encoding has the same parts: seven bytes of envelope, messenger and nonce, length of the socket address, itself.
+    let mut w = Writer::with_capacity(48);
+    w.put(addr);
+    let encoded = w.as_slice();
+    let sock = &encoded[19..];
+    let mut image = [0; 36];
+    image[..8].copy_from_slice(&encoded[7..15]);
+    image[8..8 + sock.len()].copy_from_slice(sock);
+    image
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(kind: AddrKind, sock: &str, nonce: u32) -> EntityAddr {
+        EntityAddr { kind, nonce, sock: Some(sock.parse().expect("a socket address")) }
+    }
+
+    #[test]
+    fn clients_hosts_and_networks_are_found() {
+        let mut list = Blocklist::default();
+        assert!(list.is_empty());
+        list.addrs.insert(addr(AddrKind::Any, "10.0.0.1:0", 7), UTime::default());
+        list.addrs.insert(addr(AddrKind::Any, "10.0.0.2:0", 0), UTime::default());
+        list.ranges.insert(addr(AddrKind::Cidr, "192.168.0.0:0", 16), UTime::default());
+        list.ranges.insert(addr(AddrKind::Cidr, "[2001:db8::]:0", 32), UTime::default());
+        for (sock, nonce, listed) in [
+            ("10.0.0.1:0", 7, true),
+            ("10.0.0.1:0", 8, false),
+            ("10.0.0.2:6800", 9, true),
+            ("192.168.77.1:1", 1, true),
+            ("192.169.0.1:1", 1, false),
+            ("[2001:db8:1::1]:1", 1, true),
+            ("[2001:db9::1]:1", 1, false),
+        ] {
+            let peer = EntityAddrVec::from(addr(AddrKind::Msgr2, sock, nonce));
+            assert_eq!(list.contains(&peer), listed, "{sock}/{nonce}");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! Changes from one epoch to the next (`OSDMap::Incremental`).
+//!
+//! | part | version | written by | adds |
+//! |---|---|---|---|
+//! | clients | 8 | 16, 17 | |
+//! | | 9 | 18 to 20 | explicit primaries |
+//! | OSDs | 9 | 16 to 20 | |
+//! | | 10 | with a change of stretch mode | that |
+//! | | 11 | with a change of blocked networks | that |
+//! | | 12 | with a change of what OSDs are allowed | that |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use loligo_wire::{
+    DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, UTime, Uuid, Writer, features,
+};
+
+use super::blocklist::encode_addrs;
+use super::codec::{decode_ratio, encode_pools};
+use super::{MapFlags, OsdState, OsdXInfo, StretchMode, sealed};
+use crate::{Features, Name, PgPool, SnapSet};
+
+/// What changes from one epoch to the next.
+///
+/// Empty containers and `None` leave things as they are. Maps keyed by pool, OSD or PG hold new values, the `old_*` sets
+/// what is removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incremental {
+    /// The cluster.
+    pub fsid: Uuid,
+    /// The epoch that this leads to, from the one before.
+    pub epoch: Epoch,
+    /// When it was made.
+    pub modified: UTime,
+    /// The highest pool number ever given out.
+    pub new_pool_max: Option<PoolId>,
+    /// Flags of the whole cluster.
+    pub new_flags: Option<MapFlags>,
+    /// A whole map instead of all that follows; empty: none.
+    pub full_map: Bytes,
+    /// A CRUSH map, encoded; empty: none.
+    pub crush: Bytes,
+    /// Room for OSDs.
+    pub new_max_osd: Option<u32>,
+    /// Pools.
+    pub new_pools: BTreeMap<PoolId, PgPool>,
+    /// Pools' names.
+    pub new_pool_names: BTreeMap<PoolId, Name>,
+    /// Pools that go.
+    pub old_pools: BTreeSet<PoolId>,
+    /// OSDs that come up, with the addresses for clients.
+    pub new_up_client: BTreeMap<OsdId, EntityAddrVec>,
+    /// OSDs' states to turn over; 0 means "up", as it once did.
+    pub new_state: BTreeMap<OsdId, OsdState>,
+    /// OSDs' weights, in 1/65536.
+    pub new_weight: BTreeMap<OsdId, u32>,
+    /// Temporary placements; an empty one ends it.
+    pub new_pg_temp: BTreeMap<PgId, Vec<OsdId>>,
+    /// Temporary primaries; −1 ends it.
+    pub new_primary_temp: BTreeMap<PgId, OsdId>,
+    /// OSDs' affinities, in 1/65536.
+    pub new_primary_affinity: BTreeMap<OsdId, u32>,
+    /// Profiles of erasure codes.
+    pub new_erasure_code_profiles: BTreeMap<Name, BTreeMap<Name, Name>>,
+    /// Profiles that go, in the order given.
+    pub old_erasure_code_profiles: Vec<Name>,
+    /// Explicit placements.
+    pub new_pg_upmap: BTreeMap<PgId, Vec<OsdId>>,
+    /// Explicit placements that go.
+    pub old_pg_upmap: BTreeSet<PgId>,
+    /// Exchanges of single OSDs.
+    pub new_pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
+    /// Exchanges that go.
+    pub old_pg_upmap_items: BTreeSet<PgId>,
+    /// Explicit primaries (release 18 and up).
+    pub new_pg_upmap_primary: BTreeMap<PgId, OsdId>,
+    /// Explicit primaries that go.
+    pub old_pg_upmap_primary: BTreeSet<PgId>,
+    /// Snapshots to remove.
+    pub new_removed_snaps: BTreeMap<PoolId, SnapSet>,
+    /// Snapshots whose removal is finished.
+    pub new_purged_snaps: BTreeMap<PoolId, SnapSet>,
+    /// When an OSD went up or down; zero: not now.
+    pub new_last_up_change: UTime,
+    /// When an OSD went in or out; zero: not now.
+    pub new_last_in_change: UTime,
+    /// Addresses for heartbeats of OSDs that come up.
+    pub new_hb_back_up: BTreeMap<OsdId, EntityAddrVec>,
+    /// The epochs that OSDs are known to have been up through.
+    pub new_up_thru: BTreeMap<OsdId, Epoch>,
+    /// OSDs' last clean intervals.
+    pub new_last_clean_interval: BTreeMap<OsdId, (Epoch, Epoch)>,
+    /// OSDs that are lost.
+    pub new_lost: BTreeMap<OsdId, Epoch>,
+    /// Addresses to block.
+    pub new_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Addresses to block no longer, in the order given.
+    pub old_blocklist: Vec<EntityAddr>,
+    /// Addresses for other OSDs of OSDs that come up.
+    pub new_up_cluster: BTreeMap<OsdId, EntityAddrVec>,
+    /// The name of a snapshot of the whole cluster; empty.
+    pub cluster_snapshot: Name,
+    /// What OSDs call themselves.
+    pub new_uuid: BTreeMap<OsdId, Uuid>,
+    /// OSDs' histories.
+    pub new_xinfo: BTreeMap<OsdId, OsdXInfo>,
+    /// Addresses for heartbeats of OSDs that come up.
+    pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
+    /// What the map that this leads to is to be encoded with, for its checksum to fit `full_crc`.
+    pub encode_features: Features,
+    /// Fullness from which the cluster warns.
+    pub new_nearfull_ratio: Option<f32>,
+    /// Fullness from which writes stop.
+    pub new_full_ratio: Option<f32>,
+    /// Fullness from which backfilling stops.
+    pub new_backfillfull_ratio: Option<f32>,
+    /// The oldest release that clients must be of.
+    pub new_require_min_compat_client: Option<u8>,
+    /// The oldest release that OSDs must be of.
+    pub new_require_osd_release: Option<u8>,
+    /// States below CRUSH buckets; 0 ends it.
+    pub new_crush_node_flags: BTreeMap<i32, u32>,
+    /// States of device classes; 0 ends it.
+    pub new_device_class_flags: BTreeMap<i32, u32>,
+    /// The state of stretch mode.
+    pub new_stretch: Option<StretchMode>,
+    /// Networks to block.
+    pub new_range_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Networks to block no longer, in the order given.
+    pub old_range_blocklist: Vec<EntityAddr>,
+    /// Whether OSDs of the new kind may join.
+    pub allow_crimson: CrimsonChange,
+    /// The checksum of the map that this leads to; 0 where the writer could not know it.
+    pub full_crc: u32,
+}
+
+/// A change of whether OSDs of the new kind may join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrimsonChange {
+    /// It stays as it is.
+    #[default]
+    None,
+    /// They may.
+    Allow,
+    /// They may not.
+    Forbid,
+}
+
+impl Incremental {
+    /// A change of nothing that leads to `epoch`.
+    pub fn new(fsid: Uuid, epoch: Epoch) -> Self {
+        Self {
+            fsid,
+            epoch,
+            modified: UTime::default(),
+            new_pool_max: None,
+            new_flags: None,
+            full_map: Bytes::new(),
+            crush: Bytes::new(),
+            new_max_osd: None,
+            new_pools: BTreeMap::new(),
+            new_pool_names: BTreeMap::new(),
+            old_pools: BTreeSet::new(),
+            new_up_client: BTreeMap::new(),
+            new_state: BTreeMap::new(),
+            new_weight: BTreeMap::new(),
+            new_pg_temp: BTreeMap::new(),
+            new_primary_temp: BTreeMap::new(),
+            new_primary_affinity: BTreeMap::new(),
+            new_erasure_code_profiles: BTreeMap::new(),
+            old_erasure_code_profiles: Vec::new(),
+            new_pg_upmap: BTreeMap::new(),
+            old_pg_upmap: BTreeSet::new(),
+            new_pg_upmap_items: BTreeMap::new(),
+            old_pg_upmap_items: BTreeSet::new(),
+            new_pg_upmap_primary: BTreeMap::new(),
+            old_pg_upmap_primary: BTreeSet::new(),
+            new_removed_snaps: BTreeMap::new(),
+            new_purged_snaps: BTreeMap::new(),
+            new_last_up_change: UTime::default(),
+            new_last_in_change: UTime::default(),
+            new_hb_back_up: BTreeMap::new(),
+            new_up_thru: BTreeMap::new(),
+            new_last_clean_interval: BTreeMap::new(),
+            new_lost: BTreeMap::new(),
+            new_blocklist: BTreeMap::new(),
+            old_blocklist: Vec::new(),
+            new_up_cluster: BTreeMap::new(),
+            cluster_snapshot: Name::default(),
+            new_uuid: BTreeMap::new(),
+            new_xinfo: BTreeMap::new(),
+            new_hb_front_up: BTreeMap::new(),
+            encode_features: Features::PACIFIC,
+            new_nearfull_ratio: None,
+            new_full_ratio: None,
+            new_backfillfull_ratio: None,
+            new_require_min_compat_client: None,
+            new_require_osd_release: None,
+            new_crush_node_flags: BTreeMap::new(),
+            new_device_class_flags: BTreeMap::new(),
+            new_stretch: None,
+            new_range_blocklist: BTreeMap::new(),
+            old_range_blocklist: Vec::new(),
+            allow_crimson: CrimsonChange::None,
+            full_crc: 0,
+        }
+    }
+
+    /// The incremental as a monitor with `self.encode_features` writes it, checksums included: fill `full_crc` first.
+    pub fn encode(&self) -> Bytes {
+        let front = |w: &mut Writer| {
+            self.encode_for_clients(w);
+            self.encode_for_osds(w);
+        };
+        sealed::seal(front, |w| w.u32(self.full_crc)).0
+    }
+
+    /// Reads an incremental and checks its checksum.
+    ///
+    /// # Errors
+    /// Damage, or an incremental older than release 16 writes it.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let (mut inc, _, mut tail) = sealed::open("OSDMap::Incremental", bytes, |r| {
+            let mut inc = r.versioned("OSDMap::Incremental client data", 8, 9, Self::decode_for_clients)?;
+            r.versioned("OSDMap::Incremental osd data", 9, 12, |r, version| inc.decode_for_osds(r, version))?;
+            Ok(inc)
+        })?;
+        inc.full_crc = tail.u32()?;
+        Ok(inc)
+    }
+
+    fn encode_for_clients(&self, w: &mut Writer) {
+        let has_primaries = self.encode_features.has(features::SERVER_REEF);
+        w.versioned(if has_primaries { 9 } else { 8 }, 1, |w| {
+            w.put(&self.fsid);
+            w.put(&self.epoch);
+            w.put(&self.modified);
+            w.i64(self.new_pool_max.map_or(-1, |pool| pool.0));
+            w.i32(self.new_flags.map_or(-1, |flags| flags.0.cast_signed()));
+            w.put(&self.full_map);
+            w.put(&self.crush);
+            w.i32(self.new_max_osd.map_or(-1, |max| max.cast_signed()));
+            encode_pools(&self.new_pools, self.encode_features, w);
+            w.put(&self.new_pool_names);
+            w.put(&self.old_pools);
+            w.put(&self.new_up_client);
+            w.put(&self.new_state);
+            w.put(&self.new_weight);
+            w.put(&self.new_pg_temp);
+            w.put(&self.new_primary_temp);
+            w.put(&self.new_primary_affinity);
+            w.put(&self.new_erasure_code_profiles);
+            w.put(&self.old_erasure_code_profiles);
+            w.put(&self.new_pg_upmap);
+            w.put(&self.old_pg_upmap);
+            w.put(&self.new_pg_upmap_items);
+            w.put(&self.old_pg_upmap_items);
+            w.put(&self.new_removed_snaps);
+            w.put(&self.new_purged_snaps);
+            w.put(&self.new_last_up_change);
+            w.put(&self.new_last_in_change);
+            if has_primaries {
+                w.put(&self.new_pg_upmap_primary);
+                w.put(&self.old_pg_upmap_primary);
+            }
+        });
+    }
+
+    fn encode_for_osds(&self, w: &mut Writer) {
+        let changes_ranges = !self.new_range_blocklist.is_empty() || !self.old_range_blocklist.is_empty();
+        let version = match self {
+            _ if self.allow_crimson != CrimsonChange::None => 12,
+            _ if changes_ranges => 11,
+            _ if self.new_stretch.is_some() => 10,
+            _ => 9,
+        };
+        w.versioned(version, 1, |w| {
+            w.put(&self.new_hb_back_up);
+            w.put(&self.new_up_thru);
+            w.put(&self.new_last_clean_interval);
+            w.put(&self.new_lost);
+            encode_addrs(&self.new_blocklist, w);
+            w.put(&self.old_blocklist);
+            w.put(&self.new_up_cluster);
+            w.put(&self.cluster_snapshot);
+            w.put(&self.new_uuid);
+            w.put(&self.new_xinfo);
+            w.put(&self.new_hb_front_up);
+            w.u64(self.encode_features.0);
+            for ratio in [self.new_nearfull_ratio, self.new_full_ratio, self.new_backfillfull_ratio] {
+                w.u32(ratio.unwrap_or(-1.0).to_bits());
+            }
+            w.u8(self.new_require_min_compat_client.unwrap_or(UNSAID_RELEASE));
+            w.u8(self.new_require_osd_release.unwrap_or(UNSAID_RELEASE));
+            w.put(&self.new_crush_node_flags);
+            w.put(&self.new_device_class_flags);
+            self.encode_osd_additions(version, w);
+        });
+    }
+
+    fn encode_osd_additions(&self, version: u8, w: &mut Writer) {
+        if version >= 10 {
+            let stretch = self.new_stretch.unwrap_or_default();
+            w.bool(self.new_stretch.is_some());
+            w.u32(stretch.bucket_count);
+            w.u32(stretch.degraded);
+            w.u32(stretch.recovering);
+            w.i32(stretch.bucket);
+            w.bool(stretch.enabled);
+        }
+        if version >= 11 {
+            encode_addrs(&self.new_range_blocklist, w);
+            w.put(&self.old_range_blocklist);
+        }
+        if version >= 12 {
+            w.u8(match self.allow_crimson {
+                CrimsonChange::None => 0,
+                CrimsonChange::Allow => 1,
+                CrimsonChange::Forbid => 2,
+            });
+        }
+    }
+
+    fn decode_for_clients(r: &mut Reader<'_>, version: u8) -> Result<Self, DecodeError> {
+        let mut inc = Self::new(r.get()?, r.get()?);
+        inc.modified = r.get()?;
+        inc.new_pool_max = Some(r.i64()?).filter(|pool| *pool != -1).map(PoolId);
+        inc.new_flags = u32::try_from(r.i32()?).ok().map(MapFlags);
+        inc.full_map = r.get()?;
+        inc.crush = r.get()?;
+        inc.new_max_osd = u32::try_from(r.i32()?).ok();
+        inc.new_pools = r.get()?;
+        inc.new_pool_names = r.get()?;
+        inc.old_pools = r.get()?;
+        inc.new_up_client = r.get()?;
+        inc.new_state = r.get()?;
+        inc.new_weight = r.get()?;
+        inc.new_pg_temp = r.get()?;
+        inc.new_primary_temp = r.get()?;
+        inc.new_primary_affinity = r.get()?;
+        inc.new_erasure_code_profiles = r.get()?;
+        inc.old_erasure_code_profiles = r.get()?;
+        inc.new_pg_upmap = r.get()?;
+        inc.old_pg_upmap = r.get()?;
+        inc.new_pg_upmap_items = r.get()?;
+        inc.old_pg_upmap_items = r.get()?;
+        inc.new_removed_snaps = r.get()?;
+        inc.new_purged_snaps = r.get()?;
+        inc.new_last_up_change = r.get()?;
+        inc.new_last_in_change = r.get()?;
+        if version >= 9 {
+            inc.new_pg_upmap_primary = r.get()?;
+            inc.old_pg_upmap_primary = r.get()?;
+        }
+        Ok(inc)
+    }
+
+    fn decode_for_osds(&mut self, r: &mut Reader<'_>, version: u8) -> Result<(), DecodeError> {
+        self.new_hb_back_up = r.get()?;
+        self.new_up_thru = r.get()?;
+        self.new_last_clean_interval = r.get()?;
+        self.new_lost = r.get()?;
+        self.new_blocklist = r.get()?;
+        self.old_blocklist = r.get()?;
+        self.new_up_cluster = r.get()?;
+        self.cluster_snapshot = r.get()?;
+        self.new_uuid = r.get()?;
+        self.new_xinfo = r.get()?;
+        self.new_hb_front_up = r.get()?;
+        self.encode_features = Features(r.u64()?);
+        let ratio =
+            |r: &mut Reader<'_>| decode_ratio(r).map(|ratio| Some(ratio).filter(|ratio| *ratio >= 0.0));
+        self.new_nearfull_ratio = ratio(r)?;
+        self.new_full_ratio = ratio(r)?;
+        self.new_backfillfull_ratio = ratio(r)?;
+        self.new_require_min_compat_client = decode_release(r)?;
+        self.new_require_osd_release = decode_release(r)?;
+        self.new_crush_node_flags = r.get()?;
+        self.new_device_class_flags = r.get()?;
+        self.decode_osd_additions(r, version)
+    }
+
+    fn decode_osd_additions(&mut self, r: &mut Reader<'_>, version: u8) -> Result<(), DecodeError> {
+        if version >= 10 {
+            let changes = r.bool()?;
+            let mut stretch = StretchMode {
+                enabled: false,
+                bucket_count: r.u32()?,
+                degraded: r.u32()?,
+                recovering: r.u32()?,
+                bucket: r.i32()?,
+            };
+            stretch.enabled = r.bool()?;
+            self.new_stretch = changes.then_some(stretch);
+        }
+        if version >= 11 {
+            self.new_range_blocklist = r.get()?;
+            self.old_range_blocklist = r.get()?;
+        }
+        if version >= 12 {
+            self.allow_crimson = match r.u8()? {
+                1 => CrimsonChange::Allow,
+                2 => CrimsonChange::Forbid,
+                _ => CrimsonChange::None,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Stands for "no change" where a release is said. Half of the numbers are as good: they are negative to Ceph.
+const UNSAID_RELEASE: u8 = 0xff;
+
+fn decode_release(r: &mut Reader<'_>) -> Result<Option<u8>, DecodeError> {
+    r.u8().map(|release| Some(release).filter(|release| *release < 0x80))
+}
