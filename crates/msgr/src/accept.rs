@@ -108,10 +108,7 @@ impl Door {
                 Driver::new(Arc::clone(&self.ctx), conn, auth).run(Some(incoming)).await;
             }
             Ok(None) => {}
-            Err(e) => {
-                let level = if matches!(e, Error::Proto(_)) { Level::Error } else { Level::Info };
-                self.ctx.log(level, format_args!("{} from {}: {e}", self.kind, self.from));
-            }
+            Err(e) => self.ctx.log(e.level(), format_args!("{} from {}: {e}", self.kind, self.from)),
         }
     }
 

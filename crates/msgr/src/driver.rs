@@ -162,8 +162,7 @@ impl Driver {
         if conn.is_closed() {
             return Next::End;
         }
-        let level = if matches!(why, Error::Proto(_)) { Level::Error } else { Level::Info };
-        self.ctx.log(level, format_args!("{conn:?}: {why}"));
+        self.ctx.log(why.level(), format_args!("{conn:?}: {why}"));
         if policy.lossy {
             self.ctx.remove(conn);
             if conn.close() {

@@ -2,15 +2,20 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use loligo_cephx::handshake::AuthError;
 use loligo_msgr_proto::ProtoError;
 use loligo_wire::message::Msg;
+
+use crate::Level;
 
 /// Why a connection was lost, refused or closed.
 #[derive(Debug)]
 pub enum Error {
     /// The socket failed, or the peer closed it ([`io::ErrorKind::UnexpectedEof`]).
     Io(io::Error),
-    /// The peer speaks something else, breaks the protocol, or could not be authenticated.
+    /// Authentication failed, on either side.
+    Auth(AuthError),
+    /// The peer speaks something else or breaks the protocol.
     Proto(ProtoError),
     /// The peer lacks features that our policy requires, or we lack some of its.
     MissingFeatures {
@@ -36,10 +41,21 @@ pub enum Error {
     Closed,
 }
 
+impl Error {
+    /// How much it matters: what a peer does wrong is worth a line in every log, a lost socket is not.
+    pub(crate) fn level(&self) -> Level {
+        match self {
+            Self::Auth(_) | Self::Proto(_) => Level::Error,
+            _ => Level::Info,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(e) => write!(f, "{e}"),
+            Self::Auth(e) => write!(f, "authentication failed: {e:?}"),
             Self::Proto(e) => write!(f, "{e}"),
             Self::MissingFeatures { bits } => write!(f, "required features are missing: {bits:#x}"),
             Self::WrongPeer { expected_nonce, nonce } => {
@@ -72,7 +88,10 @@ impl From<io::Error> for Error {
 
 impl From<ProtoError> for Error {
     fn from(e: ProtoError) -> Self {
-        Self::Proto(e)
+        match e {
+            ProtoError::Auth(e) => Self::Auth(e),
+            e => Self::Proto(e),
+        }
     }
 }
 
