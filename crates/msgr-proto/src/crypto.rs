@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use aes_gcm::aead::AeadInOut;
-use aes_gcm::{Aes128Gcm, KeyInit};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use loligo_cephx::handshake::AuthKeys;
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::Sha256;
 
 use crate::CryptoError;
@@ -18,12 +17,12 @@ const NONCE_LEN: usize = 12;
 /// Bytes of a signature of the handshake.
 pub(crate) const SIGNATURE_LEN: usize = 32;
 
-/// One direction's cipher.
+/// One direction's cipher. It comes from `ring`, because that takes a quarter of the time of the pure Rust one.
 ///
 /// A nonce is a fixed half (4 bytes) and a counter (8 bytes, little-endian), which goes up by one with each GCM message and
 /// wraps; the one from the connection secret is the first.
 pub(crate) struct Gcm {
-    cipher: Aes128Gcm,
+    key: LessSafeKey,
     fixed: [u8; 4],
     counter: u64,
     /// GCM messages that may still be made before the nonces repeat.
@@ -51,8 +50,9 @@ impl GcmPair {
 impl Gcm {
     fn new(key: &[u8; KEY_LEN], nonce: &[u8; NONCE_LEN]) -> Self {
         let [f0, f1, f2, f3, counter @ ..] = *nonce;
+        let key = UnboundKey::new(&AES_128_GCM, key).expect("the key has the cipher's length");
         Self {
-            cipher: Aes128Gcm::new(&(*key).into()),
+            key: LessSafeKey::new(key),
             fixed: [f0, f1, f2, f3],
             counter: u64::from_le_bytes(counter),
             left: u64::MAX,
@@ -62,28 +62,26 @@ impl Gcm {
     /// Encrypts `buf` in place and returns the tag that goes behind it.
     pub(crate) fn encrypt(&mut self, buf: &mut [u8]) -> Result<[u8; TAG_LEN], CryptoError> {
         let nonce = self.next_nonce()?;
-        let tag = self.cipher.encrypt_inout_detached(&nonce.into(), &[], buf.into());
+        let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), buf);
         // It fails only beyond 64 GiB, which no frame reaches.
-        tag.map(Into::into).map_err(|_| CryptoError::Tag)
+        let tag = sealed.map_err(|_| CryptoError::Tag)?;
+        tag.as_ref().try_into().map_err(|_| CryptoError::Tag)
     }
 
-    /// Decrypts `buf` in place. Its last 16 bytes are the tag, and stay as they are.
+    /// Decrypts `buf` in place. Its last 16 bytes are the tag.
     pub(crate) fn decrypt(&mut self, buf: &mut [u8]) -> Result<(), CryptoError> {
         let nonce = self.next_nonce()?;
-        let (text, tag) = buf.split_last_chunk_mut::<TAG_LEN>().ok_or(CryptoError::Tag)?;
-        let tag = (*tag).into();
-        self.cipher
-            .decrypt_inout_detached(&nonce.into(), &[], text.into(), &tag)
-            .map_err(|_| CryptoError::Tag)
+        let opened = self.key.open_in_place(nonce, Aad::empty(), buf);
+        opened.map(|_| ()).map_err(|_| CryptoError::Tag)
     }
 
-    fn next_nonce(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
+    fn next_nonce(&mut self) -> Result<Nonce, CryptoError> {
         self.left = self.left.checked_sub(1).ok_or(CryptoError::NoncesExhausted)?;
         let mut nonce = [0; NONCE_LEN];
         nonce[..4].copy_from_slice(&self.fixed);
         nonce[4..].copy_from_slice(&self.counter.to_le_bytes());
         self.counter = self.counter.wrapping_add(1);
-        Ok(nonce)
+        Ok(Nonce::assume_unique_for_key(nonce))
     }
 }
 
