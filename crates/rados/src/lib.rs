@@ -1,1 +1,41 @@
-//! The RADOS client: targeting, sending, resending.
+//! The RADOS client: objects in pools, on any Ceph cluster of releases 16 to 20.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), loligo_rados::Error> {
+//! let rados = loligo_rados::Rados::connect().await?;
+//! let pool = rados.ioctx("p").await?;
+//! pool.write_full("greeting", "hello".into()).await?;
+//! assert_eq!(pool.read("greeting", 0, 0).await?, "hello");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to the monitors.
+//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes, and listing. [`WriteOp`] and [`ReadOp`]
+//!   do several things to an object at once.
+//! - [`blocking`] is the same without `async`.
+//!
+//! Inside, `monc` keeps a session with a monitor, and `objecter` carries operations to the OSDs. An operation that is lost
+//! on the way (a lost connection, a map that moves the object) is sent again under the same number until it is answered; the
+//! OSD knows it again, so that an append happens once.
+//!
+//! What this crate refuses to do: it does not cache, does not stripe (an object is at most what an OSD takes in one
+//! request's worth of writes), and has no threads of its own but those of the runtime it is given.
+#![forbid(unsafe_code)]
+
+pub mod blocking;
+mod builder;
+mod core;
+mod error;
+mod ioctx;
+mod monc;
+mod objecter;
+mod rados;
+
+pub use builder::Builder;
+pub use error::{Errno, Error};
+pub use ioctx::{IoCtx, ListCursor, ListedObject, ObjectList, ObjectStat, ReadOp, WriteOp};
+pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
+pub use loligo_wire::message::mon::ClusterStatfs;
+pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat};
+pub use rados::Rados;

@@ -1,0 +1,218 @@
+//! The client without `async`, for threads that may wait.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_wire::PoolId;
+use tokio::runtime::Runtime;
+
+use crate::{Builder, ClusterStatfs, Error, ListedObject, ObjectStat, PoolStat, ReadOp, WriteOp};
+
+/// Threads that serve the client's connections, unless a runtime is given.
+const WORKERS: usize = 2;
+
+/// As [`crate::Rados`], for threads that may wait. Must not be used on a thread of an asynchronous runtime.
+#[derive(Clone, Debug)]
+pub struct Rados {
+    inner: crate::Rados,
+    runtime: Arc<Runtime>,
+}
+
+/// As [`crate::IoCtx`], for threads that may wait.
+#[derive(Clone, Debug)]
+pub struct IoCtx {
+    inner: crate::IoCtx,
+    runtime: Arc<Runtime>,
+}
+
+impl Rados {
+    /// Connects, on a runtime of its own.
+    pub fn connect(builder: Builder) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("loligo-rados")
+            .enable_all()
+            .build()
+            .map_err(|e: io::Error| crate::Errno(e.raw_os_error().unwrap_or(crate::Errno::EIO.0)))?;
+        Self::connect_on(Arc::new(runtime), builder)
+    }
+
+    /// Connects, on a runtime that others use too.
+    pub fn connect_on(runtime: Arc<Runtime>, builder: Builder) -> Result<Self, Error> {
+        let inner = runtime.block_on(builder.connect())?;
+        Ok(Self { inner, runtime })
+    }
+
+    /// The asynchronous client.
+    pub fn asynchronous(&self) -> &crate::Rados {
+        &self.inner
+    }
+
+    /// The pools, in the order of their numbers.
+    pub fn pools(&self) -> Vec<(PoolId, String)> {
+        self.inner.pools()
+    }
+
+    /// Opens a pool for object operations.
+    pub fn ioctx(&self, pool: &str) -> Result<IoCtx, Error> {
+        let inner = self.wait(self.inner.ioctx(pool))?;
+        Ok(IoCtx { inner, runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// Makes a pool.
+    pub fn create_pool(&self, name: &str) -> Result<PoolId, Error> {
+        self.wait(self.inner.create_pool(name))
+    }
+
+    /// Removes a pool and everything in it.
+    pub fn delete_pool(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.inner.delete_pool(name))
+    }
+
+    /// The cluster's space.
+    pub fn statfs(&self) -> Result<ClusterStatfs, Error> {
+        self.wait(self.inner.statfs())
+    }
+
+    /// Statistics of pools, by name.
+    pub fn pool_stats(&self, pools: &[&str]) -> Result<Vec<(String, PoolStat)>, Error> {
+        self.wait(self.inner.pool_stats(pools))
+    }
+
+    /// Sends the monitors a command in JSON.
+    pub fn mon_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        self.wait(self.inner.mon_command(command, input))
+    }
+
+    /// Ends the client.
+    pub fn shutdown(&self) {
+        self.wait(self.inner.shutdown());
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}
+
+/// Each method as the one of the same name in [`crate::IoCtx`].
+impl IoCtx {
+    /// The asynchronous context.
+    pub fn asynchronous(&self) -> &crate::IoCtx {
+        &self.inner
+    }
+
+    /// The same pool with another namespace.
+    pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
+        Self { inner: self.inner.with_namespace(nspace), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// The same pool and namespace with a locator key.
+    pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
+        Self { inner: self.inner.with_locator(key), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// Reads bytes.
+    pub fn read(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<Bytes, Error> {
+        self.wait(self.inner.read(oid, offset, len))
+    }
+
+    /// Writes bytes.
+    pub fn write(&self, oid: impl Into<Vec<u8>>, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.wait(self.inner.write(oid, offset, data))
+    }
+
+    /// Replaces an object's bytes.
+    pub fn write_full(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
+        self.wait(self.inner.write_full(oid, data))
+    }
+
+    /// Appends bytes, exactly once.
+    pub fn append(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
+        self.wait(self.inner.append(oid, data))
+    }
+
+    /// Makes an empty object.
+    pub fn create(&self, oid: impl Into<Vec<u8>>, exclusive: bool) -> Result<(), Error> {
+        self.wait(self.inner.create(oid, exclusive))
+    }
+
+    /// Removes an object.
+    pub fn remove(&self, oid: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.wait(self.inner.remove(oid))
+    }
+
+    /// Sets an object's size.
+    pub fn truncate(&self, oid: impl Into<Vec<u8>>, size: u64) -> Result<(), Error> {
+        self.wait(self.inner.truncate(oid, size))
+    }
+
+    /// Makes a range zero.
+    pub fn zero(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<(), Error> {
+        self.wait(self.inner.zero(oid, offset, len))
+    }
+
+    /// Size and modification time.
+    pub fn stat(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectStat, Error> {
+        self.wait(self.inner.stat(oid))
+    }
+
+    /// The value of an extended attribute.
+    pub fn xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
+        self.wait(self.inner.xattr(oid, name))
+    }
+
+    /// All extended attributes.
+    pub fn xattrs(&self, oid: impl Into<Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
+        self.wait(self.inner.xattrs(oid))
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.set_xattr(oid, name, value))
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.wait(self.inner.remove_xattr(oid, name))
+    }
+
+    /// Executes several changing operations, all or none.
+    pub fn operate(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
+        self.wait(self.inner.operate(oid, op))
+    }
+
+    /// Executes several reading operations.
+    pub fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Bytes>, Error> {
+        self.wait(self.inner.operate_read(oid, op))
+    }
+
+    /// The objects of this context's namespace.
+    pub fn objects(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
+        self.iterate(self.inner.objects())
+    }
+
+    /// The objects of all namespaces.
+    pub fn objects_of_all_namespaces(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
+        self.iterate(self.inner.objects_of_all_namespaces())
+    }
+
+    fn iterate(
+        &self,
+        mut list: crate::ObjectList,
+    ) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
+        let runtime = Arc::clone(&self.runtime);
+        std::iter::from_fn(move || runtime.block_on(list.next()).transpose())
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}

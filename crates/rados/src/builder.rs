@@ -1,0 +1,167 @@
+//! Connecting: from configuration to a client with a map.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_cephx::client::AuthClient;
+use loligo_cephx::conf::{Conf, ConfError, Environment, Messenger as ConfMessenger, Options};
+use loligo_msgr::{Config, Messenger};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch};
+use tokio::sync::oneshot;
+
+use crate::core::{Core, Dispatch, Lifeline};
+use crate::monc::{Authenticator, HuntSettings, MonClient};
+use crate::objecter::{Objecter, Settings};
+use crate::{Error, Rados};
+
+/// Says which cluster to connect to, and as whom.
+///
+/// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual places of
+/// ceph.conf and keyrings, the name `client.admin`.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    environment: Environment,
+    options: Options,
+    conf: Option<Conf>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Builder {
+    /// What this process's environment says.
+    pub fn new() -> Self {
+        Self { environment: Environment::current(), options: Options::default(), conf: None }
+    }
+
+    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, …
+    pub fn args(mut self, args: &mut Vec<String>) -> Result<Self, ConfError> {
+        self.options.take(args)?;
+        Ok(self)
+    }
+
+    /// Reads this configuration file.
+    pub fn conf_file(mut self, path: &str) -> Self {
+        self.options.conf_file = Some(path.to_owned());
+        self
+    }
+
+    /// Authenticates as `name`.
+    pub fn name(mut self, name: EntityName) -> Self {
+        self.options.name = Some(name);
+        self
+    }
+
+    /// Sets an option of the configuration, above all files.
+    pub fn set(mut self, option: &str, value: &str) -> Self {
+        self.options.set(option, value);
+        self
+    }
+
+    /// Uses this configuration and reads nothing else.
+    pub fn conf(mut self, conf: Conf) -> Self {
+        self.conf = Some(conf);
+        self
+    }
+
+    /// The configuration that would be used.
+    pub fn load(&self) -> Result<Conf, ConfError> {
+        match &self.conf {
+            Some(conf) => Ok(conf.clone()),
+            None => Conf::load(&self.options, self.environment.clone()),
+        }
+    }
+
+    /// Connects: finds a monitor, authenticates, and waits for the first map. The client's tasks run on the runtime that
+    /// this is called on.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration; [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could
+    /// be reached within `client_mount_timeout`.
+    pub async fn connect(self) -> Result<Rados, Error> {
+        let conf = self.load()?;
+        let times = Times::of(&conf)?;
+        let client = AuthClient::new(conf.client_config()?);
+        let monitors = resolve(&conf).await?;
+        let hostname = self.environment.host.clone();
+
+        let (monc, hunt) = MonClient::new(Arc::clone(&client), hostname, monitors);
+        let monc = Arc::new(monc);
+        let mut steward = None;
+        let core = Arc::new_cyclic(|core| {
+            let dispatch = Arc::new(Dispatch(core.clone()));
+            let messenger = Messenger::new(Config::new(EntityType::CLIENT), dispatch);
+            let auth = Arc::new(Authenticator(Arc::clone(&client)));
+            let (objecter, task) =
+                Objecter::new(times.objecter, Arc::clone(&monc), Arc::downgrade(&messenger), auth);
+            steward = Some(task);
+            Core { auth: Arc::clone(&client), messenger, monc: Arc::clone(&monc), objecter }
+        });
+        let steward = steward.expect("made with the core");
+
+        monc.follow("osdmap", 0);
+        let (first, first_session) = oneshot::channel();
+        let hunting =
+            hunt.run(Arc::clone(&monc), Arc::clone(&core.messenger), times.hunt, times.mount, first);
+        let tasks = vec![tokio::spawn(steward.run()).abort_handle(), tokio::spawn(hunting).abort_handle()];
+        let lifeline = Lifeline { core: Arc::clone(&core), tasks };
+        first_session.await.map_err(|_| Error::Shutdown)??;
+        let map = core.objecter.wait_for_epoch(Epoch(1));
+        tokio::time::timeout(times.mount, map).await.map_err(|_| Error::Timeout(times.mount))?;
+        Ok(Rados::new(lifeline, times.mon_op))
+    }
+}
+
+/// The times and bounds that are configured, with Ceph's defaults.
+struct Times {
+    mount: Duration,
+    /// `None`: for ever.
+    mon_op: Option<Duration>,
+    hunt: HuntSettings,
+    objecter: Settings,
+}
+
+impl Times {
+    fn of(conf: &Conf) -> Result<Self, ConfError> {
+        let unless_zero =
+            |option| conf.duration(option, Duration::ZERO).map(|limit| (!limit.is_zero()).then_some(limit));
+        Ok(Self {
+            mount: conf.duration("client_mount_timeout", Duration::from_secs(300))?,
+            mon_op: unless_zero("rados_mon_op_timeout")?,
+            hunt: HuntSettings {
+                interval: conf.duration("mon_client_hunt_interval", Duration::from_secs(3))?,
+            },
+            objecter: Settings {
+                ops_max: conf.u64("objecter_inflight_ops", 1024)?,
+                bytes_max: conf.size("objecter_inflight_op_bytes", 100 << 20)?,
+                op_timeout: unless_zero("rados_osd_op_timeout")?,
+            },
+        })
+    }
+}
+
+/// The monitors' msgr2 addresses; names are looked up. One that cannot be found is passed over if there are others.
+async fn resolve(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
+    let mut found = Vec::new();
+    let mut unknown = None;
+    let hosts = conf.mon_hosts()?;
+    for addr in hosts.iter().flatten().filter(|addr| addr.messenger == ConfMessenger::V2) {
+        if let Some(ip) = addr.ip() {
+            found.push(EntityAddr::msgr2(SocketAddr::new(ip, addr.port)));
+            continue;
+        }
+        match tokio::net::lookup_host((addr.host.as_str(), addr.port)).await {
+            Ok(socks) => found.extend(socks.map(EntityAddr::msgr2)),
+            Err(e) => unknown = Some(format!("{}: {e}", addr.host)),
+        }
+    }
+    match (found.is_empty(), unknown) {
+        (false, _) => Ok(found),
+        (true, Some(last)) => Err(Error::NoMonitor { after: Duration::ZERO, last }),
+        (true, None) => Err(ConfError::NoMonitors.into()),
+    }
+}

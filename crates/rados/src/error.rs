@@ -1,0 +1,167 @@
+//! What can go wrong, and which errno it is.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use loligo_cephx::conf::{ConfError, CredentialsError};
+use loligo_cephx::handshake::AuthError;
+use loligo_cephx::keyring::KeyringError;
+use loligo_wire::DecodeError;
+
+/// A Linux errno, positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Not permitted: the capabilities of the key do not allow it.
+    pub const EPERM: Self = Self(1);
+    /// No such object, pool, attribute.
+    pub const ENOENT: Self = Self(2);
+    /// Input or output failed.
+    pub const EIO: Self = Self(5);
+    /// Permission denied: authentication failed.
+    pub const EACCES: Self = Self(13);
+    /// It exists already.
+    pub const EEXIST: Self = Self(17);
+    /// An argument is wrong.
+    pub const EINVAL: Self = Self(22);
+    /// The cluster, or the pool's quota, is full.
+    pub const ENOSPC: Self = Self(28);
+    /// The value does not fit.
+    pub const ERANGE: Self = Self(34);
+    /// No such extended attribute.
+    pub const ENODATA: Self = Self(61);
+    /// The other side says what it must not.
+    pub const EPROTO: Self = Self(71);
+    /// Not supported.
+    pub const EOPNOTSUPP: Self = Self(95);
+    /// The client is on the cluster's blocklist.
+    pub const EBLOCKLISTED: Self = Self(108);
+    /// It took too long.
+    pub const ETIMEDOUT: Self = Self(110);
+    /// The client was shut down.
+    pub const ENOTCONN: Self = Self(107);
+
+    /// The errno in a negative result; `None` if the result is no error.
+    pub(crate) fn from_result(result: i32) -> Option<Self> {
+        (result < 0).then(|| Self(result.saturating_neg()))
+    }
+}
+
+/// The system's text, such as "No such file or directory", with the number.
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
+/// Why a request to the cluster, or connecting to it, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster's answer.
+    #[error("{0}")]
+    Os(Errno),
+    /// A monitor refused a command, and said why.
+    #[error("{status} ({errno})")]
+    Command {
+        /// The answer.
+        errno: Errno,
+        /// The monitor's words.
+        status: String,
+    },
+    /// There is no pool of that name.
+    #[error("no pool '{0}'")]
+    NoPool(String),
+    /// There was no answer in time. Whether a change was made is not known.
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// No monitor could be reached in time.
+    #[error("no monitor answered within {} s; the last attempt: {last}", after.as_secs_f64())]
+    NoMonitor {
+        /// How long it was tried.
+        after: Duration,
+        /// What went wrong last.
+        last: String,
+    },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Conf(#[from] ConfError),
+    /// There is no key.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// The monitors refused us, or we them.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    /// The cluster sent what cannot be read.
+    #[error("{what} from the cluster: {source}")]
+    Decode {
+        /// What it was.
+        what: &'static str,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The client was shut down.
+    #[error("the client was shut down")]
+    Shutdown,
+}
+
+impl Error {
+    /// The errno that a stock client reports in the same case.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Os(errno) | Self::Command { errno, .. } => *errno,
+            Self::NoPool(_) => Errno::ENOENT,
+            Self::Timeout(_) | Self::NoMonitor { .. } => Errno::ETIMEDOUT,
+            Self::Conf(ConfError::NoMonitors) | Self::Conf(ConfError::Io { .. }) => Errno::ENOENT,
+            Self::Conf(_) => Errno::EINVAL,
+            Self::Credentials(CredentialsError::Keyring(KeyringError::NotFound(_)))
+            | Self::Credentials(CredentialsError::NoKey(_)) => Errno::ENOENT,
+            Self::Credentials(_) => Errno::EINVAL,
+            Self::Auth(AuthError::Refused { errno, .. }) => Errno(*errno),
+            Self::Auth(AuthError::NoCredentials(_)) => Errno::ENOENT,
+            Self::Auth(_) => Errno::EACCES,
+            Self::Decode { .. } => Errno::EPROTO,
+            Self::Shutdown => Errno::ENOTCONN,
+        }
+    }
+
+    /// Whether the object, attribute or pool does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == Errno::ENOENT
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::Os(errno)
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(e: Error) -> Self {
+        let kind = io::Error::from_raw_os_error(e.errno().0).kind();
+        Self::new(kind, e)
+    }
+}
+
+/// Why an operation on objects failed; small, because one lies in every operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpError {
+    /// The cluster's answer, or what it would answer.
+    Os(Errno),
+    /// The answer cannot be read.
+    Decode(DecodeError),
+    /// The client was shut down.
+    Shutdown,
+}
+
+impl From<OpError> for Error {
+    fn from(e: OpError) -> Self {
+        match e {
+            OpError::Os(errno) => Self::Os(errno),
+            OpError::Decode(source) => Self::Decode { what: "osd_op_reply", source },
+            OpError::Shutdown => Self::Shutdown,
+        }
+    }
+}

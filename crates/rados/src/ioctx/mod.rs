@@ -1,0 +1,216 @@
+//! Operations on the objects of one pool.
+
+mod list;
+mod ops;
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use loligo_wire::message::osd::OpCode;
+use loligo_wire::message::osd::{MOSDOp, ObjectLocator, Ops, OsdFlags, OsdOp, OsdReply};
+use loligo_wire::{DecodeError, PoolId, Reader, UTime};
+use smallvec::smallvec;
+
+use crate::error::Errno;
+use crate::{Error, Rados};
+
+pub use self::list::{ListCursor, ListedObject, ObjectList};
+pub use self::ops::{ReadOp, WriteOp};
+
+/// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.
+///
+/// Names of objects, namespaces, keys and attributes are bytes. An operation is sent when its future is first polled;
+/// operations on the same object that are polled one after the other are executed in that order. A future that is dropped
+/// before its end gives the operation up: whether it was executed is not known then.
+#[derive(Clone, Debug)]
+pub struct IoCtx {
+    rados: Rados,
+    locator: ObjectLocator,
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectStat {
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last changed, by the clock of whoever changed it.
+    pub mtime: SystemTime,
+}
+
+/// Every write since kraken is answered when it is durable, and every client since hammer knows redirects.
+const ALWAYS: OsdFlags = OsdFlags::ONDISK.union(OsdFlags::KNOWN_REDIR).union(OsdFlags::SUPPORTSPOOLEIO);
+
+impl IoCtx {
+    pub(crate) fn new(rados: Rados, pool: PoolId) -> Self {
+        Self { rados, locator: ObjectLocator::in_pool(pool) }
+    }
+
+    /// The client.
+    pub fn rados(&self) -> &Rados {
+        &self.rados
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> PoolId {
+        self.locator.pool
+    }
+
+    /// The same pool with another namespace; empty is the default one.
+    pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
+        let locator = ObjectLocator { nspace: nspace.into(), ..self.locator.clone() };
+        Self { rados: self.rados.clone(), locator }
+    }
+
+    /// The same pool and namespace with a locator key: objects are placed by it instead of by their names. Empty: by name.
+    pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
+        let locator = ObjectLocator { key: key.into(), ..self.locator.clone() };
+        Self { rados: self.rados.clone(), locator }
+    }
+}
+
+/// Bytes.
+impl IoCtx {
+    /// Reads `len` bytes at `offset`, fewer if the object ends before; `len` 0 reads to the end.
+    pub async fn read(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<Bytes, Error> {
+        self.read_one(oid.into(), OsdOp::read(offset, len)).await
+    }
+
+    /// Writes `data` at `offset`. The object is made if there is none, and grows as needed.
+    pub async fn write(&self, oid: impl Into<Vec<u8>>, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::write(offset, data)).await
+    }
+
+    /// Makes `data` all that is in the object. The object is made if there is none.
+    pub async fn write_full(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::write_full(data)).await
+    }
+
+    /// Writes `data` at the object's end, exactly once. The object is made if there is none.
+    pub async fn append(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::append(data)).await
+    }
+
+    /// Makes an empty object; if there is one already it fails with EEXIST if `exclusive`, else does nothing.
+    pub async fn create(&self, oid: impl Into<Vec<u8>>, exclusive: bool) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::create(exclusive)).await
+    }
+
+    /// Removes an object.
+    pub async fn remove(&self, oid: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::new(OpCode::DELETE)).await
+    }
+
+    /// Cuts an object off at `size` bytes, or extends it with zeros.
+    pub async fn truncate(&self, oid: impl Into<Vec<u8>>, size: u64) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::truncate(size)).await
+    }
+
+    /// Makes `len` bytes at `offset` zero. The object does not grow.
+    pub async fn zero(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::zero(offset, len)).await
+    }
+
+    /// Size and modification time.
+    pub async fn stat(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectStat, Error> {
+        let out = self.read_one(oid.into(), OsdOp::new(OpCode::STAT)).await?;
+        decode("the output of stat", &out, |r| {
+            Ok(ObjectStat { size: r.u64()?, mtime: r.get::<UTime>()?.to_system() })
+        })
+    }
+}
+
+/// Extended attributes.
+impl IoCtx {
+    /// The value of an attribute; ENODATA if the object has none of that name.
+    pub async fn xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
+        self.read_one(oid.into(), OsdOp::xattr(OpCode::GETXATTR, name.as_ref(), b"", 0, 0)).await
+    }
+
+    /// All attributes, by name.
+    pub async fn xattrs(&self, oid: impl Into<Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
+        let out = self.read_one(oid.into(), OsdOp::new(OpCode::GETXATTRS)).await?;
+        decode("the output of getxattrs", &out, |r| r.get())
+    }
+
+    /// Sets an attribute. The object is made if there is none.
+    pub async fn set_xattr(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::xattr(OpCode::SETXATTR, name.as_ref(), value.as_ref(), 0, 0)).await
+    }
+
+    /// Removes an attribute; ENODATA if the object has none of that name.
+    pub async fn remove_xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::xattr(OpCode::RMXATTR, name.as_ref(), b"", 0, 0)).await
+    }
+}
+
+/// Several operations at once, and listing.
+impl IoCtx {
+    /// Executes the operations of `op` on one object, all or none.
+    pub async fn operate(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
+        self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
+    }
+
+    /// Executes the reading operations of `op` on one object, in one state of it. Returns the output of each.
+    pub async fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Bytes>, Error> {
+        let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::READ).await?;
+        Ok(reply.outs.into_iter().map(|out| out.data).collect())
+    }
+
+    /// The objects of this context's namespace, in the pool's order.
+    pub fn objects(&self) -> ObjectList {
+        ObjectList::new(self.clone(), ListCursor::start())
+    }
+
+    /// The objects of all namespaces, in the pool's order.
+    pub fn objects_of_all_namespaces(&self) -> ObjectList {
+        self.with_namespace(list::ALL_NAMESPACES).objects()
+    }
+
+    /// The objects from a place on where a listing was.
+    pub fn objects_from(&self, cursor: ListCursor) -> ObjectList {
+        ObjectList::new(self.clone(), cursor)
+    }
+
+    async fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> Result<(), Error> {
+        self.perform(oid, smallvec![op], OsdFlags::WRITE).await.map(drop)
+    }
+
+    async fn read_one(&self, oid: Vec<u8>, op: OsdOp) -> Result<Bytes, Error> {
+        let reply = self.perform(oid, smallvec![op], OsdFlags::READ).await?;
+        Ok(reply.outs.into_iter().next().unwrap_or_default().data)
+    }
+
+    async fn perform(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<OsdReply, Error> {
+        if oid.is_empty() {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
+        if mode.contains(OsdFlags::WRITE) {
+            request.mtime = UTime::now();
+        }
+        self.perform_request(request).await
+    }
+
+    async fn perform_request(&self, request: MOSDOp) -> Result<OsdReply, Error> {
+        let reply = self.rados.core().objecter.perform(request).await?;
+        match Errno::from_result(reply.result) {
+            None => Ok(reply),
+            Some(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// Reads an operation's output.
+fn decode<T>(
+    what: &'static str,
+    out: &[u8],
+    read: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<T, Error> {
+    read(&mut Reader::new(out)).map_err(|source| Error::Decode { what, source })
+}

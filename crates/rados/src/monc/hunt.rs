@@ -1,0 +1,168 @@
+//! Looking for a monitor: some at once, the first that authenticates us wins, the others are dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_cephx::handshake::AuthError;
+use loligo_msgr::{Connection, Messenger, Policy};
+use loligo_wire::{EntityAddr, EntityType};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Authenticator, Event, FirstSession, MonClient};
+use crate::Error;
+
+/// Monitors tried at once (`mon_client_hunt_parallel`).
+const PARALLEL: usize = 3;
+/// By how much each round is longer than the one before (`mon_client_hunt_interval_backoff`), at most to ten times the
+/// first (`mon_client_hunt_interval_max_multiple`).
+const BACKOFF: f64 = 1.5;
+const BACKOFF_MAX: f64 = 10.0;
+/// How often tickets are looked at. Each is renewed when a quarter of its life is left, which is minutes.
+const TICK: Duration = Duration::from_secs(10);
+
+/// Sessions begin at least this far apart.
+const SESSION_MIN: Duration = Duration::from_millis(200);
+
+/// Times of the search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HuntSettings {
+    /// The first round's length (`mon_client_hunt_interval`).
+    pub(crate) interval: Duration,
+}
+
+/// The task that finds a monitor, keeps the session until it is lost, and finds another.
+pub(crate) struct Hunt {
+    events: mpsc::UnboundedReceiver<Event>,
+    /// The monitor at which the next round begins.
+    next: usize,
+    /// What went wrong last, for whoever waits in vain.
+    last_error: String,
+}
+
+impl Hunt {
+    pub(super) fn new(events: mpsc::UnboundedReceiver<Event>) -> Self {
+        Self { events, next: 0, last_error: "none was tried".to_owned() }
+    }
+
+    /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor would revoke;
+    /// after `patience` it is told that there is none.
+    pub(crate) async fn run(
+        mut self,
+        monc: Arc<MonClient>,
+        messenger: Arc<Messenger>,
+        settings: HuntSettings,
+        patience: Duration,
+        first: FirstSession,
+    ) {
+        let begun = Instant::now();
+        let mut first = Some(first);
+        let mut factor = 1.0;
+        loop {
+            let round = settings.interval.mul_f64(factor);
+            let deadline = Instant::now() + round;
+            let deadline = if first.is_some() { deadline.min(begun + patience) } else { deadline };
+            match self.round(&monc, &messenger, deadline).await {
+                Ok(Some(conn)) => {
+                    factor = 1.0;
+                    messenger.set_num(monc.auth.global_id().0 as i64);
+                    monc.open(&conn);
+                    if let Some(first) = first.take() {
+                        let _ = first.send(Ok(()));
+                    }
+                    let opened = Instant::now();
+                    self.keep(&monc, &conn).await;
+                    monc.forget_session();
+                    // A monitor that lets us in and then drops us shall not be asked without end.
+                    tokio::time::sleep_until(opened + SESSION_MIN).await;
+                }
+                Ok(None) if first.is_some() && begun.elapsed() >= patience => {
+                    let last = self.last_error.clone();
+                    let error = Error::NoMonitor { after: patience, last };
+                    let _ = first.take().map(|first| first.send(Err(error)));
+                    return;
+                }
+                Ok(None) => factor = (factor * BACKOFF).min(BACKOFF_MAX),
+                Err(refusal) if first.is_some() => {
+                    let _ = first.take().map(|first| first.send(Err(refusal.into())));
+                    return;
+                }
+                // We have been let in before: the monitors may be about to learn our key again.
+                Err(_) => tokio::time::sleep_until(deadline).await,
+            }
+        }
+    }
+
+    /// Tries some monitors until the deadline. `Ok(None)`: none answered. `Err`: one refused us for good.
+    async fn round(
+        &mut self,
+        monc: &MonClient,
+        messenger: &Arc<Messenger>,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Connection>>, AuthError> {
+        let tried: Vec<_> = self.choose(&monc.addrs()).map(|addr| connect(monc, messenger, addr)).collect();
+        let outcome = self.first_connected(&tried, deadline).await;
+        let winner = outcome.as_ref().ok().and_then(Option::as_ref);
+        for conn in tried.iter().filter(|conn| winner.is_none_or(|winner| winner.id() != conn.id())) {
+            conn.mark_down();
+        }
+        outcome
+    }
+
+    /// The monitors of this round: the next few of all, in turn. Clients begin at different ones.
+    fn choose(&mut self, addrs: &[EntityAddr]) -> impl Iterator<Item = EntityAddr> + use<> {
+        let count = addrs.len().min(PARALLEL);
+        if self.next == 0 {
+            self.next = std::process::id() as usize;
+        }
+        let begin = self.next;
+        self.next = self.next.wrapping_add(count);
+        let chosen: Vec<_> = (0..count).map(|i| addrs[begin.wrapping_add(i) % addrs.len()]).collect();
+        chosen.into_iter()
+    }
+
+    async fn first_connected(
+        &mut self,
+        tried: &[Arc<Connection>],
+        deadline: Instant,
+    ) -> Result<Option<Arc<Connection>>, AuthError> {
+        let is_ours = |conn: &Arc<Connection>| tried.iter().any(|ours| ours.id() == conn.id());
+        while let Ok(Some(event)) = timeout_at(deadline, self.events.recv()).await {
+            match event {
+                Event::Connected(conn) if is_ours(&conn) => return Ok(Some(conn)),
+                Event::Refused(conn, why) if is_ours(&conn) => {
+                    self.last_error = format!("{}: {}", conn.peer().addr, why.text);
+                    if let Some(verdict) = why.verdict {
+                        return Err(verdict);
+                    }
+                }
+                Event::Lost(conn) if is_ours(&conn) => {
+                    self.last_error = format!("{}: the connection was lost", conn.peer().addr);
+                    return Ok(None);
+                }
+                _ => {} // of a round before
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps a session until it is lost.
+    async fn keep(&mut self, monc: &MonClient, conn: &Arc<Connection>) {
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(Event::Lost(lost)) if lost.id() == conn.id() => return,
+                    Some(_) => {}
+                    None => return,
+                },
+                _ = tick.tick() => monc.renew_tickets(),
+            }
+        }
+    }
+}
+
+fn connect(monc: &MonClient, messenger: &Arc<Messenger>, addr: EntityAddr) -> Arc<Connection> {
+    let auth = Arc::new(Authenticator(Arc::clone(&monc.auth)));
+    messenger.connect(EntityType::MON, addr, Policy::lossy_client(), auth)
+}

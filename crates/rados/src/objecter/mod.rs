@@ -1,0 +1,339 @@
+//! Operations on their way: [`Objecter`] places them by the map, sends them to the OSDs, matches the answers, and has those
+//! that got lost sent again.
+//!
+//! ```text
+//!            perform                     replies of one read
+//!               │                               │
+//!     throttle ─┼─ MapView::place               │  one lock for all
+//!               ▼                               ▼
+//!          Session::admit ──── table ──── Session::answered ──▶ Op::finish ──▶ Pending wakes
+//!               │                ▲
+//!               ▼                │ place
+//!       Connection::send      Steward ◀── maps, lost connections, ends of backoffs, EAGAIN, redirects
+//! ```
+//!
+//! An operation is sent by the thread that submits it and completed by the thread that reads the answer. Locks on the way:
+//! the session's when it is sent, the out-queue's, and the session's once for all answers of one read.
+
+mod backoff;
+mod op;
+mod session;
+mod sessions;
+mod steward;
+mod target;
+mod throttle;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use loligo_msgr::{ConnectAuth, Connection, Messenger, SendError};
+use loligo_wire::message::osd::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, OsdReply};
+use loligo_wire::message::{Message as _, Msg};
+use loligo_wire::{Epoch, Tid};
+use tokio::sync::{mpsc, watch};
+
+use self::op::{Op, Pending};
+use self::session::{Admission, Answered, pack_first};
+use self::sessions::Sessions;
+use self::steward::{Event, MAPS_WAITING_MAX, send};
+use self::target::Unplaceable;
+use self::throttle::Throttle;
+use crate::error::{Errno, Error, OpError};
+use crate::monc::MonClient;
+
+pub(crate) use self::session::Session;
+pub(crate) use self::sessions::Link;
+pub(crate) use self::steward::Steward;
+pub(crate) use self::target::MapView;
+
+/// Bounds of an objecter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Operations in flight (`objecter_inflight_ops`).
+    pub(crate) ops_max: u64,
+    /// Bytes in flight (`objecter_inflight_op_bytes`).
+    pub(crate) bytes_max: u64,
+    /// How long an operation may take; `None`: for ever (`rados_osd_op_timeout`).
+    pub(crate) op_timeout: Option<Duration>,
+}
+
+/// See the [module's](self) documentation.
+pub(crate) struct Objecter {
+    settings: Settings,
+    monc: Arc<MonClient>,
+    view: ArcSwap<MapView>,
+    /// The epoch of `view`, for those who wait for one.
+    epochs: watch::Sender<Epoch>,
+    sessions: Sessions,
+    throttle: Throttle,
+    tids: AtomicU64,
+    events: mpsc::UnboundedSender<Event>,
+    maps_waiting: AtomicUsize,
+}
+
+impl Objecter {
+    /// An objecter without a map, and the task that has to run for it.
+    pub(crate) fn new(
+        settings: Settings,
+        monc: Arc<MonClient>,
+        messenger: Weak<Messenger>,
+        auth: Arc<dyn ConnectAuth>,
+    ) -> (Arc<Self>, Steward) {
+        let (events, heard) = mpsc::unbounded_channel();
+        let objecter = Arc::new(Self {
+            settings,
+            monc,
+            view: ArcSwap::from_pointee(MapView::default()),
+            epochs: watch::Sender::new(Epoch(0)),
+            sessions: Sessions::new(messenger, auth),
+            throttle: Throttle::new(settings.ops_max, settings.bytes_max),
+            tids: AtomicU64::new(1),
+            events,
+            maps_waiting: AtomicUsize::new(0),
+        });
+        let steward = Steward::new(Arc::clone(&objecter), heard);
+        (objecter, steward)
+    }
+
+    /// The map as it is now.
+    pub(crate) fn view(&self) -> Arc<MapView> {
+        self.view.load_full()
+    }
+
+    /// Waits until the map is of this epoch or newer.
+    pub(crate) async fn wait_for_epoch(&self, epoch: Epoch) {
+        let mut epochs = self.epochs.subscribe();
+        // The sender is a field of `self`, so there is one.
+        let _ = epochs.wait_for(|current| *current >= epoch).await;
+    }
+
+    /// Waits until the map is as new as the monitors' is now.
+    pub(crate) async fn wait_for_newest(&self) -> Result<(), Error> {
+        let newest = self.monc.newest_version("osdmap").await?;
+        self.wait_for_epoch(Epoch(newest as u32)).await;
+        Ok(())
+    }
+
+    /// Performs an operation: waits for a place in flight, sends it, and waits for its end.
+    ///
+    /// Dropped before its end, the operation is not sent again; whether it was executed is not known then.
+    pub(crate) async fn perform(&self, request: MOSDOp) -> Result<OsdReply, Error> {
+        match self.settings.op_timeout {
+            None => self.perform_at_leisure(request).await,
+            Some(limit) => tokio::time::timeout(limit, self.perform_at_leisure(request))
+                .await
+                .unwrap_or(Err(Error::Timeout(limit))),
+        }
+    }
+
+    async fn perform_at_leisure(&self, request: MOSDOp) -> Result<OsdReply, Error> {
+        let bytes: usize = request.ops.iter().map(|op| op.data.len()).sum();
+        let cost = Throttle::cost(bytes);
+        self.throttle.acquire(cost).await;
+        let place = Place { throttle: &self.throttle, cost };
+        let op = Op::new(Tid(self.tids.fetch_add(1, Ordering::Relaxed)), request, cost);
+        let pending = self.submit(op, place).await?;
+        Ok(pending.await?)
+    }
+
+    /// Sends an operation, or leaves it where it will be sent from.
+    async fn submit<'a>(&'a self, op: Arc<Op>, place: Place<'_>) -> Result<Pending<'a>, Error> {
+        let mut newest_asked = false;
+        loop {
+            match self.try_submit(&op) {
+                Submitted::Sent => {}
+                Submitted::Full(conn, msg) => {
+                    // In the table already: a future dropped here must take it out again.
+                    place.keep();
+                    let pending = Pending::new(self, op);
+                    send(&conn, *msg).await;
+                    return Ok(pending);
+                }
+                // The steward is about to publish the map that the session waits for, or the session is being replaced.
+                Submitted::Stale => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
+                Submitted::NoPool => {
+                    self.wait_for_newest().await?;
+                    newest_asked = true;
+                    continue;
+                }
+                Submitted::Failed(errno) => return Err(errno.into()),
+                Submitted::Closed => return Err(Error::Shutdown),
+            }
+            place.keep();
+            return Ok(Pending::new(self, op));
+        }
+    }
+
+    fn try_submit(&self, op: &Arc<Op>) -> Submitted {
+        let request = &op.request;
+        let view = self.view.load();
+        let place = match view.place(&request.locator, &request.oid, request.flags) {
+            Ok(place) => place,
+            Err(Unplaceable::NoPool) => return Submitted::NoPool,
+            Err(e) => return Submitted::Failed(e.errno()),
+        };
+        drop(view);
+        match self.sessions.with(place.osd, |session| session.admit(op, &place)) {
+            Some(Admission::Send(conn)) => match conn.send(pack_first(op, &place)) {
+                Err(SendError::Full(msg)) => Submitted::Full(conn, msg),
+                // On a closed connection it is lost like everything on it, and sent again like everything on it.
+                Ok(()) | Err(SendError::Closed) => Submitted::Sent,
+            },
+            Some(Admission::Taken) => Submitted::Sent,
+            Some(Admission::Stale) => Submitted::Stale,
+            None if self.sessions.is_closed() => Submitted::Closed,
+            None => Submitted::Stale,
+        }
+    }
+
+    /// Ends an operation that is in no table.
+    fn fail(&self, op: &Op, why: OpError) {
+        self.throttle.release(1, op.cost);
+        op.finish(Err(why));
+    }
+
+    /// Takes an operation that nobody waits for out of all tables.
+    fn cancel(&self, op: &Op) {
+        for session in self.sessions.all() {
+            if let Some(op) = session.remove(op.tid) {
+                self.throttle.release(1, op.cost);
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody listens only when the client is being shut down.
+        let _ = self.events.send(event);
+    }
+
+    /// Ends everything: sessions, and operations with [`Error::Shutdown`].
+    pub(crate) fn close(&self) {
+        for session in self.sessions.close() {
+            let (conn, entries) = session.end();
+            if let Some(conn) = conn {
+                conn.mark_down();
+            }
+            for entry in entries {
+                self.fail(&entry.op, OpError::Shutdown);
+            }
+        }
+    }
+
+    /// Operations and bytes in flight.
+    pub(crate) fn in_flight(&self) -> (u64, u64) {
+        self.throttle.held()
+    }
+}
+
+/// What became of an attempt to submit.
+enum Submitted {
+    Sent,
+    /// It is in the table, but the out-queue is full.
+    Full(Arc<Connection>, Box<Msg>),
+    Stale,
+    NoPool,
+    Failed(Errno),
+    Closed,
+}
+
+/// A place in the throttle, until the operation is in a table: whoever takes it out of there gives the place back.
+struct Place<'a> {
+    throttle: &'a Throttle,
+    cost: u64,
+}
+
+impl Place<'_> {
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.throttle.release(1, self.cost);
+    }
+}
+
+/// What the dispatcher calls.
+impl Objecter {
+    /// Takes all messages that one read of an OSD's connection brought.
+    pub(crate) fn handle(&self, session: &Arc<Session>, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        let mut replies = Vec::with_capacity(msgs.len());
+        for msg in msgs.drain(..) {
+            match msg.header.kind {
+                MOSDOpReply::KIND => match OsdReply::open(&msg) {
+                    Ok(reply) => replies.push((msg.header.tid, reply)),
+                    Err(e) => self.end_unreadable(session, msg.header.tid, e),
+                },
+                MOSDBackoff::KIND => self.take_backoff(session, conn, &msg),
+                MOSDMap::KIND => self.take_maps(&msg),
+                _ => {}
+            }
+        }
+        if !replies.is_empty() {
+            self.complete(session, replies);
+        }
+    }
+
+    /// Maps, from a monitor or from an OSD that found ours old.
+    pub(crate) fn take_maps(&self, msg: &Msg) {
+        let Ok(maps) = msg.open::<MOSDMap>() else { return };
+        if self.maps_waiting.fetch_add(1, Ordering::Relaxed) >= MAPS_WAITING_MAX {
+            self.maps_waiting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.tell(Event::Maps(maps));
+    }
+
+    /// A connection to an OSD is dead.
+    pub(crate) fn lost(&self, session: Arc<Session>, conn: &Connection) {
+        self.tell(Event::Lost { session, conn_id: conn.id() });
+    }
+
+    fn complete(&self, session: &Session, replies: Vec<(Tid, OsdReply)>) {
+        let answered = session.answered(replies);
+        let (mut ops, mut bytes) = (0, 0);
+        for answer in &answered {
+            if let Answered::Done(op, _) = answer {
+                ops += 1;
+                bytes += op.cost;
+            }
+        }
+        // Before anybody wakes: whoever wakes may want the place.
+        self.throttle.release(ops, bytes);
+        for answer in answered {
+            match answer {
+                Answered::Done(op, reply) => op.finish(Ok(reply)),
+                Answered::Again(entry, reply) => self.tell(Event::Again { entry, reply }),
+            }
+        }
+    }
+
+    #[cold]
+    fn end_unreadable(&self, session: &Session, tid: Tid, why: loligo_wire::DecodeError) {
+        if let Some(op) = session.remove(tid) {
+            self.fail(&op, OpError::Decode(why));
+        }
+    }
+
+    #[cold]
+    fn take_backoff(&self, session: &Arc<Session>, conn: &Arc<Connection>, msg: &Msg) {
+        let Ok(backoff) = msg.open::<MOSDBackoff>() else { return };
+        match backoff.op {
+            BackoffOp::Block if session.back_off(&backoff, conn) => {
+                let map_epoch = self.view.load().epoch();
+                let ack = MOSDBackoff { op: BackoffOp::AckBlock, map_epoch, ..backoff };
+                let _ = conn.send(Msg::new(&ack));
+            }
+            BackoffOp::Unblock => self.tell(Event::Unblocked { session: Arc::clone(session), backoff }),
+            _ => {}
+        }
+    }
+}

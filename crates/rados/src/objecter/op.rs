@@ -1,0 +1,79 @@
+//! An operation in flight, and the future that waits for its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use loligo_wire::Tid;
+use loligo_wire::message::osd::{MOSDOp, OsdReply};
+
+use super::Objecter;
+use crate::error::OpError;
+
+/// What an operation ends with.
+pub(crate) type Outcome = Result<OsdReply, OpError>;
+
+/// One operation from its first attempt to its end. Where it is and how often it was sent stands in its session's table.
+pub(crate) struct Op {
+    /// The same in every attempt: by it the OSD knows a repetition.
+    pub(crate) tid: Tid,
+    /// What is asked, as the first attempt said it.
+    pub(crate) request: MOSDOp,
+    /// Bytes it counts for in the throttle.
+    pub(crate) cost: u64,
+    outcome: OnceLock<Outcome>,
+    waker: AtomicWaker,
+}
+
+impl Op {
+    pub(crate) fn new(tid: Tid, request: MOSDOp, cost: u64) -> Arc<Self> {
+        Arc::new(Self { tid, request, cost, outcome: OnceLock::new(), waker: AtomicWaker::new() })
+    }
+
+    /// Ends the operation; a second end is ignored. Not to be called with a lock held: it wakes whoever waits.
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        if self.outcome.set(outcome).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// Waits for an operation's end. Dropped before, it takes the operation out of all tables: nothing is sent again, but what
+/// was sent may still be executed.
+#[must_use = "an operation that nobody waits for is cancelled"]
+pub(crate) struct Pending<'a> {
+    objecter: &'a Objecter,
+    op: Arc<Op>,
+}
+
+impl<'a> Pending<'a> {
+    pub(crate) fn new(objecter: &'a Objecter, op: Arc<Op>) -> Self {
+        Self { objecter, op }
+    }
+}
+
+impl Future for Pending<'_> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        if let Some(outcome) = self.op.outcome.get() {
+            return Poll::Ready(outcome.clone());
+        }
+        self.op.waker.register(cx.waker());
+        // The end may have come before the waker stood there.
+        match self.op.outcome.get() {
+            Some(outcome) => Poll::Ready(outcome.clone()),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if self.op.outcome.get().is_none() {
+            self.objecter.cancel(&self.op);
+        }
+    }
+}

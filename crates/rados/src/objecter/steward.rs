@@ -1,0 +1,269 @@
+//! The one task that sends operations again: when the map changes, a connection is lost, a backoff ends, or an OSD says
+//! "again" or "there".
+//!
+//! Everything it does is off the way of an operation that is simply sent and answered. Because it is one task, nothing is
+//! sent again by two at once; because it closes gates first (see [`Session`]), nothing that is new
+//! overtakes what is sent again. Operations keep their tids and go out in the order of their tids, which is the order of
+//! submission.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_maps::{Incremental, OsdMap};
+use loligo_msgr::{Connection, SendError};
+use loligo_wire::message::Msg;
+use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, OsdFlags, OsdReply};
+use loligo_wire::{Epoch, PgId, Tid};
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc;
+
+use super::session::{Elsewhere, InFlight, Session};
+use super::target::MapView;
+use super::{Objecter, OpError};
+
+/// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in flight and by the
+/// number of sessions.
+pub(super) enum Event {
+    /// Maps have come.
+    Maps(MOSDMap),
+    /// A session's connection is lost.
+    Lost {
+        /// The session.
+        session: Arc<Session>,
+        /// The connection's id.
+        conn_id: u64,
+    },
+    /// A backoff has ended.
+    Unblocked {
+        /// The session.
+        session: Arc<Session>,
+        /// What the OSD said.
+        backoff: MOSDBackoff,
+    },
+    /// An OSD wants an operation to be sent again, or to another object.
+    Again {
+        /// The operation, which is in no table.
+        entry: InFlight,
+        /// What the OSD said.
+        reply: OsdReply,
+    },
+}
+
+/// Messages of maps that may wait. Those beyond are dropped, and asked for again when the gap shows.
+pub(super) const MAPS_WAITING_MAX: usize = 64;
+
+/// A connection that is lost sooner than this after it was made is made again only then.
+const RECONNECT_MIN: Duration = Duration::from_millis(100);
+
+/// The task.
+pub(crate) struct Steward {
+    objecter: Arc<Objecter>,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Steward {
+    pub(super) fn new(objecter: Arc<Objecter>, events: mpsc::UnboundedReceiver<Event>) -> Self {
+        Self { objecter, events }
+    }
+
+    /// Runs until it is aborted.
+    pub(crate) async fn run(mut self) {
+        while let Some(event) = self.events.recv().await {
+            match event {
+                Event::Maps(maps) => self.take_maps(maps).await,
+                Event::Lost { session, conn_id } => self.reconnect(session, conn_id).await,
+                Event::Unblocked { session, backoff } => self.unblock(&session, &backoff).await,
+                Event::Again { entry, reply } => self.send_again(entry, reply).await,
+            }
+        }
+    }
+}
+
+/// Maps.
+impl Steward {
+    /// Applies what leads on from the map we have, and asks again for what is missing.
+    async fn take_maps(&self, maps: MOSDMap) {
+        self.objecter.maps_waiting.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        let old = self.objecter.view.load_full();
+        let current = old.epoch();
+        if maps.last().is_none_or(|last| last <= current) {
+            return;
+        }
+        match newest_map(old.map(), &maps) {
+            Some(map) => {
+                let epoch = u64::from(map.epoch.0);
+                self.adopt(&old, Arc::new(MapView::new(map))).await;
+                self.objecter.monc.got("osdmap", epoch);
+                self.objecter.epochs.send_replace(Epoch(epoch as u32));
+            }
+            // A gap: a message was dropped, or the monitor no longer has what follows our map.
+            None => self.objecter.monc.follow("osdmap", u64::from(current.0) + 1),
+        }
+    }
+
+    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere.
+    async fn adopt(&self, old: &MapView, new: Arc<MapView>) {
+        let sessions = self.objecter.sessions.gate_all(new.epoch());
+        self.objecter.view.store(Arc::clone(&new));
+        let mut displaced = Vec::new();
+        for session in &sessions {
+            if session.is_homeless() || new.serves(session.osd, session.addr) {
+                let moved = self.moved(session, old, &new);
+                displaced.extend(session.take(&moved));
+            } else {
+                displaced.extend(self.end(session));
+            }
+        }
+        self.place_all(displaced).await;
+        for session in self.objecter.sessions.all() {
+            self.open_gate(&session).await;
+        }
+        for session in self.objecter.sessions.ungate_new() {
+            self.open_gate(&session).await;
+        }
+    }
+
+    /// Ends the session with an OSD that is down or has moved; returns what was in flight.
+    fn end(&self, session: &Arc<Session>) -> Vec<InFlight> {
+        let (conn, entries) = session.end();
+        if let Some(conn) = conn {
+            conn.mark_down();
+        }
+        self.objecter.sessions.remove(session);
+        entries
+    }
+
+    /// The operations of a session that have to be placed anew. Placement is computed outside the session's lock; what
+    /// ends meanwhile is not found any more afterwards.
+    fn moved(&self, session: &Session, old: &MapView, new: &MapView) -> Vec<Tid> {
+        let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
+        let mut moved = Vec::new();
+        for (tid, place) in session.places() {
+            let pg = place.spgid.pgid;
+            let stays = !place.paused
+                && place.osd.is_some()
+                && *unchanged.entry(pg).or_insert_with(|| new.continues(old, pg))
+                && !new.pauses(pg.pool, place.flags);
+            if !stays {
+                moved.push(tid);
+            }
+        }
+        moved
+    }
+}
+
+/// The newest map that `maps` lead to from `current`; `None` if there is a gap or a map cannot be read.
+fn newest_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
+    let mut map: Option<OsdMap> = None;
+    let next = |map: &Option<OsdMap>| Epoch(map.as_ref().unwrap_or(current).epoch.0 + 1);
+    if current.epoch == Epoch(0) || !maps.incrementals.contains_key(&next(&map)) {
+        let (epoch, bytes) = maps.maps.last_key_value()?;
+        if *epoch <= current.epoch {
+            return None;
+        }
+        map = Some(OsdMap::decode(bytes).ok()?);
+    }
+    while let Some(bytes) = maps.incrementals.get(&next(&map)) {
+        let base = map.get_or_insert_with(|| current.clone());
+        let change = Incremental::decode(bytes).ok()?;
+        if base.apply_incremental(&change).is_err() {
+            return None;
+        }
+    }
+    map
+}
+
+/// Sending again.
+impl Steward {
+    /// Makes a new connection for a session, and sends everything again.
+    async fn reconnect(&self, session: Arc<Session>, conn_id: u64) {
+        if !session.uses(conn_id) {
+            return;
+        }
+        if let Some(pause) = session.too_young(RECONNECT_MIN) {
+            let objecter = Arc::clone(&self.objecter);
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                objecter.tell(Event::Lost { session, conn_id });
+            });
+            return;
+        }
+        session.gate();
+        if let Some(conn) = self.objecter.sessions.connect(&session)
+            && let Some(unused) = session.attach(conn)
+        {
+            unused.mark_down();
+        }
+        self.place_all(session.take_all()).await;
+        self.open_gate(&session).await;
+    }
+
+    async fn unblock(&self, session: &Arc<Session>, backoff: &MOSDBackoff) {
+        session.gate();
+        self.place_all(session.unblock(backoff)).await;
+        self.open_gate(session).await;
+    }
+
+    /// Sends an operation to the primary after EAGAIN, or to where it was redirected.
+    async fn send_again(&self, mut entry: InFlight, reply: OsdReply) {
+        if let Some(redirect) = reply.redirect {
+            let (_, oid, _) = entry.address();
+            let elsewhere = Elsewhere {
+                locator: redirect.locator,
+                oid: if redirect.object.is_empty() { oid.to_vec() } else { redirect.object },
+                flags: OsdFlags::REDIRECTED | OsdFlags::IGNORE_CACHE | OsdFlags::IGNORE_OVERLAY,
+            };
+            entry.elsewhere = Some(Box::new(elsewhere));
+        }
+        self.place_all(vec![entry]).await;
+    }
+
+    /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
+    /// gone end.
+    async fn place_all(&self, mut entries: Vec<InFlight>) {
+        entries.sort_unstable_by_key(|entry| entry.op.tid);
+        let view = self.objecter.view.load_full();
+        for mut entry in entries {
+            let (locator, oid, flags) = entry.address();
+            entry.place = match view.place(locator, oid, flags) {
+                Ok(place) => place,
+                // Pool numbers are not used twice: a pool that the map has lost is gone for good.
+                Err(e) => {
+                    self.objecter.fail(&entry.op, OpError::Os(e.errno()));
+                    continue;
+                }
+            };
+            let target = entry.place.osd;
+            let mut entry = Some(entry);
+            let out = self
+                .objecter
+                .sessions
+                .with(target, |session| entry.take().and_then(|entry| session.place(entry)));
+            match (out, entry) {
+                (Some(Some((conn, msg))), _) => send(&conn, msg).await,
+                (Some(None), _) => {}
+                // There is no session only because the client is being shut down.
+                (None, Some(entry)) => self.objecter.fail(&entry.op, OpError::Shutdown),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Lets those in who wait at a gate, then opens it.
+    async fn open_gate(&self, session: &Arc<Session>) {
+        while let Some(held) = session.open_gate() {
+            self.place_all(held.into()).await;
+        }
+    }
+}
+
+/// Sends a message, waiting for place in the out-queue. On a closed connection it is dropped: its loss is reported, and
+/// everything on it sent again.
+pub(super) async fn send(conn: &Connection, mut msg: Msg) {
+    while let Err(SendError::Full(back)) = conn.send(msg) {
+        msg = *back;
+        if conn.ready().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Where an operation belongs: the map, asked.
+
+use std::sync::Arc;
+
+use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Targets};
+use loligo_wire::message::osd::{ObjectLocator, OsdFlags};
+use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
+
+use crate::error::Errno;
+
+/// A map, with what was computed from it.
+pub(crate) struct MapView {
+    targets: Targets,
+}
+
+/// Where an operation belongs, by one map.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    pub(super) spgid: SpgId,
+    pub(super) hash: u32,
+    pub(super) epoch: Epoch,
+    /// The primary and where it listens; `None` while nobody serves the placement group.
+    pub(super) osd: Option<(OsdId, EntityAddr)>,
+    /// Whether it has to wait: reads or writes are paused, or there is no space.
+    pub(super) paused: bool,
+    /// The operation's flags.
+    pub(super) flags: OsdFlags,
+}
+
+/// Why an operation belongs nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unplaceable {
+    /// There is no such pool (in this map).
+    NoPool,
+    /// The pool is set to fail everything.
+    Failing,
+}
+
+impl Unplaceable {
+    /// What such an operation ends with.
+    pub(super) fn errno(self) -> Errno {
+        match self {
+            Self::NoPool => Errno::ENOENT,
+            Self::Failing => Errno::EIO,
+        }
+    }
+}
+
+impl Default for MapView {
+    fn default() -> Self {
+        Self::new(OsdMap::default())
+    }
+}
+
+impl MapView {
+    pub(crate) fn new(map: OsdMap) -> Self {
+        Self { targets: Targets::new(Arc::new(map)) }
+    }
+
+    /// The map.
+    pub(crate) fn map(&self) -> &OsdMap {
+        self.targets.map()
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.map().epoch
+    }
+
+    /// Where an operation with these flags on this object belongs.
+    #[inline]
+    pub(super) fn place(
+        &self,
+        locator: &ObjectLocator,
+        oid: &[u8],
+        flags: OsdFlags,
+    ) -> Result<Placement, Unplaceable> {
+        let pool_id = self.serving_pool(locator.pool, flags)?;
+        let target = match u32::try_from(locator.hash) {
+            Ok(hash) => self.targets.target_of_hash(pool_id, hash),
+            Err(_) => self.targets.target(pool_id, &locator.nspace, &locator.key, oid),
+        };
+        let target = target.ok_or(Unplaceable::NoPool)?;
+        let addr = |osd: OsdId| Some((osd, *self.map().client_addrs(osd)?.msgr2()?));
+        let mut spgid = SpgId::whole(target.pg);
+        if self.map().pool(pool_id).is_some_and(PgPool::is_erasure) {
+            spgid.shard = self.primary_shard(target.pg, target.primary);
+        }
+        Ok(Placement {
+            spgid,
+            hash: target.hash,
+            epoch: self.epoch(),
+            osd: target.primary.and_then(addr),
+            paused: self.pauses(locator.pool, flags),
+            flags,
+        })
+    }
+
+    /// The pool that serves a pool: itself, unless a cache tier lies over it.
+    fn serving_pool(&self, id: PoolId, flags: OsdFlags) -> Result<PoolId, Unplaceable> {
+        let pool = self.map().pool(id).ok_or(Unplaceable::NoPool)?;
+        if pool.flags.has(PoolFlags::EIO) {
+            return Err(Unplaceable::Failing);
+        }
+        let tier = match flags {
+            _ if flags.contains(OsdFlags::IGNORE_OVERLAY) => PoolId(-1),
+            _ if flags.contains(OsdFlags::WRITE) => pool.tier.write_tier,
+            _ => pool.tier.read_tier,
+        };
+        Ok(if tier.0 >= 0 { tier } else { id })
+    }
+
+    /// The primary's position in an erasure-coded placement group.
+    fn primary_shard(&self, pg: PgId, primary: Option<OsdId>) -> i8 {
+        let acting = self.map().pg_to_up_acting(pg).acting;
+        let at = acting.iter().position(|osd| Some(*osd) == primary);
+        at.and_then(|at| i8::try_from(at).ok()).unwrap_or(SpgId::NO_SHARD)
+    }
+
+    /// Whether operations with these flags on a pool have to wait.
+    pub(super) fn pauses(&self, pool: PoolId, flags: OsdFlags) -> bool {
+        let map = self.map();
+        if flags.contains(OsdFlags::READ) && map.flags.has(MapFlags::PAUSERD) {
+            return true;
+        }
+        if !flags.contains(OsdFlags::WRITE) {
+            return false;
+        }
+        let heeds_full = !flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
+        let full = || {
+            map.flags.has(MapFlags::FULL)
+                || map.pool(pool).is_some_and(|pool| pool.flags.has(PoolFlags::FULL))
+        };
+        map.flags.has(MapFlags::PAUSEWR) || (heeds_full && full())
+    }
+
+    /// Whether an OSD is up and listens there.
+    pub(super) fn serves(&self, osd: OsdId, addr: EntityAddr) -> bool {
+        self.map().client_addrs(osd).and_then(|addrs| addrs.msgr2()) == Some(&addr)
+    }
+
+    /// Whether a placement group goes on in this map as it was in `old`. If not, its OSDs may have dropped what was sent to
+    /// them.
+    pub(super) fn continues(&self, old: &Self, pg: PgId) -> bool {
+        let (Some(before), Some(now)) = (old.map().pool(pg.pool), self.map().pool(pg.pool)) else {
+            return false;
+        };
+        before.pg_num() == now.pg_num()
+            && before.size == now.size
+            && before.min_size == now.min_size
+            && before.last_force_op_resend == now.last_force_op_resend
+            && !now.flags.has(PoolFlags::EIO)
+            && old.map().pg_to_up_acting(pg) == self.map().pg_to_up_acting(pg)
+    }
+}

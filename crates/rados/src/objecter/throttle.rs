@@ -1,0 +1,150 @@
+//! The bound on operations in flight, in number and bytes (`objecter_inflight_ops`, `objecter_inflight_op_bytes`).
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// Both counters in one word, so that one compare-and-swap takes a place or refuses it.
+///
+/// ```text
+/// bits 63..40  operations    bits 39..0  bytes
+/// ```
+const OPS_SHIFT: u32 = 40;
+const BYTES_MASK: u64 = (1 << OPS_SHIFT) - 1;
+
+/// Counts what is in flight. A place for an operation is taken before it is sent and given back when it is answered.
+pub(crate) struct Throttle {
+    ops_max: u64,
+    bytes_max: u64,
+    held: AtomicU64,
+    waiting: AtomicUsize,
+    released: Notify,
+}
+
+impl Throttle {
+    /// At most `ops_max` operations (below 16 Mi) and `bytes_max` bytes (below 1 TiB); one operation may exceed the bytes
+    /// if it is alone.
+    pub(crate) fn new(ops_max: u64, bytes_max: u64) -> Self {
+        Self {
+            ops_max: ops_max.clamp(1, (1 << 24) - 1),
+            bytes_max: bytes_max.clamp(1, BYTES_MASK >> 1),
+            held: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            released: Notify::new(),
+        }
+    }
+
+    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already.
+    pub(crate) async fn acquire(&self, bytes: u64) {
+        if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
+            return;
+        }
+        self.wait(bytes).await;
+    }
+
+    #[cold]
+    async fn wait(&self, bytes: u64) {
+        let waiting = Waiting::enlist(self);
+        loop {
+            let released = self.released.notified();
+            tokio::pin!(released);
+            // Enlisted before the look, so that a place given back between the two is not missed.
+            released.as_mut().enable();
+            if self.try_acquire(bytes) {
+                break;
+            }
+            released.await;
+        }
+        drop(waiting);
+    }
+
+    /// Takes a place if there is one. Every `try_acquire` that succeeded is followed by a `release` of the same bytes.
+    fn try_acquire(&self, bytes: u64) -> bool {
+        let bytes = bytes.min(BYTES_MASK >> 1);
+        let take = |held: u64| {
+            let (ops, held_bytes) = (held >> OPS_SHIFT, held & BYTES_MASK);
+            let fits = ops == 0 || (ops < self.ops_max && held_bytes + bytes <= self.bytes_max);
+            fits.then(|| held + (1 << OPS_SHIFT) + bytes)
+        };
+        self.held.fetch_update(Ordering::SeqCst, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Gives back the places of `ops` operations of `bytes` bytes together.
+    pub(crate) fn release(&self, ops: u64, bytes: u64) {
+        self.held.fetch_sub((ops << OPS_SHIFT) + bytes, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.released.notify_one();
+        }
+    }
+
+    /// Operations and bytes in flight.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let held = self.held.load(Ordering::Relaxed);
+        (held >> OPS_SHIFT, held & BYTES_MASK)
+    }
+
+    /// The bytes that an operation counts for.
+    pub(crate) fn cost(bytes: usize) -> u64 {
+        (bytes as u64).min(BYTES_MASK >> 1)
+    }
+}
+
+/// One waiter. When it is gone, satisfied or cancelled, the next one looks: a release wakes only one.
+struct Waiting<'a>(&'a Throttle);
+
+impl<'a> Waiting<'a> {
+    fn enlist(throttle: &'a Throttle) -> Self {
+        throttle.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(throttle)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.0.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
+            self.0.released.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn never_more_than_the_bounds_and_nobody_waits_for_ever() {
+        let throttle = Arc::new(Throttle::new(4, 100));
+        let most = Arc::new(AtomicU64::new(0));
+        let tasks: Vec<_> = (0..64u64)
+            .map(|i| {
+                let (throttle, most) = (Arc::clone(&throttle), Arc::clone(&most));
+                tokio::spawn(async move {
+                    for _ in 0..200 {
+                        let bytes = i % 40;
+                        throttle.acquire(bytes).await;
+                        most.fetch_max(throttle.held().0, Ordering::Relaxed);
+                        tokio::task::yield_now().await;
+                        throttle.release(1, bytes);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("the task ends");
+        }
+        assert_eq!(throttle.held(), (0, 0));
+        assert!(most.load(Ordering::Relaxed) <= 4);
+    }
+
+    #[tokio::test]
+    async fn one_large_operation_passes_alone() {
+        let throttle = Throttle::new(4, 100);
+        throttle.acquire(1000).await;
+        assert!(!throttle.try_acquire(1));
+        throttle.release(1, 1000);
+        assert!(throttle.try_acquire(1));
+    }
+}

@@ -1,0 +1,194 @@
+//! A connected client: pools, statistics, commands.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use loligo_wire::message::mon::{
+    ClusterStatfs, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck, MPoolOp, MPoolOpReply,
+    MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
+};
+use loligo_wire::message::osd::PoolStat;
+use loligo_wire::message::{Message, Msg};
+use loligo_wire::{Epoch, GlobalId, PoolId, SnapId, Uuid};
+
+use crate::core::{Core, Lifeline};
+use crate::error::Errno;
+use crate::{Builder, Error, IoCtx};
+
+/// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client ends.
+#[derive(Clone)]
+pub struct Rados {
+    lifeline: Arc<Lifeline>,
+    mon_timeout: Option<Duration>,
+}
+
+impl Rados {
+    pub(crate) fn new(lifeline: Lifeline, mon_timeout: Option<Duration>) -> Self {
+        Self { lifeline: Arc::new(lifeline), mon_timeout }
+    }
+
+    /// Connects as Ceph's programs do, see [`Builder`].
+    pub async fn connect() -> Result<Self, Error> {
+        Builder::new().connect().await
+    }
+
+    /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed. Waits until they
+    /// are.
+    pub async fn shutdown(&self) {
+        self.lifeline.close();
+        self.core().messenger.shutdown().await;
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.lifeline.core
+    }
+
+    /// The cluster's id.
+    pub fn fsid(&self) -> Uuid {
+        let map_s = self.core().objecter.view().map().fsid;
+        self.core().monc.fsid().unwrap_or(map_s)
+    }
+
+    /// The number that the monitors have given this client.
+    pub fn instance_id(&self) -> GlobalId {
+        self.core().auth.global_id()
+    }
+
+    /// The epoch of the map that operations are placed by now.
+    pub fn map_epoch(&self) -> Epoch {
+        self.core().objecter.view().epoch()
+    }
+
+    /// Operations in flight, and their bytes.
+    pub fn in_flight(&self) -> (u64, u64) {
+        self.core().objecter.in_flight()
+    }
+
+    /// Waits until the map is as new as the monitors' is now.
+    pub async fn wait_for_latest_osdmap(&self) -> Result<(), Error> {
+        self.patiently(self.core().objecter.wait_for_newest()).await
+    }
+}
+
+/// Pools.
+impl Rados {
+    /// The pools, in the order of their numbers.
+    pub fn pools(&self) -> Vec<(PoolId, String)> {
+        let view = self.core().objecter.view();
+        view.map().pool_names.iter().map(|(id, name)| (*id, name.to_string())).collect()
+    }
+
+    /// The number of a pool. If it is not known, the monitors are asked whether it is new.
+    pub async fn pool_id(&self, name: &str) -> Result<PoolId, Error> {
+        let known = || self.core().objecter.view().map().pool_by_name(name.as_bytes());
+        if let Some(id) = known() {
+            return Ok(id);
+        }
+        self.wait_for_latest_osdmap().await?;
+        known().ok_or_else(|| Error::NoPool(name.to_owned()))
+    }
+
+    /// Opens a pool for object operations.
+    pub async fn ioctx(&self, pool: &str) -> Result<IoCtx, Error> {
+        let id = self.pool_id(pool).await?;
+        Ok(self.ioctx_by_id(id))
+    }
+
+    /// Opens a pool by its number. If there is no such pool, operations on it end with ENOENT.
+    pub fn ioctx_by_id(&self, pool: PoolId) -> IoCtx {
+        IoCtx::new(self.clone(), pool)
+    }
+
+    /// Makes a pool, with the cluster's defaults, and waits until operations on it can be sent.
+    pub async fn create_pool(&self, name: &str) -> Result<PoolId, Error> {
+        if name.is_empty() {
+            return Err(Errno::EINVAL.into());
+        }
+        self.pool_op(PoolId(0), PoolOpCode::Create, name).await?;
+        self.pool_id(name).await
+    }
+
+    /// Removes a pool and everything in it. The monitors must be set to allow that (`mon_allow_pool_delete`).
+    pub async fn delete_pool(&self, name: &str) -> Result<(), Error> {
+        let id = self.pool_id(name).await?;
+        self.pool_op(id, PoolOpCode::Delete, "delete").await
+    }
+
+    async fn pool_op(&self, pool: PoolId, op: PoolOpCode, name: &str) -> Result<(), Error> {
+        let body = MPoolOp {
+            paxos: PaxosHeader { version: u64::from(self.map_epoch().0) },
+            fsid: self.fsid(),
+            pool: u32::try_from(pool.0).map_err(|_| Errno::EINVAL)?,
+            op,
+            snapid: SnapId(0),
+            name: name.to_owned(),
+            crush_rule: -1,
+        };
+        let reply: MPoolOpReply = self.ask(&body).await?;
+        if let Some(errno) = Errno::from_result(reply.result) {
+            return Err(errno.into());
+        }
+        self.patiently(async {
+            self.core().objecter.wait_for_epoch(reply.epoch).await;
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Statistics and commands.
+impl Rados {
+    /// The cluster's space.
+    pub async fn statfs(&self) -> Result<ClusterStatfs, Error> {
+        let body = MStatfs { paxos: PaxosHeader::default(), fsid: self.fsid(), data_pool: None };
+        let reply: MStatfsReply = self.ask(&body).await?;
+        Ok(reply.statfs)
+    }
+
+    /// Statistics of pools, by name; those that do not exist are missing.
+    pub async fn pool_stats(&self, pools: &[&str]) -> Result<Vec<(String, PoolStat)>, Error> {
+        let pools = pools.iter().map(|name| (*name).to_owned()).collect();
+        let body = MGetPoolStats { paxos: PaxosHeader::default(), fsid: self.fsid(), pools };
+        let reply: MGetPoolStatsReply = self.ask(&body).await?;
+        Ok(reply.pool_stats.into_iter().collect())
+    }
+
+    /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`, and returns their output and
+    /// their words.
+    pub async fn mon_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        let body = MMonCommand {
+            paxos: PaxosHeader::default(),
+            fsid: self.fsid(),
+            cmd: vec![command.to_owned()],
+            input,
+        };
+        let reply: MMonCommandAck = self.ask(&body).await?;
+        match Errno::from_result(reply.result) {
+            None => Ok((reply.output, reply.status)),
+            Some(errno) if reply.status.is_empty() => Err(errno.into()),
+            Some(errno) => Err(Error::Command { errno, status: reply.status }),
+        }
+    }
+
+    async fn ask<A: Message>(&self, body: &impl Message) -> Result<A, Error> {
+        let answer = self.patiently(self.core().monc.request(|_| Msg::new(body))).await?;
+        answer.open().map_err(|source| Error::Decode { what: A::NAME, source })
+    }
+
+    /// Waits for the monitors as long as `rados_mon_op_timeout` says.
+    async fn patiently<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        match self.mon_timeout {
+            None => answer.await,
+            Some(limit) => tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit))),
+        }
+    }
+}
+
+impl fmt::Debug for Rados {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client.{} of {}", self.instance_id(), self.fsid())
+    }
+}
