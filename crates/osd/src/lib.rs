@@ -1,1 +1,31 @@
-//! Execution of object operations.
+//! Execution of object operations: what an OSD does with a client's request.
+//!
+//! ```text
+//! Osd::dispatch ── decode ── checks (map, placement, capability) ── Slot (a lane for each placement group)
+//!                                                                     └─ Execution: operations in order ── store
+//! ```
+//!
+//! - [`Osd`] takes all messages of one socket read and runs each request where it arrived: if the placement group's slot is
+//!   idle, in the very thread that read it; else whoever runs the slot takes it along. Nobody waits for anybody.
+//! - A slot executes one request at a time, so the operations of a request happen together or not at all, and each sees all
+//!   requests before it.
+//! - A write that comes again (a client that lost its connection sends it with the same number) gets the recorded result.
+//!
+//! What this crate refuses to do: no replication, no recovery (one OSD serves each placement group), no snapshots, no
+//! watches, no object classes: a request for one of these is answered with EOPNOTSUPP. It knows sockets only as
+//! [`Connection`](loligo_msgr::Connection)s.
+#![forbid(unsafe_code)]
+
+mod dups;
+mod errno;
+mod exec;
+mod osd;
+mod place;
+mod session;
+mod slot;
+mod stats;
+
+pub use errno::Errno;
+pub use exec::Limits;
+pub use osd::{Osd, OsdConfig};
+pub use stats::PoolStats;

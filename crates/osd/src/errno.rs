@@ -1,0 +1,63 @@
+use loligo_store::StoreError;
+use loligo_wire::DecodeError;
+
+/// A positive errno, as Linux numbers it: what a stock OSD answers, negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Not permitted.
+    pub const EPERM: Self = Self(1);
+    /// No such object.
+    pub const ENOENT: Self = Self(2);
+    /// Bytes could not be read.
+    pub const EIO: Self = Self(5);
+    /// The object exists.
+    pub const EEXIST: Self = Self(17);
+    /// Arguments that make no sense.
+    pub const EINVAL: Self = Self(22);
+    /// Larger than an object may be.
+    pub const EFBIG: Self = Self(27);
+    /// No room.
+    pub const ENOSPC: Self = Self(28);
+    /// Too small a number.
+    pub const ERANGE: Self = Self(34);
+    /// A name that is too long.
+    pub const ENAMETOOLONG: Self = Self(36);
+    /// No such attribute.
+    pub const ENODATA: Self = Self(61);
+    /// Too large a number.
+    pub const EOVERFLOW: Self = Self(75);
+    /// A request that is too long.
+    pub const EMSGSIZE: Self = Self(90);
+    /// Not an operation of this server.
+    pub const EOPNOTSUPP: Self = Self(95);
+    /// The client is on the blocklist.
+    pub const ESHUTDOWN: Self = Self(108);
+    /// A comparison that did not hold.
+    pub const ECANCELED: Self = Self(125);
+
+    /// As a result field carries it.
+    pub fn code(self) -> i32 {
+        -self.0
+    }
+}
+
+/// A request whose arguments cannot be decoded is invalid.
+impl From<DecodeError> for Errno {
+    fn from(_: DecodeError) -> Self {
+        Self::EINVAL
+    }
+}
+
+impl From<StoreError> for Errno {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full { .. } => Self::ENOSPC,
+            StoreError::TooLarge { .. } => Self::EFBIG,
+            StoreError::Name(_) => Self::ENAMETOOLONG,
+            StoreError::NoCollection(_) => Self::ENOENT,
+            StoreError::Stopped | StoreError::BadData { .. } => Self::EIO,
+        }
+    }
+}

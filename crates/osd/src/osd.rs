@@ -1,0 +1,175 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use loligo_cephx::caps::Access;
+use loligo_lockstat::{Class, Mutex};
+use loligo_maps::{OsdMap, PoolFlags};
+use loligo_msgr::{Connection, Dispatcher};
+use loligo_store::{ObjectStore, StatFs, StoreError};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
+use loligo_wire::message::{Message, Msg};
+use loligo_wire::{PoolId, UTime};
+
+use crate::errno::Errno;
+use crate::exec::{self, Context, Limits};
+use crate::place::{Places, Pool};
+use crate::session::{Session, peer_addrs};
+use crate::slot::Request;
+use crate::stats::PoolStats;
+
+/// Held while one map takes the place of another; requests never take it.
+static MAP_CHANGE: Class = Class::new("osd.map_change");
+
+/// How an OSD is made.
+pub struct OsdConfig {
+    /// Where objects are kept.
+    pub store: Arc<dyn ObjectStore>,
+    /// How large things may be.
+    pub limits: Limits,
+}
+
+/// An object storage daemon, as far as clients see it.
+pub struct Osd {
+    store: Arc<dyn ObjectStore>,
+    limits: Limits,
+    places: ArcSwap<Places>,
+    map_change: Mutex<()>,
+}
+
+impl Osd {
+    /// An OSD without a map: it answers nothing until [`Osd::set_map`].
+    pub fn new(config: OsdConfig) -> Arc<Self> {
+        Arc::new(Self {
+            store: config.store,
+            limits: config.limits,
+            places: ArcSwap::from_pointee(Places::none()),
+            map_change: Mutex::new(&MAP_CHANGE, ()),
+        })
+    }
+
+    /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
+    /// of new pools and removes those of pools that are gone, with what they hold.
+    ///
+    /// The number of a pool's placement groups must not change.
+    pub fn set_map(&self, map: Arc<OsdMap>, encoded: Bytes) -> Result<(), StoreError> {
+        let change = self.map_change.lock();
+        let old = self.places.load_full();
+        if map.epoch <= old.epoch() {
+            return Ok(());
+        }
+        let new = Arc::new(old.next(map, encoded, &*self.store)?);
+        self.places.store(Arc::clone(&new));
+        drop(change);
+        // Requests that were checked against the old map may still run: into collections that nobody finds any more.
+        old.gone_in(&new).into_iter().try_for_each(|pg| self.store.remove(pg))
+    }
+
+    /// The map in use.
+    pub fn map(&self) -> Arc<OsdMap> {
+        Arc::clone(&self.places.load().map)
+    }
+
+    /// What each pool holds and was asked for.
+    pub fn pool_stats(&self) -> BTreeMap<PoolId, PoolStats> {
+        let sum = |pool: &Pool| {
+            let mut stats = PoolStats::default();
+            pool.slots.iter().for_each(|slot| slot.add_to(&mut stats));
+            stats
+        };
+        self.places.load().pools().map(|(id, pool)| (id, sum(pool))).collect()
+    }
+
+    /// How full the store is.
+    pub fn statfs(&self) -> StatFs {
+        self.store.statfs()
+    }
+
+    fn request(&self, places: &Places, conn: &Arc<Connection>, session: &Arc<Session>, msg: Msg) {
+        let op: MOSDOp = match msg.open() {
+            Ok(op) => op,
+            Err(_) => return conn.mark_down(),
+        };
+        if session.lacks_map(op.map_epoch, places.epoch()) {
+            let _ = conn.send(Msg::new(&places.message()));
+        }
+        let Some(pool) = places.pool(op.spgid.pgid.pool).filter(|pool| addressed_right(pool, &op)) else {
+            return; // Made with another map than ours: the client sends it again when it has the one just sent.
+        };
+        let tid = msg.header.tid;
+        let refuse = |op: MOSDOp, errno: Errno| {
+            let reply = MOSDOpReply::answer(op, errno.code(), places.epoch());
+            let _ = conn.send(Msg::new(&reply).with_tid(tid));
+        };
+        if let Err(errno) = self.allowed(places, pool, conn, session, &op) {
+            return refuse(op, errno);
+        }
+        let force = op.flags.contains(OsdFlags::FULL_FORCE);
+        let full = !force && (places.full() || pool.pool.flags.has(PoolFlags::FULL));
+        let slot = &pool.slots[op.spgid.pgid.seed as usize];
+        let context = Context {
+            client: session.client,
+            tid,
+            epoch: places.epoch(),
+            pg_num: pool.slots.len() as u32,
+            full,
+            limits: self.limits,
+        };
+        let request = Request { conn: Arc::clone(conn), op, context, hold: conn.hold(msg.len()) };
+        if slot.submit(request).is_err() {
+            // As many requests wait as may: let the client's connection go; it sends what is unanswered again.
+            conn.mark_down();
+        }
+    }
+
+    /// The checks before a request may enter its slot, in a stock OSD's order.
+    fn allowed(
+        &self,
+        places: &Places,
+        pool: &Pool,
+        conn: &Connection,
+        session: &Session,
+        op: &MOSDOp,
+    ) -> Result<(), Errno> {
+        let access = Access {
+            read: op.ops.iter().any(|op| op.code.is_read()),
+            write: op.ops.iter().any(|op| op.code.is_modify()),
+        };
+        if let Some(caps) = session.caps_in(op.spgid.pgid.pool, pool, places.epoch()) {
+            let object = if op.locator.key.is_empty() { &op.oid } else { &op.locator.key };
+            if !caps.allows(access, &op.locator.nspace, object) {
+                return Err(Errno::EPERM);
+            }
+        }
+        self.limits.check_names(op)?;
+        if !places.map.blocklist.is_empty() && places.map.blocklist.contains(&peer_addrs(conn)) {
+            return Err(Errno::ESHUTDOWN);
+        }
+        exec::check_shape(op, access)
+    }
+}
+
+/// Whether the request's placement group is the one that our map has for its hash.
+fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
+    let seed = op.spgid.pgid.seed;
+    let about_pg = op.ops.iter().any(|op| op.code.is_pg());
+    (seed as usize) < pool.slots.len() && (about_pg || pool.pool.fold(op.hash) == seed)
+}
+
+impl Dispatcher for Osd {
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        let places = self.places.load();
+        let session = Session::of(conn);
+        for msg in msgs.drain(..) {
+            if msg.header.kind == MOSDOp::KIND {
+                self.request(&places, conn, &session, msg);
+            }
+        }
+    }
+}
+
+/// The time that changes without one get.
+pub(crate) fn mtime_of(op: &MOSDOp) -> UTime {
+    if op.mtime.is_zero() { UTime::now() } else { op.mtime }
+}

@@ -1,0 +1,120 @@
+//! One epoch's map with the slots of the placement groups it names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_cephx::caps::PoolFacts;
+use loligo_maps::{MapFlags, OsdMap, PgPool};
+use loligo_store::{ObjectStore, StoreError};
+use loligo_wire::message::osd::MOSDMap;
+use loligo_wire::{Epoch, PgId, PoolId};
+use rustc_hash::FxHashMap;
+
+use crate::slot::Slot;
+
+/// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
+pub(crate) struct Places {
+    pub(crate) map: Arc<OsdMap>,
+    encoded: Bytes,
+    pools: FxHashMap<PoolId, Arc<Pool>>,
+}
+
+/// One pool.
+pub(crate) struct Pool {
+    name: String,
+    applications: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) pool: PgPool,
+    /// By the placement groups' seeds.
+    pub(crate) slots: Arc<[Arc<Slot>]>,
+}
+
+impl Places {
+    /// Before the first map: no pools.
+    pub(crate) fn none() -> Self {
+        let map = Arc::new(OsdMap::default());
+        Self { map, encoded: Bytes::new(), pools: FxHashMap::default() }
+    }
+
+    /// The places of the next map: slots of pools that stay are kept, new pools get theirs.
+    pub(crate) fn next(
+        &self,
+        map: Arc<OsdMap>,
+        encoded: Bytes,
+        store: &dyn ObjectStore,
+    ) -> Result<Self, StoreError> {
+        let mut pools = FxHashMap::default();
+        for (id, pool) in &map.pools {
+            let slots = match self.pools.get(id) {
+                Some(old) => old.slots.clone(),
+                None => open_slots(*id, pool.pg_num(), store)?,
+            };
+            pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
+        }
+        Ok(Self { map, encoded, pools })
+    }
+
+    /// The placement groups of pools that `next` no longer has.
+    pub(crate) fn gone_in(&self, next: &Self) -> Vec<PgId> {
+        let gone = self.pools.iter().filter(|(id, _)| !next.pools.contains_key(id));
+        gone.flat_map(|(id, pool)| pgs(*id, pool.slots.len() as u32)).collect()
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.map.epoch
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
+        self.pools.get(&id)
+    }
+
+    pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Arc<Pool>)> {
+        self.pools.iter().map(|(id, pool)| (*id, pool))
+    }
+
+    /// Whether writes are to be refused in the whole cluster.
+    pub(crate) fn full(&self) -> bool {
+        self.map.flags.has(MapFlags::FULL)
+    }
+
+    /// The map as a message. Says that there is nothing older, so that a client that is several epochs behind takes it.
+    pub(crate) fn message(&self) -> MOSDMap {
+        let epoch = self.epoch();
+        MOSDMap {
+            fsid: self.map.fsid,
+            maps: BTreeMap::from([(epoch, self.encoded.clone())]),
+            oldest: epoch,
+            newest: epoch,
+            ..MOSDMap::default()
+        }
+    }
+}
+
+fn open_slots(id: PoolId, pg_num: u32, store: &dyn ObjectStore) -> Result<Arc<[Arc<Slot>]>, StoreError> {
+    pgs(id, pg_num).map(|pg| Slot::open(pg, store).map(Arc::new)).collect()
+}
+
+fn pgs(pool: PoolId, pg_num: u32) -> impl Iterator<Item = PgId> {
+    (0..pg_num).map(move |seed| PgId { pool, seed })
+}
+
+impl Pool {
+    fn new(map: &OsdMap, id: PoolId, pool: PgPool, slots: Arc<[Arc<Slot>]>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let name = map.pool_name(id).map(|name| text(name.as_bytes())).unwrap_or_default();
+        let metadata = |pairs: &BTreeMap<_, _>| {
+            pairs
+                .iter()
+                .map(|(k, v): (&loligo_maps::Name, &loligo_maps::Name)| (text(k.as_bytes()), text(v.as_bytes())))
+                .collect()
+        };
+        let applications =
+            pool.application_metadata.iter().map(|(app, pairs)| (text(app.as_bytes()), metadata(pairs))).collect();
+        Self { name, applications, pool, slots }
+    }
+
+    /// What capabilities look at.
+    pub(crate) fn facts(&self) -> PoolFacts<'_> {
+        PoolFacts { name: &self.name, applications: &self.applications }
+    }
+}

@@ -1,0 +1,51 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loligo_store::CollectionStats;
+
+/// What a pool holds and has been asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// What it holds.
+    pub stored: CollectionStats,
+    /// Read operations since the server started.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Write operations since the server started.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+/// The counters of one slot. Only its runner adds to them; others look.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, bytes: u64) {
+        bump(&self.reads, 1);
+        bump(&self.read_bytes, bytes);
+    }
+
+    pub(crate) fn wrote(&self, bytes: u64) {
+        bump(&self.writes, 1);
+        bump(&self.written_bytes, bytes);
+    }
+
+    pub(crate) fn add_to(&self, stats: &mut PoolStats) {
+        stats.reads += self.reads.load(Ordering::Relaxed);
+        stats.read_bytes += self.read_bytes.load(Ordering::Relaxed);
+        stats.writes += self.writes.load(Ordering::Relaxed);
+        stats.written_bytes += self.written_bytes.load(Ordering::Relaxed);
+    }
+}
+
+/// With one writer a load and a store are enough, and cheaper than a locked addition. Relaxed: a statistic orders nothing.
+fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
