@@ -10,6 +10,7 @@
 //! of type `aes` are supported, `aes256k` is refused by name.
 #![forbid(unsafe_code)]
 
+pub mod caps;
 pub mod client;
 pub mod conf;
 pub mod handshake;

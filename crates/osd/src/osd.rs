@@ -117,7 +117,7 @@ impl Osd {
             limits: self.limits,
         };
         let request = Request { conn: Arc::clone(conn), op, context, hold: conn.hold(msg.len()) };
-        if slot.submit(request).is_err() {
+        if !slot.submit(request) {
             // As many requests wait as may: let the client's connection go; it sends what is unanswered again.
             conn.mark_down();
         }

@@ -105,11 +105,16 @@ impl Pool {
         let metadata = |pairs: &BTreeMap<_, _>| {
             pairs
                 .iter()
-                .map(|(k, v): (&loligo_maps::Name, &loligo_maps::Name)| (text(k.as_bytes()), text(v.as_bytes())))
+                .map(|(k, v): (&loligo_maps::Name, &loligo_maps::Name)| {
+                    (text(k.as_bytes()), text(v.as_bytes()))
+                })
                 .collect()
         };
-        let applications =
-            pool.application_metadata.iter().map(|(app, pairs)| (text(app.as_bytes()), metadata(pairs))).collect();
+        let applications = pool
+            .application_metadata
+            .iter()
+            .map(|(app, pairs)| (text(app.as_bytes()), metadata(pairs)))
+            .collect();
         Self { name, applications, pool, slots }
     }
 

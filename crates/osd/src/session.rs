@@ -54,10 +54,10 @@ impl Session {
         if self.allow_all {
             return None;
         }
-        if let Some((at, caps)) = self.pools.lock().get(&id) {
-            if *at == epoch {
-                return Some(Arc::clone(caps));
-            }
+        let known =
+            self.pools.lock().get(&id).filter(|(at, _)| *at == epoch).map(|(_, caps)| Arc::clone(caps));
+        if known.is_some() {
+            return known;
         }
         let caps = Arc::new(self.caps.for_pool(pool.facts(), self.addr));
         self.pools.lock().insert(id, (epoch, Arc::clone(&caps)));

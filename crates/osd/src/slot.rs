@@ -57,11 +57,8 @@ impl Slot {
     pub(crate) fn open(pg: PgId, store: &dyn ObjectStore) -> Result<Self, StoreError> {
         let collection = store.open(pg, Arc::new(Synchronous))?;
         let version = collection.version();
-        let state = SlotState {
-            version,
-            user_version: version.version,
-            dups: Dups::new(collection.records()),
-        };
+        let state =
+            SlotState { version, user_version: version.version, dups: Dups::new(collection.records()) };
         Ok(Self {
             lane: Lane::new(&SLOT, WAITING_MAX),
             collection,
@@ -70,14 +67,15 @@ impl Slot {
         })
     }
 
-    /// Takes a request: executes it here and now, or leaves it to whoever is executing. A full slot gives it back.
-    pub(crate) fn submit(self: &Arc<Self>, request: Request) -> Result<(), Request> {
+    /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
+    #[must_use]
+    pub(crate) fn submit(self: &Arc<Self>, request: Request) -> bool {
         match self.lane.push(request) {
             Ok(Action::Submit) => self.run(),
             Ok(Action::Nothing) => {}
-            Err(PushError::Full(request) | PushError::Closed(request)) => return Err(request),
+            Err(PushError::Full(_) | PushError::Closed(_)) => return false,
         }
-        Ok(())
+        true
     }
 
     fn run(self: &Arc<Self>) {

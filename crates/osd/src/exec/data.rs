@@ -84,7 +84,7 @@ impl<'a> Execution<'a> {
             return DONE;
         }
         let pattern = op.data.len() as u64;
-        if pattern == 0 || args.data_length != pattern || args.length % pattern != 0 {
+        if pattern == 0 || args.data_length != pattern || !args.length.is_multiple_of(pattern) {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(args.offset, args.length)?;

@@ -44,11 +44,8 @@ fn page(
     count: usize,
     collection: &dyn Collection,
 ) -> Result<(i32, Bytes), Errno> {
-    let mut found = if cursor.max {
-        Vec::new()
-    } else {
-        now(collection.list(place_of(cursor), LOOKED_AT_MAX + 1))?
-    };
+    let mut found =
+        if cursor.max { Vec::new() } else { now(collection.list(place_of(cursor), LOOKED_AT_MAX + 1))? };
     let wanted = |name: &ObjectName| {
         let nspace = name.as_ref().nspace;
         op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace
@@ -64,7 +61,8 @@ fn page(
     let next = end.map(|end| found.drain(end..).next().expect("`end` is the index of an object"));
     let entries = found.iter().filter(|name| wanted(name)).map(|name| entry(name.as_ref())).collect();
     let result = if next.is_none() { AT_END } else { 0 };
-    let handle = next.map_or_else(|| end_of_pg(op.spgid.pgid, context.pg_num), |next| hobject(op, next.as_ref()));
+    let handle =
+        next.map_or_else(|| end_of_pg(op.spgid.pgid, context.pg_num), |next| hobject(op, next.as_ref()));
     Ok((result, PgNlsResponse { handle, entries }.to_bytes()))
 }
 
@@ -97,14 +95,12 @@ fn entry(oid: ObjectRef<'_>) -> ListObject {
 /// The first place behind a placement group in the pool's order, which is where the next group begins; the end of all
 /// objects for the last group.
 fn end_of_pg(pg: PgId, pg_num: u32) -> HObject {
-    let behind = u64::from(pg.seed.reverse_bits() | (u64::from(u32::MAX) >> fixed_bits(pg.seed, pg_num)) as u32) + 1;
+    let behind =
+        u64::from(pg.seed.reverse_bits() | (u64::from(u32::MAX) >> fixed_bits(pg.seed, pg_num)) as u32) + 1;
     match u32::try_from(behind) {
-        Ok(reversed) => HObject {
-            snap: SnapId::HEAD,
-            hash: reversed.reverse_bits(),
-            pool: pg.pool.0,
-            ..HObject::min()
-        },
+        Ok(reversed) => {
+            HObject { snap: SnapId::HEAD, hash: reversed.reverse_bits(), pool: pg.pool.0, ..HObject::min() }
+        }
         Err(_) => HObject::max(),
     }
 }

@@ -143,9 +143,8 @@ fn write_request(
             }
             answer(context, op, 0, outputs).with_versions(version, user_version)
         }
-        Ok(Written::Nothing { result, user_version }) => {
-            answer(context, op, result, outputs).with_read_versions(version_as_read(user_version), user_version)
-        }
+        Ok(Written::Nothing { result, user_version }) => answer(context, op, result, outputs)
+            .with_read_versions(version_as_read(user_version), user_version),
         Err(errno) => {
             state.dups.record(record(state.version, state.user_version, errno.code()));
             answer(context, op, errno.code(), outputs)

@@ -1,0 +1,400 @@
+//! Capabilities for monitors (`src/mon/MonCap.cc` in Ceph).
+//!
+//! ```text
+//! grant := "allow" ( * | [r][w][x] | service NAME [r][w][x] | command NAME [with constraints] | profile NAME )
+//!        | "profile" NAME                                                     each with [network NET/LEN]
+//! constraint := KEY=VALUE | KEY prefix TEXT | KEY regex TEXT
+//! ```
+//!
+//! What several grants allow adds up. Constraints with `regex` are read, but never fulfilled.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::BitOr;
+
+use loligo_wire::EntityName;
+
+use super::scan::{CapsError, Network, Scanner};
+
+/// What may be done: a set of read, write and execute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Perms(u8);
+
+impl Perms {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Look.
+    pub const R: Self = Self(1);
+    /// Change.
+    pub const W: Self = Self(2);
+    /// Administer; for service `auth`, even looking at keys.
+    pub const X: Self = Self(4);
+    /// All three.
+    pub const RWX: Self = Self(7);
+
+    /// Whether all of `needed` is in it.
+    pub fn contains(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+}
+
+impl BitOr for Perms {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A command that a client sends to the monitor.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// Its name: `osd pool create`.
+    pub prefix: &'a str,
+    /// Its arguments, lists joined by spaces.
+    pub args: &'a BTreeMap<String, String>,
+}
+
+/// What a client may do with monitors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MonCaps {
+    grants: Vec<Grant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Grant {
+    what: What,
+    network: Option<Network>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// `*`.
+    All,
+    /// Every service but `config-key`, whose secrets only `*` opens.
+    Every(Perms),
+    Service(String, Perms),
+    Command {
+        name: String,
+        constraints: Vec<(String, Constraint)>,
+    },
+}
+
+/// What an argument must be. It must be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Constraint {
+    Equal(String),
+    Prefix(String),
+    /// A client's address with its nonce, `IP:PORT/NONCE`: only a process can be meant, not a machine.
+    AddressWithNonce,
+    /// `daemon-private/NAME/…` with the client's own name.
+    OwnPrivateKey,
+    Never,
+}
+
+impl MonCaps {
+    /// Reads a capability's text. An empty one allows nothing.
+    pub fn parse(text: &str) -> Result<Self, CapsError> {
+        let mut s = Scanner::new(text);
+        let mut grants = Vec::new();
+        while !s.is_empty() {
+            parse_grant(&mut s, &mut grants)?;
+            if !s.symbol(',') && !s.symbol(';') && !s.is_empty() {
+                return Err(s.error("a comma"));
+            }
+        }
+        Ok(Self { grants })
+    }
+
+    /// Whether everything is allowed.
+    pub fn allow_all(&self) -> bool {
+        self.grants.iter().any(|g| g.what == What::All && g.network.is_none())
+    }
+
+    /// Whether `who`, at `addr`, may do `needed` with a service (`mon`, `osd`, `auth`, `config`, …), possibly by a command.
+    pub fn allows(
+        &self,
+        who: &EntityName,
+        service: &str,
+        command: Option<Command<'_>>,
+        needed: Perms,
+        addr: Option<IpAddr>,
+    ) -> bool {
+        let here = self.grants.iter().filter(|g| g.network.is_none_or(|n| n.contains(addr)));
+        let mut allowed = Perms::NONE;
+        for grant in here {
+            allowed = allowed | grant.what.allowed(who, service, command);
+            if grant.what == What::All || (allowed != Perms::NONE && allowed.contains(needed)) {
+                return true;
+            }
+        }
+        needed == Perms::NONE && !self.grants.is_empty()
+    }
+}
+
+impl What {
+    fn allowed(&self, who: &EntityName, service: &str, command: Option<Command<'_>>) -> Perms {
+        match self {
+            Self::All => Perms::RWX,
+            Self::Every(_) if service == "config-key" => Perms::NONE,
+            Self::Every(perms) => *perms,
+            Self::Service(name, perms) if name == service => *perms,
+            Self::Command { name, constraints } => {
+                let matches = |command: Command<'_>| {
+                    let fulfilled = |(key, c): &(String, Constraint)| {
+                        command.args.get(key).is_some_and(|arg| c.is_fulfilled(arg, who))
+                    };
+                    command.prefix == name && constraints.iter().all(fulfilled)
+                };
+                if command.is_some_and(matches) { Perms::RWX } else { Perms::NONE }
+            }
+            Self::Service(..) => Perms::NONE,
+        }
+    }
+}
+
+impl Constraint {
+    fn is_fulfilled(&self, arg: &str, who: &EntityName) -> bool {
+        match self {
+            Self::Equal(value) => arg == value,
+            Self::Prefix(prefix) => arg.starts_with(prefix),
+            Self::AddressWithNonce => arg.split_once('/').is_some_and(|(addr, nonce)| {
+                !addr.is_empty() && !nonce.is_empty() && nonce.bytes().all(|b| b.is_ascii_digit())
+            }),
+            Self::OwnPrivateKey => arg.starts_with(&format!("daemon-private/{who}/")),
+            Self::Never => false,
+        }
+    }
+}
+
+fn parse_grant(s: &mut Scanner<'_>, grants: &mut Vec<Grant>) -> Result<(), CapsError> {
+    let allowed = s.keyword("allow");
+    let first = grants.len();
+    if let Some(profile) = s.setting("profile")? {
+        grants.extend(expand_profile(&profile).into_iter().map(|what| Grant { what, network: None }));
+    } else if !allowed {
+        return Err(s.error("allow or profile"));
+    } else {
+        let what = parse_what(s)?;
+        grants.push(Grant { what, network: None });
+    }
+    if s.keyword("network") {
+        let network = s.network()?;
+        grants[first..].iter_mut().for_each(|g| g.network = Some(network));
+    }
+    Ok(())
+}
+
+fn parse_what(s: &mut Scanner<'_>) -> Result<What, CapsError> {
+    if let Some(service) = s.setting("service")? {
+        return Ok(What::Service(service, parse_perms(s)?));
+    }
+    if let Some(name) = s.setting("command")? {
+        let mut constraints = Vec::new();
+        if s.keyword("with") {
+            while !s.is_empty() && !matches!(s.peek_word(), "" | "network") {
+                constraints.push(parse_constraint(s)?);
+            }
+        }
+        return Ok(What::Command { name, constraints });
+    }
+    if s.symbol('*') || s.keyword("all") {
+        return Ok(What::All);
+    }
+    parse_perms(s).map(What::Every)
+}
+
+fn parse_constraint(s: &mut Scanner<'_>) -> Result<(String, Constraint), CapsError> {
+    let key = s.string()?;
+    if s.symbol('=') {
+        return Ok((key, Constraint::Equal(s.string()?)));
+    }
+    if let Some(prefix) = s.setting("prefix")? {
+        return Ok((key, Constraint::Prefix(prefix)));
+    }
+    match s.setting("regex")? {
+        Some(_) => Ok((key, Constraint::Never)),
+        None => Err(s.error("=, prefix or regex")),
+    }
+}
+
+fn parse_perms(s: &mut Scanner<'_>) -> Result<Perms, CapsError> {
+    if s.symbol('*') || s.keyword("all") {
+        return Ok(Perms::RWX);
+    }
+    let word = s.peek_word();
+    let mut rest = word;
+    let mut perms = Perms::NONE;
+    for (letter, perm) in [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)] {
+        if let Some(after) = rest.strip_prefix(letter) {
+            perms = perms | perm;
+            rest = after;
+        }
+    }
+    if !rest.is_empty() || perms == Perms::NONE {
+        return Err(s.error("what is allowed (*, r, w, x, service NAME, command NAME)"));
+    }
+    s.take_word();
+    Ok(perms)
+}
+
+/// What a profile allows. One that Ceph does not know allows nothing.
+fn expand_profile(profile: &str) -> Vec<What> {
+    let service = |name: &str, perms| What::Service(name.to_owned(), perms);
+    let command = |name: &str| What::Command { name: name.to_owned(), constraints: Vec::new() };
+    let (r, w, rw, rx, all) = (Perms::R, Perms::W, Perms::R | Perms::W, Perms::R | Perms::X, Perms::RWX);
+    let mut whats = match profile {
+        "read-only" => vec![What::Every(r)],
+        "read-write" => vec![What::Every(rw)],
+        "mon" => vec![service("mon", all), service("log", all)],
+        "osd" => vec![service("osd", all), service("mon", r), service("pg", rw), service("log", w)],
+        "mds" => vec![
+            service("mds", all),
+            service("mon", r),
+            service("osd", r),
+            service("log", w),
+            command("osd pool rmsnap"),
+            command("osd blocklist"),
+            command("osd blacklist"),
+        ],
+        "mgr" => vec![
+            service("mgr", all),
+            service("log", rw),
+            service("mon", rw),
+            service("mds", rw),
+            service("fs", rw),
+            service("osd", rw),
+            service("auth", rx),
+            service("config-key", rw),
+            service("config", rw),
+        ],
+        "bootstrap-osd" => vec![
+            service("mon", r),
+            service("osd", r),
+            command("mon getmap"),
+            command("osd new"),
+            command("osd purge-new"),
+        ],
+        "fs-client" => vec![service("mon", r), service("mds", r), service("osd", r), service("pg", r)],
+        "simple-rados-client"
+        | "simple-rados-client-with-blocklist"
+        | "rbd"
+        | "rbd-read-only"
+        | "rbd-mirror" => {
+            vec![service("mon", r), service("osd", r), service("pg", r)]
+        }
+        "crash" => vec![service("mon", r)],
+        "role-definer" => vec![service("mon", r), service("auth", all)],
+        _ => Vec::new(),
+    };
+    if matches!(profile, "rbd" | "rbd-mirror" | "simple-rados-client-with-blocklist") {
+        whats.extend(["blocklist", "blacklist"].map(own_blocklist_entry));
+    }
+    if matches!(profile, "mon" | "osd" | "mds" | "mgr") {
+        whats.extend(["get", "put", "set", "exists", "delete"].map(|verb| What::Command {
+            name: format!("config-key {verb}"),
+            constraints: vec![("key".to_owned(), Constraint::OwnPrivateKey)],
+        }));
+    }
+    whats
+}
+
+/// Who takes over a lock may shut out the process that held it, and no more.
+fn own_blocklist_entry(word: &str) -> What {
+    What::Command {
+        name: format!("osd {word}"),
+        constraints: vec![
+            (format!("{word}op"), Constraint::Equal("add".to_owned())),
+            ("addr".to_owned(), Constraint::AddressWithNonce),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn allows(caps: &str, service: &str, needed: Perms) -> bool {
+        check(caps, service, None, needed)
+    }
+
+    fn check(caps: &str, service: &str, command: Option<(&str, &[(&str, &str)])>, needed: Perms) -> bool {
+        let caps = MonCaps::parse(caps).unwrap_or_else(|e| panic!("{e}"));
+        let args = command.map(|(_, args)| args).unwrap_or_default();
+        let args = args.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let command = command.map(|(prefix, _)| Command { prefix, args: &args });
+        caps.allows(&"osd.3".parse().unwrap(), service, command, needed, Some([10, 0, 0, 1].into()))
+    }
+
+    #[test]
+    fn letters_and_services() {
+        assert!(allows("allow *", "config-key", Perms::RWX));
+        assert!(!allows("allow rwx", "config-key", Perms::R));
+        assert!(allows("allow r", "osd", Perms::R));
+        assert!(!allows("allow r", "osd", Perms::R | Perms::W));
+        assert!(allows("allow r, allow w", "osd", Perms::R | Perms::W), "grants add up");
+        assert!(allows("allow service osd rw", "osd", Perms::W));
+        assert!(!allows("allow service=osd rw", "mon", Perms::R));
+        assert!(!allows("", "mon", Perms::R));
+        assert!(!allows("", "mon", Perms::NONE));
+        assert!(allows("allow r network 10.0.0.0/8", "mon", Perms::R));
+        assert!(!allows("allow * network 10.1.0.0/16", "mon", Perms::R));
+    }
+
+    #[test]
+    fn commands_with_arguments() {
+        let caps = "allow command \"osd pool create\" with pool prefix test- size=3";
+        let create = |pool, size| {
+            check(caps, "osd", Some(("osd pool create", &[("pool", pool), ("size", size)])), Perms::RWX)
+        };
+        assert!(create("test-1", "3"));
+        assert!(!create("prod", "3") && !create("test-1", "2"));
+        assert!(!check(caps, "osd", Some(("osd pool create", &[("pool", "test-1")])), Perms::R));
+        assert!(!check(caps, "osd", Some(("osd pool rm", &[])), Perms::R));
+        assert!(check("allow command status", "mon", Some(("status", &[])), Perms::R));
+        assert!(!check(
+            "allow command status with x regex '.*'",
+            "mon",
+            Some(("status", &[("x", "1")])),
+            Perms::R
+        ));
+    }
+
+    #[test]
+    fn profiles() {
+        assert!(allows("allow profile osd", "osd", Perms::RWX) && allows("profile=osd", "mon", Perms::R));
+        assert!(!allows("profile osd", "auth", Perms::R));
+        let key =
+            |key| check("profile osd", "config-key", Some(("config-key get", &[("key", key)])), Perms::R);
+        assert!(key("daemon-private/osd.3/x") && !key("daemon-private/osd.4/x"));
+        let block = |addr| {
+            let args = [("blocklistop", "add"), ("addr", addr)];
+            check("profile rbd", "osd", Some(("osd blocklist", &args)), Perms::R | Perms::W)
+        };
+        assert!(block("10.0.0.1:0/123") && !block("10.0.0.1") && !block("10.0.0.0/8/x"));
+        assert!(!allows("profile nonsense", "mon", Perms::R));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "allow",
+            "allow q",
+            "allow service x",
+            "allow command",
+            "allow rw,, x",
+            "deny r",
+            "allow r network x",
+        ] {
+            assert!(MonCaps::parse(text).is_err(), "{text}");
+        }
+        assert!(MonCaps::parse(" allow * ").unwrap().allow_all());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in "(allow|profile|service|command|with|rwx|[=*, ;\"'a-z\u{e4}]){0,12}") {
+            let _ = MonCaps::parse(&text);
+        }
+    }
+}

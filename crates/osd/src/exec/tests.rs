@@ -1,0 +1,366 @@
+//! Requests against a memory store: each operation's result as a stock OSD gives it, and random sequences against a plain
+//! byte vector.
+
+use std::sync::Arc;
+
+use loligo_store::memory::MemoryStore;
+use loligo_store::{CommitListener, ObjectStore, StoreError};
+use loligo_wire::message::osd::{
+    Extent, HObject, ListObject, ObjectLocator, OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
+};
+use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
+use proptest::prelude::*;
+use smallvec::smallvec;
+
+use super::*;
+use crate::dups::Dups;
+
+struct Deaf;
+
+impl CommitListener for Deaf {
+    fn committed(&self, _: Eversion) {}
+    fn stopped(&self, _: &StoreError) {}
+}
+
+/// One placement group, asked without a network.
+struct Group {
+    collection: Arc<dyn Collection>,
+    state: SlotState,
+    counters: Counters,
+    tid: u64,
+    full: bool,
+}
+
+impl Group {
+    fn new(capacity_bytes: u64) -> Self {
+        let store = MemoryStore::new(capacity_bytes);
+        let pg = PgId { pool: PoolId(1), seed: 0 };
+        let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
+        let state = SlotState { version: Eversion::default(), user_version: 0, dups: Dups::default() };
+        Self { collection, state, counters: Counters::default(), tid: 0, full: false }
+    }
+
+    fn ask(&mut self, name: &str, ops: Ops) -> OsdReply {
+        self.tid += 1;
+        self.ask_op(self.op(name, ops))
+    }
+
+    fn op(&self, name: &str, ops: Ops) -> MOSDOp {
+        let locator = ObjectLocator::in_pool(PoolId(1));
+        let mut op = MOSDOp::new(locator, name.into(), ops, OsdFlags::ONDISK);
+        op.hash = name.bytes().fold(17, |h: u32, b| h.wrapping_mul(31) ^ u32::from(b));
+        op.mtime = UTime { sec: 77, nsec: 5 };
+        op
+    }
+
+    fn ask_op(&mut self, op: MOSDOp) -> OsdReply {
+        let context = Context {
+            client: 4100,
+            tid: Tid(self.tid),
+            epoch: Epoch(3),
+            pg_num: 1,
+            full: self.full,
+            limits: Limits::default(),
+        };
+        let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
+        assert_eq!(msg.header.tid, Tid(self.tid));
+        // As the network would bring it: one buffer.
+        let data: Vec<u8> = msg.data.concat();
+        let msg = Msg { data: smallvec![Bytes::from(data)], ..msg };
+        OsdReply::open(&msg).expect("a reply that decodes")
+    }
+
+    fn result(&mut self, name: &str, op: OsdOp) -> i32 {
+        self.ask(name, smallvec![op]).result
+    }
+
+    fn contents(&mut self, name: &str) -> Vec<u8> {
+        let reply = self.ask(name, smallvec![OsdOp::read(0, 0)]);
+        assert_eq!(reply.result, 0);
+        reply.outs[0].data.to_vec()
+    }
+
+    fn list(&mut self, cursor: &HObject, count: u64) -> (i32, PgNlsResponse) {
+        let reply = self.ask("", smallvec![OsdOp::pgnls(count, 3, cursor)]);
+        let page = PgNlsResponse::from_bytes(&reply.outs[0].data).expect("a page");
+        (reply.result, page)
+    }
+}
+
+fn roomy() -> Group {
+    Group::new(1 << 30)
+}
+
+fn xattr(code: OpCode, name: &str, value: &[u8]) -> OsdOp {
+    OsdOp::xattr(code, name.as_bytes(), value, 0, 0)
+}
+
+#[test]
+fn what_is_not_there() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::read(0, 10)), -2);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::DELETE)), -2);
+    assert_eq!(g.result("x", OsdOp::truncate(5)), 0);
+    assert_eq!(g.result("x", xattr(OpCode::RMXATTR, "a", b"")), -2);
+    assert_eq!(g.result("x", OsdOp::read(0, 10)), -2, "none of these made it");
+    assert_eq!(g.result("x", OsdOp::watch(WatchArgs::default())), -95);
+}
+
+#[test]
+fn bytes_go_in_and_come_out() {
+    let mut g = roomy();
+    let reply = g.ask("x", smallvec![OsdOp::write_full(Bytes::from_static(b"hello"))]);
+    assert_eq!((reply.result, reply.user_version), (0, 1));
+    assert_eq!(reply.replay_version, Eversion { epoch: Epoch(3), version: 1 });
+    assert_eq!(g.result("x", OsdOp::append(Bytes::from_static(b" world"))), 0);
+    assert_eq!(g.contents("x"), b"hello world");
+    assert_eq!(g.result("x", OsdOp::zero(1, 3)), 0);
+    assert_eq!(g.contents("x"), b"h\0\0\0o world");
+    assert_eq!(g.result("x", OsdOp::truncate(2)), 0);
+    assert_eq!(g.result("x", OsdOp::truncate(4)), 0);
+    assert_eq!(g.contents("x"), b"h\0\0\0");
+    let stat = g.ask("x", smallvec![OsdOp::new(OpCode::STAT)]);
+    let mut r = Reader::new(&stat.outs[0].data);
+    assert_eq!((r.u64(), r.get()), (Ok(4), Ok(UTime { sec: 77, nsec: 5 })));
+    assert_eq!(stat.user_version, 5);
+}
+
+#[test]
+fn creation_is_exclusive_when_asked() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::create(true)), 0);
+    assert_eq!(g.result("x", OsdOp::create(true)), -17);
+    assert_eq!(g.result("x", OsdOp::create(false)), 0);
+}
+
+#[test]
+fn absurd_ranges_are_refused() {
+    let mut g = roomy();
+    for offset in [128 << 20, (128 << 20) - 1, u64::MAX] {
+        assert_eq!(g.result("x", OsdOp::write(offset, Bytes::from_static(b"ab"))), -27, "{offset}");
+    }
+    assert_eq!(g.result("x", OsdOp::create(false)), 0);
+    assert_eq!(g.result("x", OsdOp::truncate(u64::MAX)), -27);
+    assert_eq!(g.result("x", OsdOp::zero(u64::MAX, u64::MAX)), -27);
+    assert_eq!(g.result("x", OsdOp::read(u64::MAX, u64::MAX)), 0);
+    let lies = Extent { offset: 0, length: 99, ..Extent::default() };
+    assert_eq!(g.result("x", OsdOp::with_extent(OpCode::WRITE, lies, Bytes::from_static(b"ab"))), -22);
+    assert_eq!(g.result("x", OsdOp::write_same(0, u64::MAX - 1, Bytes::from_static(b"ab"))), -27);
+}
+
+#[test]
+fn a_failed_operation_undoes_the_request() {
+    let mut g = roomy();
+    let reply = g.ask(
+        "x",
+        smallvec![OsdOp::write_full(Bytes::from_static(b"a")), OsdOp::create(true), OsdOp::truncate(0)],
+    );
+    assert_eq!(reply.result, -17);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
+    let tolerant = OsdOp::create(true).with_flags(OpFlags::EXCL | OpFlags::FAILOK);
+    let reply = g.ask("x", smallvec![OsdOp::write_full(Bytes::from_static(b"a")), tolerant]);
+    assert_eq!(reply.result, 0);
+    assert_eq!(g.contents("x"), b"a");
+}
+
+#[test]
+fn a_repetition_gets_the_first_answer() {
+    let mut g = roomy();
+    g.tid = 1;
+    let append = g.op("x", smallvec![OsdOp::append(Bytes::from_static(b"once"))]);
+    let first = g.ask_op(append.clone());
+    g.tid = 2;
+    g.ask_op(g.op("x", smallvec![OsdOp::append(Bytes::from_static(b"!"))]));
+    g.tid = 1;
+    let again = g.ask_op(MOSDOp { retry_attempt: 1, ..append.clone() });
+    assert_eq!((again.result, again.user_version), (first.result, first.user_version));
+    assert_eq!(again.replay_version, first.replay_version);
+    g.tid = 3;
+    assert_eq!(g.contents("x"), b"once!");
+    g.tid = 1;
+    g.ask_op(MOSDOp { retry_attempt: 1, client_inc: Incarnation(9), ..append });
+    g.tid = 4;
+    assert_eq!(g.contents("x"), b"once!once", "another life of the client is another operation");
+}
+
+#[test]
+fn attributes() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", xattr(OpCode::SETXATTR, "color", b"red")), 0);
+    assert_eq!(g.result("x", xattr(OpCode::GETXATTR, "taste", b"")), -61);
+    let reply = g.ask("x", smallvec![xattr(OpCode::GETXATTR, "color", b"")]);
+    assert_eq!(&reply.outs[0].data[..], b"red");
+    let reply = g.ask("x", smallvec![OsdOp::new(OpCode::GETXATTRS)]);
+    assert_eq!(Reader::new(&reply.outs[0].data).get(), Ok(vec![("color".to_owned(), "red".to_owned())]));
+    let cmp = |value: &[u8], op| OsdOp::xattr(OpCode::CMPXATTR, b"color", value, op, XattrArgs::MODE_STRING);
+    assert_eq!(g.result("x", cmp(b"red", 1)), 1);
+    assert_eq!(g.result("x", cmp(b"blue", 1)), -125);
+    let guarded = smallvec![cmp(b"blue", 1), OsdOp::truncate(9)];
+    assert_eq!(g.ask("x", guarded).result, -125);
+    assert_eq!(g.contents("x"), b"");
+    assert_eq!(g.result("x", xattr(OpCode::SETXATTR, &"n".repeat(101), b"")), -36);
+    assert_eq!(g.result("x", xattr(OpCode::RMXATTR, "color", b"")), 0);
+    assert_eq!(g.result("x", xattr(OpCode::GETXATTR, "color", b"")), -61);
+}
+
+#[test]
+fn the_map_is_ordered_and_paged() {
+    let mut g = roomy();
+    let set = |pairs: &[(&str, &str)]| {
+        let mut w = Writer::new();
+        w.put(&pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect::<Vec<_>>());
+        OsdOp::new(OpCode::OMAPSETVALS).with_data(w.into_bytes())
+    };
+    assert_eq!(g.result("x", set(&[("b", "2"), ("a", "1"), ("c", "3")])), 0);
+    let mut w = Writer::new();
+    w.blob(b"");
+    w.u64(2);
+    let reply = g.ask("x", smallvec![OsdOp::new(OpCode::OMAPGETKEYS).with_data(w.into_bytes())]);
+    let mut r = Reader::new(&reply.outs[0].data);
+    assert_eq!(r.get(), Ok(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(r.bool(), Ok(true));
+    let keys = vec!["c".to_owned(), "z".to_owned()].to_bytes();
+    let reply = g.ask("x", smallvec![OsdOp::new(OpCode::OMAPGETVALSBYKEYS).with_data(keys.clone())]);
+    let pairs: Result<Vec<(String, String)>, _> = Reader::new(&reply.outs[0].data).get();
+    assert_eq!(pairs, Ok(vec![("c".to_owned(), "3".to_owned())]));
+    assert_eq!(g.result("x", OsdOp::new(OpCode::OMAPRMKEYS).with_data(keys)), 0);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::OMAPRMKEYS).with_data(Bytes::from_static(b"\xff\xff"))), -22);
+}
+
+#[test]
+fn a_listing_pages_through_everything() {
+    let mut g = roomy();
+    let mut names: Vec<String> = (0..100).map(|i| format!("object {i}")).collect();
+    for name in &names {
+        assert_eq!(g.result(name, OsdOp::create(true)), 0);
+    }
+    let mut seen = Vec::new();
+    let mut cursor = HObject::min();
+    loop {
+        let (result, page) = g.list(&cursor, 7);
+        seen.extend(page.entries);
+        if result == 1 {
+            assert!(page.handle.max, "the only group ends where all objects end");
+            break;
+        }
+        cursor = page.handle;
+    }
+    let mut seen: Vec<String> =
+        seen.into_iter().map(|ListObject { oid, .. }| String::from_utf8_lossy(&oid).into_owned()).collect();
+    seen.sort();
+    names.sort();
+    assert_eq!(seen, names);
+}
+
+#[test]
+fn a_full_pool_still_frees() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"a"))), 0);
+    g.full = true;
+    assert_eq!(g.result("x", OsdOp::append(Bytes::from_static(b"a"))), -28);
+    assert_eq!(g.contents("x"), b"a");
+    assert_eq!(g.result("x", OsdOp::new(OpCode::DELETE)), 0);
+}
+
+#[test]
+fn a_full_store_refuses_with_enospc() {
+    let mut g = Group::new(1 << 20);
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from(vec![7; 4 << 20]))), -28);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, Vec<u8>),
+    WriteFull(Vec<u8>),
+    Append(Vec<u8>),
+    Truncate(u64),
+    Zero(u64, u64),
+    Delete,
+    Read(u64, u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = || prop::collection::vec(any::<u8>(), 0..300);
+    prop_oneof![
+        (0..1000u64, bytes()).prop_map(|(o, b)| Step::Write(o, b)),
+        bytes().prop_map(Step::WriteFull),
+        bytes().prop_map(Step::Append),
+        (0..1000u64).prop_map(Step::Truncate),
+        (0..1000u64, 0..500u64).prop_map(|(o, l)| Step::Zero(o, l)),
+        Just(Step::Delete),
+        (0..1000u64, 1..500u64).prop_map(|(o, l)| Step::Read(o, l)),
+    ]
+}
+
+/// What an object is after a step; `None` if there is none.
+fn expect(object: Option<Vec<u8>>, step: &Step) -> (Option<Vec<u8>>, i32) {
+    let there = object.is_some();
+    let mut bytes = object.clone().unwrap_or_default();
+    let put = |bytes: &mut Vec<u8>, offset: usize, data: &[u8]| {
+        bytes.resize(bytes.len().max(offset + data.len()), 0);
+        bytes[offset..offset + data.len()].copy_from_slice(data);
+    };
+    match step {
+        Step::Write(offset, data) => put(&mut bytes, *offset as usize, data),
+        Step::WriteFull(data) => bytes = data.clone(),
+        Step::Append(data) => put(&mut bytes, object.as_ref().map_or(0, Vec::len), data),
+        Step::Truncate(_) | Step::Zero(..) if !there => return (None, 0),
+        Step::Truncate(size) => bytes.resize(*size as usize, 0),
+        Step::Zero(offset, len) => {
+            let end = bytes.len().min((offset + len) as usize);
+            bytes[(*offset as usize).min(end)..end].fill(0);
+        }
+        Step::Delete => return (None, if there { 0 } else { -2 }),
+        Step::Read(..) => return (object, if there { 0 } else { -2 }),
+    }
+    (Some(bytes), 0)
+}
+
+fn to_op(step: &Step) -> OsdOp {
+    match step.clone() {
+        Step::Write(offset, data) => OsdOp::write(offset, data.into()),
+        Step::WriteFull(data) => OsdOp::write_full(data.into()),
+        Step::Append(data) => OsdOp::append(data.into()),
+        Step::Truncate(size) => OsdOp::truncate(size),
+        Step::Zero(offset, len) => OsdOp::zero(offset, len),
+        Step::Delete => OsdOp::new(OpCode::DELETE),
+        Step::Read(offset, len) => OsdOp::read(offset, len),
+    }
+}
+
+proptest! {
+    #[test]
+    fn objects_are_what_a_byte_vector_is(steps in prop::collection::vec(step(), 1..40)) {
+        let mut g = roomy();
+        let mut object: Option<Vec<u8>> = None;
+        for step in &steps {
+            let (after, result) = expect(object, step);
+            object = after;
+            let reply = g.ask("o", smallvec![to_op(step)]);
+            prop_assert_eq!(reply.result, result, "{:?}", step);
+            if let (Step::Read(offset, len), Some(bytes)) = (step, &object) {
+                let from = bytes.len().min(*offset as usize);
+                let to = bytes.len().min((offset + len) as usize);
+                prop_assert_eq!(&reply.outs[0].data[..], &bytes[from..to]);
+            }
+        }
+        match object {
+            Some(bytes) => prop_assert_eq!(g.contents("o"), bytes),
+            None => prop_assert_eq!(g.result("o", OsdOp::new(OpCode::STAT)), -2),
+        }
+    }
+
+    #[test]
+    fn hostile_arguments_never_panic(
+        code in prop_oneof![any::<u16>(), prop::sample::select(vec![0x1211u16, 0x1212, 0x1214, 0x1219, 0x2215, 0x2218, 0x222c, 0x1301, 0x1303, 0x2301, 0x1505, 0x2226, 0x1205, 0x1220])],
+        offset: u64, length: u64, truncate_size: u64, truncate_seq: u32,
+        data in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let extent = Extent { offset, length, truncate_size, truncate_seq };
+        let mut g = roomy();
+        g.result("o", OsdOp::create(false));
+        g.result("o", OsdOp::with_extent(OpCode(code), extent, data.into()));
+    }
+}
