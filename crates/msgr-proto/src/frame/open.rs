@@ -86,8 +86,8 @@ impl Opener {
         } else if room == 0 && !self.buf.is_empty() {
             self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
         }
-        // A little room left is not worth a read of its own, unless it holds all that is missing of a long frame.
-        let wanted = if missing > 0 { missing } else { self.read_len / 4 };
+        // A little room left is not worth a read of its own, unless it holds all that is missing.
+        let wanted = if missing > 0 { missing.min(READ_LEN_MAX) } else { self.read_len / 4 };
         if room < wanted {
             self.buf.reserve(missing.max(self.read_len));
         }

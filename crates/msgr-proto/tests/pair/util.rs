@@ -4,7 +4,9 @@ use bytes::Bytes;
 use loligo_cephx::handshake::{
     AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
 };
-use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits, Local, ProtoError, Reconnect, ServerIdent};
+use loligo_msgr_proto::{
+    ClientIdent, Established, Event, Handshake, Limits, Local, ProtoError, Reconnect, ServerIdent,
+};
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
 pub(crate) const CLIENT_ADDR: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
@@ -231,6 +233,17 @@ impl Pair {
             if !to_server && !to_client {
                 break;
             }
+        }
+    }
+
+    /// Goes all the way: the client's and the server's end of an open session.
+    pub(crate) fn established(mut self) -> (Established, Established) {
+        self.authenticate();
+        self.client_does(|hs| hs.identify(client_ident()));
+        self.server_does(|hs| hs.accept(server_ident()));
+        match (self.client.hs.into_established(), self.server.hs.into_established()) {
+            (Ok(client), Ok(server)) => (client, server),
+            other => panic!("not established: {other:?}"),
         }
     }
 
