@@ -23,6 +23,8 @@ mod control;
 mod crypto;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod handshake;
 mod limits;
 mod out;

@@ -159,3 +159,71 @@ impl OutBuf {
         self.start = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Copy(usize),
+        Push(usize),
+        /// Write with this many slices, and be told that a part of it was taken.
+        Write(usize, prop::sample::Index),
+    }
+
+    fn any_op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (1..300_usize).prop_map(Op::Copy),
+            (1..5000_usize).prop_map(Op::Push),
+            (1..6_usize, any::<prop::sample::Index>()).prop_map(|(n, part)| Op::Write(n, part)),
+        ]
+    }
+
+    proptest! {
+        /// Against a plain queue of bytes.
+        #[test]
+        fn bytes_come_out_in_order(ops in prop::collection::vec(any_op(), 0..200)) {
+            let mut out = OutBuf::new();
+            let mut oracle = VecDeque::new();
+            let mut next = 0_u8;
+            for op in ops {
+                match op {
+                    Op::Copy(len) | Op::Push(len) => {
+                        let bytes: Vec<u8> = (0..len).map(|i| next.wrapping_add(i as u8)).collect();
+                        next = next.wrapping_add(97);
+                        oracle.extend(bytes.iter().copied());
+                        if matches!(op, Op::Copy(_)) { out.copy(&bytes) } else { out.push(bytes.into()) }
+                    }
+                    Op::Write(slots, part) => {
+                        let mut slices = vec![IoSlice::new(&[]); slots];
+                        let set = out.io_slices(&mut slices);
+                        prop_assert_eq!(set == 0, out.is_empty());
+                        let offered: Vec<u8> = slices[..set].iter().flat_map(|s| s.iter().copied()).collect();
+                        let taken = part.index(offered.len() + 1);
+                        out.advance(taken);
+                        prop_assert!(oracle.drain(..taken).eq(offered[..taken].iter().copied()));
+                    }
+                }
+                prop_assert_eq!(out.len(), oracle.len());
+            }
+            prop_assert!(oracle.iter().eq(out.take().iter()));
+            prop_assert!(out.is_empty());
+        }
+    }
+
+    /// A connection that never catches up reuses its buffer all the same.
+    #[test]
+    fn small_bytes_do_not_pile_up() {
+        let mut out = OutBuf::new();
+        out.copy(&[0; 1000]);
+        for _ in 0..100_000 {
+            out.copy(&[1; 100]);
+            out.advance(100);
+        }
+        assert_eq!(out.len(), 1000);
+        assert!(out.small.capacity() <= KEEP_CAPACITY_MAX, "{}", out.small.capacity());
+    }
+}

@@ -49,7 +49,7 @@ pub enum Tag {
 }
 
 impl Tag {
-    const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Hello,
         Self::AuthRequest,
         Self::AuthBadMethod,

@@ -99,6 +99,19 @@ impl Sealer {
         self.control(Tag::Keepalive2Ack, &theirs.to_bytes(), out)
     }
 
+    /// Appends a secure frame with any tag and any segments, as an ill-meaning peer would.
+    pub(crate) fn any_frame(
+        &mut self,
+        tag: Tag,
+        segments: [Bytes; SEGMENTS_MAX],
+        out: &mut OutBuf,
+    ) -> Result<(), ProtoError> {
+        let gcm = self.gcm.as_mut().ok_or(Misuse::State("a secure frame"))?;
+        let preamble = Preamble::new(tag, segments.each_ref().map(|s| s.len() as u32));
+        let parts = [&segments[1..2], &segments[2..3], &segments[3..4]];
+        Ok(seal_secure(gcm, &preamble, &segments[0], parts, out)?)
+    }
+
     /// Appends a frame with one segment.
     pub(crate) fn control(&mut self, tag: Tag, payload: &[u8], out: &mut OutBuf) -> Result<(), ProtoError> {
         let preamble = Preamble::new(tag, [segment_len(payload.len())?, 0, 0, 0]);
