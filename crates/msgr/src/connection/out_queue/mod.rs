@@ -526,3 +526,6 @@ impl<W> Inner<W> {
         !(-1..=1).contains(&self.balance)
     }
 }
+
+#[cfg(test)]
+mod tests;

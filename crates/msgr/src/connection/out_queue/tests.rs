@@ -1,0 +1,341 @@
+//! Goal: no message is lost, doubled, out of order or written by two threads at once, whatever senders, runners, losses of
+//! the socket and revocations do. Method: single steps by hand, random steps against a model of the peer, and threads.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use loligo_wire::Tid;
+use loligo_wire::message::Header;
+use proptest::prelude::*;
+
+use super::*;
+
+type Queue = OutQueue<()>;
+
+fn msg(tid: u64) -> Msg {
+    let header = Header { tid: Tid(tid), ..Header::default() };
+    Msg { header, front: Bytes::from(vec![0; 10]), ..Msg::default() }
+}
+
+fn plain(tid: u64) -> Item {
+    Item::Plain(msg(tid))
+}
+
+fn open_queue(lossless: bool) -> Queue {
+    let queue = Queue::new(lossless, 100, 10_000);
+    let (baton, _) = queue.open((), None).expect("not closed");
+    assert!(queue.next(baton).is_none(), "nothing waits");
+    queue
+}
+
+/// Tids and sequence numbers of the batch, which is written by that.
+fn write(baton: &mut Baton<()>) -> Vec<(u64, u64)> {
+    baton.control = Control::default();
+    baton.batch.drain(..).filter_map(Item::into_msg).map(|m| (m.header.tid.0, m.header.seq)).collect()
+}
+
+fn submitted(pushed: Result<Action<()>, Box<(Refusal, Item)>>) -> Box<Baton<()>> {
+    match pushed {
+        Ok(Action::Submit(baton)) => baton,
+        _ => panic!("the sender should run"),
+    }
+}
+
+#[test]
+fn who_finds_the_baton_runs_and_takes_the_others_along() {
+    let queue = open_queue(false);
+    let mut baton = submitted(queue.push(plain(1)));
+    assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
+    assert!(matches!(queue.push(plain(3)), Ok(Action::Nothing)));
+    assert_eq!(write(&mut baton), [(1, 0)]);
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton), [(2, 0), (3, 0)]);
+    assert!(queue.next(baton).is_none());
+    // Three messages are unanswered: the next one goes the way that gathers.
+    assert!(matches!(queue.push(plain(4)), Ok(Action::WakeWriter)));
+    let baton = queue.take_handed().expect("it was left to the writer task");
+    assert!(!baton.is_loaded());
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton), [(4, 0)]);
+    assert!(queue.take_handed().is_none());
+}
+
+#[test]
+fn a_cork_gathers() {
+    let queue = open_queue(false);
+    let Corked::Taken(baton) = queue.cork(2, Control::default()) else { panic!("nobody runs") };
+    assert!(matches!(queue.cork(0, Control::default()), Corked::Busy));
+    assert!(matches!(queue.push(plain(1)), Ok(Action::Nothing)));
+    assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton).len(), 2);
+}
+
+#[test]
+fn controls_are_merged() {
+    let queue = open_queue(true);
+    let Corked::Taken(baton) = queue.cork(1, Control { ack: true, ..Control::default() }) else {
+        panic!("nobody runs")
+    };
+    let _ = queue.request(Control { keepalive: true, ..Control::default() });
+    let baton = queue.next(baton).expect("something to write");
+    assert_eq!(baton.control, Control { ack: true, keepalive: true, keepalive_ack: None });
+    assert!(baton.batch.is_empty());
+}
+
+#[test]
+fn a_revoked_message_is_not_written() {
+    let queue = open_queue(true);
+    let Corked::Taken(baton) = queue.cork(0, Control::default()) else { panic!("nobody runs") };
+    let slots: Vec<_> = (1..=3).map(|tid| Slot::new(msg(tid))).collect();
+    for slot in &slots {
+        assert!(queue.push(Item::Revocable(Arc::clone(slot))).is_ok());
+    }
+    assert!(slots[1].take().is_some());
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton), [(1, 1), (3, 2)], "the revoked one gets no number");
+    assert!(slots[0].take().is_none(), "it has left");
+    drop(queue.acked(2));
+    assert_eq!(queue.inner.lock().bytes, 0);
+}
+
+#[test]
+fn the_bound_refuses_and_tells_when_there_is_place() {
+    let queue = Queue::new(false, 2, 10_000);
+    assert!(queue.push(plain(1)).is_ok());
+    assert!(queue.push(plain(2)).is_ok());
+    let Err(refused) = queue.push(plain(3)) else { panic!("it is full") };
+    assert_eq!(refused.0, Refusal::Full);
+    assert_eq!(refused.1.into_msg().expect("it comes back").header.tid.0, 3);
+    assert_eq!(queue.check_place(), Ok(false));
+    let (baton, _) = queue.open((), None).expect("not closed");
+    let baton = queue.next(baton).expect("two messages");
+    assert_eq!(queue.check_place(), Ok(true));
+    drop(baton);
+
+    let queue = Queue::new(false, 100, 15);
+    assert!(queue.push(plain(1)).is_ok(), "one message may exceed the bound");
+    assert!(queue.push(plain(2)).is_ok());
+    assert!(queue.push(plain(3)).is_err());
+}
+
+#[test]
+fn a_large_backlog_is_taken_in_parts() {
+    let queue = Queue::new(false, 10_000, 1 << 30);
+    for tid in 1..=2_000 {
+        assert!(queue.push(plain(tid)).is_ok());
+    }
+    let (baton, _) = queue.open((), None).expect("not closed");
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton).len(), RUN_MESSAGES_MAX);
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton).len(), 2_000 - RUN_MESSAGES_MAX);
+    assert_eq!(queue.inner.lock().bytes, 0);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_repeated_under_its_number() {
+    let queue = open_queue(true);
+    let mut baton = submitted(queue.push(plain(1)));
+    assert_eq!(write(&mut baton), [(1, 1)]);
+    for tid in 2..=4 {
+        assert!(queue.push(plain(tid)).is_ok());
+    }
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton), [(2, 2), (3, 3), (4, 4)]);
+    drop(queue.acked(1));
+    assert!(queue.push(plain(5)).is_ok());
+    let (state, _) = queue.detach(State::Standby, State::Connecting);
+    assert_eq!(state, State::Connecting);
+    // The runner comes back after the socket was lost.
+    assert!(queue.next(baton).is_none());
+    // The peer has received 2 without our having seen its acknowledgement.
+    let (baton, _) = queue.open((), Some(2)).expect("not closed");
+    let mut baton = queue.next(baton).expect("more");
+    assert_eq!(write(&mut baton), [(3, 3), (4, 4), (5, 5)]);
+    drop(queue.acked(5));
+    assert!(queue.next(baton).is_none());
+    assert_eq!(queue.detach(State::Standby, State::Connecting).0, State::Standby);
+    assert!(matches!(queue.push(plain(6)), Ok(Action::WakeDriver)));
+}
+
+#[test]
+fn a_runner_of_an_old_socket_does_not_run_the_new_one() {
+    let queue = open_queue(true);
+    let old = submitted(queue.push(plain(1)));
+    let _ = queue.detach(State::Standby, State::Connecting);
+    let (new, _) = queue.open((), Some(0)).expect("not closed");
+    queue.hand_over(old);
+    assert!(queue.take_handed().is_none());
+    let mut new = queue.next(new).expect("1 again");
+    assert_eq!(write(&mut new), [(1, 1)]);
+}
+
+#[test]
+fn a_closed_queue_refuses_and_has_freed_everything() {
+    let queue = open_queue(true);
+    let baton = submitted(queue.push(plain(1)));
+    let freed = Arc::new(AtomicBool::new(false));
+    struct Flag(Arc<AtomicBool>);
+    impl AsRef<[u8]> for Flag {
+        fn as_ref(&self) -> &[u8] {
+            &[1]
+        }
+    }
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let front = Bytes::from_owner(Flag(Arc::clone(&freed)));
+    assert!(queue.push(Item::Plain(Msg { front, ..Msg::default() })).is_ok());
+    assert!(queue.close().is_some());
+    assert!(freed.load(Ordering::Relaxed));
+    assert!(queue.close().is_none(), "once");
+    assert!(queue.next(baton).is_none());
+    let Err(refused) = queue.push(plain(2)) else { panic!("it is closed") };
+    assert_eq!(refused.0, Refusal::Closed);
+    assert!(queue.open((), None).is_none());
+    assert_eq!(queue.check_place(), Err(Refusal::Closed));
+}
+
+/// A step of the random test. Numbers choose among what is there.
+#[derive(Clone, Debug)]
+enum Step {
+    Push,
+    PushRevocable,
+    Revoke(usize),
+    /// The runner writes; that many of the messages that are under way arrive before the socket is looked at again.
+    Run(usize),
+    /// The peer acknowledges what it has.
+    Ack,
+    /// The socket is lost with what is under way, and another is made.
+    Lose,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Push),
+        2 => Just(Step::PushRevocable),
+        1 => any::<usize>().prop_map(Step::Revoke),
+        4 => (0_usize..8).prop_map(Step::Run),
+        2 => Just(Step::Ack),
+        1 => Just(Step::Lose),
+    ]
+}
+
+/// The peer, and the wire to it.
+#[derive(Default)]
+struct Model {
+    on_the_way: VecDeque<(u64, u64)>,
+    in_seq: u64,
+    received: Vec<u64>,
+}
+
+impl Model {
+    fn arrive(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some((tid, seq)) = self.on_the_way.pop_front() else { return };
+            assert_eq!(seq, self.in_seq + 1, "no gap, nothing twice on one socket");
+            self.in_seq = seq;
+            self.received.push(tid);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_lossless_session_delivers_each_message_once_and_in_order(steps in prop::collection::vec(step(), 1..200)) {
+        let queue = Queue::new(true, 10_000, 1 << 30);
+        let mut model = Model::default();
+        let mut runner = Some(queue.open((), None).expect("not closed").0);
+        let mut expected = BTreeSet::new();
+        let mut tickets: Vec<(u64, Arc<Slot>)> = Vec::new();
+        let mut tid = 0;
+        let push = |item, runner: &mut Option<Box<Baton<()>>>| match queue.push(item) {
+            Ok(Action::Submit(baton)) => *runner = Some(baton),
+            Ok(Action::WakeWriter) => *runner = queue.take_handed(),
+            Ok(Action::Nothing | Action::WakeDriver) => {}
+            Err(_) => panic!("neither full nor closed"),
+        };
+        for step in steps.into_iter().chain([Step::Lose, Step::Run(usize::MAX)]) {
+            match step {
+                Step::Push => {
+                    tid += 1;
+                    expected.insert(tid);
+                    push(plain(tid), &mut runner);
+                }
+                Step::PushRevocable => {
+                    tid += 1;
+                    expected.insert(tid);
+                    let slot = Slot::new(msg(tid));
+                    tickets.push((tid, Arc::clone(&slot)));
+                    push(Item::Revocable(slot), &mut runner);
+                }
+                Step::Revoke(which) if !tickets.is_empty() => {
+                    let (tid, slot) = tickets.swap_remove(which % tickets.len());
+                    if slot.take().is_some() {
+                        expected.remove(&tid);
+                    }
+                }
+                Step::Revoke(_) => {}
+                Step::Run(arrive) => {
+                    while let Some(mut baton) = runner.take() {
+                        model.on_the_way.extend(write(&mut baton));
+                        runner = queue.next(baton);
+                        if runner.as_ref().is_none_or(|baton| !baton.is_loaded()) { break }
+                    }
+                    model.arrive(arrive);
+                }
+                Step::Ack => drop(queue.acked(model.in_seq)),
+                Step::Lose => {
+                    let _ = queue.detach(State::Connecting, State::Connecting);
+                    model.on_the_way.clear();
+                    runner = Some(queue.open((), Some(model.in_seq)).expect("not closed").0);
+                }
+            }
+        }
+        prop_assert_eq!(model.received, expected.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn threads_lose_nothing_and_never_run_twice_at_a_time() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 5_000;
+    let queue = Arc::new(Queue::new(false, 1 << 20, 1 << 30));
+    let running = Arc::new(AtomicUsize::new(0));
+    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (baton, _) = queue.open((), None).expect("not closed");
+    assert!(queue.next(baton).is_none());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (queue, running, written) = (Arc::clone(&queue), Arc::clone(&running), Arc::clone(&written));
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let mut runner = match queue.push(plain(thread * EACH + i)) {
+                        Ok(Action::Submit(baton)) => Some(baton),
+                        Ok(Action::WakeWriter) => queue.take_handed(),
+                        Ok(_) => None,
+                        Err(_) => panic!("neither full nor closed"),
+                    };
+                    while let Some(mut baton) = runner {
+                        assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one runner");
+                        let batch = write(&mut baton);
+                        written.lock().expect("not poisoned").extend(batch);
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        runner = queue.next(baton);
+                    }
+                }
+            });
+        }
+    });
+    let written = written.lock().expect("not poisoned");
+    assert_eq!(written.len() as u64, THREADS * EACH);
+    for thread in 0..THREADS {
+        let own = written.iter().map(|(tid, _)| *tid).filter(|tid| tid / EACH == thread);
+        assert!(own.eq(thread * EACH..(thread + 1) * EACH), "each sender's messages are in order");
+    }
+}
