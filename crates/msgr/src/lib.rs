@@ -36,3 +36,6 @@ pub use error::{Error, SendError};
 pub use loligo_cephx::handshake::Identity;
 pub use messenger::Messenger;
 pub use throttle::{Hold, Throttle};
+
+#[cfg(test)]
+mod tests;

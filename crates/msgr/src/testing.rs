@@ -4,7 +4,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_cephx::handshake::{
@@ -13,6 +14,7 @@ use loligo_cephx::handshake::{
 use loligo_wire::{EntityName, EntityType, GlobalId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::{AcceptAuth, ConnectAuth};
@@ -90,31 +92,41 @@ impl ServerAuth for OpenDoor {
 }
 
 /// A proxy on loopback that forwards bytes and resets each connection after a random number of them, of both directions
-/// together, wherever in a frame that is.
+/// together, wherever in a frame that is; or does harm when it is told to.
 #[derive(Debug)]
 pub struct FaultProxy {
     addr: SocketAddr,
-    faults: Arc<AtomicU64>,
+    harm: Arc<Harm>,
     task: JoinHandle<()>,
 }
 
+/// What the proxy's connections share.
+#[derive(Debug, Default)]
+struct Harm {
+    /// Connections that were reset.
+    faults: AtomicU64,
+    reset: Notify,
+    stalled: AtomicBool,
+    damage: AtomicBool,
+}
+
 impl FaultProxy {
-    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; from the `faults_max`-th reset on,
-    /// connections live for ever. `seed` decides; print it when a test fails.
+    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; after `faults_max` resets, new connections
+    /// live for ever. `seed` decides; print it when a test fails.
     pub async fn start(target: SocketAddr, seed: u64, bytes_max: u64, faults_max: u64) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let addr = listener.local_addr()?;
-        let faults = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&faults);
+        let harm = Arc::new(Harm::default());
+        let shared = Arc::clone(&harm);
         let task = tokio::spawn(async move {
             let mut random = Random(seed);
             while let Ok((near, _)) = listener.accept().await {
-                let is_mortal = counter.load(Ordering::Relaxed) < faults_max;
+                let is_mortal = shared.faults.load(Ordering::Relaxed) < faults_max;
                 let life = if is_mortal { 1 + random.next() % bytes_max } else { u64::MAX };
-                tokio::spawn(forward(near, target, life, Arc::clone(&counter)));
+                tokio::spawn(forward(near, target, life, Arc::clone(&shared)));
             }
         });
-        Ok(Self { addr, faults, task })
+        Ok(Self { addr, harm, task })
     }
 
     /// Where to connect.
@@ -124,7 +136,22 @@ impl FaultProxy {
 
     /// Connections that were reset.
     pub fn faults(&self) -> u64 {
-        self.faults.load(Ordering::Relaxed)
+        self.harm.faults.load(Ordering::Relaxed)
+    }
+
+    /// Resets all connections there are.
+    pub fn reset_all(&self) {
+        self.harm.reset.notify_waiters();
+    }
+
+    /// Inverts a bit in the middle of the bytes that are forwarded next.
+    pub fn damage_next(&self) {
+        self.harm.damage.store(true, Ordering::Relaxed);
+    }
+
+    /// Forwards nothing any more, but keeps connections open.
+    pub fn stall(&self) {
+        self.harm.stalled.store(true, Ordering::Relaxed);
     }
 }
 
@@ -134,7 +161,7 @@ impl Drop for FaultProxy {
     }
 }
 
-async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, faults: Arc<AtomicU64>) {
+async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, harm: Arc<Harm>) {
     let Ok(mut far) = TcpStream::connect(target).await else { return };
     let mut left = life;
     let mut from_near = vec![0; 16 << 10];
@@ -142,23 +169,35 @@ async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, faults: Arc
     while left > 0 {
         let limit = usize::try_from(left).unwrap_or(usize::MAX).min(from_near.len());
         let copied = tokio::select! {
-            n = near.read(&mut from_near[..limit]) => pass_on(n, &from_near, &mut far).await,
-            n = far.read(&mut from_far[..limit]) => pass_on(n, &from_far, &mut near).await,
+            () = harm.reset.notified() => break,
+            n = near.read(&mut from_near[..limit]) => pass_on(n, &mut from_near, &mut far, &harm).await,
+            n = far.read(&mut from_far[..limit]) => pass_on(n, &mut from_far, &mut near, &harm).await,
         };
         match copied {
             Ok(n) if n > 0 => left -= n as u64,
             _ => return,
         }
     }
-    faults.fetch_add(1, Ordering::Relaxed);
-    // Without lingering, closing sends a reset and throws away what is under way.
+    harm.faults.fetch_add(1, Ordering::Relaxed);
+    // Closing without lingering sends a reset and throws away what is under way.
     for stream in [near, far] {
-        let _ = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
+        let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     }
 }
 
-async fn pass_on(read: io::Result<usize>, bytes: &[u8], to: &mut TcpStream) -> io::Result<usize> {
+async fn pass_on(
+    read: io::Result<usize>,
+    bytes: &mut [u8],
+    to: &mut TcpStream,
+    harm: &Harm,
+) -> io::Result<usize> {
     let n = read?;
+    if harm.stalled.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+    if n > 0 && harm.damage.swap(false, Ordering::Relaxed) {
+        bytes[n / 2] ^= 1;
+    }
     to.write_all(&bytes[..n]).await?;
     Ok(n)
 }

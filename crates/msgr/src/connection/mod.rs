@@ -173,6 +173,11 @@ impl Connection {
         self.queue.state()
     }
 
+    /// Messages that wait or, lossless, are not acknowledged.
+    pub fn backlog(&self) -> usize {
+        self.queue.len()
+    }
+
     /// How it behaves.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -342,6 +347,12 @@ impl Connection {
             }
             self.driver_wake.notified().await;
         }
+    }
+
+    /// How often the socket was read.
+    #[cfg(test)]
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long.

@@ -429,7 +429,12 @@ impl<W> OutQueue<W> {
         self.inner.lock().state
     }
 
-    /// Whether there is no place, in which case `place` will be notified. `Err` if the queue is closed.
+    /// Messages that wait or are not acknowledged.
+    pub(crate) fn len(&self) -> usize {
+        self.inner.lock().len()
+    }
+
+    /// Whether there is place; if not, `place` will be notified. `Err` if the queue is closed.
     pub(crate) fn check_place(&self) -> Result<bool, Refusal> {
         let mut inner = self.inner.lock();
         if inner.state == State::Closed {
@@ -441,7 +446,7 @@ impl<W> OutQueue<W> {
     }
 
     fn is_full(&self, inner: &Inner<W>) -> bool {
-        inner.waiting.len() + inner.unacked.len() >= self.messages_max || inner.bytes >= self.bytes_max
+        inner.len() >= self.messages_max || inner.bytes >= self.bytes_max
     }
 
     /// What whoever has just left something in the queue must do.
@@ -516,6 +521,10 @@ impl<W> OutQueue<W> {
 }
 
 impl<W> Inner<W> {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.unacked.len()
+    }
+
     /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for them.
     ///
     /// Almost all traffic is requests and replies. The balance of a client that has one request in flight is 1 after the

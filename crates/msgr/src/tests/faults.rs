@@ -1,0 +1,157 @@
+//! Lost sockets: lossy connections end, lossless sessions go on.
+
+use super::*;
+use crate::testing::FaultProxy;
+
+/// Where the proxy is, as the peer behind it.
+fn through(proxy: &FaultProxy, peer: EntityAddr) -> EntityAddr {
+    EntityAddr { sock: Some(proxy.addr()), ..peer }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lossless_session_survives_resets_at_random_bytes() {
+    for seed in 1..=6 {
+        let (server, addr) = Side::server(Peer::echo(), Policy::stateful_server(), |_| {}).await;
+        let sock = addr.sock.expect("an address");
+        let proxy = FaultProxy::start(sock, seed, 40_000, 60).await.expect("a proxy");
+        let client = Side::client(|_| {});
+        let conn = client.connect(through(&proxy, addr), Policy::lossless_client());
+        let total = 2_000;
+        for tid in 1..=total {
+            conn.send(large(tid, (tid as usize * 31) % 1500)).expect("queued");
+            if tid % 50 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        client.peer.until_count(total as usize).await;
+        let faults = proxy.faults();
+        assert!(faults > 5, "seed {seed}: only {faults} faults");
+        assert!(server.peer.tids().into_iter().eq(1..=total), "seed {seed}: once and in order");
+        assert!(client.peer.tids().into_iter().eq(1..=total), "seed {seed}: once and in order");
+        let news = |side: &Side| side.peer.events().iter().any(|e| e == "reset" || e == "remote reset");
+        assert!(!news(&client) && !news(&server), "seed {seed}: the session was never lost");
+        assert_eq!((client.peer.errors(), server.peer.errors()), (vec![], vec![]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn peers_that_connect_to_each_other_agree_on_one_session() {
+    for round in 0..10 {
+        let side = || {
+            Side::new(EntityType::OSD, Peer::default(), |config| {
+                config.policies = Policies::new(Policy::lossless_peer());
+                config.connect_back = Some(OpenDoor::client("peer"));
+            })
+        };
+        let (a, b) = (side(), side());
+        let (addr_a, addr_b) = (a.bind().await, b.bind().await);
+        let (to_b, to_a) =
+            (a.connect(addr_b, Policy::lossless_peer()), b.connect(addr_a, Policy::lossless_peer()));
+        for tid in 1..=200 {
+            to_b.send(small(tid)).expect("queued");
+            to_a.send(small(1000 + tid)).expect("queued");
+            if tid % 20 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        a.peer.until_count(200).await;
+        b.peer.until_count(200).await;
+        assert!(b.peer.tids().into_iter().eq(1..=200), "round {round}");
+        assert!(a.peer.tids().into_iter().eq(1001..=1200), "round {round}");
+        assert_eq!((a.msgr.connections().len(), b.msgr.connections().len()), (1, 1), "round {round}");
+        a.msgr.shutdown().await;
+        b.msgr.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_send_wakes_a_connection_in_standby() {
+    let (server, addr) = Side::server(Peer::default(), Policy::lossless_peer(), |_| {}).await;
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let client = Side::client(|_| {});
+    let conn = client.connect(through(&proxy, addr), Policy::lossless_peer());
+    conn.send(small(1)).expect("queued");
+    client.peer.until("the acknowledgement", |_| conn.backlog() == 0).await;
+    proxy.reset_all();
+    client.peer.until("standby", |_| conn.state() == State::Standby).await;
+    assert_eq!(client.peer.events(), ["connected"]);
+    conn.send(small(2)).expect("queued");
+    server.peer.until_count(2).await;
+    assert_eq!(server.peer.tids(), [1, 2]);
+    assert_eq!(client.peer.events(), ["connected", "connected"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lossy_connection_says_once_that_it_is_dead() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let client = Side::client(|_| {});
+    let conn = client.connect(through(&proxy, addr), Policy::lossy_client());
+    conn.send(small(1)).expect("queued");
+    server.peer.until_count(1).await;
+    proxy.reset_all();
+    client.peer.until_event("reset").await;
+    server.peer.until_event("reset").await;
+    assert_eq!(conn.state(), State::Closed);
+    assert!(matches!(conn.send(small(2)), Err(SendError::Closed)));
+    // Another connection of the same client is another session.
+    let again = client.connect(through(&proxy, addr), Policy::lossy_client());
+    again.send(small(3)).expect("queued");
+    server.peer.until_count(2).await;
+    assert_eq!(client.peer.events(), ["connected", "reset", "connected"]);
+    assert_eq!(server.peer.events(), ["accepted", "reset", "accepted"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_lossy_connection_replaces_the_older_one() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let first = client.connect(addr, Policy::lossy_client());
+    first.send(small(1)).expect("queued");
+    server.peer.until_count(1).await;
+    let second = client.connect(addr, Policy::lossy_client());
+    second.send(small(2)).expect("queued");
+    server.peer.until_count(2).await;
+    client.peer.until_event("reset").await;
+    assert_eq!((first.state(), second.state()), (State::Closed, State::Open));
+    server.peer.until("one is left", |_| server.msgr.connections().len() == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateful_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossless_client());
+    conn.send(small(1)).expect("queued");
+    server.peer.until_count(1).await;
+    // The server restarts at the same address and knows nothing.
+    server.msgr.shutdown().await;
+    let restarted = Side::new(EntityType::OSD, Peer::echo(), |config| {
+        config.nonce = addr.nonce;
+        config.policies = Policies::new(Policy::stateful_server());
+    });
+    let sock = addr.sock.expect("an address");
+    restarted.msgr.bind(sock, OpenDoor::client("server")).await.expect("the port is free again");
+    client.peer.until_event("remote reset").await;
+    client.peer.until("open", |_| conn.state() == State::Open).await;
+    conn.send(small(2)).expect("queued");
+    client.peer.until_count(1).await;
+    assert_eq!(client.peer.tids(), [2]);
+    assert_eq!(restarted.peer.tids(), [2], "what had not been acknowledged is gone with the session");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_forgotten_the_session_gets_a_new_one() {
+    let (server, addr) = Side::server(Peer::echo(), Policy::stateful_server(), |_| {}).await;
+    let client = |nonce| Side::client(|config| config.nonce = nonce);
+    let first = client(77);
+    first.connect(addr, Policy::lossless_client()).send(small(1)).expect("queued");
+    first.peer.until_count(1).await;
+    first.msgr.shutdown().await;
+    let second = client(77);
+    second.connect(addr, Policy::lossless_client()).send(small(2)).expect("queued");
+    second.peer.until_count(1).await;
+    server.peer.until_event("remote reset").await;
+    assert_eq!(server.peer.tids(), [1, 2]);
+    assert_eq!(second.peer.tids(), [2]);
+}

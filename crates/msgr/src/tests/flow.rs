@@ -1,0 +1,161 @@
+//! Messages, throttles, bounds and revocation while all is well.
+
+use super::*;
+use crate::Throttle;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_arrive_in_order_and_are_answered() {
+    let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    for tid in 1..=1000 {
+        conn.send(large(tid, (tid as usize * 37) % 9000)).expect("queued");
+    }
+    client.peer.until_count(1000).await;
+    assert!(server.peer.tids().iter().copied().eq(1..=1000));
+    assert!(client.peer.tids().iter().copied().eq(1..=1000));
+    assert_eq!(client.peer.events(), ["connected"]);
+    let accepted = server.peer.conn();
+    assert_eq!(accepted.identity().expect("authenticated").name.id, "test");
+    assert_eq!((accepted.peer().kind, conn.peer().kind), (EntityType::CLIENT, EntityType::OSD));
+    assert!(server.peer.batches.load(Ordering::Relaxed) < 1000, "several frames arrive in one read");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_several_megabytes_pass_both_ways() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    for tid in 1..=8 {
+        conn.send(large(tid, 4 << 20)).expect("queued");
+    }
+    server.peer.until_count(8).await;
+    for tid in 1..=8 {
+        server.peer.conn().send(large(tid, 4 << 20)).expect("queued");
+    }
+    client.peer.until_count(8).await;
+    assert!(client.peer.tids().into_iter().eq(1..=8));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_threads_send_on_one_connection() {
+    const EACH: u64 = 20;
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    let threads: Vec<_> = (0..1000)
+        .map(|thread| {
+            let conn = Arc::clone(&conn);
+            std::thread::Builder::new()
+                .stack_size(64 << 10)
+                .spawn(move || {
+                    (0..EACH).for_each(|i| conn.send(large(thread * EACH + i, 512)).expect("queued"))
+                })
+                .expect("a thread")
+        })
+        .collect();
+    tokio::task::spawn_blocking(|| threads.into_iter().for_each(|t| t.join().expect("the thread ends")))
+        .await
+        .expect("joined");
+    server.peer.until_count(1000 * EACH as usize).await;
+    let mut next = vec![0; 1000];
+    for tid in server.peer.tids() {
+        let (thread, i) = ((tid / EACH) as usize, tid % EACH);
+        assert_eq!(next[thread], i, "thread {thread}'s messages are in order");
+        next[thread] += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_can_be_taken_back_while_it_waits() {
+    let nobody = EntityAddr::msgr2(([127, 0, 0, 1], 1).into());
+    let client = Side::client(|_| {});
+    let conn = client.connect(nobody, Policy::lossy_client());
+    let ticket = conn.send_revocable(small(1)).expect("queued");
+    assert!(conn.revoke(ticket));
+    conn.mark_down();
+
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let conn = client.connect(addr, Policy::lossy_client());
+    let ticket = conn.send_revocable(small(2)).expect("queued");
+    server.peer.until_count(1).await;
+    assert!(!conn.revoke(ticket), "it has left");
+    assert_eq!(server.peer.tids(), [2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_throttle_stops_the_sender_until_messages_are_worked_off() {
+    let throttle = Throttle::new(4, u64::MAX);
+    let policy = Policy::stateless_server().with_throttle(Arc::clone(&throttle));
+    let peer = Peer { keep: true, ..Peer::default() };
+    let (server, addr) = Side::server(peer, policy, |_| {}).await;
+    let client = Side::client(|config| config.limits.queue_messages_max = 8);
+    let conn = client.connect(addr, Policy::lossy_client());
+    let total = 200;
+    let sender = tokio::spawn({
+        let conn = Arc::clone(&conn);
+        async move {
+            let mut fulls = 0;
+            for tid in 1..=total {
+                let mut msg = large(tid, 256 << 10);
+                while let Err(SendError::Full(back)) = conn.send(msg) {
+                    fulls += 1;
+                    msg = *back;
+                    conn.ready().await.expect("not closed");
+                }
+            }
+            fulls
+        }
+    });
+    while server.peer.tids().len() < total as usize {
+        server
+            .peer
+            .until("a full throttle, or the end", |peer| {
+                throttle.is_full() || peer.tids().len() == total as usize
+            })
+            .await;
+        let holds = std::mem::take(&mut *server.peer.holds.lock().expect("not poisoned"));
+        assert!(holds.len() < 64, "reading has stopped in time");
+        drop(holds);
+    }
+    assert!(sender.await.expect("the sender ends") > 0, "the sender was told that the queue is full");
+    assert!(server.peer.tids().into_iter().eq(1..=total));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cork_lets_messages_leave_together() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    client.peer.until_event("connected").await;
+    {
+        let _cork = conn.cork();
+        for tid in 1..=100 {
+            conn.send(small(tid)).expect("queued");
+        }
+        assert_eq!(server.peer.tids(), []);
+    }
+    server.peer.until_count(100).await;
+    assert!(server.peer.batches.load(Ordering::Relaxed) <= 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shutdown_ends_all_tasks_and_frees_all_connections() {
+    let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    let nowhere = client.connect(EntityAddr::msgr2(([127, 0, 0, 1], 1).into()), Policy::lossy_client());
+    conn.send(small(1)).expect("queued");
+    client.peer.until_count(1).await;
+    client.msgr.shutdown().await;
+    server.peer.until_event("reset").await;
+    server.msgr.shutdown().await;
+    assert_eq!((conn.state(), nowhere.state()), (State::Closed, State::Closed));
+    assert!(matches!(conn.send(small(2)), Err(SendError::Closed)));
+    assert!(matches!(conn.ready().await, Err(SendError::Closed)));
+    assert!(client.msgr.connections().is_empty() && server.msgr.connections().is_empty());
+    assert_eq!((Arc::strong_count(&conn), Arc::strong_count(&nowhere)), (1, 1));
+    assert!(!client.peer.events().iter().any(|e| e == "reset"), "what we close ourselves is no news");
+    let late = client.connect(addr, Policy::lossy_client());
+    assert_eq!(late.state(), State::Closed);
+}
