@@ -1,1 +1,54 @@
-fn main() {}
+//! Developer commands: `cargo xtask test | lint | ci | stock-ceph`.
+//!
+//! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
+
+mod lint;
+mod process;
+mod stock;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What every command here returns: the error is for a person to read.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of Loligo")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where that may be done).
+    Test,
+    /// Checks formatting, clippy, documentation, and the project's own rules.
+    Lint,
+    /// What CI runs: test, then lint.
+    Ci,
+    /// Starts and stops a stock Ceph cluster on loopback.
+    StockCeph {
+        #[command(subcommand)]
+        command: stock::Command,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Test => test::run(),
+        Command::Lint => lint::run(),
+        Command::Ci => test::run().and_then(|()| lint::run()),
+        Command::StockCeph { command } => stock::run(&command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A stock Ceph cluster on loopback, for comparison and interoperability.
+//!
+//! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12; reef (18.2) and tentacle (20.2) live in a
+//! folder each that debootstrap makes once, under `$STOCK_CEPH_ROOTS` (default `/var/tmp/stock-ceph`), and run by chroot.
+
+mod root;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::Result;
+use crate::process::{output_of, succeed};
+use root::Root;
+
+/// How long the daemons may take to come up.
+const UP_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Makes and starts a cluster in DIR; prints the path of its ceph.conf.
+    Up {
+        dir: PathBuf,
+        #[command(flatten)]
+        options: UpOptions,
+    },
+    /// Runs a program of the cluster's release against it.
+    Exec {
+        dir: PathBuf,
+        #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Prints the process id of a daemon: osd.0, mon.a, mgr.x.
+    Pid { dir: PathBuf, daemon: String },
+    /// Stops the cluster's daemons.
+    Down { dir: PathBuf },
+}
+
+#[derive(Args, Clone)]
+pub(crate) struct UpOptions {
+    /// What the OSDs keep objects in.
+    #[arg(long, value_enum, default_value_t = Store::Memstore)]
+    pub(crate) store: Store,
+    #[arg(long, default_value_t = 1)]
+    pub(crate) osds: u32,
+    #[arg(long, value_enum, default_value_t = Release::Pacific)]
+    pub(crate) release: Release,
+    #[arg(long, value_enum, default_value_t = Auth::Cephx)]
+    pub(crate) auth: Auth,
+}
+
+impl Default for UpOptions {
+    fn default() -> Self {
+        Self { store: Store::Memstore, osds: 1, release: Release::Pacific, auth: Auth::Cephx }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Store {
+    Memstore,
+    Filestore,
+    Bluestore,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Release {
+    Pacific,
+    Reef,
+    Tentacle,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Auth {
+    Cephx,
+    None,
+}
+
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Up { dir, options } => {
+            let cluster = Cluster::up(dir, options)?;
+            println!("{}", cluster.conf().display());
+            cluster.keep();
+            Ok(())
+        }
+        Command::Exec { dir, command } => {
+            let cluster = Cluster::of(dir)?;
+            let done = succeed(cluster.program(&command[0]).args(&command[1..]));
+            cluster.keep();
+            done
+        }
+        Command::Pid { dir, daemon } => {
+            let cluster = Cluster::of(dir)?;
+            println!("{}", cluster.pid(daemon)?);
+            cluster.keep();
+            Ok(())
+        }
+        Command::Down { dir } => Cluster::of(dir)?.down(),
+    }
+}
+
+/// A running cluster; its daemons end when this is dropped.
+pub(crate) struct Cluster {
+    dir: PathBuf,
+    root: Root,
+}
+
+impl Cluster {
+    /// Makes a cluster in `dir`, which must not hold one, and waits until it serves a pool `p` of 32 placement groups.
+    pub(crate) fn up(dir: &Path, options: &UpOptions) -> Result<Self> {
+        if dir.join("root").exists() {
+            return Err(format!("{} already holds a cluster", dir.display()).into());
+        }
+        let root = Root::prepare(options.release)?;
+        root.make_dir(dir)?;
+        fs::write(dir.join("root"), root.path().as_os_str().as_encoded_bytes())?;
+        let cluster = Self { dir: dir.to_owned(), root };
+        cluster.start(options)?;
+        Ok(cluster)
+    }
+
+    /// The cluster that `dir` holds.
+    pub(crate) fn of(dir: &Path) -> Result<Self> {
+        let root = fs::read_to_string(dir.join("root"))
+            .map_err(|_| format!("{} holds no cluster", dir.display()))?;
+        Ok(Self { dir: dir.to_owned(), root: Root::at(PathBuf::from(root)) })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    /// A program of the cluster's release, told of the cluster.
+    pub(crate) fn program(&self, name: &str) -> std::process::Command {
+        self.root.program(name, &self.conf())
+    }
+
+    /// The process id of a daemon.
+    pub(crate) fn pid(&self, daemon: &str) -> Result<u32> {
+        let file = self.dir.join("run").join(format!("{daemon}.pid"));
+        let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        Ok(text.trim().parse()?)
+    }
+
+    /// Lets the daemons run on after this value is gone.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+
+    /// Stops the daemons and removes what they wrote.
+    pub(crate) fn down(self) -> Result<()> {
+        self.stop();
+        std::thread::sleep(Duration::from_millis(300));
+        self.root.remove_dir(&self.dir)?;
+        self.keep();
+        Ok(())
+    }
+
+    fn stop(&self) {
+        let Ok(files) = fs::read_dir(self.dir.join("run")) else { return };
+        let names = files.flatten().filter_map(|f| f.file_name().into_string().ok());
+        for daemon in names.filter_map(|name| name.strip_suffix(".pid").map(str::to_owned)) {
+            if let Ok(pid) = self.pid(&daemon) {
+                // SAFETY: kill takes two numbers and touches no memory of ours.
+                unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
+            }
+        }
+    }
+
+    fn start(&self, options: &UpOptions) -> Result<()> {
+        for sub in ["run", "log", "mgr.x"] {
+            fs::create_dir_all(self.dir.join(sub))?;
+        }
+        let (v2, v1) = (free_port()?, free_port()?);
+        let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
+        fs::write(self.conf(), self.conf_text(options, &fsid, v2, v1))?;
+        self.make_keys(options.osds)?;
+        let addrs = format!("[v2:127.0.0.1:{v2},v1:127.0.0.1:{v1}]");
+        self.quiet(
+            "monmaptool",
+            &["--create", "--addv", "a", &addrs, "--fsid", &fsid, &self.path("monmap")],
+        )?;
+        self.quiet(
+            "ceph-mon",
+            &["--mkfs", "-i", "a", "--monmap", &self.path("monmap"), "--keyring", &self.path("keyring")],
+        )?;
+        self.quiet("ceph-mon", &["-i", "a"])?;
+        self.quiet("ceph-mgr", &["-i", "x"])?;
+        for osd in 0..options.osds {
+            self.start_osd(osd, options.store)?;
+        }
+        self.wait_for("OSDs up", &["osd", "stat", "-f", "json"], |text| {
+            text.contains(&format!("\"num_up_osds\":{}", options.osds))
+        })?;
+        self.quiet("ceph", &["osd", "pool", "create", "p", "32", "32"])?;
+        self.quiet("ceph", &["osd", "pool", "set", "p", "size", "1", "--yes-i-really-mean-it"])?;
+        self.quiet("ceph", &["osd", "pool", "application", "enable", "p", "rados"])?;
+        self.wait_for("clean placement groups", &["pg", "stat"], |text| {
+            let pgs = text.split_whitespace().next().unwrap_or_default();
+            text.contains(&format!("{pgs} active+clean"))
+        })
+    }
+
+    fn start_osd(&self, osd: u32, store: Store) -> Result<()> {
+        let id = osd.to_string();
+        let data = self.dir.join(format!("osd.{osd}"));
+        fs::create_dir_all(&data)?;
+        if store == Store::Bluestore {
+            fs::File::create(data.join("block"))?.set_len(20 << 30)?;
+        }
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
+        self.quiet("ceph", &["osd", "new", &uuid])?;
+        self.quiet("ceph-osd", &["-i", &id, "--mkfs", "--osd-uuid", &uuid])?;
+        self.quiet("ceph-osd", &["-i", &id])
+    }
+
+    fn make_keys(&self, osds: u32) -> Result<()> {
+        let keyring = self.path("keyring");
+        let mut keys = vec![
+            ("mon.".to_owned(), vec!["mon", "allow *"]),
+            (
+                "client.admin".to_owned(),
+                vec!["mon", "allow *", "osd", "allow *", "mds", "allow *", "mgr", "allow *"],
+            ),
+            ("mgr.x".to_owned(), vec!["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]),
+        ];
+        let osd_caps = ["mon", "allow profile osd", "osd", "allow *", "mgr", "allow profile osd"];
+        keys.extend((0..osds).map(|osd| (format!("osd.{osd}"), osd_caps.to_vec())));
+        for (i, (name, caps)) in keys.iter().enumerate() {
+            let mut args = if i == 0 { vec!["--create-keyring"] } else { vec![] };
+            args.extend([keyring.as_str(), "--gen-key", "-n", name]);
+            args.extend(caps.chunks(2).flat_map(|cap| ["--cap", cap[0], cap[1]]));
+            self.quiet("ceph-authtool", &args)?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    fn quiet(&self, program: &str, args: &[&str]) -> Result<()> {
+        output_of(self.program(program).args(args)).map(drop)
+    }
+
+    fn wait_for(&self, what: &str, ceph_args: &[&str], done: impl Fn(&str) -> bool) -> Result<()> {
+        let deadline = Instant::now() + UP_MAX;
+        while Instant::now() < deadline {
+            if output_of(self.program("ceph").args(ceph_args)).is_ok_and(|text| done(&text)) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Err(format!("no {what} after {} s; see {}", UP_MAX.as_secs(), self.path("log")).into())
+    }
+
+    fn conf_text(&self, options: &UpOptions, fsid: &str, v2: u16, v1: u16) -> String {
+        let auth = if options.auth == Auth::Cephx { "cephx" } else { "none" };
+        let store = match options.store {
+            Store::Memstore => "memstore",
+            Store::Filestore => "filestore",
+            Store::Bluestore => "bluestore",
+        };
+        let dir = self.dir.display();
+        format!(
+            "[global]
+fsid = {fsid}
+mon host = [v2:127.0.0.1:{v2},v1:127.0.0.1:{v1}]
+auth cluster required = {auth}
+auth service required = {auth}
+auth client required = {auth}
+keyring = {dir}/keyring
+run dir = {dir}/run
+admin socket = {dir}/run/$cluster-$name.$pid.asok
+log file = {dir}/log/$name.log
+pid file = {dir}/run/$name.pid
+osd pool default size = 1
+osd pool default min size = 1
+osd pool default pg autoscale mode = off
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+mon allow pool delete = true
+mon warn on pool no redundancy = false
+auth allow insecure global id reclaim = false
+osd objectstore = {store}
+memstore device bytes = 8589934592
+[mon]
+mon data = {dir}/mon.$id
+mon data avail crit = 1
+mon data avail warn = 1
+[osd]
+osd data = {dir}/osd.$id
+osd journal = {dir}/osd.$id/journal
+osd journal size = 2048
+osd max object name len = 256
+osd max object namespace len = 64
+osd class load list = *
+osd class default list = *
+[mgr]
+mgr data = {dir}/mgr.$id
+"
+        )
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

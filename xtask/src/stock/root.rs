@@ -1,0 +1,147 @@
+//! Where a release's programs are: on this machine, or in a folder that is entered by chroot.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Release;
+use crate::Result;
+use crate::process::{installed, output_of, succeed};
+
+const PACKAGES: [&str; 6] =
+    ["ceph-mon", "ceph-osd", "ceph-mgr", "ceph-common", "python3-rados", "ca-certificates"];
+
+/// The folder in which a release's `/usr` lies.
+pub(super) struct Root(PathBuf);
+
+impl Root {
+    /// Installs a release if it is not there.
+    pub(super) fn prepare(release: Release) -> Result<Self> {
+        match release {
+            Release::Pacific => {
+                if !(installed("ceph-osd") && installed("rados")) {
+                    install(Path::new("/"))?;
+                }
+                Ok(Self("/".into()))
+            }
+            Release::Reef => Self::chroot("trixie"),
+            Release::Tentacle => Self::chroot("sid"),
+        }
+    }
+
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn is_here(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// A program of this release.
+    pub(super) fn program(&self, name: &str, conf: &Path) -> Command {
+        if self.is_here() {
+            let mut command = Command::new(name);
+            command.env("CEPH_CONF", conf);
+            return command;
+        }
+        let mut command = Command::new("chroot");
+        command.arg(&self.0).arg("env").arg(format!("CEPH_CONF={}", conf.display())).arg(name);
+        command
+    }
+
+    /// Makes a folder that has the same path inside and outside.
+    pub(super) fn make_dir(&self, dir: &Path) -> Result<()> {
+        if self.is_here() {
+            return Ok(fs::create_dir_all(dir)?);
+        }
+        let inside = self.inside(dir)?;
+        fs::create_dir_all(&inside)?;
+        if let Some(parent) = dir.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        Ok(symlink(inside, dir)?)
+    }
+
+    /// Removes such a folder.
+    pub(super) fn remove_dir(&self, dir: &Path) -> Result<()> {
+        if self.is_here() {
+            return Ok(fs::remove_dir_all(dir)?);
+        }
+        fs::remove_dir_all(self.inside(dir)?)?;
+        Ok(fs::remove_file(dir)?)
+    }
+
+    fn inside(&self, dir: &Path) -> Result<PathBuf> {
+        let relative = dir.strip_prefix("/").map_err(|_| "the cluster's folder must be an absolute path")?;
+        Ok(self.0.join(relative))
+    }
+
+    fn chroot(suite: &str) -> Result<Self> {
+        let roots = std::env::var_os("STOCK_CEPH_ROOTS").map_or("/var/tmp/stock-ceph".into(), PathBuf::from);
+        let root = roots.join(suite);
+        if !root.join("usr/bin/ceph-osd").exists() {
+            debootstrap(suite, &root)?;
+            mount_all(&root)?;
+            install(&root)?;
+        }
+        mount_all(&root)?;
+        Ok(Self(root))
+    }
+}
+
+fn debootstrap(suite: &str, root: &Path) -> Result<()> {
+    if !installed("debootstrap") {
+        apt(Path::new("/"), &["update", "-qq"])?;
+        apt(Path::new("/"), &["install", "-qq", "-y", "--no-install-recommends", "debootstrap"])?;
+    }
+    fs::create_dir_all(root)?;
+    // The mirror that this machine uses itself: it is the one that is reached.
+    let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let mirror = sources.lines().find_map(|line| line.strip_prefix("URIs:")).map(str::trim);
+    let mut command = Command::new("debootstrap");
+    command.args(["--variant=minbase", "--no-check-gpg", suite]).arg(root);
+    command.args(mirror);
+    output_of(&mut command).map(drop)
+}
+
+/// Package scripts want these before they are configured.
+fn mount_all(root: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    for (name, args) in
+        [("proc", ["-t", "proc", "proc"]), ("dev", ["--bind", "/dev", ""]), ("sys", ["--bind", "/sys", ""])]
+    {
+        let target = root.join(name);
+        let target_text = target.display().to_string();
+        if mounts.lines().any(|line| line.split(' ').nth(1) == Some(&target_text)) {
+            continue;
+        }
+        succeed(Command::new("mount").args(args.iter().filter(|a| !a.is_empty())).arg(&target))?;
+    }
+    Ok(())
+}
+
+fn install(root: &Path) -> Result<()> {
+    if !installed("apt-get") {
+        return Err("stock Ceph is not installed, and there is no apt to install it with".into());
+    }
+    // SAFETY: geteuid reads a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err("stock Ceph is not installed, and only root may install it with apt".into());
+    }
+    eprintln!("installing stock Ceph: {}", PACKAGES.join(" "));
+    apt(root, &["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"])?;
+    let mut args = vec!["install", "-qq", "-y", "--no-install-recommends"];
+    args.extend(PACKAGES);
+    apt(root, &args)
+}
+
+fn apt(root: &Path, args: &[&str]) -> Result<()> {
+    let mut command = Command::new("chroot");
+    command.arg(root).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(args);
+    output_of(&mut command).map(drop)
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask test`: everything that can be tested, in one command.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::process::{cargo, succeed, workspace};
+use crate::stock::{Cluster, Release, UpOptions};
+
+/// Crates with model checks: `tests/loom.rs`, empty without `--cfg loom`.
+const LOOM_CRATES: [&str; 2] = ["loligo-lane", "loligo-lockstat"];
+
+#[derive(Default)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+}
+
+pub(crate) fn run() -> Result<()> {
+    let mut totals = Totals::default();
+    let mut left_out = Vec::new();
+    totals.cargo_test(cargo().args(["test", "--workspace", "--no-fail-fast"]), "unit and property tests")?;
+    totals.cargo_test(&mut loom(), "loom models")?;
+    match stock_cluster() {
+        Ok(cluster) => {
+            totals.cargo_test(&mut interop(&cluster)?, "tests against stock Ceph")?;
+            cluster.down()?;
+        }
+        Err(why) => left_out.push(format!("tests against stock Ceph: {why}")),
+    }
+    for suite in &left_out {
+        println!("left out: {suite}");
+    }
+    println!("{} passed, {} failed", totals.passed, totals.failed);
+    if totals.failed > 0 {
+        return Err(format!("{} tests failed", totals.failed).into());
+    }
+    if !left_out.is_empty() && std::env::var_os("CI").is_some() {
+        return Err("in CI no suite may be left out".into());
+    }
+    Ok(())
+}
+
+/// Loom models, in a target folder of their own: the flag would make cargo build everything anew, back and forth.
+fn loom() -> Command {
+    let mut command = cargo();
+    command.args(["test", "--release", "--test", "loom", "--target-dir", "target/loom"]);
+    for name in LOOM_CRATES {
+        command.args(["-p", name]);
+    }
+    command.env("RUSTFLAGS", "--cfg loom");
+    command
+}
+
+/// The ignored tests, told where the cluster and the program are.
+fn interop(cluster: &Cluster) -> Result<Command> {
+    succeed(cargo().args(["build", "--package", "loligo"]))?;
+    let mut command = cargo();
+    // One test at a time in each binary: several restart servers or count what a pool holds.
+    command.args(["test", "--workspace", "--no-fail-fast", "--", "--ignored", "--test-threads=1"]);
+    command.env("LOLIGO_STOCK_CONF", cluster.conf()).env("LOLIGO_STOCK_DIR", cluster.dir());
+    command.env("LOLIGO_BIN", workspace().join("target/debug/loligo"));
+    Ok(command)
+}
+
+fn stock_cluster() -> Result<Cluster> {
+    let dir = std::env::temp_dir().join(format!("loligo-stock.{}", std::process::id()));
+    Cluster::up(&dir, &UpOptions { release: Release::Pacific, ..UpOptions::default() })
+}
+
+impl Totals {
+    /// Runs a test command, shows what it prints and adds up its results. A command that fails without a failed test (a
+    /// build error) ends everything.
+    fn cargo_test(&mut self, command: &mut Command, what: &str) -> Result<()> {
+        println!("== {what}");
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let failed_before = self.failed;
+        let stdout = child.stdout.take().ok_or("no pipe to cargo")?;
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            self.count(&line);
+            println!("{line}");
+        }
+        let status = child.wait()?;
+        if !status.success() && self.failed == failed_before {
+            return Err(format!("{what}: {status}").into());
+        }
+        Ok(())
+    }
+
+    /// Adds a line such as `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
+    fn count(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else {
+            return;
+        };
+        let words: Vec<&str> = result.split_whitespace().collect();
+        for pair in words.windows(2) {
+            match (pair[0].parse::<u64>(), pair[1].trim_end_matches(';')) {
+                (Ok(n), "passed") => self.passed += n,
+                (Ok(n), "failed") => self.failed += n,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_added_up() {
+        let mut totals = Totals::default();
+        totals.count(
+            "test result: ok. 13 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.1s",
+        );
+        totals.count("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
+        totals.count("test other::passed ... ok");
+        assert_eq!((totals.passed, totals.failed), (14, 2));
+    }
+}

@@ -1,0 +1,101 @@
+//! The project's own rules, as far as a program can check them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Result;
+use crate::process::{output_of, workspace};
+
+/// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
+const FLOORS: [(&str, u32); 14] = [
+    ("lockstat", 0),
+    ("wire", 0),
+    ("lane", 1),
+    ("maps", 1),
+    ("cephx", 1),
+    ("msgr-proto", 2),
+    ("msgr", 3),
+    ("rados", 4),
+    ("store", 4),
+    ("osd", 5),
+    ("mon", 5),
+    ("server", 6),
+    ("cli", 8),
+    ("xtask", 8),
+];
+
+/// Crates that read bytes of peers and must not panic on them.
+const PEER_BYTES: [&str; 4] = ["crates/wire/", "crates/msgr-proto/", "crates/maps/", "crates/cephx/"];
+
+const LINES_MAX: usize = 1200;
+
+pub(crate) fn run() -> Result<()> {
+    let mut found = Vec::new();
+    let files = output_of(std::process::Command::new("git").args(["ls-files"]).current_dir(workspace()))?;
+    for file in files.lines().filter(|f| f.ends_with(".rs")) {
+        check_source(file, &fs::read_to_string(workspace().join(file))?, &mut found);
+    }
+    for (name, floor) in FLOORS.iter().filter(|(name, _)| *name != "xtask") {
+        let manifest = workspace().join("crates").join(name).join("Cargo.toml");
+        check_arrows(name, *floor, &fs::read_to_string(manifest)?, &mut found);
+    }
+    if found.is_empty() { Ok(()) } else { Err(format!("rules broken:\n  {}", found.join("\n  ")).into()) }
+}
+
+fn check_source(file: &str, text: &str, found: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        found.push(format!("{file}: {lines} lines; more than {LINES_MAX} are more than one idea"));
+    }
+    let is_test =
+        ["/tests/", "/benches/", "/examples/", "/fuzz_targets/"].iter().any(|dir| file.contains(dir))
+            || Path::new(file).file_name().is_some_and(|name| name == "tests.rs");
+    if is_test {
+        return;
+    }
+    let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+    for (number, line) in product.lines().enumerate() {
+        let code = line.trim_start();
+        let unwraps = PEER_BYTES.iter().any(|dir| file.starts_with(dir)) && code.contains(".unwrap()");
+        if unwraps && !code.starts_with("//") {
+            found.push(format!("{file}:{}: unwrap() where bytes of a peer may flow", number + 1));
+        }
+    }
+}
+
+fn check_arrows(name: &str, floor: u32, manifest: &str, found: &mut Vec<String>) {
+    let dependencies = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+    for (other, other_floor) in FLOORS {
+        let knows = dependencies.lines().any(|line| {
+            line.strip_prefix("loligo-")
+                .and_then(|rest| rest.split(['.', ' ', '=']).next())
+                .is_some_and(|word| word == other)
+        });
+        if knows && other_floor >= floor {
+            found.push(format!("{name} (floor {floor}) knows {other} (floor {other_floor})"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_rules_are_found() {
+        let mut found = Vec::new();
+        check_source("crates/wire/src/x.rs", "let a = b.unwrap();\n", &mut found);
+        check_source("crates/osd/src/x.rs", &"\n".repeat(LINES_MAX + 1), &mut found);
+        check_arrows("maps", 1, "[dependencies]\nloligo-msgr.workspace = true\n", &mut found);
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
+
+    #[test]
+    fn kept_rules_are_not() {
+        let mut found = Vec::new();
+        let tested = "fn f() {}\n#[cfg(test)]\nmod tests { fn g() { a.unwrap() } }\n";
+        check_source("crates/wire/src/x.rs", tested, &mut found);
+        check_arrows("msgr", 3, "[dependencies]\nloligo-msgr-proto.workspace = true\n", &mut found);
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
