@@ -15,7 +15,7 @@ use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
 use crate::{Limits, Misbehaviour, ProtoError, Tag};
 
 /// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A quiet
-/// connection costs 8 KiB, a busy one takes many frames with one read.
+/// connection and one that is not open yet cost 8 KiB, a busy one takes many frames with one read.
 const READ_LEN_MIN: usize = 8 << 10;
 const READ_LEN_MAX: usize = 256 << 10;
 
@@ -83,7 +83,7 @@ impl Opener {
         if missing > READ_LEN_MAX {
             // What has arrived of a long frame is copied into the longer buffer: let it be little the next time.
             self.read_len = READ_LEN_MIN;
-        } else if room == 0 && !self.buf.is_empty() {
+        } else if room == 0 && !self.buf.is_empty() && self.limits.is_some() {
             self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
         }
         // A little room left is not worth a read of its own, unless it holds all that is missing.

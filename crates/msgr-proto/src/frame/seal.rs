@@ -15,7 +15,7 @@ const COPY_LEN_MAX: usize = 1024;
 
 /// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own, so that the
 /// small buffer does not grow with them.
-const SECURE_INLINE_LEN_MAX: usize = 16 << 10;
+const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 
 /// The sending half of a connection: makes frames.
 ///
