@@ -1,11 +1,11 @@
-//! Against a stock monitor over TCP. `CEPH_CONF` names a configuration whose `mon host` has a `v2:` address.
+//! We connect to a stock monitor. `CEPH_CONF` names a configuration whose `mon host` has a `v2:` address.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use loligo_cephx::client::{AuthClient, ClientConfig};
 use loligo_cephx::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
 use loligo_cephx::keyring::Keyring;
@@ -15,6 +15,8 @@ use loligo_msgr_proto::{
 use loligo_wire::features::SUPPORTED;
 use loligo_wire::message::Header;
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+
+use crate::{drive, next_frame};
 
 const EACCES: i32 = 13;
 
@@ -53,34 +55,6 @@ fn stock_monitor() -> SocketAddr {
     let text: String =
         conf[from..].chars().take_while(|c| !matches!(c, ',' | ']' | '/' | '\n' | ' ')).collect();
     text.parse().expect("the address can be read")
-}
-
-/// Runs a client's handshake until it has an event that ends it, or an error.
-fn drive(
-    hs: &mut Handshake,
-    socket: &mut TcpStream,
-    on_event: &mut dyn FnMut(&mut Handshake, Event) -> Result<bool, ProtoError>,
-) -> Result<(), ProtoError> {
-    loop {
-        while let Some(bytes) = hs.poll_transmit() {
-            socket.write_all(&bytes).expect("the monitor takes what we write");
-        }
-        let mut commanded = false;
-        while let Some(event) = hs.poll_event() {
-            if matches!(event, Event::Established) {
-                return Ok(());
-            }
-            commanded |= on_event(hs, event)?;
-        }
-        if commanded {
-            continue;
-        }
-        let mut chunk = [0; 4096];
-        let n = socket.read(&mut chunk).expect("the monitor answers");
-        assert!(n > 0, "the monitor closed the connection");
-        hs.spare().put_slice(&chunk[..n]);
-        hs.receive()?;
-    }
 }
 
 fn connect() -> (TcpStream, Local) {
@@ -183,23 +157,17 @@ fn ask_for_a_version(mut conn: Established, socket: &mut TcpStream) {
 
     let (mut newest, mut alive) = (None, false);
     while newest.is_none() || !alive {
-        match conn.opener.next().expect("the monitor's frames can be read") {
-            Some(Frame::Message(msg)) if msg.header.kind == MON_GET_VERSION_REPLY => {
+        match next_frame(&mut conn.opener, socket) {
+            Frame::Message(msg) if msg.header.kind == MON_GET_VERSION_REPLY => {
                 let mut r = Reader::new(&msg.front);
                 assert_eq!(r.u64(), Ok(77));
                 newest = r.u64().ok();
             }
-            Some(Frame::Keepalive2Ack(theirs)) => {
+            Frame::Keepalive2Ack(theirs) => {
                 assert_eq!(theirs, now);
                 alive = true;
             }
-            Some(_) => {}
-            None => {
-                let mut chunk = [0; 1000];
-                let n = socket.read(&mut chunk).expect("the monitor answers");
-                assert!(n > 0, "the monitor closed the connection");
-                conn.opener.spare().put_slice(&chunk[..n]);
-            }
+            _ => {}
         }
     }
     assert!(newest.is_some_and(|epoch| epoch > 0));
