@@ -14,6 +14,8 @@
 
 pub mod crush;
 mod features;
+#[doc(hidden)]
+pub mod fuzz;
 mod mix;
 mod monmap;
 mod name;

@@ -54,6 +54,7 @@ impl CrushMap {
         map.rule_names = decode_names(r)?;
         map.decode_appended(r)?;
         map.repair_choose_args();
+        map.count_devices();
         map.validate()?;
         Ok(map)
     }
@@ -102,6 +103,14 @@ impl CrushMap {
                 true
             });
         }
+    }
+
+    /// Sets `max_devices` by the devices that have a place or a name, as every Ceph daemon does on reading, so that it is
+    /// also what they write again.
+    fn count_devices(&mut self) {
+        let items = self.buckets.iter().flatten().flat_map(|bucket| &bucket.items);
+        let highest = items.chain(self.names.keys()).copied().max().unwrap_or(-1);
+        self.max_devices = highest.saturating_add(1).max(0);
     }
 }
 
@@ -239,7 +248,11 @@ fn decode_names(r: &mut Reader<'_>) -> Result<BTreeMap<i32, Name>, DecodeError> 
             0 => r.u32()?,
             len => len,
         };
-        names.insert(key, Name::from(r.raw(len as usize)?));
+        let name = Name::from(r.raw(len as usize)?);
+        // An empty one could not be read back.
+        if !name.is_empty() {
+            names.insert(key, name);
+        }
     }
     Ok(names)
 }

@@ -20,6 +20,8 @@ mod ln;
 mod map;
 mod msr;
 mod rule;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod walk;
 

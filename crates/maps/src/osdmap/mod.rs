@@ -9,6 +9,8 @@ mod osd;
 mod placement;
 mod sealed;
 mod targets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

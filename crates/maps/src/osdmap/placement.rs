@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::OsdMap;
 use crate::PgPool;
-use crate::crush::{ITEM_NONE, Workspace, hash32_2};
+use crate::crush::{ITEM_NONE, Rule, Workspace, hash32_2};
 
 /// The OSDs of a placement group in order. In an erasure-coded pool the order is the shards', and [`HOLE`] stands for a
 /// shard that nobody has.
@@ -68,6 +68,11 @@ impl OsdMap {
         UpActing { up, up_primary, acting, acting_primary: temp_primary }
     }
 
+    /// What CRUSH alone gives for a placement group: those of the OSDs that exist. Nobody if there is no such pool.
+    pub fn pg_to_raw(&self, pg: PgId) -> OsdSet {
+        self.pool(pg.pool).map(|pool| self.raw(pool, pg.pool, pool.placement_seed(pg))).unwrap_or_default()
+    }
+
     /// The OSD that clients send a placement group's operations to.
     pub fn acting_primary(&self, pg: PgId) -> Option<OsdId> {
         let pool = self.pool(pg.pool)?;
@@ -95,12 +100,23 @@ impl OsdMap {
         let args = self.crush.choose_args_for(id.0);
         let rule = usize::from(pool.crush_rule);
         let size = usize::from(pool.size);
+        if !self.rule_fits(pool) {
+            return OsdSet::new();
+        }
         let mut osds: OsdSet = WORKSPACE.with_borrow_mut(|workspace| {
             let placed = self.crush.do_rule(rule, seed, size, &self.osd_weight, args, workspace);
             placed.iter().map(|item| OsdId(*item)).collect()
         });
         retain(pool, &mut osds, |osd| self.exists(osd));
         osds
+    }
+
+    /// Whether the pool's rule is for such pools. Since release 17 every rule is for all.
+    fn rule_fits(&self, pool: &PgPool) -> bool {
+        const QUINCY: u8 = 17;
+        let fits =
+            |rule: &Rule| rule.kind.0 == pool.kind.0 && (rule.min_size..=rule.max_size).contains(&pool.size);
+        self.require_osd_release >= QUINCY || self.crush.rule(usize::from(pool.crush_rule)).is_some_and(fits)
     }
 
     fn apply_upmap(&self, pg: PgId, osds: &mut OsdSet) {

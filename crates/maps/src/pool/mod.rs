@@ -53,6 +53,8 @@ impl PoolFlags {
     pub const EIO: Self = Self(1 << 16);
     /// Expected to become large.
     pub const BULK: Self = Self(1 << 17);
+    /// The erasure-coded pool writes and reads parts of stripes (release 20).
+    pub const EC_OPTIMIZATIONS: Self = Self(1 << 19);
 
     /// Whether all flags of `other` are set.
     pub fn has(self, other: Self) -> bool {
@@ -339,6 +341,12 @@ impl PgPool {
             pg_num_pending: pg_num,
             ..self
         }
+    }
+
+    /// Changes how many PGs are placed separately.
+    pub fn set_pgp_num(&mut self, pgp_num: u32) {
+        self.pgp_num = pgp_num;
+        self.pgp_num_target = pgp_num;
     }
 
     /// How many PGs there are.

@@ -19,11 +19,6 @@ use crate::{Limits, Misbehaviour, ProtoError, Tag};
 const READ_LEN_MIN: usize = 8 << 10;
 const READ_LEN_MAX: usize = 256 << 10;
 
-/// A frame of which more than this is missing gets a buffer of its own length. What has arrived of it is copied there, and
-/// the next read is small again, so that of the next long frame little has to be copied: an extra read costs less than
-/// copying tens of KiB.
-const LONG_LEN: usize = 64 << 10;
-
 /// The receiving half of a connection: reads frames.
 ///
 /// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`, read again.
@@ -85,13 +80,14 @@ impl Opener {
     pub fn spare(&mut self) -> &mut BytesMut {
         let room = self.buf.capacity() - self.buf.len();
         let missing = self.missing().min(self.buf.len().max(RESERVE_MAX));
-        if missing > LONG_LEN {
+        if missing > READ_LEN_MAX {
+            // What has arrived of a long frame is copied into the longer buffer: let it be little the next time.
             self.read_len = READ_LEN_MIN;
         } else if room == 0 && !self.buf.is_empty() && self.limits.is_some() {
             self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
         }
         // A little room left is not worth a read of its own, unless it holds all that is missing.
-        let wanted = if missing > 0 { missing.min(LONG_LEN) } else { self.read_len / 4 };
+        let wanted = if missing > 0 { missing.min(READ_LEN_MAX) } else { self.read_len / 4 };
         if room < wanted {
             self.buf.reserve(missing.max(self.read_len));
         }
