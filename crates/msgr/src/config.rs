@@ -1,4 +1,5 @@
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ pub enum Level {
 
 /// Where log lines go.
 pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
+
+/// Says where to dial instead of a peer's address.
+pub type Reroute = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
 
 /// What a [`Messenger`](crate::Messenger) is made from.
 #[derive(Clone)]
@@ -42,6 +46,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where log lines go. The default writes errors to standard error.
     pub log: Log,
+    /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
+    pub reroute: Option<Reroute>,
 }
 
 impl Config {
@@ -60,6 +66,7 @@ impl Config {
                     eprintln!("{line}");
                 }
             }),
+            reroute: None,
         }
     }
 }

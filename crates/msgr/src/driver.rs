@@ -227,7 +227,8 @@ async fn open_session(
     let Some(sock) = target.addr.sock else {
         return Err(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable).into());
     };
-    let stream = TcpStream::connect(sock).await?;
+    let dialled = ctx.config.reroute.as_ref().map_or(sock, |reroute| reroute(target.kind, sock));
+    let stream = TcpStream::connect(dialled).await?;
     stream.set_nodelay(true)?;
     let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
     let handshake = Handshake::client(local, auth.connector(target.kind));

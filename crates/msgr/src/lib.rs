@@ -29,7 +29,7 @@ mod random;
 pub mod testing;
 mod throttle;
 
-pub use config::{Config, Level, Limits, Log, Policies, Policy};
+pub use config::{Config, Level, Limits, Log, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
 pub use error::{Error, SendError};

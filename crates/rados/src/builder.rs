@@ -1,17 +1,19 @@
 //! Connecting: from configuration to a client with a map.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::conf::{Conf, ConfError, Environment, Messenger as ConfMessenger, Options};
-use loligo_msgr::{Config, Messenger};
+use loligo_msgr::{Config, Messenger, Reroute};
 use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch};
 use tokio::sync::oneshot;
 
 use crate::core::{Core, Dispatch, Lifeline};
-use crate::monc::{Authenticator, HuntSettings, MonClient};
+use crate::dial::Dialer;
+use crate::monc::{HuntSettings, MonClient};
 use crate::objecter::{Objecter, Settings};
 use crate::{Error, Rados};
 
@@ -19,11 +21,12 @@ use crate::{Error, Rados};
 ///
 /// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual places of
 /// ceph.conf and keyrings, the name `client.admin`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Builder {
     environment: Environment,
     options: Options,
     conf: Option<Conf>,
+    reroute: Option<Reroute>,
 }
 
 impl Default for Builder {
@@ -35,7 +38,7 @@ impl Default for Builder {
 impl Builder {
     /// What this process's environment says.
     pub fn new() -> Self {
-        Self { environment: Environment::current(), options: Options::default(), conf: None }
+        Self { environment: Environment::current(), options: Options::default(), conf: None, reroute: None }
     }
 
     /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, …
@@ -68,6 +71,16 @@ impl Builder {
         self
     }
 
+    /// Connects to another address than the cluster's maps say: tests put something in between.
+    #[doc(hidden)]
+    pub fn reroute(
+        mut self,
+        reroute: impl Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync + 'static,
+    ) -> Self {
+        self.reroute = Some(Arc::new(reroute));
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -91,28 +104,35 @@ impl Builder {
 
         let (monc, hunt) = MonClient::new(Arc::clone(&client), hostname, monitors);
         let monc = Arc::new(monc);
-        let mut steward = None;
+        let mut parts = None;
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
-            let messenger = Messenger::new(Config::new(EntityType::CLIENT), dispatch);
-            let auth = Arc::new(Authenticator(Arc::clone(&client)));
-            let (objecter, task) =
-                Objecter::new(times.objecter, Arc::clone(&monc), Arc::downgrade(&messenger), auth);
-            steward = Some(task);
+            let config = Config { reroute: self.reroute.clone(), ..Config::new(EntityType::CLIENT) };
+            let messenger = Messenger::new(config, dispatch);
+            let weak = Arc::downgrade(&messenger);
+            let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
+            let (objecter, steward) = Objecter::new(times.objecter, Arc::clone(&monc), Arc::clone(&dialer));
+            parts = Some((dialer, steward));
             Core { auth: Arc::clone(&client), messenger, monc: Arc::clone(&monc), objecter }
         });
-        let steward = steward.expect("made with the core");
+        let (dialer, steward) = parts.expect("made with the core");
 
         monc.follow("osdmap", 0);
         let (first, first_session) = oneshot::channel();
         let hunting =
-            hunt.run(Arc::clone(&monc), Arc::clone(&core.messenger), times.hunt, times.mount, first);
+            hunt.run(Arc::clone(&monc), Arc::clone(&core.messenger), dialer, times.hunt, times.mount, first);
         let tasks = vec![tokio::spawn(steward.run()).abort_handle(), tokio::spawn(hunting).abort_handle()];
         let lifeline = Lifeline { core: Arc::clone(&core), tasks };
         first_session.await.map_err(|_| Error::Shutdown)??;
         let map = core.objecter.wait_for_epoch(Epoch(1));
         tokio::time::timeout(times.mount, map).await.map_err(|_| Error::Timeout(times.mount))?;
         Ok(Rados::new(lifeline, times.mon_op))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -26,6 +26,7 @@
 pub mod blocking;
 mod builder;
 mod core;
+mod dial;
 mod error;
 mod ioctx;
 mod monc;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::handshake::AuthError;
-use loligo_msgr::{Connection, Messenger, Policy};
+use loligo_msgr::{Connection, Messenger};
 use loligo_wire::{EntityAddr, EntityType};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Authenticator, Event, FirstSession, MonClient};
+use super::{Event, FirstSession, MonClient};
 use crate::Error;
+use crate::dial::Dialer;
 
 /// Monitors tried at once (`mon_client_hunt_parallel`).
 const PARALLEL: usize = 3;
@@ -51,6 +52,7 @@ impl Hunt {
         mut self,
         monc: Arc<MonClient>,
         messenger: Arc<Messenger>,
+        dialer: Arc<Dialer>,
         settings: HuntSettings,
         patience: Duration,
         first: FirstSession,
@@ -62,7 +64,7 @@ impl Hunt {
             let round = settings.interval.mul_f64(factor);
             let deadline = Instant::now() + round;
             let deadline = if first.is_some() { deadline.min(begun + patience) } else { deadline };
-            match self.round(&monc, &messenger, deadline).await {
+            match self.round(&monc, &dialer, deadline).await {
                 Ok(Some(conn)) => {
                     factor = 1.0;
                     messenger.set_num(monc.auth.global_id().0 as i64);
@@ -97,10 +99,11 @@ impl Hunt {
     async fn round(
         &mut self,
         monc: &MonClient,
-        messenger: &Arc<Messenger>,
+        dialer: &Dialer,
         deadline: Instant,
     ) -> Result<Option<Arc<Connection>>, AuthError> {
-        let tried: Vec<_> = self.choose(&monc.addrs()).map(|addr| connect(monc, messenger, addr)).collect();
+        let chosen = self.choose(&monc.addrs());
+        let tried: Vec<_> = chosen.filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
         let outcome = self.first_connected(&tried, deadline).await;
         let winner = outcome.as_ref().ok().and_then(Option::as_ref);
         for conn in tried.iter().filter(|conn| winner.is_none_or(|winner| winner.id() != conn.id())) {
@@ -160,9 +163,4 @@ impl Hunt {
             }
         }
     }
-}
-
-fn connect(monc: &MonClient, messenger: &Arc<Messenger>, addr: EntityAddr) -> Arc<Connection> {
-    let auth = Arc::new(Authenticator(Arc::clone(&monc.auth)));
-    messenger.connect(EntityType::MON, addr, Policy::lossy_client(), auth)
 }

@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_cephx::client::AuthClient;
-use loligo_cephx::handshake::{AuthError, ClientAuth};
+use loligo_cephx::handshake::AuthError;
 use loligo_lockstat::{Class, Mutex};
 use loligo_maps::MonMap;
-use loligo_msgr::{ConnectAuth, Connection};
+use loligo_msgr::Connection;
 use loligo_wire::message::mon::{
     MAuth, MAuthReply, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, PaxosHeader, Subscription,
 };
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Decode as _, EntityAddr, EntityType, Epoch, Tid, Uuid};
+use loligo_wire::{Decode as _, EntityAddr, Epoch, Tid, Uuid};
 use tokio::sync::{mpsc, oneshot};
 
 use self::requests::Requests;
@@ -259,18 +259,6 @@ struct Forget<'a> {
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.monc.state.lock().requests.forget(self.number);
-    }
-}
-
-/// Authenticates connections: to monitors with the key, to others with the tickets that they gave.
-pub(crate) struct Authenticator(pub(crate) Arc<AuthClient>);
-
-impl ConnectAuth for Authenticator {
-    fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
-        match peer {
-            EntityType::MON => self.0.mon_auth(),
-            service => self.0.service_auth(service),
-        }
     }
 }
 

@@ -23,12 +23,12 @@ mod steward;
 mod target;
 mod throttle;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use loligo_msgr::{ConnectAuth, Connection, Messenger, SendError};
+use loligo_msgr::{Connection, SendError};
 use loligo_wire::message::osd::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, OsdReply};
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Epoch, Tid};
@@ -40,6 +40,7 @@ use self::sessions::Sessions;
 use self::steward::{Event, MAPS_WAITING_MAX, send};
 use self::target::Unplaceable;
 use self::throttle::Throttle;
+use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
 
@@ -75,19 +76,14 @@ pub(crate) struct Objecter {
 
 impl Objecter {
     /// An objecter without a map, and the task that has to run for it.
-    pub(crate) fn new(
-        settings: Settings,
-        monc: Arc<MonClient>,
-        messenger: Weak<Messenger>,
-        auth: Arc<dyn ConnectAuth>,
-    ) -> (Arc<Self>, Steward) {
+    pub(crate) fn new(settings: Settings, monc: Arc<MonClient>, dialer: Arc<Dialer>) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
             settings,
             monc,
             view: ArcSwap::from_pointee(MapView::default()),
             epochs: watch::Sender::new(Epoch(0)),
-            sessions: Sessions::new(messenger, auth),
+            sessions: Sessions::new(dialer),
             throttle: Throttle::new(settings.ops_max, settings.bytes_max),
             tids: AtomicU64::new(1),
             events,

@@ -4,17 +4,17 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::{ConnectAuth, Connection, Messenger, Policy};
+use loligo_msgr::Connection;
 use loligo_wire::{EntityAddr, EntityType, Epoch, OsdId};
 
 use super::session::Session;
+use crate::dial::Dialer;
 
 static TABLE: Class = Class::new("rados.sessions");
 
 /// All sessions.
 pub(super) struct Sessions {
-    messenger: Weak<Messenger>,
-    auth: Arc<dyn ConnectAuth>,
+    dialer: Arc<Dialer>,
     /// By the OSD's number.
     by_osd: ArcSwap<Vec<Option<Arc<Session>>>>,
     /// For operations that no OSD serves for now.
@@ -33,10 +33,9 @@ struct Changes {
 pub(crate) struct Link(pub(crate) Weak<Session>);
 
 impl Sessions {
-    pub(super) fn new(messenger: Weak<Messenger>, auth: Arc<dyn ConnectAuth>) -> Self {
+    pub(super) fn new(dialer: Arc<Dialer>) -> Self {
         Self {
-            messenger,
-            auth,
+            dialer,
             by_osd: ArcSwap::default(),
             homeless: Session::new(OsdId(-1), EntityAddr::default(), Epoch(0), false),
             changes: Mutex::new(&TABLE, Changes { epoch: Epoch(0), gated: false, closed: false }),
@@ -87,9 +86,7 @@ impl Sessions {
 
     /// A new connection for a session; `None` if the client is being dropped.
     pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Arc<Connection>> {
-        let messenger = self.messenger.upgrade()?;
-        let auth = Arc::clone(&self.auth);
-        let conn = messenger.connect(EntityType::OSD, session.addr, Policy::lossy_client(), auth);
+        let conn = self.dialer.connect(EntityType::OSD, session.addr)?;
         let link = Link(Arc::downgrade(session));
         conn.user_data().set(Arc::new(link)).expect("the connection is new");
         Some(conn)
