@@ -1,1 +1,60 @@
-fn main() {}
+//! `loligo`: objects in Ceph pools from the command line, and a Ceph-compatible server in one process.
+//!
+//! Glue only: each family of commands has a module, and all work is done in the libraries.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod client;
+mod failure;
+mod object;
+mod pool;
+mod transfer;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use loligo_rados::Builder;
+
+use args::{Cli, Command};
+use client::Client;
+use failure::Failure;
+
+/// Many small buffers are made by one thread and freed by another: what this allocator is for.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("loligo: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    // Ceph's programs share options that may stand anywhere; what is left is ours.
+    let mut words: Vec<String> = std::env::args().collect();
+    let builder = Builder::new().args(&mut words).map_err(|e| Failure::new("command line", e))?;
+    let cli = Cli::parse_from(words);
+    match &cli.command {
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Bench(options) => bench::run(Client::new(builder, &cli), options),
+        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, &cli), run_name.as_deref()),
+        command => {
+            let client = Client::new(builder, &cli);
+            let runtime = client::runtime(1)?;
+            runtime.block_on(async {
+                match command {
+                    Command::Lspools | Command::Df | Command::Ls { .. } => pool::run(client, command).await,
+                    _ => object::run(client, command).await,
+                }
+            })
+        }
+    }
+}

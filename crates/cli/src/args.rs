@@ -1,0 +1,178 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+const SHARED_OPTIONS: &str = "\
+Options that all Ceph programs share, and that are read as Ceph reads them:
+  -c, --conf FILE      the configuration file (else CEPH_CONF, /etc/ceph/ceph.conf, ~/.ceph/ceph.conf, ./ceph.conf)
+  -n, --name TYPE.ID   who to authenticate as (default client.admin);  --id ID  is client.ID
+  -k, --keyring FILE   where its key is (else CEPH_KEYRING, the configuration, the default places)
+  -m, --mon-host LIST  the monitors
+  --OPTION VALUE       any option of the configuration that the client knows
+CEPH_ARGS may hold any of them.";
+
+/// Objects in Ceph pools, and a Ceph-compatible server in one process.
+#[derive(Parser)]
+#[command(name = "loligo", version, after_help = SHARED_OPTIONS, max_term_width = 120)]
+pub(crate) struct Cli {
+    /// The pool.
+    #[arg(short, long, global = true)]
+    pub(crate) pool: Option<String>,
+
+    /// The namespace within the pool.
+    #[arg(short = 'N', long, global = true, default_value = "", hide_default_value = true)]
+    pub(crate) namespace: String,
+
+    /// How results are printed.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Plain)]
+    pub(crate) format: Format,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Plain,
+    /// For programs.
+    Json,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the pools.
+    Lspools,
+    /// Show how much the cluster and its pools hold.
+    Df,
+    /// List the objects of a pool.
+    Ls {
+        /// In all namespaces.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Write a file as an object.
+    Put {
+        object: String,
+        /// The file; - is standard input.
+        file: PathBuf,
+        /// Write from this byte on, and leave the rest of the object as it is.
+        #[arg(long, value_parser = size)]
+        offset: Option<u64>,
+    },
+    /// Read an object into a file.
+    Get {
+        object: String,
+        /// The file; - is standard output.
+        file: PathBuf,
+        /// Read from this byte on.
+        #[arg(long, value_parser = size, default_value = "0")]
+        offset: u64,
+    },
+    /// Write a file at the end of an object.
+    Append {
+        object: String,
+        /// The file; - is standard input.
+        file: PathBuf,
+    },
+    /// Make an empty object, which must not exist.
+    Create { object: String },
+    /// Remove objects.
+    Rm {
+        #[arg(required = true)]
+        objects: Vec<String>,
+    },
+    /// Show an object's size and modification time.
+    Stat { object: String },
+    /// Set an object's size.
+    Truncate {
+        object: String,
+        #[arg(value_parser = size)]
+        size: u64,
+    },
+    /// Set an extended attribute; without VALUE it is read from standard input.
+    Setxattr { object: String, name: String, value: Option<String> },
+    /// Print an extended attribute.
+    Getxattr { object: String, name: String },
+    /// Remove an extended attribute.
+    Rmxattr { object: String, name: String },
+    /// List the extended attributes.
+    Listxattr { object: String },
+    /// Measure the pool.
+    Bench(Bench),
+    /// Remove what a bench left behind.
+    Cleanup {
+        /// The run's name.
+        #[arg(long)]
+        run_name: Option<String>,
+    },
+    /// Print a completion script for a shell.
+    Completions { shell: Shell },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Bench {
+    /// How long.
+    pub(crate) seconds: u64,
+    /// What to do: write new objects, read back the objects of the last write run in order or at random.
+    #[arg(value_enum)]
+    pub(crate) mode: Mode,
+    /// Bytes of an operation, and of an object.
+    #[arg(short, long, value_parser = size, default_value = "4M")]
+    pub(crate) block_size: u64,
+    /// Operations in flight.
+    #[arg(short = 't', long = "concurrent-ios", default_value_t = 16)]
+    pub(crate) depth: usize,
+    /// Threads that submit them.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Leave the written objects for a later read run.
+    #[arg(long)]
+    pub(crate) no_cleanup: bool,
+    /// Names the run, so that several can be kept apart.
+    #[arg(long)]
+    pub(crate) run_name: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    Write,
+    Seq,
+    Rand,
+}
+
+/// A number of bytes: `4096`, `4K`, `16M`, `1G`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let digits = upper.trim_end_matches('B').trim_end_matches('I');
+    let (number, shift) = match digits.strip_suffix(['K', 'M', 'G', 'T']) {
+        Some(number) => (number, 10 * (1 + "KMGT".find(&digits[number.len()..]).unwrap_or(0))),
+        None => (digits, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("'{text}' is not a size such as 4096, 4K, 16M or 1G"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("4K", 4096), ("4kib", 4096), ("3G", 3 << 30)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "K", "4X", "-1", "1.5M", "99999999T"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

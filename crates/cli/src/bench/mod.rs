@@ -1,0 +1,95 @@
+//! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after the other.
+
+mod metadata;
+mod result;
+mod run;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::args::{Bench, Format, Mode};
+use crate::client::{self, Client, Pool};
+use crate::failure::{Context, Failure};
+
+use metadata::Metadata;
+pub(crate) use result::Measured;
+use run::{Driver, Job};
+
+/// Removals under way when cleaning up.
+const REMOVALS: usize = 128;
+
+pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
+    if options.depth == 0 || options.threads == 0 || options.seconds == 0 || options.block_size == 0 {
+        return Err(Failure::new(
+            "bench",
+            "seconds, block size, operations in flight and threads must be at least 1",
+        ));
+    }
+    client::runtime(options.threads)?.block_on(async {
+        let pool = client.pool().await?;
+        let measured = measure(&pool, options).await?;
+        match pool.format {
+            Format::Plain => print!("{}", measured.to_text()),
+            Format::Json => println!("{}", measured.to_json()),
+        }
+        pool.rados.shutdown().await;
+        Ok(())
+    })
+}
+
+/// Runs one bench in a pool.
+pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Failure> {
+    let job = match options.mode {
+        Mode::Write => {
+            let metadata = Metadata::of_this_process(options.block_size);
+            let data = Bytes::from(vec![0x6c; options.block_size as usize]);
+            Job::Write { metadata, data }
+        }
+        mode => {
+            let metadata = Metadata::read(pool, options.run_name.as_deref()).await?;
+            if mode == Mode::Seq { Job::Seq { metadata } } else { Job::Rand { metadata } }
+        }
+    };
+    let driver = Driver::new(pool, job, Duration::from_secs(options.seconds));
+    let measured =
+        driver.drive(options.depth, options.threads).await.context(|| format!("bench {}", pool.name))?;
+    if options.mode == Mode::Write {
+        let written = driver.written();
+        if options.no_cleanup {
+            written.write(pool, options.run_name.as_deref()).await?;
+        } else {
+            remove_all(pool, &written).await?;
+        }
+    }
+    Ok(measured)
+}
+
+/// Removes the objects of an earlier run.
+pub(crate) fn cleanup(client: Client, run_name: Option<&str>) -> Result<(), Failure> {
+    client::runtime(1)?.block_on(async {
+        let pool = client.pool().await?;
+        let metadata = Metadata::read(&pool, run_name).await?;
+        let began = Instant::now();
+        remove_all(&pool, &metadata).await?;
+        let name = Metadata::object_name(run_name);
+        pool.ioctx.remove(name).await.context(|| pool.names("cleanup", name))?;
+        println!("Removed {} objects in {:.1} s", metadata.objects, began.elapsed().as_secs_f64());
+        pool.rados.shutdown().await;
+        Ok(())
+    })
+}
+
+async fn remove_all(pool: &Pool, metadata: &Metadata) -> Result<(), Failure> {
+    let mut removals = FuturesUnordered::new();
+    for number in 0..metadata.objects {
+        while removals.len() >= REMOVALS {
+            removals.next().await;
+        }
+        // What somebody else has removed is removed.
+        removals.push(pool.ioctx.remove(metadata.object(number)));
+    }
+    while removals.next().await.is_some() {}
+    Ok(())
+}

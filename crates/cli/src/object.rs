@@ -1,0 +1,90 @@
+//! Commands on objects, named as `rados` names them.
+
+use std::io::{Read, Write};
+
+use loligo_wire::UTime;
+use serde_json::json;
+
+use crate::args::{Command, Format};
+use crate::client::{Client, Pool};
+use crate::failure::{Context, Failure};
+use crate::transfer;
+
+pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
+    let pool = client.pool().await?;
+    let done = one(&pool, command).await;
+    pool.rados.shutdown().await;
+    done
+}
+
+async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
+    let io = &pool.ioctx;
+    match command {
+        Command::Put { object, file, offset } => transfer::put(pool, object, file, *offset).await,
+        Command::Get { object, file, offset } => transfer::get(pool, object, file, *offset).await,
+        Command::Append { object, file } => transfer::append(pool, object, file).await,
+        Command::Create { object } => {
+            io.create(object.as_str(), true).await.context(|| pool.names("create", object))
+        }
+        Command::Rm { objects } => {
+            for object in objects {
+                io.remove(object.as_str()).await.context(|| pool.names("rm", object))?;
+            }
+            Ok(())
+        }
+        Command::Stat { object } => stat(pool, object).await,
+        Command::Truncate { object, size } => {
+            io.truncate(object.as_str(), *size).await.context(|| pool.names("truncate", object))
+        }
+        Command::Setxattr { object, name, value } => {
+            let value = match value {
+                Some(value) => value.clone().into_bytes(),
+                None => read_stdin()?,
+            };
+            let done = io.set_xattr(object.as_str(), name, value).await;
+            done.context(|| format!("{} {name}", pool.names("setxattr", object)))
+        }
+        Command::Getxattr { object, name } => {
+            let value = io.xattr(object.as_str(), name).await;
+            print_bytes(&value.context(|| format!("{} {name}", pool.names("getxattr", object)))?)
+        }
+        Command::Rmxattr { object, name } => {
+            let done = io.remove_xattr(object.as_str(), name).await;
+            done.context(|| format!("{} {name}", pool.names("rmxattr", object)))
+        }
+        Command::Listxattr { object } => list_xattrs(pool, object).await,
+        _ => Err(Failure::new("command", "is not about an object")),
+    }
+}
+
+async fn stat(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let stat = pool.ioctx.stat(object).await.context(|| pool.names("stat", object))?;
+    let mtime = UTime::from_system(stat.mtime);
+    match pool.format {
+        Format::Plain => println!("{}/{object} mtime {mtime}, size {}", pool.name, stat.size),
+        Format::Json => {
+            println!("{}", json!({"object": object, "size": stat.size, "mtime": mtime.to_string()}))
+        }
+    }
+    Ok(())
+}
+
+async fn list_xattrs(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let xattrs = pool.ioctx.xattrs(object).await.context(|| pool.names("listxattr", object))?;
+    let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
+    match pool.format {
+        Format::Plain => names.for_each(|name| println!("{name}")),
+        Format::Json => println!("{}", json!(names.collect::<Vec<_>>())),
+    }
+    Ok(())
+}
+
+fn read_stdin() -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    std::io::stdin().read_to_end(&mut value).context(|| "read standard input".to_owned())?;
+    Ok(value)
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    std::io::stdout().write_all(bytes).context(|| "write standard output".to_owned())
+}

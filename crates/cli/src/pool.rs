@@ -1,0 +1,115 @@
+//! Commands on pools.
+
+use std::io::{BufWriter, Write};
+
+use indicatif::HumanBytes;
+use serde_json::{Value, json};
+
+use crate::args::{Command, Format};
+use crate::client::Client;
+use crate::failure::{Context, Failure};
+
+pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Lspools => lspools(client).await,
+        Command::Df => df(client).await,
+        Command::Ls { all } => ls(client, *all).await,
+        _ => Err(Failure::new("command", "is not about a pool")),
+    }
+}
+
+async fn lspools(client: Client) -> Result<(), Failure> {
+    let format = client.format;
+    let rados = client.cluster().await?;
+    let names: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
+    match format {
+        Format::Plain => names.iter().for_each(|name| println!("{name}")),
+        Format::Json => println!("{}", json!(names)),
+    }
+    rados.shutdown().await;
+    Ok(())
+}
+
+async fn df(client: Client) -> Result<(), Failure> {
+    let format = client.format;
+    let rados = client.cluster().await?;
+    let names: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pools = rados.pool_stats(&names).await.context(|| "df".to_owned())?;
+    let space = rados.statfs().await.context(|| "df".to_owned())?;
+    match format {
+        Format::Plain => {
+            println!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
+            for (name, stat) in &pools {
+                let sum = &stat.sum;
+                let used = HumanBytes(sum.num_bytes.cast_unsigned()).to_string();
+                println!(
+                    "{name:<24} {:>12} {used:>12} {:>12} {:>12}",
+                    sum.num_objects, sum.num_rd, sum.num_wr
+                );
+            }
+            let kib = |n: u64| HumanBytes(n * 1024);
+            println!(
+                "\nused {} of {}, {} available",
+                kib(space.kb_used),
+                kib(space.kb),
+                kib(space.kb_avail)
+            );
+        }
+        Format::Json => {
+            let pools: Vec<Value> = pools
+                .iter()
+                .map(|(name, stat)| {
+                    json!({"name": name, "objects": stat.sum.num_objects, "bytes": stat.sum.num_bytes,
+                           "reads": stat.sum.num_rd, "writes": stat.sum.num_wr})
+                })
+                .collect();
+            let all = json!({"pools": pools, "total_kib": space.kb, "used_kib": space.kb_used,
+                             "avail_kib": space.kb_avail});
+            println!("{all}");
+        }
+    }
+    rados.shutdown().await;
+    Ok(())
+}
+
+async fn ls(client: Client, all: bool) -> Result<(), Failure> {
+    let pool = client.pool().await?;
+    let mut list = if all { pool.ioctx.objects_of_all_namespaces() } else { pool.ioctx.objects() };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let write_failed = |e| Failure::new("write standard output", e);
+    loop {
+        let batch = list.next_batch().await.context(|| format!("ls {}", pool.name))?;
+        if batch.is_empty() {
+            break;
+        }
+        for object in batch {
+            match pool.format {
+                Format::Plain => {
+                    if all {
+                        out.write_all(&object.nspace)
+                            .and_then(|()| out.write_all(b"\t"))
+                            .map_err(write_failed)?;
+                    }
+                    out.write_all(&object.oid).map_err(write_failed)?;
+                    if !object.locator.is_empty() {
+                        out.write_all(b"\t")
+                            .and_then(|()| out.write_all(&object.locator))
+                            .map_err(write_failed)?;
+                    }
+                    out.write_all(b"\n").map_err(write_failed)?;
+                }
+                Format::Json => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let line = json!({"namespace": text(&object.nspace), "name": text(&object.oid),
+                                      "locator": text(&object.locator)});
+                    writeln!(out, "{line}").map_err(write_failed)?;
+                }
+            }
+        }
+    }
+    out.flush().map_err(write_failed)?;
+    drop(out);
+    pool.rados.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Files into objects and back. Several pieces are under way at once, in the file's order.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+
+/// Bytes of one operation, as `rados put` sends.
+const PIECE_BYTES: usize = 4 << 20;
+/// Operations under way.
+const PIECES_MAX: usize = 8;
+
+/// Writes a file as an object, or over a part of one.
+pub(crate) async fn put(pool: &Pool, object: &str, file: &Path, offset: Option<u64>) -> Result<(), Failure> {
+    let what = || pool.names("put", object);
+    let (mut source, len) = open(file)?;
+    let bar = progress(len);
+    let mut under_way = FuturesOrdered::new();
+    let mut at = offset.unwrap_or(0);
+    let mut first = true;
+    loop {
+        let piece = read_piece(&mut *source, file)?;
+        if piece.is_empty() && !first {
+            break;
+        }
+        let (start, len) = (at, piece.len() as u64);
+        // The first piece cuts the object to its length, unless only a part is to be written.
+        let whole = first && offset.is_none();
+        under_way.push_back(async move {
+            let io = &pool.ioctx;
+            match whole {
+                true => io.write_full(object, piece).await,
+                false => io.write(object, start, piece).await,
+            }
+            .map(|()| len)
+        });
+        at += len;
+        first = false;
+        while under_way.len() >= PIECES_MAX {
+            bar.inc(finish_one(&mut under_way).await.context(what)?);
+        }
+    }
+    while !under_way.is_empty() {
+        bar.inc(finish_one(&mut under_way).await.context(what)?);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Writes a file at the end of an object. One piece after the other: each lands where the one before it ended.
+pub(crate) async fn append(pool: &Pool, object: &str, file: &Path) -> Result<(), Failure> {
+    let (mut source, len) = open(file)?;
+    let bar = progress(len);
+    loop {
+        let piece = read_piece(&mut *source, file)?;
+        if piece.is_empty() {
+            break;
+        }
+        let len = piece.len() as u64;
+        pool.ioctx.append(object, piece).await.context(|| pool.names("append", object))?;
+        bar.inc(len);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Reads an object into a file.
+pub(crate) async fn get(pool: &Pool, object: &str, file: &Path, offset: u64) -> Result<(), Failure> {
+    let what = || pool.names("get", object);
+    let size = pool.ioctx.stat(object).await.context(what)?.size;
+    let to_file = |e| Failure::new(format!("write {}", file.display()), e);
+    let mut sink: Box<dyn Write> = match is_dash(file) {
+        true => Box::new(std::io::stdout()),
+        false => Box::new(File::create(file).map_err(to_file)?),
+    };
+    let bar = progress(Some(size.saturating_sub(offset)));
+    let mut under_way = FuturesOrdered::new();
+    let mut at = offset;
+    loop {
+        while at < size && under_way.len() < PIECES_MAX {
+            let len = (size - at).min(PIECE_BYTES as u64);
+            under_way.push_back(pool.ioctx.read(object, at, len));
+            at += len;
+        }
+        let Some(piece) = under_way.next().await else { break };
+        let piece = piece.context(what)?;
+        sink.write_all(&piece).map_err(to_file)?;
+        bar.inc(piece.len() as u64);
+    }
+    sink.flush().map_err(to_file)?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+async fn finish_one<F, T, E>(under_way: &mut FuturesOrdered<F>) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    under_way.next().await.expect("the caller has seen that something is under way")
+}
+
+fn is_dash(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn open(file: &Path) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
+    if is_dash(file) {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let opened = File::open(file).context(|| format!("open {}", file.display()))?;
+    let len = opened.metadata().ok().filter(|m| m.is_file()).map(|m| m.len());
+    Ok((Box::new(opened), len))
+}
+
+/// The next piece; shorter only at the end, empty behind it.
+fn read_piece(source: &mut dyn Read, file: &Path) -> Result<Bytes, Failure> {
+    let mut piece = Vec::new();
+    let read = source.take(PIECE_BYTES as u64).read_to_end(&mut piece);
+    read.context(|| format!("read {}", file.display()))?;
+    Ok(piece.into())
+}
+
+/// A bar on a terminal; nothing elsewhere, and nothing for what takes no time.
+fn progress(len: Option<u64>) -> ProgressBar {
+    match len {
+        Some(len) if len <= 4 * PIECE_BYTES as u64 => ProgressBar::hidden(),
+        Some(len) => {
+            let style = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(len).with_style(style)
+        }
+        None => ProgressBar::new_spinner(),
+    }
+}
