@@ -1,7 +1,7 @@
 //! Requests of 4 KiB, replies of 150 bytes, over one connection on loopback: how many a second, at how much processor time?
 //!
 //! ```text
-//! cargo run --release -p loligo-msgr --features testing --example echo_bench [-- SECONDS]
+//! cargo run --release -p loligo-msgr --features testing --example echo_bench [-- SECONDS [WORKERS [DEPTH [WORK_NS]]]]
 //! ```
 //!
 //! Client and server are two messengers, each on a runtime of its own with two worker threads, in one process. A request is
@@ -21,6 +21,7 @@ use loligo_wire::{EntityAddr, EntityType, Tid};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
+static WORK_NS: AtomicU64 = AtomicU64::new(0);
 static PENDING: Class = Class::new("bench.pending");
 
 /// Answers each message with 150 bytes.
@@ -31,6 +32,7 @@ struct Echo {
 impl Dispatcher for Echo {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         for msg in msgs.drain(..) {
+            work();
             let header = Header { kind: 43, tid: msg.header.tid, ..Header::default() };
             let _ = conn.send(Msg { header, front: self.reply.clone(), ..Msg::default() });
         }
@@ -54,6 +56,14 @@ impl Dispatcher for Client {
                 let _ = waiting.send(());
             }
         }
+    }
+}
+
+/// Stands for what a real client or server does with a request.
+fn work() {
+    let began = Instant::now();
+    while (began.elapsed().as_nanos() as u64) < WORK_NS.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
     }
 }
 
@@ -106,6 +116,7 @@ fn run(seconds: f64, workers: usize, depth: usize, len: usize) {
                     conn.send(Msg { header, front: front.clone(), middle: Bytes::new(), data })
                         .expect("sent");
                     rx.await.expect("a reply");
+                    work();
                     done += 1;
                 }
                 done
@@ -135,9 +146,12 @@ fn run(seconds: f64, workers: usize, depth: usize, len: usize) {
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(3.0);
-    for workers in [1, 2] {
-        for depth in [1, 4, 16, 64, 256] {
+    let args: Vec<f64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
+    let seconds = args.first().copied().unwrap_or(3.0);
+    WORK_NS.store(args.get(3).map_or(0, |&ns| ns as u64), Ordering::Relaxed);
+    let choice = |at: usize, all: &[usize]| args.get(at).map_or(all.to_vec(), |&one| vec![one as usize]);
+    for workers in choice(1, &[1, 2]) {
+        for depth in choice(2, &[1, 4, 16, 64, 256]) {
             run(seconds, workers, depth, 4096);
         }
     }

@@ -21,7 +21,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use self::out_queue::{Baton, Control, Corked, Item, OutQueue, Refusal, Slot};
+use self::out_queue::{Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
 pub(crate) use self::write::Writer;
 use crate::{Error, Hold, Limits, Policy, SendError};
@@ -141,14 +141,11 @@ impl Connection {
         }
     }
 
-    /// Gathers what is sent while the guard lives, by anyone, into one write. Keep it for as long as a loop of sends takes,
+    /// Gathers what is sent while the guard lives, by anyone, into few writes. Keep it for as long as a loop of sends takes,
     /// not longer: other senders' messages wait for it too.
     pub fn cork(&self) -> Cork<'_> {
-        let baton = match self.queue.cork(0, Control::default()) {
-            Corked::Taken(baton) => Some(baton),
-            Corked::Busy | Corked::Closed => None,
-        };
-        Cork { conn: self, baton, _not_send: PhantomData }
+        let is_in = self.queue.cork(0, Control::default());
+        Cork { conn: self, is_in, _not_send: PhantomData }
     }
 
     /// Closes the connection at once. What was not sent is dropped, the socket is closed, and
@@ -406,15 +403,18 @@ impl fmt::Debug for Ticket {
 #[must_use = "sends are gathered only while the guard lives"]
 pub struct Cork<'a> {
     conn: &'a Connection,
-    baton: Option<Box<Baton<Writer>>>,
+    /// Not if the connection was closed.
+    is_in: bool,
     /// Must not be kept across an `.await`.
     _not_send: PhantomData<*const ()>,
 }
 
 impl Drop for Cork<'_> {
     fn drop(&mut self) {
-        if let Some(baton) = self.baton.take() {
-            self.conn.run(baton, 1);
+        if self.is_in
+            && let Some(baton) = self.conn.queue.uncork()
+        {
+            self.conn.run_loaded(baton, 1);
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::Connection;
-use super::out_queue::{Control, Corked};
+use super::out_queue::Control;
 use crate::context::Context;
 use crate::{Error, Level};
 
@@ -99,20 +99,19 @@ impl Connection {
             }
             return;
         }
-        let baton = match self.queue.cork(arrivals.msgs.len(), control) {
-            Corked::Taken(baton) => Some(baton),
-            Corked::Busy => None,
-            Corked::Closed => return arrivals.msgs.clear(),
-        };
+        if !self.queue.cork(arrivals.msgs.len(), control) {
+            return arrivals.msgs.clear();
+        }
         blocking_point("dispatch");
         ctx.dispatcher.dispatch(self, &mut arrivals.msgs);
         arrivals.msgs.clear();
-        let Some(baton) = baton else { return };
         if self.queue.is_about_to_fill() {
             // The dispatch has made senders runnable. Let them leave their messages first.
             tokio::task::yield_now().await;
         }
-        self.run(baton, WRITE_BUDGET);
+        if let Some(baton) = self.queue.uncork() {
+            self.run_loaded(baton, WRITE_BUDGET);
+        }
     }
 
     /// Reads the socket once, when there is something and the throttle allows it.

@@ -11,7 +11,7 @@ use loligo_wire::message::Msg;
 use tokio::net::TcpStream;
 
 use super::Connection;
-use super::out_queue::{Action, Baton};
+use super::out_queue::{Action, Baton, KEPT_MESSAGES};
 use crate::Error;
 
 /// Pieces of one vectored write. Linux takes 1,024; a batch of 64 messages with 4 KiB of data each is 129.
@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// As [`Connection::run`], for a baton that has its first batch.
-    fn run_loaded(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
+    pub(crate) fn run_loaded(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
         loop {
             if let Err(e) = self.seal(&mut baton) {
                 return self.shut_down_socket(&baton.writer.socket, e.into());
@@ -121,6 +121,8 @@ impl Connection {
             header.ack_seq = ack_seq;
             sealer.message(&header, &front, &middle, &data, out)?;
         }
+        // Memory that only a rare backlog needs is let go.
+        batch.shrink_to(KEPT_MESSAGES);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use loligo_lockstat::{Class, Mutex, SpinLock};
+use loligo_lockstat::{Class, Mutex, MutexGuard, SpinLock};
 use loligo_wire::UTime;
 use loligo_wire::message::Msg;
 use tokio::sync::Notify;
@@ -36,6 +36,15 @@ static TICKET: Class = Class::new("msgr.ticket");
 /// soon and that what is revoked has mostly not left yet.
 const RUN_MESSAGES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 4 << 20;
+
+/// Messages for which a queue first gets memory, and those for which it keeps it.
+const FIRST_MESSAGES: usize = 8;
+pub(crate) const KEPT_MESSAGES: usize = 256;
+
+/// What gathers under a cork is written when it is this much: the peer can begin to work on it, and the fixed costs of a
+/// write (about 3 µs) are spread over enough messages.
+const CORKED_MESSAGES_MAX: usize = 32;
+const CORKED_BYTES_MAX: usize = 256 << 10;
 
 /// A message that waits.
 pub(crate) enum Item {
@@ -128,16 +137,6 @@ impl<W> Baton<W> {
     }
 }
 
-/// What came of [`OutQueue::cork`].
-pub(crate) enum Corked<W> {
-    /// The caller has the baton.
-    Taken(Box<Baton<W>>),
-    /// Somebody else has it and will look again.
-    Busy,
-    /// The connection is closed.
-    Closed,
-}
-
 /// What a sender has to do after [`OutQueue::push`].
 #[must_use]
 pub(crate) enum Action<W> {
@@ -176,11 +175,13 @@ struct Inner<W> {
     waiting: VecDeque<Item>,
     /// Sent and not acknowledged, in order. Empty if lossy.
     unacked: VecDeque<Msg>,
-    /// Bytes of `waiting` and `unacked`.
-    bytes: usize,
+    waiting_bytes: usize,
+    unacked_bytes: usize,
     /// The newest sequence number given. Only if lossless: else each socket's writer counts from 1.
     out_seq: u64,
     control: Control,
+    /// Those who have asked that messages gather.
+    corks: u32,
     /// Messages sent less messages received: see [`Inner::more_to_come`].
     balance: i64,
     /// Somebody waits for place.
@@ -226,9 +227,11 @@ impl<W> OutQueue<W> {
             holder: Holder::Away,
             waiting: VecDeque::new(),
             unacked: VecDeque::new(),
-            bytes: 0,
+            waiting_bytes: 0,
+            unacked_bytes: 0,
             out_seq: 0,
             control: Control::default(),
+            corks: 0,
             balance: 0,
             crowded: false,
         };
@@ -240,18 +243,33 @@ impl<W> OutQueue<W> {
     /// # Errors
     /// The message comes back with the refusal, so that the caller frees it.
     pub(crate) fn push(&self, item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
-        let mut inner = self.inner.lock();
-        let closed = inner.state == State::Closed;
-        if closed || self.is_full(&inner) {
-            inner.crowded = true;
-            drop(inner);
-            let refusal = if closed { Refusal::Closed } else { Refusal::Full };
-            return Err(Box::new((refusal, item)));
+        let len = item.len();
+        let mut larger = VecDeque::new();
+        loop {
+            let mut inner = self.inner.lock();
+            let closed = inner.state == State::Closed;
+            if closed || self.is_full(&inner) {
+                inner.crowded = true;
+                drop(inner);
+                let refusal = if closed { Refusal::Closed } else { Refusal::Full };
+                return Err(Box::new((refusal, item)));
+            }
+            let count = inner.waiting.len();
+            if count == inner.waiting.capacity() {
+                if larger.capacity() <= count {
+                    // Memory is got, and freed, without the lock.
+                    drop(inner);
+                    larger = VecDeque::with_capacity((2 * count).max(FIRST_MESSAGES));
+                    continue;
+                }
+                larger.append(&mut inner.waiting);
+                mem::swap(&mut larger, &mut inner.waiting);
+            }
+            inner.balance += 1;
+            inner.waiting_bytes += len;
+            inner.waiting.push_back(item);
+            return Ok(self.schedule(&mut inner));
         }
-        inner.balance += 1;
-        inner.bytes += item.len();
-        inner.waiting.push_back(item);
-        Ok(self.schedule(&mut inner))
     }
 
     /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
@@ -265,16 +283,30 @@ impl<W> OutQueue<W> {
         self.schedule(&mut inner)
     }
 
-    /// Counts `received` messages, asks for `control` to be sent, and takes the baton, so that nobody writes until
-    /// [`OutQueue::next`].
-    pub(crate) fn cork(&self, received: usize, control: Control) -> Corked<W> {
+    /// Counts `received` messages and asks for `control` to be sent. From now on, and until as many calls of
+    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `false` if the queue is closed.
+    pub(crate) fn cork(&self, received: usize, control: Control) -> bool {
         let mut inner = self.inner.lock();
         if inner.state == State::Closed {
-            return Corked::Closed;
+            return false;
         }
         inner.balance -= received as i64;
         inner.control.add(control);
-        inner.holder.take_home().map_or(Corked::Busy, Corked::Taken)
+        inner.corks += 1;
+        true
+    }
+
+    /// Takes a cork out. Returns the baton, loaded, if the caller must run.
+    pub(crate) fn uncork(&self) -> Option<Box<Baton<W>>> {
+        let mut inner = self.inner.lock();
+        inner.corks = inner.corks.saturating_sub(1);
+        if !inner.is_due() {
+            return None;
+        }
+        let mut baton = inner.holder.take_home()?;
+        self.load(&mut inner, &mut baton);
+        self.unlock_and_tell(inner);
+        Some(baton)
     }
 
     /// Gives the runner its next batch; or, if there is nothing to write, takes the baton back.
@@ -284,17 +316,12 @@ impl<W> OutQueue<W> {
             // The baton is dropped after the lock, because parameters are dropped last.
             return None;
         }
-        if inner.waiting.is_empty() && inner.control.is_empty() {
+        if !inner.is_due() {
             inner.holder = Holder::Home(baton);
             return None;
         }
         self.load(&mut inner, &mut baton);
-        let place = inner.crowded && !self.is_full(&inner);
-        inner.crowded &= !place;
-        drop(inner);
-        if place {
-            self.place.notify_waiters();
-        }
+        self.unlock_and_tell(inner);
         Some(baton)
     }
 
@@ -335,13 +362,8 @@ impl<W> OutQueue<W> {
         let count = inner.unacked.partition_point(|msg| msg.header.seq <= seq);
         let rest = inner.unacked.split_off(count);
         let msgs = mem::replace(&mut inner.unacked, rest);
-        inner.bytes -= msgs.iter().map(Msg::len).sum::<usize>();
-        let place = inner.crowded && !self.is_full(&inner);
-        inner.crowded &= !place;
-        drop(inner);
-        if place {
-            self.place.notify_waiters();
-        }
+        inner.unacked_bytes -= msgs.iter().map(Msg::len).sum::<usize>();
+        self.unlock_and_tell(inner);
         Garbage { _msgs: msgs, ..Garbage::default() }
     }
 
@@ -360,7 +382,7 @@ impl<W> OutQueue<W> {
         };
         let rest = inner.waiting.split_off(received);
         let items = mem::replace(&mut inner.waiting, rest);
-        inner.bytes -= items.iter().map(Item::len).sum::<usize>();
+        inner.waiting_bytes -= items.iter().map(Item::len).sum::<usize>();
         inner.state = State::Open;
         inner.generation += 1;
         inner.balance = inner.waiting.len() as i64;
@@ -383,6 +405,7 @@ impl<W> OutQueue<W> {
         if inner.state == State::Closed {
             return (State::Closed, None);
         }
+        inner.waiting_bytes += mem::take(&mut inner.unacked_bytes);
         while let Some(msg) = inner.unacked.pop_back() {
             inner.waiting.push_front(Item::Plain(msg));
         }
@@ -446,7 +469,7 @@ impl<W> OutQueue<W> {
     }
 
     fn is_full(&self, inner: &Inner<W>) -> bool {
-        inner.len() >= self.messages_max || inner.bytes >= self.bytes_max
+        inner.len() >= self.messages_max || inner.waiting_bytes + inner.unacked_bytes >= self.bytes_max
     }
 
     /// What whoever has just left something in the queue must do.
@@ -454,10 +477,13 @@ impl<W> OutQueue<W> {
         if inner.state == State::Standby {
             return Action::WakeDriver;
         }
+        if !inner.is_due() {
+            return Action::Nothing;
+        }
         let Some(mut baton) = inner.holder.take_home() else {
             return Action::Nothing;
         };
-        if inner.more_to_come() {
+        if inner.corks == 0 && inner.more_to_come() {
             inner.holder = Holder::Task(baton);
             return Action::WakeWriter;
         }
@@ -472,9 +498,9 @@ impl<W> OutQueue<W> {
             return self.load_lossless(inner, baton);
         }
         debug_assert!(baton.batch.is_empty(), "the batch before was not written");
-        if inner.waiting.len() <= RUN_MESSAGES_MAX && inner.bytes <= RUN_BYTES_MAX {
+        if inner.waiting.len() <= RUN_MESSAGES_MAX && inner.waiting_bytes <= RUN_BYTES_MAX {
             mem::swap(&mut inner.waiting, &mut baton.batch);
-            inner.bytes = 0;
+            inner.waiting_bytes = 0;
             return;
         }
         let mut bytes = 0;
@@ -483,7 +509,7 @@ impl<W> OutQueue<W> {
             bytes += item.len();
             baton.batch.push_back(item);
         }
-        inner.bytes -= bytes;
+        inner.waiting_bytes -= bytes;
     }
 
     /// As `load`; here messages get their numbers and are kept, both in the critical section that takes them from those who
@@ -493,23 +519,32 @@ impl<W> OutQueue<W> {
         while bytes < RUN_BYTES_MAX && baton.batch.len() < RUN_MESSAGES_MAX {
             let Some(item) = inner.waiting.pop_front() else { break };
             bytes += item.len();
-            let revoked_bytes = item.len();
-            let Some(mut msg) = item.into_msg() else {
-                inner.bytes -= revoked_bytes;
-                continue;
-            };
+            let Some(mut msg) = item.into_msg() else { continue };
             if msg.header.seq == 0 {
                 inner.out_seq += 1;
                 msg.header.seq = inner.out_seq;
             }
             baton.batch.push_back(Item::Plain(msg.clone()));
+            inner.unacked_bytes += msg.len();
             inner.unacked.push_back(msg);
+        }
+        inner.waiting_bytes -= bytes;
+    }
+
+    /// Releases the lock; then tells those who wait for place, if there is some now.
+    fn unlock_and_tell(&self, mut inner: MutexGuard<'_, Inner<W>>) {
+        let place = inner.crowded && !self.is_full(&inner);
+        inner.crowded &= !place;
+        drop(inner);
+        if place {
+            self.place.notify_waiters();
         }
     }
 
-    fn empty(&self, mut inner: loligo_lockstat::MutexGuard<'_, Inner<W>>) -> Garbage {
+    fn empty(&self, mut inner: MutexGuard<'_, Inner<W>>) -> Garbage {
         let garbage = Garbage { _items: mem::take(&mut inner.waiting), _msgs: mem::take(&mut inner.unacked) };
-        inner.bytes = 0;
+        inner.waiting_bytes = 0;
+        inner.unacked_bytes = 0;
         inner.control = Control::default();
         let crowded = mem::take(&mut inner.crowded);
         drop(inner);
@@ -523,6 +558,14 @@ impl<W> OutQueue<W> {
 impl<W> Inner<W> {
     fn len(&self) -> usize {
         self.waiting.len() + self.unacked.len()
+    }
+
+    /// Whether there is something to write that shall not wait for a cork to be taken out.
+    fn is_due(&self) -> bool {
+        if self.corks == 0 {
+            return !self.waiting.is_empty() || !self.control.is_empty();
+        }
+        self.waiting.len() >= CORKED_MESSAGES_MAX || self.waiting_bytes >= CORKED_BYTES_MAX
     }
 
     /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for them.

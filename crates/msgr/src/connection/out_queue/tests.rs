@@ -65,22 +65,36 @@ fn who_finds_the_baton_runs_and_takes_the_others_along() {
 #[test]
 fn a_cork_gathers() {
     let queue = open_queue(false);
-    let Corked::Taken(baton) = queue.cork(2, Control::default()) else { panic!("nobody runs") };
-    assert!(matches!(queue.cork(0, Control::default()), Corked::Busy));
+    assert!(queue.cork(2, Control::default()));
+    assert!(queue.cork(0, Control::default()));
     assert!(matches!(queue.push(plain(1)), Ok(Action::Nothing)));
+    assert!(queue.uncork().is_none(), "the other cork is still in");
     assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = queue.uncork().expect("two messages");
     assert_eq!(write(&mut baton).len(), 2);
+}
+
+#[test]
+fn a_cork_holds_back_no_more_than_is_worth_a_write() {
+    let queue = open_queue(false);
+    assert!(queue.cork(0, Control::default()));
+    for tid in 1..CORKED_MESSAGES_MAX as u64 {
+        assert!(matches!(queue.push(plain(tid)), Ok(Action::Nothing)));
+    }
+    let mut baton = submitted(queue.push(plain(99)));
+    assert!(matches!(queue.push(plain(100)), Ok(Action::Nothing)));
+    assert_eq!(write(&mut baton).len(), CORKED_MESSAGES_MAX);
+    assert!(queue.next(baton).is_none(), "one more waits for the cork");
+    let mut baton = queue.uncork().expect("one message");
+    assert_eq!(write(&mut baton), [(100, 0)]);
 }
 
 #[test]
 fn controls_are_merged() {
     let queue = open_queue(true);
-    let Corked::Taken(baton) = queue.cork(1, Control { ack: true, ..Control::default() }) else {
-        panic!("nobody runs")
-    };
+    assert!(queue.cork(1, Control { ack: true, ..Control::default() }));
     let _ = queue.request(Control { keepalive: true, ..Control::default() });
-    let baton = queue.next(baton).expect("something to write");
+    let baton = queue.uncork().expect("something to write");
     assert_eq!(baton.control, Control { ack: true, keepalive: true, keepalive_ack: None });
     assert!(baton.batch.is_empty());
 }
@@ -88,17 +102,18 @@ fn controls_are_merged() {
 #[test]
 fn a_revoked_message_is_not_written() {
     let queue = open_queue(true);
-    let Corked::Taken(baton) = queue.cork(0, Control::default()) else { panic!("nobody runs") };
+    assert!(queue.cork(0, Control::default()));
     let slots: Vec<_> = (1..=3).map(|tid| Slot::new(msg(tid))).collect();
     for slot in &slots {
         assert!(queue.push(Item::Revocable(Arc::clone(slot))).is_ok());
     }
     assert!(slots[1].take().is_some());
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = queue.uncork().expect("two messages");
     assert_eq!(write(&mut baton), [(1, 1), (3, 2)], "the revoked one gets no number");
     assert!(slots[0].take().is_none(), "it has left");
     drop(queue.acked(2));
-    assert_eq!(queue.inner.lock().bytes, 0);
+    let inner = queue.inner.lock();
+    assert_eq!((inner.waiting_bytes, inner.unacked_bytes), (0, 0));
 }
 
 #[test]
@@ -132,7 +147,8 @@ fn a_large_backlog_is_taken_in_parts() {
     assert_eq!(write(&mut baton).len(), RUN_MESSAGES_MAX);
     let mut baton = queue.next(baton).expect("more");
     assert_eq!(write(&mut baton).len(), 2_000 - RUN_MESSAGES_MAX);
-    assert_eq!(queue.inner.lock().bytes, 0);
+    let inner = queue.inner.lock();
+    assert_eq!((inner.waiting_bytes, inner.unacked_bytes), (0, 0));
 }
 
 #[test]
