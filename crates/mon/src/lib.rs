@@ -1,1 +1,27 @@
-//! Maps, authentication and commands.
+//! The monitor of a cluster of one: maps, authentication, commands.
+//!
+//! - [`state::State`]: what the monitor knows, without clock, socket or file.
+//! - [`command`]: the commands of the `ceph` program, with their signatures.
+//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network, and [`StateFile`]
+//!   keeps its state.
+//! - [`output`]: JSON and tables in the shapes that Ceph's tools know.
+//!
+//! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the commands that a
+//! stock cluster sends to its manager and that make sense without one are answered here.
+#![forbid(unsafe_code)]
+
+pub mod command;
+mod file;
+mod monitor;
+pub mod output;
+mod service;
+mod session;
+pub mod state;
+mod usage;
+mod view;
+
+pub use file::{FileError, StateFile};
+pub use monitor::{Effects, Malformed, Monitor, SessionId};
+pub use service::{MonConfig, MonService, OnOsdMap, Stopped};
+pub use session::Peer;
+pub use usage::{Space, Usage, UsageSource};

@@ -43,6 +43,8 @@ pub const RANGE_BLOCKLIST: u64 = 1 << 34 | INCARNATION_3;
 pub const CRUSH_V2: u64 = 1 << 36;
 /// CRUSH rules that retry all their steps together.
 pub const CRUSH_MSR: u64 = 1 << 38 | INCARNATION_2;
+/// Subscriptions hold until the session ends, and need no acknowledgement.
+pub const MON_STATEFUL_SUB: u64 = 1 << 57;
 /// The osdmap's client part has a checksum of its own.
 pub const OSDMAP_ENC: u64 = 1 << 39;
 /// CRUSH tunables of firefly; primary affinity.

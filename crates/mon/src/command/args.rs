@@ -1,0 +1,112 @@
+//! Commands as they arrive: JSON objects, checked against a signature.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::Failure;
+use super::signature::{Arg, ArgKind, Command};
+
+/// A command's arguments, as JSON.
+#[derive(Clone, Debug)]
+pub struct Args(Map<String, Value>);
+
+impl Args {
+    /// Reads a command. It is one JSON object, perhaps cut into several strings.
+    pub fn parse(cmd: &[String]) -> Result<Self, Failure> {
+        let text = cmd.concat();
+        match serde_json::from_str(&text) {
+            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            _ => Err(Failure::invalid(format!("unparseable JSON {text}"))),
+        }
+    }
+
+    /// The words that name the command.
+    pub fn prefix(&self) -> Result<&str, Failure> {
+        self.text("prefix").ok_or_else(|| Failure::invalid("command prefix not found"))
+    }
+
+    /// Checks the types of all arguments that the signature knows, and that none is missing. After that the accessors
+    /// below return `None` only for what was left out.
+    pub fn check(&self, command: &Command) -> Result<(), Failure> {
+        let bad = command.args.iter().find(|arg| !self.fits(arg));
+        bad.map_or(Ok(()), |arg| Err(Failure::invalid(format!("bad or missing field '{}'", arg.name))))
+    }
+
+    fn fits(&self, arg: &Arg) -> bool {
+        match (self.0.get(arg.name), arg.many) {
+            (None | Some(Value::Null), _) => !arg.required,
+            (Some(Value::Array(items)), true) => items.iter().all(|item| arg.kind.takes(item)),
+            (Some(value), _) => arg.kind.takes(value),
+        }
+    }
+
+    /// A string argument.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
+    /// A string argument that the signature requires; the empty string if it is missing all the same.
+    pub fn required(&self, name: &str) -> &str {
+        self.text(name).unwrap_or_default()
+    }
+
+    /// All values of a string argument that may be given several times.
+    pub fn texts(&self, name: &str) -> Vec<&str> {
+        match self.0.get(name) {
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
+            Some(Value::String(one)) => vec![one],
+            _ => Vec::new(),
+        }
+    }
+
+    /// An integer argument.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        self.0.get(name)?.as_i64()
+    }
+
+    /// A number argument.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        self.0.get(name)?.as_f64()
+    }
+
+    /// Whether a flag is set. Older clients send the flag's own text for true.
+    pub fn flag(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(Value::Bool(set)) => *set,
+            Some(Value::String(text)) => text == "true" || text.starts_with("--"),
+            _ => false,
+        }
+    }
+
+    /// The arguments as text, for capabilities that depend on them: strings as they are, numbers and booleans printed.
+    pub fn as_text(&self) -> impl Iterator<Item = (&str, String)> {
+        self.0.iter().map(|(name, value)| {
+            let text = match value {
+                Value::String(s) => s.clone(),
+                Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+                other => other.to_string(),
+            };
+            (name.as_str(), text)
+        })
+    }
+}
+
+impl fmt::Display for Args {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(&self.0).unwrap_or_default())
+    }
+}
+
+impl ArgKind {
+    fn takes(&self, value: &Value) -> bool {
+        match self {
+            Self::Int { min } => value.as_i64().is_some_and(|n| min.is_none_or(|min| n >= min)),
+            Self::Float { min } => value.as_f64().is_some_and(|x| min.is_none_or(|min| x >= min)),
+            Self::Bool => value.is_boolean() || value.is_string(),
+            // `osd find 0` sends a number, `osd find osd.0` a string.
+            Self::OsdName => value.is_string() || value.is_i64(),
+            _ => value.is_string(),
+        }
+    }
+}

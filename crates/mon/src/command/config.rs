@@ -1,0 +1,87 @@
+//! `config …`: settings that the monitor hands to clients when they connect, and that it obeys itself.
+
+use loligo_wire::{EntityName, EntityType};
+
+use super::{Call, Failure, Outcome, Reply};
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+
+pub(super) fn set(call: &mut Call<'_>) -> Outcome {
+    let (who, name, value) = (section(call)?, option(call, "name")?, call.args.required("value"));
+    call.state.set_config(&who, &name, value);
+    Ok(Reply::default())
+}
+
+pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
+    let (who, name) = (section(call)?, option(call, "name")?);
+    call.state.remove_config(&who, &name);
+    Ok(Reply::default())
+}
+
+pub(super) fn get(call: &mut Call<'_>) -> Outcome {
+    let who = whoever(call)?;
+    let config = call.state.config();
+    if let Some(key) = call.args.text("key") {
+        let missing = || Failure::missing(format!("nothing is set for '{key}'"));
+        return config.value(&who, key).map(|value| Reply::output(format!("{value}\n"))).ok_or_else(missing);
+    }
+    let settings = config.settings_of(&who);
+    let node = |_: &Call<'_>| {
+        Node::map(settings.iter().map(|(option, (section, value))| {
+            (option, object! { "value": *value, "section": *section, "mask": object! {} })
+        }))
+    };
+    Ok(call.print(node, |_| {
+        table(settings.iter().map(|(option, (section, value))| (*section, *option, *value)))
+    }))
+}
+
+pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
+    let config = call.state.config();
+    let node = |_: &Call<'_>| Node::array(config.iter().map(describe));
+    Ok(call.print(node, |_| table(config.iter())))
+}
+
+fn describe((section, name, value): (&str, &str, &str)) -> Node {
+    object! {
+        "section": section, "name": name, "value": value, "level": "advanced",
+        "can_update_at_runtime": true, "mask": "",
+    }
+}
+
+fn table<'a>(settings: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String {
+    let titles = ["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"];
+    let mut table = Table::new(titles.map(|title| (title, Align::Left)));
+    for (section, name, value) in settings {
+        table.row([section, "", "advanced", name, value, ""].map(str::to_owned));
+    }
+    table.to_string()
+}
+
+/// The section of `config set` and `config rm`: `global`, a type or a name.
+fn section(call: &Call<'_>) -> Result<String, Failure> {
+    let who = call.args.required("who");
+    let valid = who == "global" || EntityType::from_word(who).is_some() || who.parse::<EntityName>().is_ok();
+    if valid {
+        Ok(who.to_owned())
+    } else {
+        Err(Failure::invalid(format!("unrecognized config target '{who}'")))
+    }
+}
+
+/// Whose settings `config get` shows: a name, or a type as if it had an empty name.
+fn whoever(call: &Call<'_>) -> Result<EntityName, Failure> {
+    let who = call.args.required("who");
+    let kind = EntityType::from_word(who).map(|kind| EntityName { kind, id: String::new() });
+    let name = kind.map_or_else(|| who.parse().ok(), Some);
+    name.ok_or_else(|| Failure::invalid(format!("unrecognized entity '{who}'")))
+}
+
+fn option(call: &Call<'_>, arg: &str) -> Result<String, Failure> {
+    let name = call.args.required(arg).trim();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ');
+    match !name.is_empty() && name.chars().all(fits) {
+        true => Ok(name.to_owned()),
+        false => Err(Failure::invalid(format!("unrecognized config option '{name}'"))),
+    }
+}

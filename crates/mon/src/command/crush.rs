@@ -1,0 +1,220 @@
+//! `osd tree`, `osd crush …`: the CRUSH hierarchy and its rules.
+
+use loligo_maps::OsdMap;
+use loligo_maps::crush::{CrushMap, Rule, Step, StepOp};
+use loligo_wire::OsdId;
+
+use super::osd_dump::{fraction, map_of_epoch};
+use super::{Call, Failure, Outcome, Reply};
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+
+/// The deepest hierarchy shown: CRUSH has a dozen types.
+const DEPTH_MAX: usize = 32;
+
+pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
+    let map = map_of_epoch(call)?;
+    let wanted = call.args.texts("states");
+    let shown = |osd: i32| wanted.iter().all(|state| is(&map, OsdId(osd), state));
+    let nodes: Vec<_> = walk(&map.crush).into_iter().filter(|n| n.holds(&map.crush, &shown)).collect();
+    Ok(print_tree(call, &map, &nodes, true))
+}
+
+pub(super) fn crush_tree(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    Ok(print_tree(call, map, &walk(&map.crush), false))
+}
+
+/// Whether an OSD is in a state that `osd tree` is asked to show.
+fn is(map: &OsdMap, osd: OsdId, state: &str) -> bool {
+    match state {
+        "up" => map.is_up(osd),
+        "down" => !map.is_up(osd),
+        "in" => map.is_in(osd),
+        "out" => !map.is_in(osd),
+        _ => false,
+    }
+}
+
+/// A bucket or device in the order of the tree.
+struct TreeNode {
+    id: i32,
+    depth: usize,
+    weight: u32,
+}
+
+impl TreeNode {
+    /// Whether it is, or has below it, a device that is shown.
+    fn holds(&self, crush: &CrushMap, shown: &impl Fn(i32) -> bool) -> bool {
+        fn any(crush: &CrushMap, id: i32, shown: &impl Fn(i32) -> bool, depth: usize) -> bool {
+            let Some(bucket) = crush.bucket(id) else { return id >= 0 && shown(id) };
+            // An empty bucket is shown where nothing is asked for, as everything is then.
+            depth < DEPTH_MAX && bucket.items.iter().any(|item| any(crush, *item, shown, depth + 1))
+        }
+        any(crush, self.id, shown, 0)
+    }
+}
+
+/// All buckets and devices: every root, and behind each bucket what is in it.
+fn walk(crush: &CrushMap) -> Vec<TreeNode> {
+    let buckets = || crush.buckets.iter().flatten();
+    let is_root = |id: i32| !buckets().any(|b| b.items.contains(&id));
+    let mut nodes = Vec::new();
+    for root in buckets().filter(|b| is_root(b.id)) {
+        push(crush, root.id, root.weight, 0, &mut nodes);
+    }
+    nodes
+}
+
+fn push(crush: &CrushMap, id: i32, weight: u32, depth: usize, nodes: &mut Vec<TreeNode>) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    nodes.push(TreeNode { id, depth, weight });
+    let Some(bucket) = crush.bucket(id) else { return };
+    for (i, item) in bucket.items.iter().enumerate() {
+        push(crush, *item, bucket.item_weight(i).unwrap_or(0), depth + 1, nodes);
+    }
+}
+
+fn print_tree(call: &Call<'_>, map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Reply {
+    let node = |_: &Call<'_>| {
+        object! {
+            "nodes": Node::array(nodes.iter().map(|n| tree_node(map, n, with_state))),
+            "stray": Vec::new(),
+        }
+    };
+    call.print(node, |_| tree_table(map, nodes, with_state).to_string())
+}
+
+fn tree_node(map: &OsdMap, node: &TreeNode, with_state: bool) -> Node {
+    let crush = &map.crush;
+    let name = crush.names.get(&node.id).map(ToString::to_string).unwrap_or_default();
+    if let Some(bucket) = crush.bucket(node.id) {
+        return object! {
+            "id": node.id, "name": name, "type": type_name(crush, i32::from(bucket.kind)), "type_id": i32::from(bucket.kind),
+            "pool_weights": object! {},
+            "children": Node::array(bucket.items.iter().copied()),
+        };
+    }
+    let osd = OsdId(node.id);
+    let mut out = object! {
+        "id": node.id, "name": name, "type": "osd", "type_id": 0,
+        "crush_weight": fraction(node.weight), "depth": node.depth, "pool_weights": object! {},
+    };
+    if with_state {
+        out.push("exists", i32::from(map.exists(osd)));
+        out.push("status", status(map, osd));
+        out.push("reweight", fraction(map.weight(osd)));
+        out.push("primary_affinity", fraction(map.primary_affinity(osd)));
+    }
+    out
+}
+
+fn tree_table(map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Table {
+    use Align::{Left, Right};
+    let always = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("TYPE NAME", Left)];
+    let state = [("STATUS", Right), ("REWEIGHT", Left), ("PRI-AFF", Left)];
+    let mut table = Table::new(always.into_iter().chain(state.into_iter().filter(|_| with_state)));
+    for node in nodes {
+        let crush = &map.crush;
+        let indent = "    ".repeat(node.depth);
+        let name = crush.names.get(&node.id).map(ToString::to_string).unwrap_or_default();
+        let shown = match crush.bucket(node.id) {
+            Some(bucket) => format!("{indent}{} {name}", type_name(crush, i32::from(bucket.kind))),
+            None => format!("{indent}{name}"),
+        };
+        let mut row =
+            vec![node.id.to_string(), String::new(), format!("{:.5}", fraction(node.weight)), shown];
+        if with_state && node.id >= 0 {
+            let osd = OsdId(node.id);
+            let (weight, affinity) = (map.weight(osd), map.primary_affinity(osd));
+            row.extend([
+                status(map, osd).to_owned(),
+                format!("{:.5}", fraction(weight)),
+                format!("{:.5}", fraction(affinity)),
+            ]);
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn status(map: &OsdMap, osd: OsdId) -> &'static str {
+    match (map.exists(osd), map.is_up(osd)) {
+        (false, _) => "DNE",
+        (true, true) => "up",
+        (true, false) => "down",
+    }
+}
+
+fn type_name(crush: &CrushMap, kind: i32) -> String {
+    crush.type_names.get(&kind).map(ToString::to_string).unwrap_or_default()
+}
+
+/// The buckets that an item is in, from the nearest up: type and name.
+pub(super) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
+    let mut path = Vec::new();
+    let mut below = item;
+    while let Some(bucket) = crush.buckets.iter().flatten().find(|b| b.items.contains(&below)) {
+        let name = crush.names.get(&bucket.id).map(ToString::to_string).unwrap_or_default();
+        path.push((type_name(crush, i32::from(bucket.kind)), name));
+        below = bucket.id;
+        if path.len() > DEPTH_MAX {
+            break;
+        }
+    }
+    path
+}
+
+pub(super) fn rule_ls(call: &mut Call<'_>) -> Outcome {
+    let names = &call.state.osdmap().crush.rule_names;
+    let node = |_: &Call<'_>| Node::array(names.values().map(ToString::to_string));
+    Ok(call.print(node, |_| names.values().map(|name| format!("{name}\n")).collect()))
+}
+
+pub(super) fn rule_dump(call: &mut Call<'_>) -> Outcome {
+    let crush = &call.state.osdmap().crush;
+    let rules = crush.rules.iter().enumerate().filter_map(|(id, rule)| Some((id, rule.as_ref()?)));
+    let Some(name) = call.args.text("name") else {
+        return Ok(call.print_json(&Node::array(rules.map(|(id, rule)| rule_node(crush, id, rule)))));
+    };
+    let wanted = crush.rule_by_name(name);
+    match rules.into_iter().find(|(id, _)| wanted == Some(*id as i32)) {
+        Some((id, rule)) => Ok(call.print_json(&rule_node(crush, id, rule))),
+        None => Err(Failure::missing(format!("unknown crush rule '{name}'"))),
+    }
+}
+
+fn rule_node(crush: &CrushMap, id: usize, rule: &Rule) -> Node {
+    object! {
+        "rule_id": id,
+        "rule_name": crush.rule_names.get(&(id as i32)).map(ToString::to_string).unwrap_or_default(),
+        "ruleset": id,
+        "type": rule.kind.0,
+        "min_size": rule.min_size,
+        "max_size": rule.max_size,
+        "steps": Node::array(rule.steps.iter().map(|step| step_node(crush, step))),
+    }
+}
+
+fn step_node(crush: &CrushMap, step: &Step) -> Node {
+    let choose = |op: &str| {
+        object! { "op": op, "num": step.arg1, "type": type_name(crush, step.arg2) }
+    };
+    let tries = |op: &str| object! { "op": op, "num": step.arg1 };
+    match step.op {
+        StepOp::TAKE => {
+            let name = crush.names.get(&step.arg1).map(ToString::to_string).unwrap_or_default();
+            object! { "op": "take", "item": step.arg1, "item_name": name }
+        }
+        StepOp::EMIT => object! { "op": "emit" },
+        StepOp::CHOOSE_FIRSTN => choose("choose_firstn"),
+        StepOp::CHOOSE_INDEP => choose("choose_indep"),
+        StepOp::CHOOSELEAF_FIRSTN => choose("chooseleaf_firstn"),
+        StepOp::CHOOSELEAF_INDEP => choose("chooseleaf_indep"),
+        StepOp::SET_CHOOSE_TRIES => tries("set_choose_tries"),
+        StepOp::SET_CHOOSELEAF_TRIES => tries("set_chooseleaf_tries"),
+        StepOp(other) => object! { "opcode": other, "arg1": step.arg1, "arg2": step.arg2 },
+    }
+}

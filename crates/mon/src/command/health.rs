@@ -1,0 +1,155 @@
+//! `health`: what is wrong.
+
+use loligo_maps::MapFlags;
+
+use super::{Call, Outcome};
+use crate::output::json::{Node, object};
+use crate::view;
+
+/// Something that is wrong.
+pub(super) struct Check {
+    code: &'static str,
+    error: bool,
+    summary: String,
+    count: usize,
+    details: Vec<String>,
+}
+
+impl Check {
+    fn severity(&self) -> &'static str {
+        if self.error { "HEALTH_ERR" } else { "HEALTH_WARN" }
+    }
+}
+
+/// All that is wrong.
+pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
+    [osd_down(call), full(call), flags(call), no_application(call)].into_iter().flatten().collect()
+}
+
+/// `HEALTH_OK`, or the worst of what is wrong.
+pub(super) fn overall(checks: &[Check]) -> &'static str {
+    match checks {
+        [] => "HEALTH_OK",
+        some if some.iter().any(|check| check.error) => "HEALTH_ERR",
+        _ => "HEALTH_WARN",
+    }
+}
+
+/// The summaries of what is wrong.
+pub(super) fn summaries(checks: &[Check]) -> impl Iterator<Item = &str> {
+    checks.iter().map(|check| check.summary.as_str())
+}
+
+pub(super) fn health(call: &mut Call<'_>) -> Outcome {
+    let detail = call.args.text("detail") == Some("detail");
+    let checks = checks(call);
+    let plain = |_: &Call<'_>| {
+        let mut text = overall(&checks).to_owned();
+        let summaries: Vec<_> = summaries(&checks).collect();
+        if !summaries.is_empty() {
+            text = format!("{text} {}", summaries.join("; "));
+        }
+        if detail {
+            text.extend(checks.iter().map(|check| format!("\n{}", detail_text(check))));
+        }
+        text
+    };
+    Ok(call.print(|_| describe(&checks, detail), plain))
+}
+
+/// The `health` part of several outputs.
+pub(super) fn describe(checks: &[Check], detail: bool) -> Node {
+    object! {
+        "status": overall(checks),
+        "checks": Node::map(checks.iter().map(|check| (check.code, check_node(check, detail)))),
+        "mutes": Vec::new(),
+    }
+}
+
+fn check_node(check: &Check, detail: bool) -> Node {
+    let mut node = object! {
+        "severity": check.severity(),
+        "summary": object! { "message": check.summary.as_str(), "count": check.count },
+    };
+    if detail {
+        node.push(
+            "detail",
+            Node::array(check.details.iter().map(|line| object! { "message": line.as_str() })),
+        );
+    }
+    node.push("muted", false);
+    node
+}
+
+fn detail_text(check: &Check) -> String {
+    let tag = if check.error { "[ERR]" } else { "[WRN]" };
+    let lines = check.details.iter().map(|line| format!("\n    {line}"));
+    format!("{tag} {}: {}{}", check.code, check.summary, lines.collect::<String>())
+}
+
+fn osd_down(call: &Call<'_>) -> Option<Check> {
+    let map = call.state.osdmap();
+    let down: Vec<_> = map.osd_ids().filter(|osd| !map.is_up(*osd)).collect();
+    (!down.is_empty()).then(|| Check {
+        code: "OSD_DOWN",
+        error: false,
+        summary: format!("{} osds down", down.len()),
+        count: down.len(),
+        details: down.iter().map(|osd| format!("osd.{osd} is down")).collect(),
+    })
+}
+
+fn full(call: &Call<'_>) -> Option<Check> {
+    let map = call.state.osdmap();
+    let ratio = call.usage.space.used_ratio();
+    let (code, error, word) = match ratio {
+        r if r >= f64::from(map.full_ratio) => ("OSD_FULL", true, "full"),
+        r if r >= f64::from(map.nearfull_ratio) => ("OSD_NEARFULL", false, "nearfull"),
+        _ => return None,
+    };
+    Some(Check {
+        code,
+        error,
+        summary: format!("1 {word} osd(s)"),
+        count: 1,
+        details: vec![format!("osd.0 is {word}: {:.0}% used", ratio * 100.0)],
+    })
+}
+
+fn flags(call: &Call<'_>) -> Option<Check> {
+    let ordinary = MapFlags::SORTBITWISE
+        .with(MapFlags::RECOVERY_DELETES)
+        .with(MapFlags::PURGED_SNAPDIRS)
+        .with(MapFlags::PGLOG_HARDLIMIT);
+    let words = view::map_flags(call.state.osdmap().flags.without(ordinary));
+    (!words.is_empty()).then(|| Check {
+        code: "OSDMAP_FLAGS",
+        error: false,
+        summary: format!("{} flag(s) set", words.join(",")),
+        count: words.len(),
+        details: Vec::new(),
+    })
+}
+
+fn no_application(call: &Call<'_>) -> Option<Check> {
+    let map = call.state.osdmap();
+    let silent = map
+        .pools
+        .iter()
+        .filter(|(id, pool)| pool.application_metadata.is_empty() && call.usage.pool(**id).num_objects > 0);
+    let mut details: Vec<_> = silent
+        .filter_map(|(id, _)| map.pool_name(*id))
+        .map(|name| format!("application not enabled on pool '{name}'"))
+        .collect();
+    let count = details.len();
+    details.push(
+        "say what uses it: ceph osd pool application enable <pool> <cephfs|rbd|rgw|any name>".to_owned(),
+    );
+    (count > 0).then(|| Check {
+        code: "POOL_APP_NOT_ENABLED",
+        error: false,
+        summary: format!("{count} pool(s) do not have an application enabled"),
+        count,
+        details,
+    })
+}

@@ -1,0 +1,181 @@
+//! Commands: what the `ceph` program and `rados_mon_command` send.
+//!
+//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the functions are in one
+//! file for each family. [`find`] and [`Args`] take a command apart, the monitor checks capabilities, and the function
+//! answers with output for programs ([`Reply::output`]) and a text for people ([`Reply::status`]).
+
+mod args;
+mod auth;
+mod blocklist;
+mod config;
+mod config_key;
+mod crush;
+mod health;
+mod log;
+mod mon;
+mod osd;
+mod osd_dump;
+mod pool;
+mod pool_app;
+mod pool_vars;
+mod signature;
+mod status;
+mod table;
+mod usage;
+
+use std::fmt;
+
+use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
+
+pub use args::Args;
+pub use signature::{Arg, ArgKind, Command, descriptions};
+pub use table::COMMANDS;
+
+use crate::Usage;
+use crate::output::Format;
+use crate::output::json::Node;
+use crate::state::State;
+
+/// The number of an error, as Linux numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Operation not permitted.
+    pub const EPERM: Self = Self(1);
+    /// No such thing.
+    pub const ENOENT: Self = Self(2);
+    /// Permission denied.
+    pub const EACCES: Self = Self(13);
+    /// It exists already.
+    pub const EEXIST: Self = Self(17);
+    /// Invalid argument.
+    pub const EINVAL: Self = Self(22);
+    /// Too large.
+    pub const EFBIG: Self = Self(27);
+    /// Out of range.
+    pub const ERANGE: Self = Self(34);
+    /// Not supported.
+    pub const EOPNOTSUPP: Self = Self(95);
+}
+
+/// What a command needs to run.
+pub struct Call<'a> {
+    /// The cluster.
+    pub state: &'a mut State,
+    /// What the cluster holds now.
+    pub usage: &'a Usage,
+    /// The arguments; they fit the signature.
+    pub args: &'a Args,
+    /// How output is wanted.
+    pub format: Format,
+    /// What the command was given as input.
+    pub input: &'a [u8],
+    /// Who sent it.
+    pub caller: &'a Caller,
+    /// Kinds and features of all clients.
+    pub sessions: &'a [(EntityType, u64)],
+    /// The time.
+    pub now: UTime,
+}
+
+/// Who sent a command.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The authenticated name.
+    pub name: EntityName,
+    /// Where from.
+    pub addr: EntityAddr,
+}
+
+/// What a command comes to.
+pub type Outcome = Result<Reply, Failure>;
+
+/// The answer of a command that went well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// For programs: `ceph` prints it to standard output.
+    pub output: Vec<u8>,
+    /// For people: `ceph` prints it to standard error.
+    pub status: String,
+}
+
+impl Reply {
+    /// Only a text for people.
+    pub fn status(status: impl Into<String>) -> Self {
+        Self { output: Vec::new(), status: status.into() }
+    }
+
+    /// Only output.
+    pub fn output(output: impl Into<Vec<u8>>) -> Self {
+        Self { output: output.into(), status: String::new() }
+    }
+
+    /// The same with a text for people.
+    pub fn with_status(self, status: impl Into<String>) -> Self {
+        Self { status: status.into(), ..self }
+    }
+}
+
+/// The answer of a command that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Why, for programs.
+    pub errno: Errno,
+    /// Why, for people.
+    pub status: String,
+}
+
+impl Failure {
+    /// A failure.
+    pub fn new(errno: Errno, status: impl Into<String>) -> Self {
+        Self { errno, status: status.into() }
+    }
+
+    /// EINVAL.
+    pub fn invalid(status: impl Into<String>) -> Self {
+        Self::new(Errno::EINVAL, status)
+    }
+
+    /// ENOENT.
+    pub fn missing(status: impl Into<String>) -> Self {
+        Self::new(Errno::ENOENT, status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error {}: {}", self.errno.0, self.status)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The command with this name.
+pub fn find(prefix: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|c| c.prefix == prefix)
+}
+
+impl Call<'_> {
+    /// JSON, if it is wanted.
+    fn json(&self, node: impl FnOnce(&Self) -> Node) -> Option<Reply> {
+        match self.format {
+            Format::Plain => None,
+            Format::Json => Some(Reply::output(node(self).to_string())),
+            Format::JsonPretty => Some(Reply::output(node(self).pretty())),
+        }
+    }
+
+    /// JSON or text, as wanted.
+    fn print(&self, node: impl FnOnce(&Self) -> Node, plain: impl FnOnce(&Self) -> String) -> Reply {
+        self.json(node).unwrap_or_else(|| Reply::output(plain(self)))
+    }
+
+    /// JSON in any case: indented where text would be wanted.
+    fn print_json(&self, node: &Node) -> Reply {
+        match self.format {
+            Format::Json => Reply::output(node.to_string()),
+            Format::JsonPretty | Format::Plain => Reply::output(node.pretty() + "\n"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! `mon …`, `quorum_status`, `versions`, `features`, `fsid`: who the monitor is.
+
+use std::collections::BTreeMap;
+
+use loligo_maps::MonMap;
+use loligo_wire::{Encode as _, EntityType, features};
+
+use super::{Call, Failure, Outcome, Reply};
+use crate::output::json::{Node, object};
+use crate::output::units::stamp_z;
+use crate::state::MON_ID;
+use crate::view;
+
+/// What we call ourselves where Ceph prints `ceph version …`.
+pub(super) const VERSION: &str =
+    concat!("loligo version ", env!("CARGO_PKG_VERSION"), " (as ceph version 16.2, pacific)");
+/// There was one election, which one candidate won.
+pub(super) const ELECTION_EPOCH: u32 = 3;
+/// `mon_feature_t`, in the order of the bits.
+const MON_FEATURES: [&str; 8] =
+    ["kraken", "luminous", "mimic", "osdmap-prune", "nautilus", "octopus", "pacific", "elector-pinging"];
+
+pub(super) fn fsid(call: &mut Call<'_>) -> Outcome {
+    let fsid = call.state.fsid().to_string();
+    Ok(call.print(|_| object! { "fsid": fsid.as_str() }, |_| format!("{fsid}\n")))
+}
+
+pub(super) fn version(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print(|_| object! { "version": VERSION }, |_| VERSION.to_owned()))
+}
+
+pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
+    let one = || object_of_version(1);
+    let node = object! {
+        "mon": one(), "mgr": object! {}, "osd": one(), "mds": object! {}, "overall": object_of_version(2),
+    };
+    Ok(call.print_json(&node))
+}
+
+fn object_of_version(count: u32) -> Node {
+    Node::map([(VERSION, count)])
+}
+
+/// Who is connected, by kind and features.
+pub(super) fn feature_groups(call: &mut Call<'_>) -> Outcome {
+    let mut groups: BTreeMap<(EntityType, u64), u32> = BTreeMap::new();
+    groups.insert((EntityType::MON, features::SUPPORTED), 1);
+    groups.insert((EntityType::OSD, features::SUPPORTED), 1);
+    for session in call.sessions {
+        *groups.entry(*session).or_default() += 1;
+    }
+    let kinds = [EntityType::MON, EntityType::MDS, EntityType::OSD, EntityType::CLIENT, EntityType::MGR];
+    let describe = |((_, bits), num): (&(EntityType, u64), &u32)| {
+        object! { "features": format!("{bits:#x}"), "release": release_of(*bits), "num": *num }
+    };
+    let of_kind =
+        |kind: EntityType| Node::array(groups.iter().filter(|((k, _), _)| *k == kind).map(describe));
+    let present = kinds.into_iter().map(|kind| (kind, of_kind(kind)));
+    let present = present.filter(|(_, group)| *group != Node::Array(Vec::new()));
+    Ok(call.print_json(&Node::map(present)))
+}
+
+/// The release whose clients have these features; what came after luminous does not show in clients.
+fn release_of(bits: u64) -> &'static str {
+    if features::has(bits, features::SERVER_LUMINOUS) { "luminous" } else { "jewel" }
+}
+
+pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
+    let map = monmap_of_epoch(call)?;
+    let node = |_: &Call<'_>| {
+        let mut node = describe(map);
+        node.push("quorum", Node::array([0]));
+        node
+    };
+    Ok(call.print(node, |_| text(map)).with_status(format!("dumped monmap epoch {}", map.epoch)))
+}
+
+pub(super) fn getmap(call: &mut Call<'_>) -> Outcome {
+    let map = monmap_of_epoch(call)?;
+    Ok(Reply::output(map.to_bytes()).with_status(format!("got monmap epoch {}", map.epoch)))
+}
+
+/// Old monmaps are not kept.
+fn monmap_of_epoch<'a>(call: &'a Call<'_>) -> Result<&'a MonMap, Failure> {
+    let map = call.state.monmap();
+    match call.args.int("epoch") {
+        Some(epoch) if epoch != i64::from(map.epoch.0) => {
+            Err(Failure::missing(format!("there is no map for epoch {epoch}")))
+        }
+        _ => Ok(map),
+    }
+}
+
+pub(super) fn stat(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.monmap();
+    let node = |_: &Call<'_>| {
+        object! {
+            "epoch": map.epoch.0,
+            "min_mon_release_name": view::release(map.min_mon_release),
+            "num_mons": map.len(),
+            "leader": MON_ID,
+            "quorum": Node::array([object! { "rank": 0, "name": MON_ID }]),
+        }
+    };
+    let plain = |_: &Call<'_>| {
+        let mons =
+            map.mons.iter().map(|(name, info)| format!("{name}={}", view::bracketed(&info.public_addrs)));
+        format!(
+            "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {ELECTION_EPOCH}, leader 0 {MON_ID}, quorum 0 {MON_ID}\n",
+            map.epoch,
+            map.len(),
+            mons.collect::<Vec<_>>().join(","),
+        )
+    };
+    Ok(call.print(node, plain))
+}
+
+pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
+    let node = object! {
+        "election_epoch": ELECTION_EPOCH,
+        "quorum": Node::array([0]),
+        "quorum_names": Node::array([MON_ID]),
+        "quorum_leader_name": MON_ID,
+        "quorum_age": super::status::seconds_since(call.now, call.state.started()),
+        "features": object! {
+            "quorum_con": features::SUPPORTED.to_string(),
+            "quorum_mon": Node::array(MON_FEATURES),
+        },
+        "monmap": describe(call.state.monmap()),
+    };
+    Ok(Reply::output(if call.format == crate::output::Format::JsonPretty {
+        node.pretty()
+    } else {
+        node.to_string()
+    }))
+}
+
+fn describe(map: &MonMap) -> Node {
+    let mon = |(rank, name): (usize, &loligo_maps::Name)| {
+        let info = map.mons.get(name).cloned().unwrap_or_default();
+        let addr = view::legacy_addr(&info.public_addrs);
+        object! {
+            "rank": rank, "name": name.to_string(), "public_addrs": view::addrvec(&info.public_addrs),
+            "addr": addr.as_str(), "public_addr": addr.as_str(),
+            "priority": u32::from(info.priority), "weight": u32::from(info.weight), "crush_location": "{}",
+        }
+    };
+    object! {
+        "epoch": map.epoch.0,
+        "fsid": map.fsid.to_string(),
+        "modified": stamp_z(map.last_changed),
+        "created": stamp_z(map.created),
+        "min_mon_release": map.min_mon_release,
+        "min_mon_release_name": view::release(map.min_mon_release),
+        "election_strategy": map.strategy,
+        "disallowed_leaders: ": "",
+        "stretch_mode": false,
+        "tiebreaker_mon": "",
+        "removed_ranks: ": "",
+        "features": object! { "persistent": Node::array(MON_FEATURES), "optional": Vec::new() },
+        "mons": Node::array(map.ranks.iter().enumerate().map(mon)),
+    }
+}
+
+fn text(map: &MonMap) -> String {
+    let stamp = crate::output::units::stamp;
+    let mon = |(rank, name): (usize, &loligo_maps::Name)| {
+        let addrs = map.mons.get(name).map(|info| view::bracketed(&info.public_addrs));
+        format!("{rank}: {} mon.{name}\n", addrs.unwrap_or_default())
+    };
+    format!(
+        "epoch {}\nfsid {}\nlast_changed {}\ncreated {}\nmin_mon_release {} ({})\nelection_strategy: {}\n{}",
+        map.epoch,
+        map.fsid,
+        stamp(map.last_changed),
+        stamp(map.created),
+        map.min_mon_release,
+        view::release(map.min_mon_release),
+        map.strategy,
+        map.ranks.iter().enumerate().map(mon).collect::<String>(),
+    )
+}

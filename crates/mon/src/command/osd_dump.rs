@@ -1,0 +1,313 @@
+//! `osd dump` and `osd pool ls detail`: the osdmap, written out.
+
+use std::fmt::Write as _;
+
+use loligo_maps::{Osd, OsdMap, OsdState, PgPool, PoolOpt, PoolOptKey};
+use loligo_wire::{OsdId, PoolId, UTime};
+
+use super::{Call, Failure, Outcome, Reply};
+use crate::output::json::{Node, object};
+use crate::output::units::stamp;
+use crate::view;
+
+pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
+    let map = map_of_epoch(call)?;
+    Ok(call.print(|_| describe(&map), |_| text(&map)))
+}
+
+/// The map of the epoch that a command asks for; the current one if it asks for none.
+pub(super) fn map_of_epoch(call: &Call<'_>) -> Result<OsdMap, Failure> {
+    let Some(epoch) = call.args.int("epoch") else { return Ok(call.state.osdmap().clone()) };
+    let missing = || Failure::missing(format!("there is no map for epoch {epoch}"));
+    let epoch = u32::try_from(epoch).map_err(|_| missing())?;
+    let kept = call.state.maps().epoch(loligo_wire::Epoch(epoch)).ok_or_else(missing)?;
+    OsdMap::decode(&kept.full).map_err(|_| missing())
+}
+
+pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let detail = call.args.text("detail") == Some("detail");
+    let node = |_: &Call<'_>| match detail {
+        true => Node::array(map.pools.iter().map(|(id, pool)| pool_node("pool_id", map, *id, pool))),
+        false => Node::array(map.pool_names.values().map(|name| name.to_string())),
+    };
+    let plain = |_: &Call<'_>| match detail {
+        true => pools_text(map) + "\n",
+        false => map.pool_names.values().map(|name| format!("{name}\n")).collect(),
+    };
+    Ok(call.print(node, plain))
+}
+
+pub(super) fn info(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let only = call.args.text("id").map(|_| super::osd::osd_arg(call, "id")).transpose()?;
+    let chosen: Vec<_> = map.osd_ids().filter(|osd| only.is_none_or(|only| only == *osd)).collect();
+    let node = |_: &Call<'_>| match only {
+        Some(osd) => map.osd(osd).map_or_else(|| object! {}, |o| osd_node(map, osd, o)),
+        None => osds_node(map),
+    };
+    let line = |osd: &OsdId| map.osd(*osd).map(|o| osd_text(map, *osd, o)).unwrap_or_default();
+    Ok(call.json(node).unwrap_or_else(|| Reply::output(chosen.iter().map(line).collect::<String>())))
+}
+
+fn describe(map: &OsdMap) -> Node {
+    let flags = view::map_flags(map.flags);
+    let mut sorted = flags.clone();
+    sorted.sort_unstable();
+    let mut node = object! {
+        "epoch": map.epoch.0,
+        "fsid": map.fsid.to_string(),
+        "created": stamp(map.created),
+        "modified": stamp(map.modified),
+        "last_up_change": stamp(map.last_up_change),
+        "last_in_change": stamp(map.last_in_change),
+        "flags": flags.join(","),
+        "flags_num": map.flags.0,
+        "flags_set": Node::array(sorted),
+        "crush_version": map.crush_version,
+        "full_ratio": map.full_ratio,
+        "backfillfull_ratio": map.backfillfull_ratio,
+        "nearfull_ratio": map.nearfull_ratio,
+        "cluster_snapshot": "",
+        "pool_max": map.pool_max.0,
+        "max_osd": map.max_osd(),
+        "require_min_compat_client": view::release(map.require_min_compat_client),
+        "min_compat_client": "jewel",
+        "require_osd_release": view::release(map.require_osd_release),
+        "pools": Node::array(map.pools.iter().map(|(id, pool)| pool_node("pool", map, *id, pool))),
+        "osds": osds_node(map),
+        "osd_xinfo": Node::array(map.osd_ids().filter_map(|osd| Some(xinfo_node(osd, map.osd(osd)?)))),
+    };
+    for exception in ["pg_upmap", "pg_upmap_items", "pg_temp", "primary_temp"] {
+        node.push(exception, Vec::new()); // with one OSD there is nothing to make an exception from
+    }
+    node.push("blocklist", blocklist(&map.blocklist.addrs));
+    node.push("range_blocklist", blocklist(&map.blocklist.ranges));
+    let profiles = map.erasure_code_profiles.iter().map(|(name, profile)| (name, view::name_map(profile)));
+    node.push("erasure_code_profiles", Node::map(profiles));
+    node.push("removed_snaps_queue", snaps_by_pool(&map.removed_snaps_queue));
+    node.push("new_removed_snaps", snaps_by_pool(&map.new_removed_snaps));
+    node.push("new_purged_snaps", snaps_by_pool(&map.new_purged_snaps));
+    node.push("crush_node_flags", object! {});
+    node.push("device_class_flags", object! {});
+    node
+}
+
+fn blocklist(addrs: &std::collections::BTreeMap<loligo_wire::EntityAddr, UTime>) -> Node {
+    Node::map(addrs.iter().map(|(addr, until)| (view::bare(addr), stamp(*until))))
+}
+
+fn snaps_by_pool(queue: &std::collections::BTreeMap<PoolId, loligo_maps::SnapSet>) -> Node {
+    let interval =
+        |(begin, length): (loligo_wire::SnapId, u64)| object! { "begin": begin.0, "length": length };
+    Node::array(queue.iter().map(|(pool, snaps)| {
+        object! { "pool": pool.0, "snaps": Node::array(snaps.intervals().map(interval)) }
+    }))
+}
+
+fn osds_node(map: &OsdMap) -> Node {
+    Node::array(map.osd_ids().filter_map(|osd| Some(osd_node(map, osd, map.osd(osd)?))))
+}
+
+fn osd_node(map: &OsdMap, id: OsdId, osd: &Osd) -> Node {
+    let states = [(OsdState::EXISTS, "exists"), (OsdState::UP, "up"), (OsdState::NEW, "new")];
+    let set = states.into_iter().filter(|(state, _)| map.state(id).has(*state)).map(|(_, word)| word);
+    object! {
+        "osd": id.0,
+        "uuid": osd.uuid.to_string(),
+        "up": i32::from(map.is_up(id)),
+        "in": i32::from(map.is_in(id)),
+        "weight": fraction(map.weight(id)),
+        "primary_affinity": fraction(map.primary_affinity(id)),
+        "last_clean_begin": osd.info.last_clean_begin.0,
+        "last_clean_end": osd.info.last_clean_end.0,
+        "up_from": osd.info.up_from.0,
+        "up_thru": osd.info.up_thru.0,
+        "down_at": osd.info.down_at.0,
+        "lost_at": osd.info.lost_at.0,
+        "public_addrs": view::addrvec(&osd.client_addrs),
+        "cluster_addrs": view::addrvec(&osd.cluster_addrs),
+        "heartbeat_back_addrs": view::addrvec(&osd.hb_back_addrs),
+        "heartbeat_front_addrs": view::addrvec(&osd.hb_front_addrs),
+        "public_addr": view::legacy_addr(&osd.client_addrs),
+        "cluster_addr": view::legacy_addr(&osd.cluster_addrs),
+        "heartbeat_back_addr": view::legacy_addr(&osd.hb_back_addrs),
+        "heartbeat_front_addr": view::legacy_addr(&osd.hb_front_addrs),
+        "state": Node::array(set),
+    }
+}
+
+fn xinfo_node(id: OsdId, osd: &Osd) -> Node {
+    object! {
+        "osd": id.0,
+        "down_stamp": stamp(osd.xinfo.down_stamp),
+        "laggy_probability": osd.xinfo.laggy_probability,
+        "laggy_interval": osd.xinfo.laggy_interval_s,
+        "features": osd.xinfo.features,
+        "old_weight": osd.xinfo.old_weight,
+        "dead_epoch": osd.xinfo.dead_epoch.0,
+    }
+}
+
+/// Weights and affinities count in 1/65536.
+pub(super) fn fraction(weight: u32) -> f64 {
+    f64::from(weight) / 65_536.0
+}
+
+fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
+    let mut node = Node::Object(Vec::new());
+    node.push(id_field, id.0);
+    node.push("pool_name", map.pool_name(id).map(ToString::to_string).unwrap_or_default());
+    let Node::Object(rest) = pool_fields(pool) else { return node };
+    rest.into_iter().for_each(|(name, value)| node.push(&name, value));
+    node
+}
+
+fn pool_fields(pool: &PgPool) -> Node {
+    let snap = |snap: &loligo_maps::PoolSnap| {
+        object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": snap.name.to_string() }
+    };
+    let selfmanaged = !pool.flags.has(loligo_maps::PoolFlags::POOL_SNAPS);
+    object! {
+        "create_time": stamp(pool.create_time),
+        "flags": pool.flags.0,
+        "flags_names": view::pool_flags(pool.flags).join(","),
+        "type": pool.kind.0,
+        "size": pool.size,
+        "min_size": pool.min_size,
+        "crush_rule": pool.crush_rule,
+        "object_hash": pool.object_hash.0,
+        "pg_autoscale_mode": view::autoscale_mode(pool.pg_autoscale_mode),
+        "pg_num": pool.pg_num(),
+        "pg_placement_num": pool.pgp_num(),
+        "pg_placement_num_target": pool.pgp_num_target,
+        "pg_num_target": pool.pg_num_target,
+        "pg_num_pending": pool.pg_num_pending,
+        "last_change": pool.last_change.0.to_string(),
+        "last_force_op_resend": pool.last_force_op_resend.0.to_string(),
+        "last_force_op_resend_prenautilus": pool.last_force_op_resend_prenautilus.0.to_string(),
+        "last_force_op_resend_preluminous": pool.last_force_op_resend_preluminous.0.to_string(),
+        "auid": pool.auid,
+        "snap_mode": if selfmanaged { "selfmanaged" } else { "pool" },
+        "snap_seq": pool.snap_seq.0,
+        "snap_epoch": pool.snap_epoch.0,
+        "pool_snaps": Node::array(pool.snaps.values().map(snap)),
+        "removed_snaps": "[]",
+        "quota_max_bytes": pool.quota_max_bytes,
+        "quota_max_objects": pool.quota_max_objects,
+        "tiers": Vec::new(),
+        "tier_of": pool.tier.tier_of.0,
+        "read_tier": pool.tier.read_tier.0,
+        "write_tier": pool.tier.write_tier.0,
+        "cache_mode": "none",
+        "erasure_code_profile": pool.erasure_code_profile.to_string(),
+        "use_gmt_hitset": pool.tier.use_gmt_hitset,
+        "stripe_width": pool.stripe_width,
+        "expected_num_objects": pool.expected_num_objects,
+        "fast_read": pool.fast_read,
+        "options": Node::map(options(pool)),
+        "application_metadata": applications(pool),
+    }
+}
+
+/// A pool's applications with their settings.
+pub(super) fn applications(pool: &PgPool) -> Node {
+    Node::map(pool.application_metadata.iter().map(|(app, settings)| (app, view::name_map(settings))))
+}
+
+fn options(pool: &PgPool) -> Vec<(&'static str, Node)> {
+    let names = [(PoolOptKey::PG_NUM_MAX, "pg_num_max"), (PoolOptKey::PG_NUM_MIN, "pg_num_min")];
+    let value = |key| match pool.opts.0.get(&key)? {
+        PoolOpt::Text(text) => Some(Node::from(text.to_string())),
+        PoolOpt::Int(n) => Some(Node::from(*n)),
+        PoolOpt::Double(x) => Some(Node::from(*x)),
+    };
+    names.into_iter().filter_map(|(key, name)| Some((name, value(key)?))).collect()
+}
+
+fn text(map: &OsdMap) -> String {
+    let mut out = format!(
+        "epoch {}\nfsid {}\ncreated {}\nmodified {}\nflags {}\ncrush_version {}\nfull_ratio {}\n\
+         backfillfull_ratio {}\nnearfull_ratio {}\nrequire_min_compat_client {}\nmin_compat_client jewel\n\
+         require_osd_release {}\n",
+        map.epoch,
+        map.fsid,
+        stamp(map.created),
+        stamp(map.modified),
+        view::map_flags(map.flags).join(","),
+        map.crush_version,
+        map.full_ratio,
+        map.backfillfull_ratio,
+        map.nearfull_ratio,
+        view::release(map.require_min_compat_client),
+        view::release(map.require_osd_release),
+    );
+    out += &pools_text(map);
+    let _ = writeln!(out, "max_osd {}", map.max_osd());
+    out.extend(map.osd_ids().filter_map(|osd| Some(osd_text(map, osd, map.osd(osd)?))));
+    for (addr, until) in &map.blocklist.addrs {
+        let _ = writeln!(out, "blocklist {} expires {}", view::bare(addr), stamp(*until));
+    }
+    out
+}
+
+fn pools_text(map: &OsdMap) -> String {
+    map.pools.iter().map(|(id, pool)| pool_text(map, *id, pool)).collect()
+}
+
+fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
+    let name = map.pool_name(id).map(ToString::to_string).unwrap_or_default();
+    let kind = if pool.is_erasure() { "erasure" } else { "replicated" };
+    let mut out = format!(
+        "pool {id} '{name}' {kind} size {} min_size {} crush_rule {} object_hash rjenkins pg_num {} pgp_num {} \
+         autoscale_mode {} last_change {}",
+        pool.size,
+        pool.min_size,
+        pool.crush_rule,
+        pool.pg_num(),
+        pool.pgp_num(),
+        view::autoscale_mode(pool.pg_autoscale_mode),
+        pool.last_change,
+    );
+    let flags = view::pool_flags(pool.flags);
+    if !flags.is_empty() {
+        let _ = write!(out, " flags {}", flags.join(","));
+    }
+    for (quota, word) in [(pool.quota_max_bytes, "max_bytes"), (pool.quota_max_objects, "max_objects")] {
+        if quota != 0 {
+            let _ = write!(out, " {word} {quota}");
+        }
+    }
+    let _ = write!(out, " stripe_width {}", pool.stripe_width);
+    for (name, value) in options(pool) {
+        let _ = write!(out, " {name} {value}");
+    }
+    let apps: Vec<_> = pool.application_metadata.keys().map(ToString::to_string).collect();
+    if !apps.is_empty() {
+        let _ = write!(out, " application {}", apps.join(","));
+    }
+    out.push('\n');
+    for snap in pool.snaps.values() {
+        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.id, snap.name, stamp(snap.stamp));
+    }
+    out
+}
+
+fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
+    let up = if map.is_up(id) { "up  " } else { "down" };
+    let inside = if map.is_in(id) { "in " } else { "out" };
+    let info = &osd.info;
+    let state = if map.is_up(id) { "exists,up" } else { "exists" };
+    format!(
+        "osd.{id} {up} {inside} weight {} up_from {} up_thru {} down_at {} last_clean_interval [{},{}) {} {} {state} {}\n",
+        fraction(map.weight(id)),
+        info.up_from,
+        info.up_thru,
+        info.down_at,
+        info.last_clean_begin,
+        info.last_clean_end,
+        view::bracketed(&osd.client_addrs),
+        view::bracketed(&osd.cluster_addrs),
+        osd.uuid,
+    )
+}

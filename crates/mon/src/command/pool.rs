@@ -1,0 +1,72 @@
+//! `osd pool create | rm | rename`.
+
+use super::{Call, Errno, Failure, Outcome, Reply};
+use crate::state::pools::{Created, SIZE};
+
+pub(super) fn create(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("pool");
+    if call.args.text("pool_type") == Some("erasure") {
+        return Err(Failure::new(Errno::EOPNOTSUPP, "erasure-coded pools are not supported"));
+    }
+    check_rule(call)?;
+    check_size(call.args.int("size").unwrap_or(0))?;
+    let pg_num = u32::try_from(call.args.int("pg_num").unwrap_or(0)).unwrap_or(u32::MAX);
+    match call.state.create_pool(call.now, name, pg_num)? {
+        Created::New(_) => Ok(Reply::status(format!("pool '{name}' created"))),
+        Created::Existed(_) => Ok(Reply::status(format!("pool '{name}' already exists"))),
+    }
+}
+
+/// The rule's name stands where an erasure-coded pool has its profile, or behind it.
+fn check_rule(call: &Call<'_>) -> Result<(), Failure> {
+    let named = call.args.text("rule").or_else(|| call.args.text("erasure_code_profile"));
+    match named.filter(|rule| !rule.is_empty() && call.state.osdmap().crush.rule_by_name(rule).is_none()) {
+        Some(rule) => Err(Failure::missing(format!("specified rule {rule} doesn't exist"))),
+        None => Ok(()),
+    }
+}
+
+/// 0 stands for the default.
+pub(super) fn check_size(size: i64) -> Result<(), Failure> {
+    if size == 0 || size == i64::from(SIZE) {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!("pool size must be {SIZE}: this cluster has one OSD")))
+}
+
+pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
+    let args = call.args;
+    let name = args.required("pool");
+    let Some(id) = call.state.osdmap().pool_by_name(name.as_bytes()) else {
+        return Ok(Reply::status(format!("pool '{name}' does not exist")));
+    };
+    let sure =
+        args.flag("yes_i_really_really_mean_it") || args.flag("yes_i_really_really_mean_it_not_faking");
+    if args.text("pool2") != Some(name) || !sure {
+        let status = format!(
+            "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY \
+             CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+        );
+        return Err(Failure::new(Errno::EPERM, status));
+    }
+    call.state.remove_pool(call.now, id)?;
+    Ok(Reply::status(format!("pool '{name}' removed")))
+}
+
+pub(super) fn rename(call: &mut Call<'_>) -> Outcome {
+    let (from, to) = (call.args.required("srcpool"), call.args.required("destpool"));
+    let map = call.state.osdmap();
+    match (map.pool_by_name(from.as_bytes()), map.pool_by_name(to.as_bytes())) {
+        (None, None) => Err(Failure::missing(format!("unrecognized pool '{from}'"))),
+        (None, Some(_)) => {
+            let status =
+                format!("pool '{from}' does not exist; pool '{to}' does -- assuming successful rename");
+            Ok(Reply::status(status))
+        }
+        (Some(_), Some(_)) => Err(Failure::new(Errno::EEXIST, format!("pool '{to}' already exists"))),
+        (Some(id), None) => {
+            call.state.rename_pool(call.now, id, to)?;
+            Ok(Reply::status(format!("pool '{from}' renamed to '{to}'")))
+        }
+    }
+}

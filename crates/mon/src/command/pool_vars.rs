@@ -1,0 +1,173 @@
+//! `osd pool get | set`: a pool's settings.
+
+use loligo_maps::{OsdMap, PgPool, PoolFlags};
+
+use super::{Call, Errno, Failure, Outcome, Reply};
+use crate::output::json::Node;
+use crate::view;
+
+/// What `osd pool get` knows.
+pub(super) const READABLE: [&str; 15] = [
+    "size",
+    "min_size",
+    "pg_num",
+    "pgp_num",
+    "crush_rule",
+    "hashpspool",
+    "nodelete",
+    "nopgchange",
+    "nosizechange",
+    "write_fadvise_dontneed",
+    "use_gmt_hitset",
+    "fast_read",
+    "pg_autoscale_mode",
+    "bulk",
+    "all",
+];
+/// What `osd pool set` changes.
+pub(super) const WRITABLE: [&str; 11] = [
+    "size",
+    "min_size",
+    "pg_num",
+    "pgp_num",
+    "crush_rule",
+    "nodelete",
+    "nopgchange",
+    "nosizechange",
+    "write_fadvise_dontneed",
+    "pg_autoscale_mode",
+    "bulk",
+];
+
+pub(super) fn get(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("pool");
+    let id = call.state.pool_id(name)?;
+    let map = call.state.osdmap();
+    let Some(pool) = map.pool(id) else { return Ok(Reply::default()) };
+    let var = call.args.required("var");
+    if !READABLE.contains(&var) {
+        return Err(Failure::invalid(format!("unrecognized variable '{var}'")));
+    }
+    let chosen = READABLE.iter().filter(|v| **v != "all" && (var == "all" || var == **v));
+    let values: Vec<_> = chosen.filter_map(|v| Some((*v, value(map, pool, v)?))).collect();
+    let node = |_: &Call<'_>| {
+        let mut node = Node::map([("pool", Node::from(name)), ("pool_id", Node::from(id.0))]);
+        values.iter().for_each(|(var, value)| node.push(var, value.clone()));
+        node
+    };
+    let plain =
+        |_: &Call<'_>| values.iter().map(|(var, value)| format!("{var}: {}\n", bare(var, value))).collect();
+    Ok(call.print(node, plain))
+}
+
+fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
+    if let Some(flag) = flag(var) {
+        return Some(Node::from(pool.flags.has(flag)));
+    }
+    Some(match var {
+        "size" => Node::from(pool.size),
+        "min_size" => Node::from(pool.min_size),
+        "pg_num" => Node::from(pool.pg_num()),
+        "pgp_num" => Node::from(pool.pgp_num()),
+        "crush_rule" => {
+            let name = map.crush.rule_names.get(&i32::from(pool.crush_rule));
+            Node::from(name.map(ToString::to_string).unwrap_or_default())
+        }
+        "use_gmt_hitset" => Node::from(pool.tier.use_gmt_hitset),
+        "fast_read" => Node::from(u8::from(pool.fast_read)),
+        "pg_autoscale_mode" => Node::from(view::autoscale_mode(pool.pg_autoscale_mode)),
+        _ => return None,
+    })
+}
+
+/// A value for people. One boolean is printed as a number there, as Ceph does.
+fn bare(var: &str, value: &Node) -> String {
+    match value {
+        Node::Str(text) => text.clone(),
+        Node::Bool(set) if var == "use_gmt_hitset" => u8::from(*set).to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The flag that a setting is.
+fn flag(var: &str) -> Option<PoolFlags> {
+    Some(match var {
+        "hashpspool" => PoolFlags::HASHPSPOOL,
+        "nodelete" => PoolFlags::NODELETE,
+        "nopgchange" => PoolFlags::NOPGCHANGE,
+        "nosizechange" => PoolFlags::NOSIZECHANGE,
+        "write_fadvise_dontneed" => PoolFlags(1 << 7),
+        "bulk" => PoolFlags::BULK,
+        _ => return None,
+    })
+}
+
+pub(super) fn set(call: &mut Call<'_>) -> Outcome {
+    let id = call.state.pool_id(call.args.required("pool"))?;
+    let (var, val) = (call.args.required("var"), call.args.required("val"));
+    if !WRITABLE.contains(&var) {
+        return Err(Failure::invalid(format!("unrecognized variable '{var}'")));
+    }
+    let Some(pool) = call.state.osdmap().pool(id) else { return Ok(Reply::default()) };
+    let change = parse_change(call.state.osdmap(), pool, var, val)?;
+    call.state.change_pool(call.now, id, |pool| change.apply(pool))?;
+    Ok(Reply::status(format!("set pool {id} {var} to {val}")))
+}
+
+/// A change of a pool that was found to be possible.
+enum Change {
+    Nothing,
+    Flag(PoolFlags, bool),
+    AutoscaleMode(u8),
+}
+
+impl Change {
+    fn apply(self, pool: &mut PgPool) {
+        match self {
+            Self::Nothing => {}
+            Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
+            Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
+            Self::AutoscaleMode(mode) => pool.pg_autoscale_mode = mode,
+        }
+    }
+}
+
+fn parse_change(map: &OsdMap, pool: &PgPool, var: &str, val: &str) -> Result<Change, Failure> {
+    if let Some(flag) = flag(var) {
+        return Ok(Change::Flag(flag, on_or_off(val)?));
+    }
+    match var {
+        "size" => super::pool::check_size(number(val)?.max(1)).map(|()| Change::Nothing),
+        "min_size" if number(val)? == i64::from(pool.size) => Ok(Change::Nothing),
+        "min_size" => {
+            let status = format!("pool min_size must be between 1 and size, which is set to {}", pool.size);
+            Err(Failure::invalid(status))
+        }
+        "pg_num" | "pgp_num" if number(val)? == i64::from(pool.pg_num()) => Ok(Change::Nothing),
+        // Splitting and merging placement groups is the business of clusters that grow.
+        "pg_num" | "pgp_num" => Err(Failure::new(
+            Errno::EOPNOTSUPP,
+            "a pool keeps the pg_num it was created with: splitting and merging placement groups is not supported",
+        )),
+        "crush_rule" if map.crush.rule_by_name(val) == Some(i32::from(pool.crush_rule)) => {
+            Ok(Change::Nothing)
+        }
+        "crush_rule" => Err(Failure::missing(format!("crush rule {val} does not exist"))),
+        _ => match ["off", "warn", "on"].iter().position(|mode| *mode == val) {
+            Some(mode) => Ok(Change::AutoscaleMode(mode as u8)),
+            None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
+        },
+    }
+}
+
+fn number(val: &str) -> Result<i64, Failure> {
+    val.parse().map_err(|_| Failure::invalid(format!("error parsing integer value '{val}': not an integer")))
+}
+
+fn on_or_off(val: &str) -> Result<bool, Failure> {
+    match val {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(Failure::invalid("expecting value 'true', 'false', '0', or '1'")),
+    }
+}

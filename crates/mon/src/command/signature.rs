@@ -1,0 +1,154 @@
+//! What commands look like: the table that the `ceph` program asks for first (`get_command_descriptions`), to check what it
+//! is told and to know how to send it.
+
+use loligo_cephx::caps::Perms;
+
+use super::{Call, Outcome};
+use crate::output::json::{Node, object};
+
+/// A command.
+pub struct Command {
+    /// The words that name it.
+    pub prefix: &'static str,
+    /// What follows them.
+    pub args: &'static [Arg],
+    /// What it does.
+    pub help: &'static str,
+    /// The part of the monitor that a capability must open (`allow service=osd r`).
+    pub module: &'static str,
+    /// What it needs there: of `r`, `w` and `x`. Whatever concerns keys needs `x`.
+    pub perm: &'static str,
+    /// Whether an alias that tools should not use any more.
+    pub deprecated: bool,
+    /// Carries it out.
+    pub run: fn(&mut Call<'_>) -> Outcome,
+}
+
+/// An argument.
+pub struct Arg {
+    /// Its name in the JSON.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ArgKind,
+    /// Whether it must be given.
+    pub required: bool,
+    /// Whether it takes all that follows.
+    pub many: bool,
+}
+
+/// The type of an argument.
+pub enum ArgKind {
+    /// Any text.
+    Text,
+    /// Text of these characters.
+    TextOf(&'static str),
+    /// An integer, perhaps with a least value.
+    Int {
+        /// The least value.
+        min: Option<i64>,
+    },
+    /// A number, perhaps with a least value.
+    Float {
+        /// The least value.
+        min: Option<f64>,
+    },
+    /// `--NAME`, with underscores turned into hyphens.
+    Bool,
+    /// One of some words.
+    Choice(&'static [&'static str]),
+    /// A pool's name.
+    Pool,
+    /// An object's name.
+    Object,
+    /// `osd.N` or `N`.
+    OsdName,
+    /// `POOL.SEED`.
+    Pg,
+    /// `ADDRESS:PORT/NONCE`.
+    Addr,
+}
+
+/// The characters of names in Ceph's maps.
+pub(super) const NAME_CHARS: &str = "[A-Za-z0-9-_.]";
+/// The same and what stands in `key=value`.
+pub(super) const VALUE_CHARS: &str = "[A-Za-z0-9-_.=]";
+
+/// An argument that must be given.
+pub(super) const fn req(name: &'static str, kind: ArgKind) -> Arg {
+    Arg { name, kind, required: true, many: false }
+}
+
+/// An argument that may be left out.
+pub(super) const fn opt(name: &'static str, kind: ArgKind) -> Arg {
+    Arg { name, kind, required: false, many: false }
+}
+
+/// An argument that takes all that follows.
+pub(super) const fn many(arg: Arg) -> Arg {
+    Arg { many: true, ..arg }
+}
+
+/// The table as `get_command_descriptions` answers it.
+pub fn descriptions<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Node {
+    Node::map(commands.into_iter().enumerate().map(|(i, c)| (format!("cmd{i:03}"), c.describe())))
+}
+
+const FLAG_DEPRECATED: u32 = 4;
+
+impl Command {
+    /// What a client must be allowed.
+    pub fn needs(&self) -> Perms {
+        let each = [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)];
+        each.into_iter().filter(|(c, _)| self.perm.contains(*c)).fold(Perms::NONE, |all, (_, p)| all | p)
+    }
+
+    fn describe(&self) -> Node {
+        let words = self.prefix.split(' ').map(Node::from);
+        object! {
+            "sig": Node::array(words.chain(self.args.iter().map(Arg::describe))),
+            "help": self.help,
+            "module": self.module,
+            "perm": self.perm,
+            "flags": if self.deprecated { FLAG_DEPRECATED } else { 0 },
+        }
+    }
+}
+
+impl Arg {
+    fn describe(&self) -> Node {
+        let (kind, detail) = self.kind.describe();
+        let mut node = Node::Object(Vec::new());
+        let mut put = |name, value: String| node.push(name, value);
+        if let Some((name, value)) = detail {
+            put(name, value);
+        }
+        if self.many {
+            put("n", "N".to_owned());
+        }
+        put("name", self.name.to_owned());
+        if !self.required {
+            put("req", "false".to_owned());
+        }
+        put("type", kind.to_owned());
+        node
+    }
+}
+
+impl ArgKind {
+    /// Ceph's name of the type, and what narrows it.
+    fn describe(&self) -> (&'static str, Option<(&'static str, String)>) {
+        match self {
+            Self::Text => ("CephString", None),
+            Self::TextOf(chars) => ("CephString", Some(("goodchars", (*chars).to_owned()))),
+            Self::Int { min } => ("CephInt", min.map(|min| ("range", min.to_string()))),
+            Self::Float { min } => ("CephFloat", min.map(|min| ("range", format!("{min:.1}")))),
+            Self::Bool => ("CephBool", None),
+            Self::Choice(words) => ("CephChoices", Some(("strings", words.join("|")))),
+            Self::Pool => ("CephPoolname", None),
+            Self::Object => ("CephObjectname", None),
+            Self::OsdName => ("CephOsdName", None),
+            Self::Pg => ("CephPgid", None),
+            Self::Addr => ("CephEntityAddr", None),
+        }
+    }
+}

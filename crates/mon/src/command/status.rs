@@ -1,0 +1,93 @@
+//! `status`: all at a glance.
+
+use std::time::Duration;
+
+use loligo_wire::UTime;
+
+use super::health;
+use super::mon::ELECTION_EPOCH;
+use super::osd::Summary;
+use super::usage::Totals;
+use super::{Call, Outcome};
+use crate::output::json::{Node, object};
+use crate::output::units::{age, bytes, count, stamp};
+use crate::state::MON_ID;
+use crate::view;
+
+pub(super) fn status(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print(describe, text))
+}
+
+fn describe(call: &Call<'_>) -> Node {
+    let monmap = call.state.monmap();
+    let totals = Totals::of(call);
+    let state = |(name, count): (&str, u32)| object! { "state_name": name, "count": count };
+    object! {
+        "fsid": call.state.fsid().to_string(),
+        "health": health::describe(&health::checks(call), false),
+        "election_epoch": ELECTION_EPOCH,
+        "quorum": Node::array([0]),
+        "quorum_names": Node::array([MON_ID]),
+        "quorum_age": seconds_since(call.now, call.state.started()),
+        "monmap": object! {
+            "epoch": monmap.epoch.0,
+            "min_mon_release_name": view::release(monmap.min_mon_release),
+            "num_mons": monmap.len(),
+        },
+        "osdmap": Summary::of(call.state.osdmap()).node(),
+        "pgmap": object! {
+            "pgs_by_state": Node::array(totals.pg_states().into_iter().map(state)),
+            "num_pgs": totals.pgs,
+            "num_pools": totals.pools,
+            "num_objects": totals.objects,
+            "data_bytes": totals.bytes,
+            "bytes_used": totals.space.used,
+            "bytes_avail": totals.space.available(),
+            "bytes_total": totals.space.total,
+        },
+        "fsmap": object! { "epoch": 1, "by_rank": Vec::new(), "up:standby": 0 },
+        "mgrmap": object! {
+            "available": false, "num_standbys": 0, "modules": Vec::new(), "services": object! {},
+        },
+        "servicemap": object! {
+            "epoch": 1, "modified": stamp(call.state.started()), "services": object! {},
+        },
+        "progress_events": object! {},
+    }
+}
+
+fn text(call: &Call<'_>) -> String {
+    let totals = Totals::of(call);
+    let checks = health::checks(call);
+    let problems: String = health::summaries(&checks).map(|line| format!("            {line}\n")).collect();
+    let states: Vec<_> = totals.pg_states().iter().map(|(name, num)| format!("{num} {name}")).collect();
+    format!(
+        "  cluster:\n    id:     {}\n    health: {}\n{problems} \n  services:\n    mon: 1 daemons, quorum {MON_ID} (age {})\n    \
+         mgr: no daemons active\n    osd: {}\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    \
+         usage:   {}\n    pgs:     {}\n \n",
+        call.state.fsid(),
+        health::overall(&checks),
+        age_of(call.now, call.state.started()),
+        Summary::of(call.state.osdmap()).text(call),
+        totals.pools,
+        totals.pgs,
+        count(totals.objects),
+        bytes(totals.bytes),
+        totals.usage(),
+        states.join("\n             "),
+    )
+}
+
+/// How long ago something was, for people.
+pub(super) fn age_of(now: UTime, then: UTime) -> String {
+    age(elapsed(now, then))
+}
+
+/// How long ago something was, in whole seconds.
+pub(super) fn seconds_since(now: UTime, then: UTime) -> u64 {
+    elapsed(now, then).as_secs()
+}
+
+fn elapsed(now: UTime, then: UTime) -> Duration {
+    now.since_epoch().saturating_sub(then.since_epoch())
+}

@@ -1,0 +1,120 @@
+//! All commands.
+
+use super::signature::ArgKind::{Addr, Bool, Choice, Float, Int, Object, OsdName, Pg, Pool, Text, TextOf};
+use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
+use super::{
+    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, mon, osd, osd_dump, pool,
+    pool_app, pool_vars, status, usage,
+};
+
+const ENTITY: Arg = req("entity", Text);
+const CAPS: Arg = many(opt("caps", Text));
+const EPOCH: Arg = opt("epoch", Int { min: Some(0) });
+const POOL: Arg = req("pool", Pool);
+const APP: Arg = req("app", Text);
+const KEY: Arg = req("key", Text);
+const WHO: Arg = req("who", Text);
+const SURE: Arg = opt("yes_i_really_mean_it", Bool);
+const POOL_RM: &[Arg] = &[
+    POOL,
+    opt("pool2", Pool),
+    opt("yes_i_really_really_mean_it", Bool),
+    opt("yes_i_really_really_mean_it_not_faking", Bool),
+];
+
+const fn cmd(
+    prefix: &'static str,
+    args: &'static [Arg],
+    (module, perm): (&'static str, &'static str),
+    run: fn(&mut Call<'_>) -> Outcome,
+    help: &'static str,
+) -> Command {
+    Command { prefix, args, help, module, perm, deprecated: false, run }
+}
+
+const fn old(command: Command) -> Command {
+    Command { deprecated: true, ..command }
+}
+
+/// Every command, with its signature as Ceph's tools know it: they parse the command line by it.
+#[rustfmt::skip] // one line for each command reads as the table that it is
+pub static COMMANDS: &[Command] = &[
+    cmd("status", &[], ("mon", "r"), status::status, "show the state of the cluster"),
+    cmd("health", &[opt("detail", Choice(&["detail"]))], ("mon", "r"), health::health, "show what is wrong"),
+    cmd("df", &[opt("detail", Choice(&["detail"]))], ("mon", "r"), usage::df, "show how much is stored, and how much fits"),
+    cmd("fsid", &[], ("mon", "r"), mon::fsid, "show the cluster's id"),
+    cmd("version", &[], ("mon", "r"), mon::version, "show the monitor's version"),
+    cmd("versions", &[], ("mon", "r"), mon::versions, "show the versions of all daemons"),
+    cmd("features", &[], ("mon", "r"), mon::feature_groups, "show the features of whoever is connected"),
+    cmd("quorum_status", &[], ("mon", "r"), mon::quorum_status, "show who the monitors are and who leads"),
+    cmd("mon dump", &[EPOCH], ("mon", "r"), mon::dump, "show the monmap"),
+    cmd("mon stat", &[], ("mon", "r"), mon::stat, "summarize the monitors' state"),
+    cmd("mon getmap", &[EPOCH], ("mon", "r"), mon::getmap, "get the monmap, encoded"),
+    cmd("pg stat", &[], ("pg", "r"), usage::pg_stat, "summarize the placement groups' state"),
+    cmd("pg map", &[req("pgid", Pg)], ("pg", "r"), osd::pg_map, "show where a placement group is"),
+
+    cmd("osd stat", &[], ("osd", "r"), osd::stat, "summarize the OSDs' state"),
+    cmd("osd dump", &[EPOCH], ("osd", "r"), osd_dump::dump, "show the osdmap"),
+    cmd("osd info", &[opt("id", OsdName)], ("osd", "r"), osd_dump::info, "show what the osdmap says of an OSD, or of all"),
+    cmd("osd tree", &[EPOCH, many(opt("states", Choice(&["up", "down", "in", "out"])))], ("osd", "r"), crush::osd_tree, "show the OSDs as CRUSH sees them"),
+    cmd("osd ls", &[EPOCH], ("osd", "r"), osd::ls, "list the OSDs' numbers"),
+    cmd("osd getmap", &[EPOCH], ("osd", "r"), osd::getmap, "get the osdmap, encoded"),
+    cmd("osd getcrushmap", &[EPOCH], ("osd", "r"), osd::getcrushmap, "get the CRUSH map, encoded"),
+    cmd("osd getmaxosd", &[], ("osd", "r"), osd::getmaxosd, "show how many OSDs there is room for"),
+    cmd("osd find", &[req("id", OsdName)], ("osd", "r"), osd::find, "show where an OSD is"),
+    cmd("osd map", &[POOL, req("object", Object), opt("nspace", Text)], ("osd", "r"), osd::map, "show where an object is, or would be"),
+    old(cmd("osd lspools", &[], ("osd", "r"), osd::lspools, "list pools with their numbers")),
+    cmd("osd crush tree", &[], ("osd", "r"), crush::crush_tree, "show the CRUSH hierarchy"),
+    cmd("osd crush rule ls", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules"),
+    cmd("osd crush rule dump", &[opt("name", TextOf(NAME_CHARS))], ("osd", "r"), crush::rule_dump, "show a CRUSH rule, or all"),
+    cmd("osd set", &[req("key", Choice(&osd::SETTABLE_FLAGS)), SURE], ("osd", "rw"), osd::set, "set a flag of the cluster"),
+    cmd("osd unset", &[req("key", Choice(&osd::SETTABLE_FLAGS))], ("osd", "rw"), osd::unset, "clear a flag of the cluster"),
+    cmd("osd blocklist", &[req("blocklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again"),
+    cmd("osd blocklist ls", &[], ("osd", "r"), blocklist::ls, "list the clients that are shut out"),
+    cmd("osd blocklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again"),
+
+    cmd("osd pool ls", &[opt("detail", Choice(&["detail"]))], ("osd", "r"), osd_dump::pool_ls, "list pools"),
+    cmd("osd pool create", &[
+        POOL, opt("pg_num", Int { min: Some(0) }), opt("pgp_num", Int { min: Some(0) }), opt("pool_type", Choice(&["replicated", "erasure"])),
+        opt("erasure_code_profile", TextOf(NAME_CHARS)), opt("rule", Text), opt("expected_num_objects", Int { min: Some(0) }),
+        opt("size", Int { min: Some(0) }), opt("autoscale_mode", Choice(&["on", "off", "warn"])), opt("bulk", Bool), SURE,
+    ], ("osd", "rw"), pool::create, "make a pool"),
+    cmd("osd pool rm", POOL_RM, ("osd", "rw"), pool::rm, "remove a pool and everything in it"),
+    old(cmd("osd pool delete", POOL_RM, ("osd", "rw"), pool::rm, "remove a pool and everything in it")),
+    cmd("osd pool rename", &[req("srcpool", Pool), req("destpool", Pool)], ("osd", "rw"), pool::rename, "give a pool another name"),
+    cmd("osd pool get", &[POOL, req("var", Choice(&pool_vars::READABLE))], ("osd", "r"), pool_vars::get, "show a setting of a pool"),
+    cmd("osd pool set", &[POOL, req("var", Choice(&pool_vars::WRITABLE)), req("val", Text), SURE], ("osd", "rw"), pool_vars::set, "change a setting of a pool"),
+    cmd("osd pool application enable", &[POOL, req("app", TextOf(NAME_CHARS)), SURE], ("osd", "rw"), pool_app::enable, "say that an application uses a pool"),
+    cmd("osd pool application disable", &[POOL, APP, SURE], ("osd", "rw"), pool_app::disable, "say that an application uses a pool no more"),
+    cmd("osd pool application set", &[POOL, APP, req("key", TextOf(NAME_CHARS)), req("value", TextOf(VALUE_CHARS))], ("osd", "rw"), pool_app::set, "keep a value for an application of a pool"),
+    cmd("osd pool application rm", &[POOL, APP, KEY], ("osd", "rw"), pool_app::rm, "forget a value of an application of a pool"),
+    cmd("osd pool application get", &[opt("pool", Pool), opt("app", Text), opt("key", Text)], ("osd", "r"), pool_app::get, "show what applications use pools"),
+
+    cmd("auth ls", &[], ("auth", "rx"), auth::ls, "list keys and capabilities"),
+    old(cmd("auth list", &[], ("auth", "rx"), auth::ls, "list keys and capabilities")),
+    cmd("auth get", &[ENTITY], ("auth", "rx"), auth::get, "get a key with its capabilities, as a keyring"),
+    cmd("auth get-key", &[ENTITY], ("auth", "rx"), auth::get_key, "get a key"),
+    cmd("auth print-key", &[ENTITY], ("auth", "rx"), auth::get_key, "get a key"),
+    cmd("auth print_key", &[ENTITY], ("auth", "rx"), auth::get_key, "get a key"),
+    cmd("auth export", &[opt("entity", Text)], ("auth", "rx"), auth::export, "get one key or all with their capabilities, as a keyring"),
+    cmd("auth import", &[], ("auth", "rwx"), auth::import, "add or change the keys in a keyring (-i FILE)"),
+    cmd("auth add", &[ENTITY, CAPS], ("auth", "rwx"), auth::add, "add a key: a new one, or the one in a keyring (-i FILE)"),
+    cmd("auth get-or-create", &[ENTITY, CAPS], ("auth", "rwx"), auth::get_or_create, "get a key as a keyring; make it if there is none"),
+    cmd("auth get-or-create-key", &[ENTITY, CAPS], ("auth", "rwx"), auth::get_or_create_key, "get a key; make it if there is none"),
+    cmd("auth caps", &[ENTITY, many(req("caps", Text))], ("auth", "rwx"), auth::caps, "change the capabilities of a key"),
+    cmd("auth rm", &[ENTITY], ("auth", "rwx"), auth::rm, "remove a key"),
+    old(cmd("auth del", &[ENTITY], ("auth", "rwx"), auth::rm, "remove a key")),
+
+    cmd("config set", &[WHO, req("name", Text), req("value", Text), opt("force", Bool)], ("config", "rw"), config::set, "change a setting for some programs"),
+    cmd("config rm", &[WHO, req("name", Text)], ("config", "rw"), config::rm, "forget a setting"),
+    cmd("config get", &[WHO, opt("key", Text)], ("config", "r"), config::get, "show what is set for a program"),
+    cmd("config dump", &[], ("mon", "r"), config::dump, "show all settings"),
+    cmd("config-key get", &[KEY], ("config-key", "r"), config_key::get, "get a value"),
+    cmd("config-key set", &[KEY, opt("val", Text)], ("config-key", "rw"), config_key::set, "keep a value, or the content of a file (-i FILE)"),
+    cmd("config-key rm", &[KEY], ("config-key", "rw"), config_key::rm, "forget a value"),
+    cmd("config-key exists", &[KEY], ("config-key", "r"), config_key::exists, "tell whether there is a value"),
+    cmd("config-key ls", &[], ("config-key", "r"), config_key::ls, "list keys"),
+    cmd("config-key dump", &[opt("key", Text)], ("config-key", "r"), config_key::dump, "show keys and values"),
+    cmd("log", &[many(req("logtext", Text))], ("mon", "rw"), log::write, "write to the cluster's log"),
+    cmd("log last", &[opt("num", Int { min: Some(1) }), opt("level", Choice(&["debug", "info", "sec", "warn", "error"])), opt("channel", Choice(&["*", "cluster", "audit"]))], ("mon", "r"), log::last, "show the cluster's log"),
+];

@@ -1,0 +1,206 @@
+//! `df`, `pg stat`: how much is stored.
+
+use loligo_wire::PoolId;
+use loligo_wire::message::osd::ObjectStatSum;
+
+use super::{Call, Outcome};
+use crate::Space;
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, count, percent};
+
+/// What all pools hold together.
+pub(super) struct Totals {
+    pub(super) pools: usize,
+    pub(super) pgs: u32,
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+    pub(super) space: Space,
+}
+
+impl Totals {
+    pub(super) fn of(call: &Call<'_>) -> Self {
+        let map = call.state.osdmap();
+        let sums: Vec<_> = map.pools.keys().map(|id| call.usage.pool(*id)).collect();
+        Self {
+            pools: map.pools.len(),
+            pgs: map.pools.values().map(|pool| pool.pg_num()).sum(),
+            objects: sums.iter().map(|sum| positive(sum.num_objects)).sum(),
+            bytes: sums.iter().map(|sum| positive(sum.num_bytes)).sum(),
+            space: call.usage.space,
+        }
+    }
+
+    /// `33 active+clean`; nothing without pools.
+    pub(super) fn pg_states(&self) -> Vec<(&'static str, u32)> {
+        if self.pgs == 0 { Vec::new() } else { vec![("active+clean", self.pgs)] }
+    }
+
+    pub(super) fn usage(&self) -> String {
+        let Space { total, used } = self.space;
+        format!("{} used, {} / {} avail", bytes(used), bytes(self.space.available()), bytes(total))
+    }
+}
+
+fn positive(n: i64) -> u64 {
+    n.max(0) as u64
+}
+
+/// A pool with what it holds.
+struct Line {
+    name: String,
+    id: PoolId,
+    pgs: u32,
+    sum: ObjectStatSum,
+}
+
+fn lines(call: &Call<'_>) -> Vec<Line> {
+    let map = call.state.osdmap();
+    let line = |(id, pool): (&PoolId, &loligo_maps::PgPool)| Line {
+        name: map.pool_name(*id).map(ToString::to_string).unwrap_or_default(),
+        id: *id,
+        pgs: pool.pg_num(),
+        sum: call.usage.pool(*id),
+    };
+    map.pools.iter().map(line).collect()
+}
+
+impl Line {
+    /// Data and omap.
+    fn stored(&self) -> u64 {
+        positive(self.sum.num_bytes) + positive(self.sum.num_omap_bytes)
+    }
+
+    /// The part of all that the pool could hold.
+    fn ratio(&self, space: Space) -> f64 {
+        let reachable = self.stored() + space.available();
+        if reachable == 0 { 0.0 } else { self.stored() as f64 / reachable as f64 }
+    }
+}
+
+pub(super) fn df(call: &mut Call<'_>) -> Outcome {
+    let detail = call.args.text("detail") == Some("detail");
+    Ok(call.print(|call| df_node(call, detail), |call| df_text(call, detail)))
+}
+
+fn df_node(call: &Call<'_>, detail: bool) -> Node {
+    let space = call.usage.space;
+    object! {
+        "stats": object! {
+            "total_bytes": space.total,
+            "total_avail_bytes": space.available(),
+            "total_used_bytes": space.used,
+            "total_used_raw_bytes": space.used,
+            "total_used_raw_ratio": space.used_ratio(),
+            "num_osds": call.state.osdmap().osd_ids().count(),
+            "num_per_pool_osds": 0,
+            "num_per_pool_omap_osds": 0,
+        },
+        "stats_by_class": object! {},
+        "pools": Node::array(lines(call).iter().map(|line| pool_node(line, space, detail))),
+    }
+}
+
+fn pool_node(line: &Line, space: Space, detail: bool) -> Node {
+    let Line { sum, .. } = line;
+    let mut stats = object! { "stored": line.stored() };
+    if detail {
+        stats.push("stored_data", sum.num_bytes);
+        stats.push("stored_omap", sum.num_omap_bytes);
+    }
+    stats.push("objects", sum.num_objects);
+    stats.push("kb_used", line.stored().div_ceil(1024));
+    stats.push("bytes_used", line.stored());
+    if detail {
+        stats.push("data_bytes_used", sum.num_bytes);
+        stats.push("omap_bytes_used", sum.num_omap_bytes);
+    }
+    stats.push("percent_used", line.ratio(space));
+    stats.push("max_avail", space.available());
+    if detail {
+        let rest = [
+            ("quota_objects", 0),
+            ("quota_bytes", 0),
+            ("dirty", sum.num_objects_dirty),
+            ("rd", sum.num_rd),
+            ("rd_bytes", sum.num_rd_kb << 10),
+            ("wr", sum.num_wr),
+            ("wr_bytes", sum.num_wr_kb << 10),
+            ("compress_bytes_used", 0),
+            ("compress_under_bytes", 0),
+            ("stored_raw", line.stored() as i64),
+            ("avail_raw", space.available() as i64),
+        ];
+        rest.into_iter().for_each(|(name, value)| stats.push(name, value));
+    }
+    object! { "name": line.name.as_str(), "id": line.id.0, "stats": stats }
+}
+
+fn df_text(call: &Call<'_>, detail: bool) -> String {
+    use Align::{Left, Right};
+    let space = call.usage.space;
+    let titles = ["SIZE", "AVAIL", "USED", "RAW USED", "%RAW USED"].map(|title| (title, Right));
+    let mut raw = Table::new([("CLASS", Left)].into_iter().chain(titles));
+    let used = bytes(space.used);
+    raw.row([
+        "TOTAL".to_owned(),
+        bytes(space.total),
+        bytes(space.available()),
+        used.clone(),
+        used,
+        percent(space.used_ratio()),
+    ]);
+
+    let more = if detail { &["RD_OPS", "RD", "WR_OPS", "WR"][..] } else { &[] };
+    let always = ["ID", "PGS", "STORED", "OBJECTS", "USED", "%USED", "MAX AVAIL"];
+    let titles = always.iter().chain(more).map(|title| (*title, Right));
+    let mut pools = Table::new([("POOL", Left)].into_iter().chain(titles));
+    for line in lines(call) {
+        let sum = &line.sum;
+        let mut row = vec![
+            line.name.clone(),
+            line.id.to_string(),
+            line.pgs.to_string(),
+            bytes(line.stored()),
+            count(positive(sum.num_objects)),
+            bytes(line.stored()),
+            percent(line.ratio(space)),
+            bytes(space.available()),
+        ];
+        for (ops, kb) in [(sum.num_rd, sum.num_rd_kb), (sum.num_wr, sum.num_wr_kb)] {
+            row.extend([count(positive(ops)), bytes(positive(kb) << 10)]);
+        }
+        pools.row(row);
+    }
+    format!("--- RAW STORAGE ---\n{raw} \n--- POOLS ---\n{pools}")
+}
+
+pub(super) fn pg_stat(call: &mut Call<'_>) -> Outcome {
+    let totals = Totals::of(call);
+    let state = |(name, num): (&str, u32)| object! { "name": name, "num": num };
+    let node = |_: &Call<'_>| {
+        object! {
+            "pg_ready": true,
+            "pg_summary": object! {
+                "num_pg_by_state": Node::array(totals.pg_states().into_iter().map(state)),
+                "num_pgs": totals.pgs,
+                "num_bytes": totals.bytes,
+                "total_bytes": totals.space.total,
+                "total_avail_bytes": totals.space.available(),
+                "total_used_bytes": totals.space.used,
+                "total_used_raw_bytes": totals.space.used,
+            },
+        }
+    };
+    let plain = |_: &Call<'_>| {
+        let states: Vec<_> = totals.pg_states().iter().map(|(name, num)| format!("{num} {name}")).collect();
+        format!(
+            "{} pgs: {}; {} data, {}\n",
+            totals.pgs,
+            states.join(", "),
+            bytes(totals.bytes),
+            totals.usage()
+        )
+    };
+    Ok(call.print(node, plain))
+}

@@ -1,0 +1,228 @@
+//! The monitor: messages in, messages out.
+//!
+//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands over messages in
+//! order, and after some of them asks for the [`Effects`]: first it saves what must be saved, then it hands on maps and keys,
+//! then it sends what is to be sent. So nobody hears of a change that could be forgotten.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_cephx::keyring::Keyring;
+use loligo_cephx::server::AuthServer;
+use loligo_maps::OsdMap;
+use loligo_wire::message::mon::{
+    MAuth, MConfig, MGetPoolStats, MLog, MMgrMap, MMonCommand, MMonGetMap, MMonGetVersion, MMonMap,
+    MMonSubscribe, MPoolOp, MStatfs, MgrMap,
+};
+use loligo_wire::message::osd::MOSDMap;
+use loligo_wire::message::{Message, Msg};
+use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, UTime};
+use zeroize::Zeroizing;
+
+use crate::session::{Peer, Session};
+use crate::state::State;
+use crate::state::log::Severity;
+use crate::usage::UsageSource;
+
+mod requests;
+mod run;
+
+/// Changes of the osdmap in one message (`osd_map_message_max`); who lags further behind gets the whole map.
+const INCREMENTALS_MAX: usize = 40;
+
+/// A connection, as the driver numbers it.
+pub type SessionId = u64;
+
+/// The monitor.
+pub struct Monitor {
+    state: State,
+    auth: Arc<AuthServer>,
+    usage: Arc<dyn UsageSource>,
+    sessions: HashMap<SessionId, Session>,
+    /// Counts changes of the configuration database.
+    config_version: u64,
+    out: Vec<(SessionId, Msg)>,
+    effects: Effects,
+}
+
+/// What must happen after messages were handled, in this order.
+#[derive(Default)]
+pub struct Effects {
+    /// Save this.
+    pub save: Option<Zeroizing<Vec<u8>>>,
+    /// Hand this map, and the same encoded, to whoever serves by it.
+    pub osdmap: Option<(Arc<OsdMap>, Bytes)>,
+    /// Authenticate by these keys.
+    pub keys: Option<Keyring>,
+    /// Send these.
+    pub out: Vec<(SessionId, Msg)>,
+}
+
+/// A message that breaks the protocol, or that the sender may not send: the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl From<loligo_wire::DecodeError> for Malformed {
+    fn from(_: loligo_wire::DecodeError) -> Self {
+        Self
+    }
+}
+
+impl Monitor {
+    /// A monitor that knows `state`, which has been started.
+    pub fn new(state: State, auth: Arc<AuthServer>, usage: Arc<dyn UsageSource>) -> Self {
+        Self {
+            state,
+            auth,
+            usage,
+            sessions: HashMap::new(),
+            config_version: 1,
+            out: Vec::new(),
+            effects: Effects::default(),
+        }
+    }
+
+    /// What it knows.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Changes what it knows, and tells whoever wants to know.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.state);
+        self.settle();
+        result
+    }
+
+    /// A client has connected.
+    pub fn open(&mut self, id: SessionId, peer: Peer) {
+        self.sessions.insert(id, Session::new(peer));
+    }
+
+    /// A client is gone.
+    pub fn close(&mut self, id: SessionId) {
+        self.sessions.remove(&id);
+    }
+
+    /// A message has arrived.
+    pub fn handle(&mut self, id: SessionId, msg: &Msg, now: UTime) -> Result<(), Malformed> {
+        if !self.sessions.contains_key(&id) {
+            return Ok(());
+        }
+        match msg.header.kind {
+            MMonGetMap::KIND => self.send_monmap(id),
+            MMonSubscribe::KIND => self.subscribe(id, msg.open()?),
+            MMonGetVersion::KIND => self.version(id, msg.open()?),
+            MMonCommand::KIND => self.command(id, msg.header.tid, msg.open()?, now),
+            MAuth::KIND => self.renew(id, msg.open()?),
+            MPoolOp::KIND => self.pool_op(id, msg.header.tid, msg.open()?, now),
+            MStatfs::KIND => self.statfs(id, msg.header.tid, msg.open()?),
+            MGetPoolStats::KIND => self.pool_stats(id, msg.header.tid, msg.open()?),
+            MLog::KIND => self.log(id, msg.open()?),
+            _ => {} // stock monitors ignore what they do not know, too
+        }
+        Ok(())
+    }
+
+    /// Time has passed: forgets what is over, reserves what runs out.
+    pub fn tick(&mut self, now: UTime) {
+        let expired: Vec<EntityAddr> = {
+            let blocklist = &self.state.osdmap().blocklist.addrs;
+            blocklist.iter().filter(|(_, until)| **until <= now).map(|(addr, _)| *addr).collect()
+        };
+        if !expired.is_empty() {
+            let change = self.state.change_osdmap(now, |_, inc| inc.old_blocklist.extend(expired));
+            self.complain(now, change.map(|_| ()));
+        }
+        self.state.note_global_id(self.auth.next_global_id());
+        if self.auth.keys().rotate(now) {
+            self.state.set_service_keys(self.auth.keys().to_bytes());
+        }
+        self.settle();
+    }
+
+    /// What must happen now because of the messages so far.
+    pub fn take_effects(&mut self) -> Effects {
+        Effects { out: std::mem::take(&mut self.out), ..std::mem::take(&mut self.effects) }
+    }
+
+    fn complain(&mut self, now: UTime, result: Result<(), crate::command::Failure>) {
+        if let Err(e) = result {
+            self.state.log_mut().say(now, Severity::Error, "cluster", e.to_string());
+        }
+    }
+
+    /// Takes note of what has changed: what to save, whom to tell.
+    fn settle(&mut self) {
+        let changes = self.state.take_changes();
+        if !changes.any() {
+            return;
+        }
+        self.effects.save = Some(self.state.to_json());
+        if changes.keys {
+            self.effects.keys = Some(self.state.keys().clone());
+        }
+        if changes.osdmap {
+            let maps = self.state.maps();
+            self.effects.osdmap = Some((Arc::clone(maps.current()), maps.current_bytes().clone()));
+        }
+        if changes.config {
+            self.config_version += 1;
+        }
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.tell(id));
+    }
+
+    /// Tells a client what it wants to know and does not know yet.
+    fn tell(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let monmap_epoch = u64::from(self.state.monmap().epoch.0);
+        if session.take_due("monmap", monmap_epoch).is_some() {
+            send(&mut self.out, id, &MMonMap { monmap: self.state.monmap().to_bytes() });
+        }
+        if session.take_due("config", self.config_version).is_some() {
+            let settings = self.state.config().settings_of(&session.peer.identity.name);
+            let config =
+                settings.into_iter().map(|(option, (_, value))| (option.to_owned(), value.to_owned()));
+            send(&mut self.out, id, &MConfig { config: config.collect() });
+        }
+        if session.take_due("mgrmap", MGRMAP_EPOCH.into()).is_some() {
+            let map = MgrMap { epoch: Epoch(MGRMAP_EPOCH), ..MgrMap::default() };
+            send(&mut self.out, id, &MMgrMap { map });
+        }
+        let osdmap_epoch = self.state.osdmap().epoch.0;
+        if session.may("osd", loligo_cephx::caps::Perms::R)
+            && let Some(start) = session.take_due("osdmap", osdmap_epoch.into())
+        {
+            send(&mut self.out, id, &osdmap_message(&self.state, start));
+        }
+    }
+
+    /// Kinds and features of everybody connected.
+    fn peers(&self) -> Vec<(EntityType, u64)> {
+        self.sessions.values().map(|session| (session.peer.kind, session.peer.features)).collect()
+    }
+}
+
+/// There is no manager, and there never was another map.
+const MGRMAP_EPOCH: u32 = 1;
+
+/// The way from epoch `start` to the current osdmap: the changes if they are few and still known, else the whole map.
+fn osdmap_message(state: &State, start: u64) -> MOSDMap {
+    let (maps, newest) = (state.maps(), state.osdmap().epoch);
+    let mut message = MOSDMap { fsid: state.fsid(), oldest: maps.oldest(), newest, ..MOSDMap::default() };
+    let start = u32::try_from(start).unwrap_or(u32::MAX);
+    let few = newest.0.saturating_sub(start) < INCREMENTALS_MAX as u32;
+    match maps.incrementals(Epoch(start), INCREMENTALS_MAX).filter(|_| few && start > 0) {
+        Some(changes) => message.incrementals = changes,
+        None => {
+            message.maps.insert(newest, maps.current_bytes().clone());
+        }
+    }
+    message
+}
+
+fn send<M: Message>(out: &mut Vec<(SessionId, Msg)>, id: SessionId, body: &M) {
+    out.push((id, Msg::new(body)));
+}

@@ -1,0 +1,214 @@
+//! Requests that are not commands.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_cephx::caps::{Access, OsdCaps, Perms, PoolFacts};
+use loligo_maps::{Name, PgPool};
+use loligo_wire::message::Msg;
+use loligo_wire::message::mon::{
+    ClusterStatfs, MAuth, MAuthReply, MGetPoolStats, MGetPoolStatsReply, MLog, MLogAck, MMonGetVersion,
+    MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPoolOp, MPoolOpReply, MStatfs,
+    MStatfsReply, PaxosHeader, PoolOpCode,
+};
+use loligo_wire::message::osd::{ObjectStatSum, PoolStat, StoreStatfs};
+use loligo_wire::{Encode as _, PoolId, Tid, UTime, features};
+
+use super::{MGRMAP_EPOCH, Monitor, SessionId, send};
+use crate::command::{Errno, Failure};
+use crate::session::Session;
+use crate::state::pools::Created;
+
+/// How often a client without `MON_STATEFUL_SUB` renews its subscriptions.
+const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
+/// Lines of a log that one message may add.
+const LOG_LINES_MAX: usize = 100;
+
+impl Monitor {
+    pub(super) fn send_monmap(&mut self, id: SessionId) {
+        send(&mut self.out, id, &MMonMap { monmap: self.state.monmap().to_bytes() });
+    }
+
+    pub(super) fn subscribe(&mut self, id: SessionId, message: MMonSubscribe) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        for (what, subscription) in &message.what {
+            session.subscribe(what, *subscription);
+        }
+        if !features::has(session.peer.features, features::MON_STATEFUL_SUB) {
+            let ack = MMonSubscribeAck { interval_s: SUBSCRIBE_INTERVAL_S, fsid: self.state.fsid() };
+            send(&mut self.out, id, &ack);
+        }
+        self.tell(id);
+    }
+
+    pub(super) fn version(&mut self, id: SessionId, message: MMonGetVersion) {
+        let (version, oldest) = match message.what.as_str() {
+            "osdmap" => (self.state.osdmap().epoch.0, self.state.maps().oldest().0),
+            "monmap" => (self.state.monmap().epoch.0, self.state.monmap().epoch.0),
+            "mgrmap" => (MGRMAP_EPOCH, MGRMAP_EPOCH),
+            _ => (0, 0), // a map that we do not have; who waits for it must not wait for ever
+        };
+        let reply =
+            MMonGetVersionReply { handle: message.handle, version: version.into(), oldest: oldest.into() };
+        send(&mut self.out, id, &reply);
+    }
+
+    pub(super) fn renew(&mut self, id: SessionId, message: MAuth) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let identity = &session.peer.identity;
+        let renewal = self.auth.renew(identity, &message.payload);
+        let reply = MAuthReply {
+            protocol: message.protocol,
+            result: renewal.result,
+            global_id: identity.global_id,
+            payload: renewal.payload,
+            message: String::new(),
+        };
+        send(&mut self.out, id, &reply);
+    }
+
+    pub(super) fn statfs(&mut self, id: SessionId, tid: Tid, message: MStatfs) {
+        let allowed = self.sessions.get(&id).is_some_and(|session| session.may("pg", Perms::R));
+        if !allowed || message.fsid != self.state.fsid() {
+            return;
+        }
+        let usage = self.usage.usage();
+        let kb = |bytes: u64| bytes >> 10;
+        let statfs = match message.data_pool {
+            None => ClusterStatfs {
+                kb: kb(usage.space.total),
+                kb_used: kb(usage.space.used),
+                kb_avail: kb(usage.space.available()),
+                num_objects: usage.pools.values().map(|sum| positive(sum.num_objects)).sum(),
+            },
+            Some(pool) => {
+                let sum = usage.pool(pool);
+                let (used, free) = (positive(sum.num_bytes), usage.space.available());
+                ClusterStatfs {
+                    kb: kb(used + free),
+                    kb_used: kb(used),
+                    kb_avail: kb(free),
+                    num_objects: positive(sum.num_objects),
+                }
+            }
+        };
+        let reply = MStatfsReply { fsid: message.fsid, version: self.epoch().version, statfs };
+        self.out.push((id, Msg::new(&reply).with_tid(tid)));
+    }
+
+    pub(super) fn pool_stats(&mut self, id: SessionId, tid: Tid, message: MGetPoolStats) {
+        let allowed = self.sessions.get(&id).is_some_and(|session| session.may("pg", Perms::R));
+        if !allowed || message.fsid != self.state.fsid() {
+            return;
+        }
+        let usage = self.usage.usage();
+        let map = self.state.osdmap();
+        let of_pool = |name: &String| {
+            let pool = map.pool_by_name(name.as_bytes())?;
+            Some((name.clone(), pool_stat(usage.pool(pool))))
+        };
+        let pool_stats: BTreeMap<String, PoolStat> = message.pools.iter().filter_map(of_pool).collect();
+        let reply =
+            MGetPoolStatsReply { paxos: self.epoch(), fsid: message.fsid, pool_stats, per_pool: true };
+        self.out.push((id, Msg::new(&reply).with_tid(tid)));
+    }
+
+    pub(super) fn log(&mut self, id: SessionId, message: MLog) {
+        let allowed = self.sessions.get(&id).is_some_and(|session| session.may("log", Perms::W));
+        let Some(last) = message.entries.last().filter(|_| allowed && message.fsid == self.state.fsid())
+        else {
+            return;
+        };
+        let ack = MLogAck { fsid: message.fsid, last: last.seq, channel: last.channel.clone() };
+        for entry in message.entries.into_iter().take(LOG_LINES_MAX) {
+            self.state.log_mut().push(entry);
+        }
+        send(&mut self.out, id, &ack);
+    }
+
+    pub(super) fn pool_op(&mut self, id: SessionId, tid: Tid, message: MPoolOp, now: UTime) {
+        let fsid = message.fsid;
+        let (result, payload) = match self.do_pool_op(id, &message, now) {
+            Ok(payload) => (0, payload),
+            Err(failure) => (-failure.errno.0, None),
+        };
+        self.settle(); // the new map goes out before the answer
+        let epoch = self.state.osdmap().epoch;
+        let reply = MPoolOpReply { paxos: self.epoch(), fsid, result, epoch, payload };
+        self.out.push((id, Msg::new(&reply).with_tid(tid)));
+    }
+
+    fn do_pool_op(&mut self, id: SessionId, message: &MPoolOp, now: UTime) -> Result<Option<Bytes>, Failure> {
+        if message.fsid != self.state.fsid() {
+            return Err(Failure::invalid("another cluster"));
+        }
+        let pool = PoolId(message.pool.into());
+        if !self.may_pool_op(id, message, pool) {
+            return Err(Failure::new(Errno::EPERM, "access denied"));
+        }
+        let exists = self.state.osdmap().pool(pool).is_some();
+        match message.op {
+            PoolOpCode::Create => match self.state.create_pool(now, &message.name, 0)? {
+                Created::New(_) | Created::Existed(_) => Ok(None),
+            },
+            PoolOpCode::Delete => self.state.remove_pool(now, pool).map(|()| None),
+            _ if !exists => Err(Failure::missing(format!("there is no pool {pool}"))),
+            PoolOpCode::CreateUnmanagedSnap => {
+                self.state.create_snap_id(now, pool).map(|snap| Some(snap.to_bytes()))
+            }
+            PoolOpCode::DeleteUnmanagedSnap => {
+                self.state.remove_snap_id(now, pool, message.snapid).map(|()| None)
+            }
+            PoolOpCode::CreateSnap | PoolOpCode::DeleteSnap | PoolOpCode::AuidChange => {
+                Err(Failure::new(Errno::EOPNOTSUPP, "not supported"))
+            }
+        }
+    }
+
+    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's objects.
+    fn may_pool_op(&self, id: SessionId, message: &MPoolOp, pool: PoolId) -> bool {
+        let Some(session) = self.sessions.get(&id) else { return false };
+        let about_snap_ids =
+            matches!(message.op, PoolOpCode::CreateUnmanagedSnap | PoolOpCode::DeleteUnmanagedSnap);
+        session.may("osd", Perms::W) || (about_snap_ids && self.may_write_to_pool(session, pool))
+    }
+
+    fn may_write_to_pool(&self, session: &Session, id: PoolId) -> bool {
+        let entry = self.state.keys().entry(&session.peer.identity.name);
+        let caps = entry.and_then(|entry| OsdCaps::parse(entry.caps.get("osd")?).ok());
+        let map = self.state.osdmap();
+        let (Some(caps), Some(pool), Some(name)) = (caps, map.pool(id), map.pool_name(id)) else {
+            return false;
+        };
+        let facts = PoolFacts { name: &name.to_string(), applications: &applications(pool) };
+        let write = Access { read: false, write: true };
+        caps.for_pool(facts, session.ip()).allows(write, b"", b"")
+    }
+
+    /// What answers are based on.
+    pub(super) fn epoch(&self) -> PaxosHeader {
+        PaxosHeader { version: self.state.osdmap().epoch.0.into() }
+    }
+}
+
+fn applications(pool: &PgPool) -> BTreeMap<String, BTreeMap<String, String>> {
+    let text = |settings: &BTreeMap<Name, Name>| {
+        settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    };
+    pool.application_metadata.iter().map(|(app, settings)| (app.to_string(), text(settings))).collect()
+}
+
+fn positive(n: i64) -> u64 {
+    n.max(0) as u64
+}
+
+fn pool_stat(sum: ObjectStatSum) -> PoolStat {
+    let stored = sum.num_bytes;
+    let store_stats = StoreStatfs {
+        allocated: stored,
+        data_stored: stored,
+        omap_allocated: sum.num_omap_bytes,
+        ..StoreStatfs::default()
+    };
+    PoolStat { sum, store_stats, num_store_stats: 1, up: 1, acting: 1, ..PoolStat::default() }
+}

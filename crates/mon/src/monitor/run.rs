@@ -1,0 +1,80 @@
+//! Running commands.
+
+use loligo_wire::message::Msg;
+use loligo_wire::message::mon::{MMonCommand, MMonCommandAck};
+use loligo_wire::{Tid, UTime};
+
+use super::{Monitor, SessionId};
+use crate::command::{self, Args, COMMANDS, Call, Errno, Failure, Outcome, Reply, descriptions};
+use crate::output::Format;
+use crate::state::log::Severity;
+
+/// What every session may ask: how else would it know what to ask?
+const DESCRIPTIONS: &str = "get_command_descriptions";
+
+impl Monitor {
+    pub(super) fn command(&mut self, id: SessionId, tid: Tid, message: MMonCommand, now: UTime) {
+        let outcome = self.run(id, &message, now);
+        self.settle(); // a new map goes out before the answer
+        let (result, status, output) = match outcome {
+            Ok(Reply { output, status }) => (0, status, output),
+            Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
+        };
+        let ack =
+            MMonCommandAck { paxos: self.epoch(), result, status, cmd: message.cmd, output: output.into() };
+        self.out.push((id, Msg::new(&ack).with_tid(tid)));
+    }
+
+    fn run(&mut self, id: SessionId, message: &MMonCommand, now: UTime) -> Outcome {
+        if message.fsid != self.state.fsid() {
+            return Err(Failure::new(Errno::EPERM, "wrong fsid"));
+        }
+        let args = Args::parse(&message.cmd)?;
+        let prefix = args.prefix()?;
+        if prefix == DESCRIPTIONS {
+            return Ok(Reply::output(descriptions(COMMANDS).to_string()));
+        }
+        let command = command::find(prefix).ok_or_else(|| Failure::invalid("command not known"))?;
+        let session = self.sessions.get(&id);
+        let session = session.filter(|session| session.may_run(command, &args));
+        let Some(session) = session else {
+            self.audit(id, &args, "access denied", now);
+            return Err(Failure::new(Errno::EACCES, "access denied"));
+        };
+        let caller = session.caller();
+        args.check(command)?;
+        let format = args.text("format");
+        let format = Format::parse(format).ok_or_else(|| {
+            let format = format.unwrap_or_default();
+            Failure::invalid(format!("format '{format}' is not supported: plain, json and json-pretty are"))
+        })?;
+        if command.needs().contains(loligo_cephx::caps::Perms::W) {
+            self.audit(id, &args, "dispatch", now);
+        }
+        let (usage, sessions) = (self.usage.usage(), self.peers());
+        let mut call = Call {
+            state: &mut self.state,
+            usage: &usage,
+            args: &args,
+            format,
+            input: &message.input,
+            caller: &caller,
+            sessions: &sessions,
+            now,
+        };
+        (command.run)(&mut call)
+    }
+
+    /// Notes in the audit log who wants what. Values of keys are not written down.
+    fn audit(&mut self, id: SessionId, args: &Args, what: &str, now: UTime) {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let caller = session.caller();
+        let shown = if args.prefix().is_ok_and(|prefix| prefix == "config-key set") {
+            format!("{{\"prefix\":\"config-key set\",\"key\":\"{}\"}}", args.required("key"))
+        } else {
+            args.to_string()
+        };
+        let line = format!("from='{}' entity='{}' cmd={shown}: {what}", caller.addr, caller.name);
+        self.state.log_mut().say(now, Severity::Info, "audit", line);
+    }
+}

@@ -1,0 +1,77 @@
+//! Tables for people: columns two blanks apart, as wide as their widest cell.
+
+use std::fmt;
+
+/// To which side a cell's text is pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// To the left.
+    Left,
+    /// To the right.
+    Right,
+}
+
+/// A table with a line of titles.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table with these columns.
+    pub fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row. Cells that are missing stay empty; cells beyond the last column are not shown.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).fold(self.columns[column].0.chars().count(), usize::max)
+    }
+}
+
+impl Table {
+    fn write_line(&self, f: &mut fmt::Formatter<'_>, widths: &[usize], cells: &[&str]) -> fmt::Result {
+        for (i, ((_, align), width)) in self.columns.iter().zip(widths).enumerate() {
+            let gap = if i > 0 { "  " } else { "" };
+            let cell = cells.get(i).copied().unwrap_or_default();
+            match align {
+                Align::Left => write!(f, "{gap}{cell:<width$}")?,
+                Align::Right => write!(f, "{gap}{cell:>width$}")?,
+            }
+        }
+        writeln!(f)
+    }
+}
+
+/// Every line ends with a newline and is padded to the table's width.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
+        let titles: Vec<&str> = self.columns.iter().map(|(title, _)| *title).collect();
+        self.write_line(f, &widths, &titles)?;
+        self.rows.iter().try_for_each(|row| {
+            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            self.write_line(f, &widths, &cells)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new([("ID", Align::Right), ("TYPE NAME", Align::Left), ("N", Align::Right)]);
+        table.row(["-1".into(), "root default".into(), "7".into()]);
+        table.row(["-13".into(), "x".into()]);
+        let expected = " ID  TYPE NAME     N\n -1  root default  7\n-13  x              \n";
+        assert_eq!(table.to_string(), expected);
+    }
+}

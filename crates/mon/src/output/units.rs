@@ -1,0 +1,133 @@
+//! Numbers as Ceph's programs print them for people.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use loligo_wire::UTime;
+
+/// Bytes with a binary unit: `8 GiB`, `7.6 GiB`, `19 KiB`, `0 B`.
+pub fn bytes(n: u64) -> String {
+    scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+}
+
+/// A count with a decimal unit: `999`, `1.23k`, `10M`.
+pub fn count(n: u64) -> String {
+    scaled(n, 1000, ["", "k", "M", "G", "T", "P", "E"])
+}
+
+/// An even multiple of the unit is printed whole; else with as many digits, up to two, as fit into seven characters.
+fn scaled(n: u64, base: u64, units: [&str; 7]) -> String {
+    let mut index = 0;
+    let mut multiple = 1u64;
+    while n / multiple >= base && index + 1 < units.len() {
+        multiple *= base;
+        index += 1;
+    }
+    let unit = units[index];
+    if n.is_multiple_of(multiple) {
+        return format!("{}{unit}", n / multiple);
+    }
+    let value = n as f64 / multiple as f64;
+    let fits = (0..=2).rev().map(|digits| format!("{value:.digits$}{unit}")).find(|text| text.len() <= 7);
+    fits.unwrap_or_else(|| format!("{value:.0}{unit}"))
+}
+
+/// A part of a whole in percent, as `ceph df` prints it.
+pub fn percent(ratio: f64) -> String {
+    match ratio * 100.0 {
+        p if p >= 0.01 => format!("{p:.2}"),
+        _ => "0".to_owned(),
+    }
+}
+
+/// How long ago, in the largest unit that keeps two digits or so: `119s`, `13m`, `3h`, `12d`, `5w`.
+pub fn age(d: Duration) -> String {
+    let s = d.as_secs();
+    let (minutes, hours, days) = (s / 60, s / 3600, s / 86_400);
+    match () {
+        () if s < 2 => format!("{}s", (d.as_millis() as f64) / 1000.0),
+        () if s < 120 => format!("{s}s"),
+        () if minutes < 120 => format!("{minutes}m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if days < 14 => format!("{days}d"),
+        () if days / 7 < 12 => format!("{}w", days / 7),
+        () if days / 30 < 24 => format!("{}M", days / 30),
+        () => format!("{}y", days / 365),
+    }
+}
+
+/// A point in time: `2026-11-21T01:11:23.895810+0000`, always UTC.
+pub fn stamp(t: UTime) -> String {
+    format!("{}+0000", civil(t))
+}
+
+/// The same as monmaps print it: `2026-11-21T01:11:23.895810Z`.
+pub fn stamp_z(t: UTime) -> String {
+    format!("{}Z", civil(t))
+}
+
+fn civil(t: UTime) -> impl Display {
+    let (year, month, day) = date(u64::from(t.sec) / 86_400);
+    let s = t.sec % 86_400;
+    let (hour, minute, second) = (s / 3600, s / 60 % 60, s % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}", t.nsec / 1000)
+}
+
+/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is its last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_PER_ERA: u64 = 146_097; // 400 years
+    const DAYS_FROM_0000_03_01: u64 = 719_468;
+    let z = days + DAYS_FROM_0000_03_01;
+    let day_of_era = z % DAYS_PER_ERA;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (z / DAYS_PER_ERA * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_print_as_ceph_prints_them() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (19_522, "19 KiB"),
+            (8_589_934_592, "8 GiB"),
+            (8_589_915_070, "8.0 GiB"),
+            (8_160_417_280, "7.6 GiB"),
+            (1_600_000, "1.5 MiB"),
+            (u64::MAX, "16 EiB"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(bytes(n), text, "{n}");
+        }
+        assert_eq!(count(10_000), "10k");
+        assert_eq!(count(1_234), "1.23k");
+        assert_eq!(count(21), "21");
+    }
+
+    #[test]
+    fn times_print_as_ceph_prints_them() {
+        let t = UTime { sec: 1_795_223_483, nsec: 895_810_123 };
+        assert_eq!(stamp(t), "2026-11-21T01:11:23.895810+0000");
+        assert_eq!(stamp_z(UTime { sec: 951_782_400, nsec: 0 }), "2000-02-29T00:00:00.000000Z");
+        assert_eq!(stamp_z(UTime { sec: 0, nsec: 0 }), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(stamp_z(UTime { sec: u32::MAX, nsec: 0 }), "2106-02-07T06:28:15.000000Z");
+    }
+
+    #[test]
+    fn ages_keep_about_two_digits() {
+        for (s, text) in
+            [(1, "1s"), (119, "119s"), (120, "2m"), (7_200, "2h"), (86_400 * 2, "2d"), (86_400 * 20, "2w")]
+        {
+            assert_eq!(age(Duration::from_secs(s)), text);
+        }
+        assert_eq!(age(Duration::from_secs(86_400 * 365 * 3)), "3y");
+    }
+}

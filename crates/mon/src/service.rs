@@ -1,0 +1,309 @@
+//! The monitor on the network: a task that drives a [`Monitor`].
+//!
+//! Connections hand their messages to the task, which works off what is there, saves once, and then answers. What waits
+//! there is bounded by the connections' [`Throttle`].
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use loligo_cephx::handshake::ServerAuth;
+use loligo_cephx::keyring::{Entry, Keyring};
+use loligo_cephx::server::{AuthConfig, AuthServer, KeyDatabase, ServiceKeys};
+use loligo_maps::OsdMap;
+use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Hold, Policies, Policy, SendError, Throttle};
+use loligo_wire::message::Msg;
+use loligo_wire::{EntityName, UTime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+use tokio::time::MissedTickBehavior;
+
+use crate::file::StateFile;
+use crate::monitor::{Effects, Monitor, SessionId};
+use crate::session::Peer;
+use crate::state::State;
+use crate::usage::UsageSource;
+
+/// Messages that may wait for the monitor, of all clients together, and their bytes (`mon_client_bytes`).
+const WAITING_MAX: (usize, u64) = (10_000, 100 << 20);
+/// Events worked off between two saves.
+const BATCH_MAX: usize = 256;
+/// How often time-outs are looked at (`mon_tick_interval`).
+const TICK: Duration = Duration::from_secs(5);
+
+/// Takes new osdmaps; see [`MonConfig::on_osdmap`].
+pub type OnOsdMap = Box<dyn Fn(Arc<OsdMap>, Bytes) -> io::Result<()> + Send + Sync>;
+
+/// What a [`MonService`] is made from.
+pub struct MonConfig {
+    /// What the monitor knows; started.
+    pub state: State,
+    /// How clients prove who they are.
+    pub auth: AuthConfig,
+    /// Who knows what is stored.
+    pub usage: Arc<dyn UsageSource>,
+    /// Where the state is kept; `None`: it is forgotten.
+    pub file: Option<StateFile>,
+    /// Takes every new osdmap, also encoded, before any client hears of it. Must not wait. An error ends the monitor.
+    pub on_osdmap: OnOsdMap,
+}
+
+/// A running monitor; the [`Dispatcher`] and [`AcceptAuth`] of its messenger.
+pub struct MonService {
+    events: UnboundedSender<Event>,
+    auth: Arc<AuthServer>,
+    throttle: Arc<Throttle>,
+    ended: watch::Receiver<Option<Arc<io::Error>>>,
+}
+
+type Job = Box<dyn FnOnce(&mut State, UTime) + Send>;
+
+enum Event {
+    Open(Arc<Connection>),
+    Messages(SessionId, Vec<(Msg, Hold)>),
+    Close(SessionId),
+    /// Something to do, and whom to tell when what came of it is saved.
+    Call(Job, oneshot::Sender<()>),
+    Stop,
+}
+
+/// The keys as connections see them while they authenticate.
+#[derive(Default)]
+struct Keys(ArcSwap<Keyring>);
+
+impl KeyDatabase for Keys {
+    fn entity(&self, name: &EntityName) -> Option<Entry> {
+        self.0.load().entry(name).cloned()
+    }
+}
+
+impl MonService {
+    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed on.
+    ///
+    /// # Errors
+    /// The state could not be saved, or its secrets cannot be read.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn start(config: MonConfig) -> io::Result<Arc<Self>> {
+        let MonConfig { mut state, auth, usage, file, on_osdmap } = config;
+        let keys = Arc::new(Keys(ArcSwap::from_pointee(state.keys().clone())));
+        let service_keys = service_keys(&mut state, &auth)?;
+        let first_global_id = state.reserve_global_ids();
+        let database: Arc<dyn KeyDatabase> = Arc::clone(&keys) as _;
+        let auth = AuthServer::new(auth, database, service_keys, first_global_id);
+        let (events, waiting) = unbounded_channel();
+        let (end, ended) = watch::channel(None);
+        on_osdmap(Arc::clone(state.maps().current()), state.maps().current_bytes().clone())?;
+        let mut monitor = Monitor::new(state, Arc::clone(&auth), usage);
+        monitor.change(|_| ());
+        let mut driver =
+            Driver { monitor, keys, file, on_osdmap, connections: HashMap::new(), callers: Vec::new() };
+        driver.carry_out().await?;
+        tokio::spawn(async move {
+            if let Err(e) = driver.run(waiting).await {
+                driver.connections.values().for_each(|conn| conn.mark_down());
+                let _ = end.send(Some(Arc::new(e)));
+            }
+        });
+        let throttle = Throttle::new(WAITING_MAX.0, WAITING_MAX.1);
+        Ok(Arc::new(Self { events, auth, throttle, ended }))
+    }
+
+    /// Who authenticates: services that accept the monitor's tickets ask it too.
+    pub fn auth(&self) -> &Arc<AuthServer> {
+        &self.auth
+    }
+
+    /// How the messenger shall treat accepted connections.
+    pub fn policies(&self) -> Policies {
+        Policies::new(Policy::stateless_server().with_throttle(Arc::clone(&self.throttle)))
+    }
+
+    /// Looks at or changes what the monitor knows. Changes are saved when this returns.
+    ///
+    /// # Errors
+    /// The monitor has stopped.
+    pub async fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut State, UTime) -> R + Send + 'static,
+    ) -> Result<R, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let (saved, is_saved) = oneshot::channel();
+        let call = move |state: &mut State, now| {
+            let _ = answer.send(call(state, now));
+        };
+        self.post(Event::Call(Box::new(call), saved))?;
+        is_saved.await.map_err(|_| Stopped)?;
+        answered.await.map_err(|_| Stopped)
+    }
+
+    /// Ends the task. The messenger should be shut down before.
+    pub async fn stop(&self) {
+        let _ = self.events.send(Event::Stop);
+        self.events.closed().await;
+    }
+
+    /// Waits until the task has ended; the error that ended it, if it was one.
+    pub async fn ended(&self) -> Option<Arc<io::Error>> {
+        let mut ended = self.ended.clone();
+        let _ = ended.wait_for(Option::is_some).await;
+        ended.borrow().clone()
+    }
+
+    fn post(&self, event: Event) -> Result<(), Stopped> {
+        self.events.send(event).map_err(|_| Stopped)
+    }
+}
+
+/// The monitor has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the monitor has stopped")]
+pub struct Stopped;
+
+/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients' tickets stay good.
+fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceKeys>> {
+    let (mon_ttl, service_ttl, now) = (auth.mon_ticket_ttl, auth.service_ticket_ttl, (auth.clock)());
+    let keys = match state.service_keys() {
+        bytes if bytes.is_empty() => ServiceKeys::new(mon_ttl, service_ttl, now),
+        bytes => ServiceKeys::restore(mon_ttl, service_ttl, bytes, now).map_err(io::Error::other)?,
+    };
+    keys.rotate(now);
+    state.set_service_keys(keys.to_bytes());
+    Ok(Arc::new(keys))
+}
+
+impl Dispatcher for MonService {
+    fn accepted(&self, conn: &Arc<Connection>) {
+        if self.post(Event::Open(Arc::clone(conn))).is_err() {
+            conn.mark_down();
+        }
+    }
+
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        let msgs = msgs.drain(..).map(|msg| {
+            let hold = conn.hold(msg.len());
+            (msg, hold)
+        });
+        if self.post(Event::Messages(conn.id(), msgs.collect())).is_err() {
+            conn.mark_down();
+        }
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, _: &Error) {
+        let _ = self.post(Event::Close(conn.id()));
+    }
+}
+
+impl AcceptAuth for MonService {
+    fn acceptor(&self, _: SocketAddr) -> Box<dyn ServerAuth> {
+        self.auth.mon_acceptor()
+    }
+}
+
+/// What the task owns.
+struct Driver {
+    monitor: Monitor,
+    keys: Arc<Keys>,
+    file: Option<StateFile>,
+    on_osdmap: OnOsdMap,
+    connections: HashMap<SessionId, Arc<Connection>>,
+    /// Who waits for the next save.
+    callers: Vec<oneshot::Sender<()>>,
+}
+
+impl Driver {
+    async fn run(&mut self, mut waiting: UnboundedReceiver<Event>) -> io::Result<()> {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = waiting.recv() => match event {
+                    None | Some(Event::Stop) => return Ok(()),
+                    Some(event) => self.apply(event),
+                },
+                _ = ticks.tick() => self.monitor.tick(UTime::now()),
+            }
+            let mut stop = false;
+            for _ in 1..BATCH_MAX {
+                match waiting.try_recv() {
+                    Ok(Event::Stop) => stop = true,
+                    Ok(event) => self.apply(event),
+                    Err(_) => break,
+                }
+            }
+            self.carry_out().await?;
+            if stop {
+                return Ok(());
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Open(conn) => self.open(conn),
+            Event::Messages(id, msgs) => {
+                for (msg, hold) in msgs {
+                    if self.monitor.handle(id, &msg, UTime::now()).is_err() {
+                        self.drop_connection(id);
+                    }
+                    drop(hold);
+                }
+            }
+            Event::Close(id) => {
+                self.connections.remove(&id);
+                self.monitor.close(id);
+            }
+            Event::Call(call, saved) => {
+                self.monitor.change(|state| call(state, UTime::now()));
+                self.callers.push(saved);
+            }
+            Event::Stop => {}
+        }
+    }
+
+    fn open(&mut self, conn: Arc<Connection>) {
+        let Some(identity) = conn.identity().cloned() else { return conn.mark_down() };
+        let peer = conn.peer();
+        let peer = Peer { kind: peer.kind, features: peer.features, addr: peer.addr, identity };
+        self.monitor.open(conn.id(), peer);
+        self.connections.insert(conn.id(), conn);
+    }
+
+    /// Does what the messages so far led to, in the order that keeps promises.
+    async fn carry_out(&mut self) -> io::Result<()> {
+        let Effects { save, osdmap, keys, out } = self.monitor.take_effects();
+        if let (Some(content), Some(file)) = (save, self.file.clone()) {
+            tokio::task::spawn_blocking(move || file.save(&content)).await.map_err(io::Error::other)??;
+        }
+        if let Some((map, encoded)) = osdmap {
+            (self.on_osdmap)(map, encoded)?;
+        }
+        if let Some(keys) = keys {
+            self.keys.0.store(Arc::new(keys));
+        }
+        for caller in self.callers.drain(..) {
+            let _ = caller.send(()); // it may have stopped waiting
+        }
+        for (id, msg) in out {
+            let full =
+                self.connections.get(&id).is_some_and(|c| matches!(c.send(msg), Err(SendError::Full(_))));
+            if full {
+                self.drop_connection(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the connection of a client that breaks the protocol, or does not read what it asked for.
+    fn drop_connection(&mut self, id: SessionId) {
+        if let Some(conn) = self.connections.remove(&id) {
+            conn.mark_down();
+        }
+        self.monitor.close(id);
+    }
+}

@@ -1,0 +1,97 @@
+//! A client's session: who it is, what it may do, what it wants to be told.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use loligo_cephx::caps::{Command as CapsCommand, MonCaps, Perms};
+use loligo_cephx::handshake::Identity;
+use loligo_wire::EntityAddr;
+use loligo_wire::EntityType;
+use loligo_wire::message::mon::Subscription;
+
+use crate::command::{Args, Caller, Command};
+
+/// Most subscriptions of one session; Ceph has about a dozen kinds.
+const SUBSCRIPTIONS_MAX: usize = 64;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// The kind of program.
+    pub kind: EntityType,
+    /// Its features.
+    pub features: u64,
+    /// Its address.
+    pub addr: EntityAddr,
+    /// Who it has proved to be.
+    pub identity: Identity,
+}
+
+/// A client's session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) peer: Peer,
+    caps: MonCaps,
+    subscriptions: BTreeMap<String, Subscription>,
+}
+
+impl Session {
+    pub(crate) fn new(peer: Peer) -> Self {
+        // A capability that cannot be read allows nothing; only an edited state file can hold one.
+        let caps = MonCaps::parse(&peer.identity.caps).unwrap_or_default();
+        Self { peer, caps, subscriptions: BTreeMap::new() }
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        Caller { name: self.peer.identity.name.clone(), addr: self.peer.addr }
+    }
+
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.peer.addr.sock.map(|sock| sock.ip())
+    }
+
+    /// Whether the client may do something with a service.
+    pub(crate) fn may(&self, service: &str, needed: Perms) -> bool {
+        self.caps.allows(&self.peer.identity.name, service, None, needed, self.ip())
+    }
+
+    /// Whether the client may send a command.
+    pub(crate) fn may_run(&self, command: &Command, args: &Args) -> bool {
+        let args = args.as_text().map(|(name, text)| (name.to_owned(), text)).collect();
+        self.may_command(command.module, command.prefix, &args, command.needs())
+    }
+
+    /// Whether the client may do what a command of this name does.
+    pub(crate) fn may_command(
+        &self,
+        service: &str,
+        prefix: &str,
+        args: &BTreeMap<String, String>,
+        needed: Perms,
+    ) -> bool {
+        let command = Some(CapsCommand { prefix, args });
+        self.caps.allows(&self.peer.identity.name, service, command, needed, self.ip())
+    }
+
+    /// Remembers a subscription.
+    pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
+        if self.subscriptions.len() < SUBSCRIPTIONS_MAX || self.subscriptions.contains_key(what) {
+            self.subscriptions.insert(what.to_owned(), subscription);
+        }
+    }
+
+    /// The version that the client wants next of something that now has the version `newest`; `None` if it wants none yet.
+    /// What is told then is what the client gets: the subscription goes on behind `newest`, or ends.
+    pub(crate) fn take_due(&mut self, what: &str, newest: u64) -> Option<u64> {
+        let subscription = self.subscriptions.get_mut(what)?;
+        let start = subscription.start;
+        if start > newest {
+            return None;
+        }
+        subscription.start = newest + 1;
+        if subscription.onetime {
+            self.subscriptions.remove(what);
+        }
+        Some(start)
+    }
+}

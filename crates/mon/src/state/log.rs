@@ -1,0 +1,112 @@
+//! The cluster's log: what happened, and who ordered what (`ceph log last`). Kept in memory, the newest lines only.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use loligo_wire::message::mon::LogEntry;
+use loligo_wire::{EntityAddrVec, EntityName, EntityNum, EntityType, UTime};
+
+use crate::output::units;
+
+/// Lines kept (Ceph keeps 10,000 for each channel).
+const LINES_MAX: usize = 2_000;
+/// Bytes of text kept.
+const BYTES_MAX: usize = 1 << 20;
+
+/// How grave a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// For the search for faults.
+    Debug = 0,
+    /// News.
+    Info = 1,
+    /// Security.
+    Sec = 2,
+    /// Something may be wrong.
+    Warn = 3,
+    /// Something is wrong.
+    Error = 4,
+}
+
+impl Severity {
+    /// The one with a word, as `ceph log last` takes it.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::from_code(["debug", "info", "sec", "warn", "error"].iter().position(|w| *w == word)? as u16)
+    }
+
+    /// The one with a number.
+    pub fn from_code(code: u16) -> Option<Self> {
+        [Self::Debug, Self::Info, Self::Sec, Self::Warn, Self::Error].into_iter().find(|s| *s as u16 == code)
+    }
+
+    /// The letters in brackets.
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Debug => "[DBG]",
+            Self::Info => "[INF]",
+            Self::Sec => "[SEC]",
+            Self::Warn => "[WRN]",
+            Self::Error => "[ERR]",
+        }
+    }
+}
+
+/// The newest lines of all channels.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterLog {
+    lines: VecDeque<LogEntry>,
+    bytes: usize,
+    last_seq: u64,
+}
+
+impl ClusterLog {
+    /// Adds a line, and forgets the oldest ones beyond the bounds.
+    pub fn push(&mut self, entry: LogEntry) {
+        self.bytes += entry.message.len();
+        self.lines.push_back(entry);
+        while self.lines.len() > LINES_MAX || self.bytes > BYTES_MAX {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.bytes -= oldest.message.len();
+        }
+    }
+
+    /// Adds a line of the monitor's own.
+    pub fn say(&mut self, stamp: UTime, severity: Severity, channel: &str, message: String) {
+        self.last_seq += 1;
+        self.push(LogEntry {
+            name: EntityName { kind: EntityType::MON, id: super::MON_ID.to_owned() },
+            rank: EntityNum { kind: EntityType::MON, num: 0 },
+            addrs: EntityAddrVec::default(),
+            stamp,
+            seq: self.last_seq,
+            prio: severity as u16,
+            message,
+            channel: channel.to_owned(),
+        });
+    }
+
+    /// The last `n` lines of a channel (all channels: `*`) that are at least so grave, oldest first.
+    pub fn last(&self, n: usize, least: Severity, channel: &str) -> Vec<&LogEntry> {
+        let fits =
+            |entry: &&LogEntry| severity(entry) >= least && (channel == "*" || entry.channel == channel);
+        let mut found: Vec<_> = self.lines.iter().rev().filter(fits).take(n).collect();
+        found.reverse();
+        found
+    }
+}
+
+/// How grave a line is; unknown numbers count as errors.
+pub fn severity(entry: &LogEntry) -> Severity {
+    Severity::from_code(entry.prio).unwrap_or(Severity::Error)
+}
+
+/// A line as `ceph log last` prints it.
+pub struct Line<'a>(pub &'a LogEntry);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LogEntry { name, rank, stamp, seq, channel, message, .. } = self.0;
+        let stamp = units::stamp(*stamp);
+        write!(f, "{stamp} {name} ({rank}) {seq} : {channel} {} {message}", severity(self.0).tag())
+    }
+}

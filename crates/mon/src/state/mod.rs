@@ -1,0 +1,289 @@
+//! What the monitor knows of the cluster.
+//!
+//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is told by
+//! [`State::take_changes`]. [`persist`] turns it into bytes and back.
+
+pub mod config;
+pub mod history;
+pub mod log;
+pub mod persist;
+pub mod pools;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_cephx::key::CryptoKey;
+use loligo_cephx::keyring::{Entry, Keyring};
+use loligo_maps::{Incremental, MonMap, OsdMap};
+use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, UTime, Uuid};
+
+use crate::command::Failure;
+use config::ConfigDb;
+use history::MapHistory;
+use log::{ClusterLog, Severity};
+
+/// The monitor's id: it is `mon.a`.
+pub const MON_ID: &str = "a";
+/// Global ids are reserved in blocks of this size, so that few of them have to be saved.
+const GLOBAL_IDS_PER_BLOCK: u64 = 10_000;
+/// The first global id (Ceph's first clients get numbers from about here on).
+const FIRST_GLOBAL_ID: u64 = 4_100;
+
+/// What the monitor knows of the cluster.
+#[derive(Clone, Debug)]
+pub struct State {
+    monmap: MonMap,
+    maps: MapHistory,
+    keys: Keyring,
+    config: ConfigDb,
+    config_keys: BTreeMap<String, Vec<u8>>,
+    /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
+    service_keys: Bytes,
+    /// No global id from here on has been given out.
+    global_id_end: GlobalId,
+    log: ClusterLog,
+    started: UTime,
+    changes: Changes,
+}
+
+/// What has changed since somebody last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The osdmap.
+    pub osdmap: bool,
+    /// Keys or capabilities.
+    pub keys: bool,
+    /// Settings for clients.
+    pub config: bool,
+    /// Something else that must be saved.
+    pub other: bool,
+}
+
+impl Changes {
+    /// Whether the state must be saved.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// What a new cluster starts with.
+#[derive(Clone, Debug)]
+pub struct NewCluster {
+    /// Its id.
+    pub fsid: Uuid,
+    /// When it is made.
+    pub now: UTime,
+    /// The name of the machine, for the CRUSH map.
+    pub host: String,
+    /// The secret of `client.admin`.
+    pub admin_key: CryptoKey,
+}
+
+impl State {
+    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do everything.
+    ///
+    /// # Errors
+    /// A host name that cannot stand in a CRUSH map, such as `default`.
+    pub fn new(cluster: NewCluster) -> Result<Self, Failure> {
+        let NewCluster { fsid, now, host, admin_key } = cluster;
+        let map = OsdMap::build(fsid).created(now).host(&host).finish();
+        let map = map.map_err(|e| Failure::invalid(e.to_string()))?;
+        let mut keys = Keyring::new();
+        let services = ["mds", "mgr", "mon", "osd"];
+        let admin =
+            services.into_iter().fold(Entry::new(admin_key), |entry, s| entry.with_caps(s, "allow *"));
+        keys.insert(EntityName::client("admin"), admin);
+        Ok(Self {
+            monmap: MonMap::new(fsid, now, [(MON_ID.into(), EntityAddrVec::default())]),
+            maps: MapHistory::new(map),
+            keys,
+            config: ConfigDb::default(),
+            config_keys: BTreeMap::new(),
+            service_keys: Bytes::new(),
+            global_id_end: GlobalId(FIRST_GLOBAL_ID),
+            log: ClusterLog::default(),
+            started: now,
+            changes: Changes { other: true, ..Changes::default() },
+        })
+    }
+
+    /// The cluster's id.
+    pub fn fsid(&self) -> Uuid {
+        self.osdmap().fsid
+    }
+
+    /// When this life of the process began.
+    pub fn started(&self) -> UTime {
+        self.started
+    }
+
+    /// Who the monitors are.
+    pub fn monmap(&self) -> &MonMap {
+        &self.monmap
+    }
+
+    /// The current osdmap.
+    pub fn osdmap(&self) -> &OsdMap {
+        self.maps.current()
+    }
+
+    /// The osdmap's epochs.
+    pub fn maps(&self) -> &MapHistory {
+        &self.maps
+    }
+
+    /// Keys and capabilities.
+    pub fn keys(&self) -> &Keyring {
+        &self.keys
+    }
+
+    /// Settings.
+    pub fn config(&self) -> &ConfigDb {
+        &self.config
+    }
+
+    /// What `config-key` keeps.
+    pub fn config_keys(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.config_keys
+    }
+
+    /// The cluster's log.
+    pub fn log(&self) -> &ClusterLog {
+        &self.log
+    }
+
+    /// The cluster's log, to be written to. It is not saved.
+    pub fn log_mut(&mut self) -> &mut ClusterLog {
+        &mut self.log
+    }
+
+    /// The secrets that seal tickets, as they were set.
+    pub fn service_keys(&self) -> &Bytes {
+        &self.service_keys
+    }
+
+    /// What has changed since the last call.
+    pub fn take_changes(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// A setting of the monitor's own that is on or off.
+    pub fn own_flag(&self, option: &str) -> bool {
+        matches!(self.own_value(option), Some("true" | "1" | "yes" | "on"))
+    }
+
+    /// A setting of the monitor's own.
+    pub fn own_value(&self, option: &str) -> Option<&str> {
+        let me = EntityName { kind: EntityType::MON, id: MON_ID.to_owned() };
+        self.config.value(&me, option)
+    }
+
+    /// Makes the next epoch of the osdmap.
+    ///
+    /// # Errors
+    /// A change that cannot be applied; nothing has changed then.
+    pub fn change_osdmap(
+        &mut self,
+        now: UTime,
+        change: impl FnOnce(&OsdMap, &mut Incremental),
+    ) -> Result<Epoch, Failure> {
+        self.maps.advance(now, change).map_err(|e| Failure::invalid(e.to_string()))?;
+        self.changes.osdmap = true;
+        Ok(self.osdmap().epoch)
+    }
+
+    /// Begins a life of the process: the monitor is at these addresses now.
+    pub fn start(&mut self, now: UTime, addrs: EntityAddrVec) {
+        self.started = now;
+        let Some(me) = self.monmap.mons.get_mut(MON_ID.as_bytes()) else { return };
+        if me.public_addrs == addrs {
+            return;
+        }
+        let moved = !me.public_addrs.0.is_empty();
+        me.public_addrs = addrs;
+        if moved {
+            self.monmap.epoch.0 += 1;
+            self.monmap.last_changed = now;
+        }
+        self.changes.other = true;
+    }
+
+    /// The OSD has started, and listens at these addresses.
+    pub fn boot_osd(
+        &mut self,
+        now: UTime,
+        osd: OsdId,
+        uuid: Uuid,
+        addrs: EntityAddrVec,
+    ) -> Result<(), Failure> {
+        if self.osdmap().is_up(osd) {
+            self.change_osdmap(now, |_, inc| inc.osd_down(osd))?;
+        }
+        self.change_osdmap(now, |map, inc| {
+            if map.osd(osd).is_none_or(|o| o.uuid != uuid) {
+                inc.new_uuid.insert(osd, uuid);
+            }
+            inc.osd_up(osd, addrs.clone(), addrs);
+        })?;
+        self.log.say(now, Severity::Info, "cluster", format!("osd.{osd} boot"));
+        Ok(())
+    }
+
+    /// Adds or changes a key.
+    pub fn set_key(&mut self, name: EntityName, entry: Entry) {
+        if self.keys.entry(&name) != Some(&entry) {
+            self.keys.insert(name, entry);
+            self.changes.keys = true;
+        }
+    }
+
+    /// Removes a key; false if there is none.
+    pub fn remove_key(&mut self, name: &EntityName) -> bool {
+        let removed = self.keys.remove(name).is_some();
+        self.changes.keys |= removed;
+        removed
+    }
+
+    /// Adds or changes a setting.
+    pub fn set_config(&mut self, section: &str, option: &str, value: &str) {
+        self.changes.config |= self.config.set(section, option, value);
+    }
+
+    /// Removes a setting.
+    pub fn remove_config(&mut self, section: &str, option: &str) {
+        self.changes.config |= self.config.remove(section, option);
+    }
+
+    /// Adds or changes what `config-key` keeps under a key.
+    pub fn set_config_key(&mut self, key: &str, value: Vec<u8>) {
+        self.config_keys.insert(key.to_owned(), value);
+        self.changes.other = true;
+    }
+
+    /// Removes what `config-key` keeps under a key.
+    pub fn remove_config_key(&mut self, key: &str) {
+        self.changes.other |= self.config_keys.remove(key).is_some();
+    }
+
+    /// Replaces the secrets that seal tickets.
+    pub fn set_service_keys(&mut self, keys: Bytes) {
+        self.service_keys = keys;
+        self.changes.other = true;
+    }
+
+    /// Reserves global ids for a life of the process: the first one that it may give out.
+    pub fn reserve_global_ids(&mut self) -> GlobalId {
+        let first = self.global_id_end;
+        self.global_id_end.0 += GLOBAL_IDS_PER_BLOCK;
+        self.changes.other = true;
+        first
+    }
+
+    /// Reserves more global ids if `next`, the one given out next, comes near the end of those reserved.
+    pub fn note_global_id(&mut self, next: GlobalId) {
+        if next.0 + GLOBAL_IDS_PER_BLOCK / 2 > self.global_id_end.0 {
+            self.global_id_end.0 = next.0 + GLOBAL_IDS_PER_BLOCK;
+            self.changes.other = true;
+        }
+    }
+}

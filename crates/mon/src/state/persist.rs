@@ -1,0 +1,122 @@
+//! The state as a file: JSON, so that a person can look into it. What Ceph has an encoding for is in that encoding, in
+//! base64 (`osdmaptool` and `monmaptool` open it).
+//!
+//! Not in it: the log, old epochs of the osdmap. The file holds every secret of the cluster.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use loligo_cephx::keyring::{Keyring, KeyringError};
+use loligo_maps::{MonMap, OsdMap};
+use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId};
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::config::ConfigDb;
+use super::history::MapHistory;
+use super::log::ClusterLog;
+use super::{Changes, State};
+
+/// The file's form. A program that does not know a form does not guess.
+const FORM: u64 = 1;
+
+/// Why a file is no state.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It is not JSON.
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another program's file, or a newer one's.
+    #[error("form {0} is not known")]
+    Form(u64),
+    /// A field is missing or of the wrong type.
+    #[error("field {0} is missing or damaged")]
+    Field(&'static str),
+    /// A map is damaged.
+    #[error("{0}: {1}")]
+    Map(&'static str, DecodeError),
+    /// The keys are damaged.
+    #[error(transparent)]
+    Keys(#[from] KeyringError),
+}
+
+impl State {
+    /// The file's content.
+    pub fn to_json(&self) -> Zeroizing<Vec<u8>> {
+        let config: Vec<_> =
+            self.config.iter().map(|(section, name, value)| json!([section, name, value])).collect();
+        let config_keys: BTreeMap<_, _> =
+            self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
+        let value = json!({
+            "form": FORM,
+            "fsid": self.fsid().to_string(),
+            "monmap": BASE64.encode(self.monmap.to_bytes()),
+            "osdmap_epoch": self.osdmap().epoch.0,
+            "osdmap": BASE64.encode(self.maps.current_bytes()),
+            "keyring": self.keys.format().as_str(),
+            "service_keys": BASE64.encode(&self.service_keys),
+            "global_id_end": self.global_id_end.0,
+            "config": config,
+            "config_keys": config_keys,
+        });
+        Zeroizing::new(format!("{value:#}\n").into_bytes())
+    }
+
+    /// Reads what [`State::to_json`] wrote.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
+        let file = File(serde_json::from_slice(bytes)?);
+        match file.number("form")? {
+            FORM => {}
+            other => return Err(StateError::Form(other)),
+        }
+        let map = OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?;
+        let monmap = MonMap::from_bytes(&file.blob("monmap")?).map_err(|e| StateError::Map("monmap", e))?;
+        Ok(Self {
+            monmap,
+            maps: MapHistory::new(map),
+            keys: Keyring::parse(file.text("keyring")?)?,
+            config: file.config()?,
+            config_keys: file.config_keys()?,
+            service_keys: Bytes::from(file.blob("service_keys")?),
+            global_id_end: GlobalId(file.number("global_id_end")?),
+            log: ClusterLog::default(),
+            started: Default::default(),
+            changes: Changes::default(),
+        })
+    }
+}
+
+struct File(Value);
+
+impl File {
+    fn text(&self, field: &'static str) -> Result<&str, StateError> {
+        self.0[field].as_str().ok_or(StateError::Field(field))
+    }
+
+    fn number(&self, field: &'static str) -> Result<u64, StateError> {
+        self.0[field].as_u64().ok_or(StateError::Field(field))
+    }
+
+    fn blob(&self, field: &'static str) -> Result<Vec<u8>, StateError> {
+        BASE64.decode(self.text(field)?).map_err(|_| StateError::Field(field))
+    }
+
+    fn config(&self) -> Result<ConfigDb, StateError> {
+        let bad = || StateError::Field("config");
+        let mut db = ConfigDb::default();
+        for setting in self.0["config"].as_array().ok_or_else(bad)? {
+            let part = |i: usize| setting[i].as_str().ok_or_else(bad);
+            db.set(part(0)?, part(1)?, part(2)?);
+        }
+        Ok(db)
+    }
+
+    fn config_keys(&self) -> Result<BTreeMap<String, Vec<u8>>, StateError> {
+        let bad = || StateError::Field("config_keys");
+        let fields = self.0["config_keys"].as_object().ok_or_else(bad)?;
+        let decode = |v: &Value| BASE64.decode(v.as_str().ok_or_else(bad)?).map_err(|_| bad());
+        fields.iter().map(|(key, value)| Ok((key.clone(), decode(value)?))).collect()
+    }
+}

@@ -1,0 +1,168 @@
+//! Making, changing and removing pools.
+
+use loligo_maps::{Name, PgPool, PoolFlags};
+use loligo_wire::{PoolId, SnapId, UTime};
+
+use super::State;
+use crate::command::{Errno, Failure};
+
+/// Most placement groups of a pool (`mon_max_pool_pg_num`).
+pub const PG_NUM_MAX: u32 = 65_536;
+/// Placement groups of a new pool if nothing is said.
+pub const PG_NUM_DEFAULT: u32 = 128;
+/// How many copies a pool has: there is one OSD.
+pub const SIZE: u8 = 1;
+/// The longest name of a pool, in bytes. Ceph has no bound; this one keeps maps small.
+const NAME_LEN_MAX: usize = 4_096;
+/// The setting that must be true before a pool can be removed.
+const ALLOW_DELETE: &str = "mon_allow_pool_delete";
+
+/// What came of making a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It is new.
+    New(PoolId),
+    /// It was there.
+    Existed(PoolId),
+}
+
+impl State {
+    /// The number of a pool.
+    ///
+    /// # Errors
+    /// There is none with this name.
+    pub fn pool_id(&self, name: &str) -> Result<PoolId, Failure> {
+        let id = self.osdmap().pool_by_name(name.as_bytes());
+        id.ok_or_else(|| Failure::missing(format!("unrecognized pool '{name}'")))
+    }
+
+    /// How many placement groups a new pool gets if nothing is said.
+    pub fn pg_num_default(&self) -> u32 {
+        let said = self.own_value("osd_pool_default_pg_num").and_then(|text| text.parse().ok());
+        said.filter(|n| (1..=PG_NUM_MAX).contains(n)).unwrap_or(PG_NUM_DEFAULT)
+    }
+
+    /// Makes a pool, unless it is there already. `pg_num` 0 is the default.
+    ///
+    /// # Errors
+    /// An empty or overlong name; too many placement groups.
+    pub fn create_pool(&mut self, now: UTime, name: &str, pg_num: u32) -> Result<Created, Failure> {
+        if let Some(id) = self.osdmap().pool_by_name(name.as_bytes()) {
+            return Ok(Created::Existed(id));
+        }
+        check_name(name)?;
+        check_pg_num(pg_num)?;
+        let pg_num = if pg_num == 0 { self.pg_num_default() } else { pg_num };
+        let mut id = PoolId(0);
+        self.change_osdmap(now, |map, inc| {
+            id = inc.create_pool(map, name, PgPool::replicated(SIZE, pg_num))
+        })?;
+        Ok(Created::New(id))
+    }
+
+    /// Removes a pool and everything in it.
+    ///
+    /// # Errors
+    /// The setting or the pool forbids it.
+    pub fn remove_pool(&mut self, now: UTime, id: PoolId) -> Result<(), Failure> {
+        let Some(pool) = self.osdmap().pool(id) else { return Ok(()) };
+        if !self.own_flag(ALLOW_DELETE) {
+            let status = format!(
+                "pool deletion is disabled; you must first set the {ALLOW_DELETE} config option to true \
+                 before you can destroy a pool"
+            );
+            return Err(Failure::new(Errno::EPERM, status));
+        }
+        if pool.flags.has(PoolFlags::NODELETE) {
+            let status = "pool deletion is disabled; you must unset nodelete flag for the pool first";
+            return Err(Failure::new(Errno::EPERM, status));
+        }
+        self.change_osdmap(now, |map, inc| inc.remove_pool(map, id)).map(|_| ())
+    }
+
+    /// Gives a pool another name.
+    pub fn rename_pool(&mut self, now: UTime, id: PoolId, name: &str) -> Result<(), Failure> {
+        check_name(name)?;
+        let rename = |inc: &mut loligo_maps::Incremental| inc.new_pool_names.insert(id, Name::from(name));
+        self.change_osdmap(now, |_, inc| drop(rename(inc))).map(|_| ())
+    }
+
+    /// Changes a pool. If the change makes no difference there is no new epoch.
+    pub fn change_pool(
+        &mut self,
+        now: UTime,
+        id: PoolId,
+        change: impl FnOnce(&mut PgPool),
+    ) -> Result<(), Failure> {
+        let missing = || Failure::missing(format!("there is no pool {id}"));
+        let before = self.osdmap().pool(id).ok_or_else(missing)?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == *before {
+            return Ok(());
+        }
+        self.change_osdmap(now, |_, inc| drop(inc.new_pools.insert(id, after))).map(|_| ())
+    }
+
+    /// Gives out an id for a snapshot that clients manage.
+    ///
+    /// # Errors
+    /// The pool has snapshots of its own, or does not exist.
+    pub fn create_snap_id(&mut self, now: UTime, id: PoolId) -> Result<SnapId, Failure> {
+        self.check_selfmanaged(id)?;
+        let epoch = loligo_wire::Epoch(self.osdmap().epoch.0 + 1);
+        let mut snap = SnapId(0);
+        self.change_pool(now, id, |pool| {
+            // Number 1 is never given out, as in Ceph.
+            pool.snap_seq = SnapId(pool.snap_seq.0.max(1) + 1);
+            pool.snap_epoch = epoch;
+            pool.flags = pool.flags.with(PoolFlags::SELFMANAGED_SNAPS);
+            snap = pool.snap_seq;
+        })?;
+        Ok(snap)
+    }
+
+    /// Takes back the id of a snapshot that clients manage. Taking it back twice does nothing.
+    ///
+    /// # Errors
+    /// The id was never given out; the pool has snapshots of its own, or does not exist.
+    pub fn remove_snap_id(&mut self, now: UTime, id: PoolId, snap: SnapId) -> Result<(), Failure> {
+        self.check_selfmanaged(id)?;
+        let map = self.osdmap();
+        if map.pool(id).is_none_or(|pool| snap > pool.snap_seq) {
+            return Err(Failure::missing(format!("snapshot {snap} of pool {id} does not exist")));
+        }
+        if map.removed_snaps_queue.get(&id).is_some_and(|queue| queue.contains(snap)) {
+            return Ok(());
+        }
+        self.change_osdmap(now, |_, inc| inc.new_removed_snaps.entry(id).or_default().insert(snap))
+            .map(|_| ())
+    }
+
+    fn check_selfmanaged(&self, id: PoolId) -> Result<(), Failure> {
+        match self.osdmap().pool(id) {
+            None => Err(Failure::missing(format!("there is no pool {id}"))),
+            Some(pool) if pool.flags.has(PoolFlags::POOL_SNAPS) => {
+                Err(Failure::invalid(format!("pool {id} has pool snapshots")))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    match name.len() {
+        0 => Err(Failure::invalid("a pool needs a name")),
+        1..=NAME_LEN_MAX => Ok(()),
+        len => Err(Failure::invalid(format!("the name has {len} bytes, a pool's may have {NAME_LEN_MAX}"))),
+    }
+}
+
+/// 0 stands for the default.
+fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
+    if pg_num <= PG_NUM_MAX {
+        return Ok(());
+    }
+    let status = format!("'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX}");
+    Err(Failure::new(Errno::ERANGE, status))
+}
