@@ -1,1 +1,28 @@
-//! Monitor and OSD in one process.
+//! A cluster in one process: one monitor and one OSD, in a test, in a tool, or by itself.
+//!
+//! ```
+//! let server = loligo_server::Server::memory().pool("data").start()?;
+//! println!("rados -c {} -p data ls", server.conf().display());
+//! # Ok::<(), loligo_server::StartError>(())
+//! ```
+//!
+//! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is dropped, the
+//! server stops.
+//!
+//! The monitor and the OSD listen at two ports. Both run on one tokio runtime of their own: a connection's task reads
+//! requests and carries them out in the thread that read them, so an operation changes threads only if its placement
+//! group is busy. More threads than cores gain nothing.
+//!
+//! Objects of a memory server live as long as the process. With a data directory of its own
+//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are empty then.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod cluster;
+mod dir;
+mod error;
+mod handle;
+
+pub use builder::{Auth, Builder, Server};
+pub use error::StartError;
+pub use handle::Handle;

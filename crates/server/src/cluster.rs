@@ -1,0 +1,240 @@
+//! The monitor and the OSD, put together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::{fs, io};
+
+use loligo_cephx::handshake::ServerAuth;
+use loligo_cephx::key::CryptoKey;
+use loligo_cephx::server::{AuthConfig, AuthServer};
+use loligo_mon::command::Failure;
+use loligo_mon::state::pools::Created;
+use loligo_mon::state::{NewCluster, State};
+use loligo_mon::{MonConfig, MonService, Space, Usage, UsageSource};
+use loligo_msgr::{AcceptAuth, Config, Messenger, Policies, Policy, Throttle};
+use loligo_osd::{Limits, Osd, OsdConfig, PoolStats};
+use loligo_store::memory::MemoryStore;
+use loligo_wire::message::osd::ObjectStatSum;
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
+use tokio::sync::oneshot;
+
+use crate::dir::DataDir;
+use crate::handle::Facts;
+use crate::{Auth, Builder, StartError};
+
+/// There is one OSD, `osd.0`.
+const OSD: OsdId = OsdId(0);
+/// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
+const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
+/// What pools made at the start are said to be for.
+const APPLICATION: &str = "rados";
+
+/// A running monitor and OSD.
+pub(crate) struct Cluster {
+    facts: Facts,
+    mon: Arc<MonService>,
+    messengers: [Arc<Messenger>; 2],
+    _dir: DataDir,
+}
+
+impl Cluster {
+    pub(crate) async fn start(builder: Builder) -> Result<Self, StartError> {
+        let new_fsid = Uuid(random_uuid()?);
+        let dir = match &builder.data_dir {
+            Some(path) => DataDir::open(path)?,
+            None => DataDir::temporary(new_fsid)?,
+        };
+        let state = load_or_make(&dir, new_fsid)?;
+        let fsid = state.fsid();
+        dir.write_keyring(state.keys())?;
+
+        let store = Arc::new(MemoryStore::new(builder.memory_bytes));
+        let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
+        let mon = start_monitor(state, &builder, &dir, &osd).await?;
+        let (osd_messenger, osd_addr) = listen_osd(osd, &mon, builder.mon_addr).await?;
+        let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
+        let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
+        let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
+        booted.map_err(io::Error::other)??;
+
+        let (mon_messenger, mon_addr) = listen_mon(&mon, builder.mon_addr).await?;
+        let addrs = EntityAddrVec::from(EntityAddr::msgr2(mon_addr));
+        dir.write_conf(fsid, &addrs, builder.auth)?;
+        if mon_addr != builder.mon_addr {
+            let started = mon.call(move |state, now| state.start(now, addrs)).await;
+            started.map_err(io::Error::other)?;
+        }
+        let facts = Facts { fsid, mon_addr, osd_addr, conf: dir.conf(), keyring: dir.keyring() };
+        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], _dir: dir })
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Serves until it is told to stop, or cannot go on. Then clients are gone and everything is saved. The reason is for
+    /// people.
+    pub(crate) async fn run_until(self, stop: oneshot::Receiver<()>) -> String {
+        let why = tokio::select! {
+            _ = stop => "stopped".to_owned(),
+            error = self.mon.ended() => match error {
+                Some(e) => format!("the monitor has failed: {e}"),
+                None => "the monitor has stopped".to_owned(),
+            },
+        };
+        for messenger in &self.messengers {
+            messenger.shutdown().await;
+        }
+        self.mon.stop().await;
+        why
+    }
+}
+
+/// The state that the last run left, or that of a new cluster.
+fn load_or_make(dir: &DataDir, fsid: Uuid) -> Result<State, StartError> {
+    if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
+        return Ok(state);
+    }
+    let now = UTime::now();
+    let mut state =
+        State::new(NewCluster { fsid, now, host: host_name(), admin_key: CryptoKey::generate(now) })?;
+    // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
+    state.set_config("mon", "mon_allow_pool_delete", "true");
+    Ok(state)
+}
+
+async fn start_monitor(
+    mut state: State,
+    builder: &Builder,
+    dir: &DataDir,
+    osd: &Arc<Osd>,
+) -> Result<Arc<MonService>, StartError> {
+    state.start(UTime::now(), EntityAddrVec::from(EntityAddr::msgr2(builder.mon_addr)));
+    let auth = match builder.auth {
+        Auth::Cephx => AuthConfig::default(),
+        Auth::None => AuthConfig::none(),
+    };
+    let maps_to = Arc::clone(osd);
+    let config = MonConfig {
+        state,
+        auth,
+        usage: Arc::new(OsdUsage(Arc::clone(osd))),
+        file: dir.state_file(),
+        on_osdmap: Box::new(move |map, encoded| maps_to.set_map(map, encoded).map_err(io::Error::other)),
+    };
+    let path = dir.path().to_owned();
+    MonService::start(config).await.map_err(StartError::at(path))
+}
+
+async fn listen_osd(
+    osd: Arc<Osd>,
+    mon: &MonService,
+    mon_addr: SocketAddr,
+) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+    let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
+    let mut config = Config::new(EntityType::OSD);
+    config.num = OSD.0.into();
+    config.nonce = nonce()?;
+    config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
+    let messenger = Messenger::new(config, osd);
+    let addr = SocketAddr::new(mon_addr.ip(), 0);
+    let bound = messenger.bind(addr, Arc::new(OsdAuth(Arc::clone(mon.auth())))).await;
+    Ok((messenger, bound.map_err(|source| StartError::Listen { addr, source })?))
+}
+
+async fn listen_mon(
+    mon: &Arc<MonService>,
+    addr: SocketAddr,
+) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+    let mut config = Config::new(EntityType::MON);
+    config.num = 0;
+    config.nonce = 0; // monitors are known by their address alone
+    config.policies = mon.policies();
+    let messenger = Messenger::new(config, Arc::clone(mon) as _);
+    let bound = messenger.bind(addr, Arc::clone(mon) as _).await;
+    Ok((messenger, bound.map_err(|source| StartError::Listen { addr, source })?))
+}
+
+/// What the osdmap must say before clients come.
+struct Boot {
+    osd: EntityAddrVec,
+    uuid: Uuid,
+}
+
+impl Boot {
+    fn run(self, state: &mut State, now: UTime, pools: &[String], pg_num: u32) -> Result<(), Failure> {
+        // A memory store is a new one each time, but the OSD stays the same.
+        let known = state.osdmap().osd(OSD).map(|osd| osd.uuid).filter(|uuid| *uuid != Uuid::default());
+        state.boot_osd(now, OSD, known.unwrap_or(self.uuid), self.osd)?;
+        for name in pools {
+            if let Created::New(id) = state.create_pool(now, name, pg_num)? {
+                state.change_pool(now, id, |pool| {
+                    pool.application_metadata.insert(APPLICATION.into(), Default::default());
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Clients come to the OSD with tickets that the monitor made.
+struct OsdAuth(Arc<AuthServer>);
+
+impl AcceptAuth for OsdAuth {
+    fn acceptor(&self, _: SocketAddr) -> Box<dyn ServerAuth> {
+        self.0.service_acceptor(EntityType::OSD)
+    }
+}
+
+/// What the OSD stores, in the monitor's terms.
+struct OsdUsage(Arc<Osd>);
+
+impl UsageSource for OsdUsage {
+    fn usage(&self) -> Usage {
+        let statfs = self.0.statfs();
+        Usage {
+            space: Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) },
+            pools: self.0.pool_stats().into_iter().map(|(id, stats)| (id, sum(&stats))).collect(),
+        }
+    }
+}
+
+fn sum(stats: &PoolStats) -> ObjectStatSum {
+    ObjectStatSum {
+        num_bytes: stats.stored.bytes as i64,
+        num_objects: stats.stored.objects as i64,
+        num_object_copies: stats.stored.objects as i64,
+        num_rd: stats.reads as i64,
+        num_rd_kb: (stats.read_bytes >> 10) as i64,
+        num_wr: stats.writes as i64,
+        num_wr_kb: (stats.written_bytes >> 10) as i64,
+        num_omap_bytes: stats.stored.omap_bytes as i64,
+        num_omap_keys: stats.stored.omap_keys as i64,
+        ..ObjectStatSum::default()
+    }
+}
+
+/// A random UUID (version 4).
+fn random_uuid() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(bytes)
+}
+
+/// Tells this life of the OSD from others at the same address. Not 0, which stands for any.
+fn nonce() -> io::Result<u32> {
+    getrandom::u32().map(|n| n.max(1)).map_err(io::Error::other)
+}
+
+/// The machine's name up to the first dot, as CRUSH has hosts.
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short = name.trim().split('.').next().unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    match !short.is_empty() && short != "default" && short.chars().all(fits) {
+        true => short.to_owned(),
+        false => "localhost".to_owned(),
+    }
+}

@@ -1,0 +1,114 @@
+//! The data directory.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use loligo_cephx::keyring::Keyring;
+use loligo_mon::StateFile;
+use loligo_wire::{EntityAddrVec, EntityName, Uuid};
+
+use crate::{Auth, StartError};
+
+/// A server's directory, which no other server uses at the same time.
+#[derive(Debug)]
+pub(crate) struct DataDir {
+    path: PathBuf,
+    /// Made for this run, and removed after it.
+    temporary: bool,
+    /// Locked as long as it is open.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens a directory, and makes it if need be, readable by its owner only.
+    pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
+        make_private(path, true).map_err(StartError::at(path))?;
+        let path = path.canonicalize().map_err(StartError::at(path))?;
+        Self::locked(path, false)
+    }
+
+    /// Makes a directory for this run only.
+    pub(crate) fn temporary(fsid: Uuid) -> Result<Self, StartError> {
+        let path = std::env::temp_dir().join(format!("loligo-{fsid}"));
+        make_private(&path, false).map_err(StartError::at(&path))?;
+        Self::locked(path, true)
+    }
+
+    fn locked(path: PathBuf, temporary: bool) -> Result<Self, StartError> {
+        let file = path.join("lock");
+        let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&file);
+        let lock = options.map_err(StartError::at(&file))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, temporary, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(StartError::InUse(path)),
+            Err(TryLockError::Error(e)) => Err(StartError::at(file)(e)),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the monitor's state is kept; not where it would be removed with the directory.
+    pub(crate) fn state_file(&self) -> Option<StateFile> {
+        (!self.temporary).then(|| StateFile::new(self.path.join("mon.json")))
+    }
+
+    pub(crate) fn conf(&self) -> PathBuf {
+        self.path.join("ceph.conf")
+    }
+
+    pub(crate) fn keyring(&self) -> PathBuf {
+        self.path.join("keyring")
+    }
+
+    /// Writes the configuration file for clients.
+    pub(crate) fn write_conf(&self, fsid: Uuid, mon: &EntityAddrVec, auth: Auth) -> Result<(), StartError> {
+        let addrs: Vec<_> = mon.0.iter().filter_map(|addr| Some(format!("v2:{}", addr.sock?))).collect();
+        let method = match auth {
+            Auth::Cephx => "cephx",
+            Auth::None => "none",
+        };
+        let text = format!(
+            "# Written by the server whenever it starts.\n\
+             [global]\n\
+             fsid = {fsid}\n\
+             mon host = [{}]\n\
+             auth cluster required = {method}\n\
+             auth service required = {method}\n\
+             auth client required = {method}\n\
+             keyring = {}\n",
+            addrs.join(","),
+            self.keyring().display(),
+        );
+        let (path, temporary) = (self.conf(), self.path.join("ceph.conf.new"));
+        let write = || {
+            fs::write(&temporary, text)?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(StartError::at(path.clone()))
+    }
+
+    /// Writes the administrator's keyring, unless its key is gone.
+    pub(crate) fn write_keyring(&self, keys: &Keyring) -> Result<(), StartError> {
+        let admin = EntityName::client("admin");
+        let Some(entry) = keys.entry(&admin) else { return Ok(()) };
+        let mut ring = Keyring::new();
+        ring.insert(admin, entry.clone());
+        Ok(ring.write(&self.keyring())?)
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        if self.temporary {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn make_private(path: &Path, may_exist: bool) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).recursive(may_exist).create(path)
+}

@@ -1,0 +1,51 @@
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use loligo_cephx::keyring::KeyringError;
+use loligo_mon::FileError;
+use loligo_mon::command::Failure;
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A file or directory could not be made.
+    #[error("{path}: {source}")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// Another server uses the data directory.
+    #[error("{0} is in use by another server")]
+    InUse(PathBuf),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {addr}: {source}")]
+    Listen {
+        /// Which.
+        addr: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// What the last run left cannot be used.
+    #[error(transparent)]
+    State(#[from] FileError),
+    /// The keyring could not be written.
+    #[error(transparent)]
+    Keyring(#[from] KeyringError),
+    /// The cluster cannot be as asked.
+    #[error("{}", .0.status)]
+    Cluster(#[from] Failure),
+    /// The runtime or its threads could not be made, or the monitor stopped at once.
+    #[error("cannot start: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+impl StartError {
+    /// For `map_err` on what is done with a path.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Path { path, source }
+    }
+}

@@ -1,0 +1,127 @@
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use loligo_wire::Uuid;
+use tokio::runtime::{self, Runtime};
+use tokio::sync::{oneshot, watch};
+
+use crate::cluster::Cluster;
+use crate::{Builder, StartError};
+
+/// A running server. It stops when this is dropped.
+#[derive(Debug)]
+pub struct Handle {
+    facts: Facts,
+    startup: Duration,
+    stop: Option<oneshot::Sender<()>>,
+    ended: watch::Receiver<Option<String>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What does not change while a server runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) fsid: Uuid,
+    pub(crate) mon_addr: SocketAddr,
+    pub(crate) osd_addr: SocketAddr,
+    pub(crate) conf: PathBuf,
+    pub(crate) keyring: PathBuf,
+}
+
+impl Handle {
+    pub(crate) fn start(builder: Builder) -> Result<Self, StartError> {
+        let begun = Instant::now();
+        let (stop, stopped) = oneshot::channel();
+        let (end, ended) = watch::channel(None);
+        let (ready, is_ready) = mpsc::channel();
+        // A thread of its own, so that a server can be started within somebody else's runtime, and end there.
+        let thread = thread::Builder::new().name("loligo-server".to_owned()).spawn(move || {
+            let started = runtime(builder.threads).map_err(StartError::from).and_then(|runtime| {
+                let cluster = runtime.block_on(Cluster::start(builder))?;
+                Ok((runtime, cluster))
+            });
+            match started {
+                Err(e) => drop(ready.send(Err(e))),
+                Ok((runtime, cluster)) => {
+                    let _ = ready.send(Ok(cluster.facts().clone()));
+                    let why = runtime.block_on(cluster.run_until(stopped));
+                    let _ = end.send(Some(why));
+                }
+            }
+        })?;
+        let gone = || StartError::Runtime(io::Error::other("the server's thread has ended"));
+        let facts = is_ready.recv().map_err(|_| gone())??;
+        Ok(Self { facts, startup: begun.elapsed(), stop: Some(stop), ended, thread: Some(thread) })
+    }
+
+    /// The configuration file for clients: `rados -c CONF …`.
+    pub fn conf(&self) -> &Path {
+        &self.facts.conf
+    }
+
+    /// The keyring with the key of `client.admin`.
+    pub fn keyring(&self) -> &Path {
+        &self.facts.keyring
+    }
+
+    /// Where the monitor listens.
+    pub fn mon_addr(&self) -> SocketAddr {
+        self.facts.mon_addr
+    }
+
+    /// Where the OSD listens.
+    pub fn osd_addr(&self) -> SocketAddr {
+        self.facts.osd_addr
+    }
+
+    /// The cluster's id.
+    pub fn fsid(&self) -> Uuid {
+        self.facts.fsid
+    }
+
+    /// How long it took to start.
+    pub fn startup(&self) -> Duration {
+        self.startup
+    }
+
+    /// Waits until the server has failed: its state could not be saved. What it says is for people.
+    pub async fn failed(&self) -> String {
+        let mut ended = self.ended.clone();
+        let why = ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        why.unwrap_or_else(|| "the server's thread has ended".to_owned())
+    }
+
+    /// Stops the server, and waits for it without blocking the runtime.
+    pub async fn shutdown(mut self) {
+        self.tell();
+        // The thread sends its last word before it ends, so what is left for `drop` to wait for is short.
+        let _ = self.ended.wait_for(Option::is_some).await;
+    }
+
+    fn tell(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.tell();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn runtime(threads: Option<usize>) -> io::Result<Runtime> {
+    let mut builder = runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    builder.thread_name("loligo").enable_all().build()
+}
