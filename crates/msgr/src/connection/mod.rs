@@ -242,7 +242,7 @@ impl Connection {
     ) -> Option<Box<Baton<Writer>>> {
         let mut session = self.session();
         let socket = Arc::clone(&writer.socket);
-        let (baton, garbage) = self.queue.open(writer, peer_in_seq)?;
+        let baton = self.queue.open(writer, peer_in_seq)?;
         session.state = State::Open;
         session.peer = PeerInfo { addr: session.peer.addr, ..peer };
         session.socket = Some(socket);
@@ -250,8 +250,6 @@ impl Connection {
         let now = Instant::now();
         session.keepalive.asked_at = now;
         session.keepalive.heard_at = now;
-        drop(session);
-        drop(garbage);
         Some(baton)
     }
 

@@ -25,7 +25,7 @@ fn plain(tid: u64) -> Item {
 
 fn open_queue(lossless: bool) -> Queue {
     let queue = Queue::new(lossless, 100, 10_000);
-    let (baton, _) = queue.open((), None).expect("not closed");
+    let baton = queue.open((), None).expect("not closed");
     assert!(queue.next(baton).is_none(), "nothing waits");
     queue
 }
@@ -111,7 +111,7 @@ fn a_revoked_message_is_not_written() {
     let mut baton = queue.uncork().expect("two messages");
     assert_eq!(write(&mut baton), [(1, 1), (3, 2)], "the revoked one gets no number");
     assert!(slots[0].take().is_none(), "it has left");
-    drop(queue.acked(2));
+    queue.acked(2);
     let inner = queue.inner.lock();
     assert_eq!((inner.waiting_bytes, inner.unacked_bytes), (0, 0));
 }
@@ -125,7 +125,7 @@ fn the_bound_refuses_and_tells_when_there_is_place() {
     assert_eq!(refused.0, Refusal::Full);
     assert_eq!(refused.1.into_msg().expect("it comes back").header.tid.0, 3);
     assert_eq!(queue.check_place(), Ok(false));
-    let (baton, _) = queue.open((), None).expect("not closed");
+    let baton = queue.open((), None).expect("not closed");
     let baton = queue.next(baton).expect("two messages");
     assert_eq!(queue.check_place(), Ok(true));
     drop(baton);
@@ -142,7 +142,7 @@ fn a_large_backlog_is_taken_in_parts() {
     for tid in 1..=2_000 {
         assert!(queue.push(plain(tid)).is_ok());
     }
-    let (baton, _) = queue.open((), None).expect("not closed");
+    let baton = queue.open((), None).expect("not closed");
     let mut baton = queue.next(baton).expect("more");
     assert_eq!(write(&mut baton).len(), RUN_MESSAGES_MAX);
     let mut baton = queue.next(baton).expect("more");
@@ -161,17 +161,17 @@ fn what_is_not_acknowledged_is_repeated_under_its_number() {
     }
     let mut baton = queue.next(baton).expect("more");
     assert_eq!(write(&mut baton), [(2, 2), (3, 3), (4, 4)]);
-    drop(queue.acked(1));
+    queue.acked(1);
     assert!(queue.push(plain(5)).is_ok());
     let (state, _) = queue.detach(State::Standby, State::Connecting);
     assert_eq!(state, State::Connecting);
     // The runner comes back after the socket was lost.
     assert!(queue.next(baton).is_none());
     // The peer has received 2 without our having seen its acknowledgement.
-    let (baton, _) = queue.open((), Some(2)).expect("not closed");
+    let baton = queue.open((), Some(2)).expect("not closed");
     let mut baton = queue.next(baton).expect("more");
     assert_eq!(write(&mut baton), [(3, 3), (4, 4), (5, 5)]);
-    drop(queue.acked(5));
+    queue.acked(5);
     assert!(queue.next(baton).is_none());
     assert_eq!(queue.detach(State::Standby, State::Connecting).0, State::Standby);
     assert!(matches!(queue.push(plain(6)), Ok(Action::WakeDriver)));
@@ -182,7 +182,7 @@ fn a_runner_of_an_old_socket_does_not_run_the_new_one() {
     let queue = open_queue(true);
     let old = submitted(queue.push(plain(1)));
     let _ = queue.detach(State::Standby, State::Connecting);
-    let (new, _) = queue.open((), Some(0)).expect("not closed");
+    let new = queue.open((), Some(0)).expect("not closed");
     queue.hand_over(old);
     assert!(queue.take_handed().is_none());
     let mut new = queue.next(new).expect("1 again");
@@ -266,7 +266,7 @@ proptest! {
     fn a_lossless_session_delivers_each_message_once_and_in_order(steps in prop::collection::vec(step(), 1..200)) {
         let queue = Queue::new(true, 10_000, 1 << 30);
         let mut model = Model::default();
-        let mut runner = Some(queue.open((), None).expect("not closed").0);
+        let mut runner = Some(queue.open((), None).expect("not closed"));
         let mut expected = BTreeSet::new();
         let mut tickets: Vec<(u64, Arc<Slot>)> = Vec::new();
         let mut tid = 0;
@@ -305,11 +305,11 @@ proptest! {
                     }
                     model.arrive(arrive);
                 }
-                Step::Ack => drop(queue.acked(model.in_seq)),
+                Step::Ack => queue.acked(model.in_seq),
                 Step::Lose => {
                     let _ = queue.detach(State::Connecting, State::Connecting);
                     model.on_the_way.clear();
-                    runner = Some(queue.open((), Some(model.in_seq)).expect("not closed").0);
+                    runner = Some(queue.open((), Some(model.in_seq)).expect("not closed"));
                 }
             }
         }
@@ -324,7 +324,7 @@ fn threads_lose_nothing_and_never_run_twice_at_a_time() {
     let queue = Arc::new(Queue::new(false, 1 << 20, 1 << 30));
     let running = Arc::new(AtomicUsize::new(0));
     let written = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (baton, _) = queue.open((), None).expect("not closed");
+    let baton = queue.open((), None).expect("not closed");
     assert!(queue.next(baton).is_none());
     std::thread::scope(|scope| {
         for thread in 0..THREADS {

@@ -1,0 +1,102 @@
+//! What waits in the queue, and what a runner carries.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loligo_lockstat::{Class, SpinLock};
+use loligo_wire::UTime;
+use loligo_wire::message::Msg;
+
+static TICKET: Class = Class::new("msgr.ticket");
+
+/// A message that waits.
+pub(crate) enum Item {
+    /// The ordinary case.
+    Plain(Msg),
+    /// One that can be taken back while it waits; it stays counted until its turn comes.
+    Revocable(Arc<Slot>),
+}
+
+impl Item {
+    /// The message, unless it was revoked.
+    pub(crate) fn into_msg(self) -> Option<Msg> {
+        match self {
+            Self::Plain(msg) => Some(msg),
+            Self::Revocable(slot) => slot.take(),
+        }
+    }
+
+    /// Bytes, also of a message that was revoked.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Plain(msg) => msg.len(),
+            Self::Revocable(slot) => slot.len,
+        }
+    }
+
+    /// The sequence number of a message that was sent before and is to be repeated; 0 for others.
+    pub(super) fn seq(&self) -> u64 {
+        match self {
+            Self::Plain(msg) => msg.header.seq,
+            Self::Revocable(_) => 0,
+        }
+    }
+}
+
+/// Where a revocable message lies: whoever takes it out first, the runner or the revoker, has it.
+pub(crate) struct Slot {
+    msg: SpinLock<Option<Msg>>,
+    len: usize,
+}
+
+impl Slot {
+    pub(crate) fn new(msg: Msg) -> Arc<Self> {
+        Arc::new(Self { len: msg.len(), msg: SpinLock::new(&TICKET, Some(msg)) })
+    }
+
+    pub(crate) fn take(&self) -> Option<Msg> {
+        self.msg.lock().take()
+    }
+}
+
+/// What is sent besides messages. Each is sent once, however often it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Control {
+    /// Acknowledge what was received.
+    pub(crate) ack: bool,
+    /// Ask for a sign of life.
+    pub(crate) keepalive: bool,
+    /// Give one, to the question that bore this time.
+    pub(crate) keepalive_ack: Option<UTime>,
+}
+
+impl Control {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.ack |= other.ack;
+        self.keepalive |= other.keepalive;
+        self.keepalive_ack = other.keepalive_ack.or(self.keepalive_ack);
+    }
+}
+
+/// The right to write the socket, with what is needed for it (`W`) and what is to be written next.
+pub(crate) struct Baton<W> {
+    /// Which of the connection's sockets, counted from 1. A runner may come back after its socket was given up.
+    pub(super) generation: u64,
+    /// Messages to write, in order.
+    pub(crate) batch: VecDeque<Item>,
+    /// What to write besides.
+    pub(crate) control: Control,
+    /// The socket and what seals frames for it.
+    pub(crate) writer: W,
+}
+
+impl<W> Baton<W> {
+    /// Whether there is a batch to be written.
+    pub(crate) fn is_loaded(&self) -> bool {
+        !self.batch.is_empty() || !self.control.is_empty()
+    }
+}

@@ -1,0 +1,217 @@
+//! What happens to the queue when a socket comes or goes, and to messages that outlive one.
+//!
+//! Moving many messages takes long, for a lock that a thousand senders may want. So it is done a few at a time, or outside
+//! of the lock: while the connection is not open, nobody but its driver takes messages out.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use loligo_wire::message::Msg;
+
+use super::{Baton, Control, Guard, Holder, Inner, Item, OutQueue, RUN_BYTES_MAX, State};
+
+/// Messages that are moved in one critical section.
+pub(super) const MOVED_MAX: usize = 64;
+
+/// What a change of state leaves to be freed, outside of all locks.
+#[must_use = "is to be dropped after the session's lock was released"]
+pub(crate) struct Garbage<W> {
+    _waiting: VecDeque<Item>,
+    _unacked: VecDeque<Msg>,
+    _baton: Option<Box<Baton<W>>>,
+}
+
+impl<W> OutQueue<W> {
+    /// Forgets, and frees, what the peer has received.
+    pub(crate) fn acked(&self, seq: u64) {
+        loop {
+            let mut done = VecDeque::with_capacity(MOVED_MAX);
+            let mut inner = self.inner.lock();
+            while done.len() < MOVED_MAX && inner.unacked.front().is_some_and(|msg| msg.header.seq <= seq) {
+                let Some(msg) = inner.unacked.pop_front() else { break };
+                inner.unacked_bytes -= msg.len();
+                done.push_back(msg);
+            }
+            self.unlock_and_tell(inner);
+            if done.len() < MOVED_MAX {
+                return;
+            }
+        }
+    }
+
+    /// A socket is up: what waits may flow. `peer_in_seq` is the newest message that the peer has received in a session
+    /// that goes on: what it has is not repeated. Returns the baton, to be run by the caller; `None` if the queue is closed.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn open(&self, writer: W, peer_in_seq: Option<u64>) -> Option<Box<Baton<W>>> {
+        if let Some(seq) = peer_in_seq {
+            self.drop_received(seq);
+        }
+        if self.lossless {
+            self.make_room();
+        }
+        let batch = VecDeque::with_capacity(if self.lossless { MOVED_MAX } else { 0 });
+        let mut baton = Box::new(Baton { generation: 0, batch, control: Control::default(), writer });
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return None;
+        }
+        inner.state = State::Open;
+        inner.generation += 1;
+        inner.balance = inner.waiting.len() as i64;
+        baton.generation = inner.generation;
+        Some(baton)
+    }
+
+    /// The socket is lost, or the connection leaves standby. What was sent and not acknowledged goes back in front of what
+    /// waits. The state becomes `if_empty` if then nothing waits, else `if_not`; returns which. A closed connection stays
+    /// closed.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn detach(&self, if_empty: State, if_not: State) -> (State, Option<Box<Baton<W>>>) {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return (State::Closed, None);
+        }
+        let is_empty = inner.waiting.is_empty() && inner.unacked.is_empty();
+        let state = if is_empty { if_empty } else { if_not };
+        inner.state = state;
+        inner.control = Control::default();
+        let baton = inner.holder.take_back();
+        let unacked = mem::take(&mut inner.unacked);
+        drop(inner);
+        self.put_in_front(unacked);
+        (state, baton)
+    }
+
+    /// Drops everything that waits or is unacknowledged and counts from 1 again: the peer has forgotten the session. Not
+    /// while open.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn clear(&self) -> Garbage<W> {
+        let mut inner = self.inner.lock();
+        debug_assert!(inner.state != State::Open, "a session is reset while its messages flow");
+        inner.out_seq = 0;
+        self.empty(inner)
+    }
+
+    /// Closes the queue for ever and empties it. Returns `None` if it was closed before.
+    ///
+    /// The caller holds the session's lock.
+    pub(crate) fn close(&self) -> Option<Garbage<W>> {
+        let mut inner = self.inner.lock();
+        if inner.state == State::Closed {
+            return None;
+        }
+        inner.state = State::Closed;
+        inner.crowded = true;
+        Some(self.empty(inner))
+    }
+
+    /// Moves what is to be written next into the baton. Messages get their numbers and are kept, both in the critical
+    /// section that takes them from those who wait: a connection lost at any point must find each message in one of the two
+    /// places.
+    pub(super) fn load_lossless(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
+        let room = (inner.unacked.capacity() - inner.unacked.len()).min(MOVED_MAX);
+        let mut bytes = 0;
+        while bytes < RUN_BYTES_MAX && baton.batch.len() < room {
+            let Some(item) = inner.waiting.pop_front() else { break };
+            bytes += item.len();
+            let Some(mut msg) = item.into_msg() else { continue };
+            if msg.header.seq == 0 {
+                inner.out_seq += 1;
+                msg.header.seq = inner.out_seq;
+            }
+            baton.batch.push_back(Item::Plain(msg.clone()));
+            inner.unacked_bytes += msg.len();
+            inner.unacked.push_back(msg);
+        }
+        inner.waiting_bytes -= bytes;
+    }
+
+    /// Makes room to keep what will be sent next. Without room a load takes nothing, and the runner comes back by
+    /// [`OutQueue::next`], which makes some.
+    pub(super) fn make_room(&self) {
+        let mut larger = VecDeque::new();
+        loop {
+            let mut inner = self.inner.lock();
+            let wanted = inner.unacked.len() + MOVED_MAX;
+            if inner.unacked.capacity() >= wanted {
+                return;
+            }
+            if larger.capacity() >= wanted {
+                larger.append(&mut inner.unacked);
+                mem::swap(&mut larger, &mut inner.unacked);
+                return;
+            }
+            // Memory is got, and freed, without the lock.
+            drop(inner);
+            larger = VecDeque::with_capacity(2 * wanted);
+        }
+    }
+
+    /// Drops messages that were sent on an earlier socket and received. Not while open.
+    fn drop_received(&self, seq: u64) {
+        loop {
+            let mut received = VecDeque::with_capacity(MOVED_MAX);
+            let mut inner = self.inner.lock();
+            let is_received = |item: &Item| (1..=seq).contains(&item.seq());
+            while received.len() < MOVED_MAX && inner.waiting.front().is_some_and(is_received) {
+                let Some(item) = inner.waiting.pop_front() else { break };
+                inner.waiting_bytes -= item.len();
+                received.push_back(item);
+            }
+            self.unlock_and_tell(inner);
+            if received.len() < MOVED_MAX {
+                return;
+            }
+        }
+    }
+
+    /// Puts messages that were sent, and count as such, in front of those that wait. Not while open.
+    fn put_in_front(&self, unacked: VecDeque<Msg>) {
+        if unacked.is_empty() {
+            return;
+        }
+        let mut front: VecDeque<Item> = unacked.into_iter().map(Item::Plain).collect();
+        loop {
+            let mut inner = self.inner.lock();
+            if inner.state == State::Closed {
+                return;
+            }
+            let behind = inner.waiting.len();
+            if front.capacity() - front.len() < behind {
+                drop(inner);
+                front.reserve(behind);
+                continue;
+            }
+            front.append(&mut inner.waiting);
+            mem::swap(&mut front, &mut inner.waiting);
+            inner.waiting_bytes += mem::take(&mut inner.unacked_bytes);
+            return;
+        }
+    }
+
+    fn empty(&self, mut inner: Guard<'_, W>) -> Garbage<W> {
+        let garbage = Garbage {
+            _waiting: mem::take(&mut inner.waiting),
+            _unacked: mem::take(&mut inner.unacked),
+            _baton: inner.holder.take_back(),
+        };
+        inner.waiting_bytes = 0;
+        inner.unacked_bytes = 0;
+        inner.control = Control::default();
+        self.unlock_and_tell(inner);
+        garbage
+    }
+}
+
+impl<W> Holder<W> {
+    /// Takes the baton away, for ever; a thread that has it will find out when it comes back.
+    fn take_back(&mut self) -> Option<Box<Baton<W>>> {
+        match mem::replace(self, Self::Away) {
+            Self::Home(baton) | Self::Task(baton) => Some(baton),
+            Self::Away => None,
+        }
+    }
+}
