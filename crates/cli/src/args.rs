@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -18,9 +19,9 @@ CEPH_ARGS may hold any of them.";
 #[derive(Parser)]
 #[command(name = "loligo", version, after_help = SHARED_OPTIONS, max_term_width = 120)]
 pub(crate) struct Cli {
-    /// The pool.
-    #[arg(short, long, global = true)]
-    pub(crate) pool: Option<String>,
+    /// The pool; `serve` makes it, and takes several.
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) pool: Vec<String>,
 
     /// The namespace within the pool.
     #[arg(short = 'N', long, global = true, default_value = "", hide_default_value = true)]
@@ -44,6 +45,10 @@ pub(crate) enum Format {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Start a server, move files in and out, measure, and show who waited for whose lock.
+    Demo,
+    /// Run a Ceph-compatible server: monitor and OSD in one process.
+    Serve(Serve),
     /// List the pools.
     Lspools,
     /// Show how much the cluster and its pools hold.
@@ -111,6 +116,42 @@ pub(crate) enum Command {
     },
     /// Print a completion script for a shell.
     Completions { shell: Shell },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    /// Where the cluster's id, keys, pools and settings are kept, and ceph.conf and keyring for clients are written.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// What keeps the objects.
+    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    pub(crate) store: Store,
+    /// Where the monitor listens; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:3300")]
+    pub(crate) mon_addr: SocketAddr,
+    /// How clients prove who they are.
+    #[arg(long, value_enum, default_value_t = AuthMethod::Cephx)]
+    pub(crate) auth: AuthMethod,
+    /// Memory that objects may take (default: 8G).
+    #[arg(long, value_parser = size)]
+    pub(crate) capacity: Option<u64>,
+    /// Threads that serve connections (default: one for each processor).
+    #[arg(long)]
+    pub(crate) workers: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Store {
+    /// In memory: gone when the server stops.
+    Memory,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthMethod {
+    /// By a key.
+    Cephx,
+    /// Not at all.
+    None,
 }
 
 #[derive(clap::Args)]

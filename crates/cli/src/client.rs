@@ -26,7 +26,7 @@ pub(crate) struct Pool {
 impl Client {
     pub(crate) fn new(builder: Builder, cli: &Cli) -> Self {
         let Cli { pool, namespace, format, .. } = cli;
-        Self { builder, pool: pool.clone(), namespace: namespace.clone(), format: *format }
+        Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format: *format }
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {

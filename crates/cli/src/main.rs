@@ -6,9 +6,11 @@
 mod args;
 mod bench;
 mod client;
+mod demo;
 mod failure;
 mod object;
 mod pool;
+mod serve;
 mod transfer;
 
 use std::process::ExitCode;
@@ -44,6 +46,8 @@ fn run() -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
             Ok(())
         }
+        Command::Demo => demo::run(),
+        Command::Serve(options) => serve::run(options, &cli.pool),
         Command::Bench(options) => bench::run(Client::new(builder, &cli), options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, &cli), run_name.as_deref()),
         command => {

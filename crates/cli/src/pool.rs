@@ -49,12 +49,7 @@ async fn df(client: Client) -> Result<(), Failure> {
                 );
             }
             let kib = |n: u64| HumanBytes(n * 1024);
-            println!(
-                "\nused {} of {}, {} available",
-                kib(space.kb_used),
-                kib(space.kb),
-                kib(space.kb_avail)
-            );
+            println!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
         }
         Format::Json => {
             let pools: Vec<Value> = pools
