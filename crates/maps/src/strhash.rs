@@ -22,8 +22,8 @@ impl ObjectHash {
     #[inline]
     pub fn of(self, ns: &[u8], name: &[u8]) -> u32 {
         match (self, ns.is_empty()) {
-            (Self::RJENKINS, true) => rjenkins(&[name]),
-            (Self::RJENKINS, false) => rjenkins(&[ns, &[NAMESPACE_SEPARATOR], name]),
+            (Self::RJENKINS, true) => rjenkins(name),
+            (Self::RJENKINS, false) => rjenkins_joined([ns, &[NAMESPACE_SEPARATOR], name]),
             (Self::LINUX, true) => linux_dcache(name.iter()),
             (Self::LINUX, false) => linux_dcache(ns.iter().chain(&[NAMESPACE_SEPARATOR]).chain(name)),
             _ => u32::MAX,
@@ -31,37 +31,70 @@ impl ObjectHash {
     }
 }
 
-/// The hash of the concatenation of `parts`.
-fn rjenkins(parts: &[&[u8]]) -> u32 {
-    let (mut a, mut b, mut c) = (GOLDEN_RATIO, GOLDEN_RATIO, 0u32);
-    let mut block = [0u8; 12];
-    let mut filled = 0;
-    let mut length = 0usize;
-    for part in parts {
-        let mut rest = *part;
-        length += rest.len();
-        while filled + rest.len() >= 12 {
-            let (head, tail) = rest.split_at(12 - filled);
-            block[filled..].copy_from_slice(head);
-            (rest, filled) = (tail, 0);
-            let [x, y, z] = words(&block);
-            (a, b, c) = (a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z));
-            mix(&mut a, &mut b, &mut c);
-        }
-        block[filled..filled + rest.len()].copy_from_slice(rest);
-        filled += rest.len();
+/// The state of Jenkins' string hash: it takes twelve bytes at a time.
+struct Jenkins {
+    a: u32,
+    b: u32,
+    c: u32,
+}
+
+impl Jenkins {
+    const BLOCK: usize = 12;
+
+    fn new() -> Self {
+        Self { a: GOLDEN_RATIO, b: GOLDEN_RATIO, c: 0 }
     }
-    block[filled..].fill(0);
-    let [x, y, z] = words(&block);
-    // The lowest byte of the last word is the length's: the name's last bytes are moved up by one.
-    (a, b) = (a.wrapping_add(x), b.wrapping_add(y));
-    c = c.wrapping_add(length as u32).wrapping_add(z << 8);
-    mix(&mut a, &mut b, &mut c);
-    c
+
+    #[inline]
+    fn absorb(&mut self, block: &[u8; Self::BLOCK]) {
+        let [x, y, z] = words(block);
+        self.a = self.a.wrapping_add(x);
+        self.b = self.b.wrapping_add(y);
+        self.c = self.c.wrapping_add(z);
+        mix(&mut self.a, &mut self.b, &mut self.c);
+    }
+
+    /// Takes what is left, less than a block, and the length of all.
+    #[inline]
+    fn finish(mut self, rest: &[u8], length: usize) -> u32 {
+        let mut block = [0; Self::BLOCK];
+        block[..rest.len()].copy_from_slice(rest);
+        let [x, y, z] = words(&block);
+        self.a = self.a.wrapping_add(x);
+        self.b = self.b.wrapping_add(y);
+        // The last word's lowest byte is the length's: the last bytes are moved up by one.
+        self.c = self.c.wrapping_add(z << 8).wrapping_add(length as u32);
+        mix(&mut self.a, &mut self.b, &mut self.c);
+        self.c
+    }
+}
+
+fn rjenkins(name: &[u8]) -> u32 {
+    let mut state = Jenkins::new();
+    let (blocks, rest) = name.as_chunks();
+    blocks.iter().for_each(|block| state.absorb(block));
+    state.finish(rest, name.len())
+}
+
+/// The hash of the concatenation of `parts`.
+fn rjenkins_joined(parts: [&[u8]; 3]) -> u32 {
+    let mut state = Jenkins::new();
+    let mut block = [0; Jenkins::BLOCK];
+    let mut filled = 0;
+    for mut part in parts {
+        while let Some((head, tail)) = part.split_at_checked(Jenkins::BLOCK - filled) {
+            block[filled..].copy_from_slice(head);
+            state.absorb(&block);
+            (part, filled) = (tail, 0);
+        }
+        block[filled..filled + part.len()].copy_from_slice(part);
+        filled += part.len();
+    }
+    state.finish(&block[..filled], parts.iter().map(|part| part.len()).sum())
 }
 
 #[inline]
-fn words(block: &[u8; 12]) -> [u32; 3] {
+fn words(block: &[u8; Jenkins::BLOCK]) -> [u32; 3] {
     let word = |i: usize| u32::from_le_bytes([block[i], block[i + 1], block[i + 2], block[i + 3]]);
     [word(0), word(4), word(8)]
 }

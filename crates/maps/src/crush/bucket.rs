@@ -1,5 +1,5 @@
 use super::ChooseArg;
-use super::hash::{hash32_3, hash32_4};
+use super::hash::{hash32_3, hash32_3_each, hash32_4};
 use super::ln::crush_ln;
 
 /// An inner node: a host, a rack, a root.
@@ -148,14 +148,22 @@ impl Bucket {
         };
         let ids = arg.map(|arg| arg.ids.as_slice()).filter(|ids| !ids.is_empty()).unwrap_or(&self.items);
 
-        let mut best: Option<(i64, i32)> = None;
-        for ((&item, &weight), &id) in self.items.iter().zip(weights).zip(ids) {
-            let draw = if weight == 0 { i64::MIN } else { exponential(self.hash3(x, id as u32, r), weight) };
-            if best.is_none_or(|(highest, _)| draw > highest) {
-                best = Some((draw, item));
+        let mut best = Best::default();
+        let mut draw = |hashes: &[u32], from: usize| {
+            for (i, &hash) in (from..).zip(hashes) {
+                if let (Some(&item), Some(&weight)) = (self.items.get(i), weights.get(i)) {
+                    best.offer(item, if weight == 0 { i64::MIN } else { exponential(hash, weight) });
+                }
             }
+        };
+        let (eights, rest) = ids.as_chunks::<8>();
+        for (i, ids) in eights.iter().enumerate() {
+            draw(&self.hash3_each(x, &ids.map(i32::cast_unsigned), r), i * 8);
         }
-        best.map(|(_, item)| item)
+        let mut last = [0; 8];
+        last.iter_mut().zip(rest).for_each(|(place, id)| *place = id.cast_unsigned());
+        draw(&self.hash3_each(x, &last, r)[..rest.len()], eights.len() * 8);
+        best.item
     }
 
     #[inline]
@@ -163,8 +171,29 @@ impl Bucket {
         if self.hash == 0 { hash32_3(a, b, c) } else { 0 }
     }
 
+    #[inline]
+    fn hash3_each(&self, a: u32, b: &[u32; 8], c: u32) -> [u32; 8] {
+        if self.hash == 0 { hash32_3_each(a, b, c) } else { [0; 8] }
+    }
+
     fn hash4(&self, a: u32, b: u32, c: u32, d: u32) -> u32 {
         if self.hash == 0 { hash32_4(a, b, c, d) } else { 0 }
+    }
+}
+
+/// The item with the highest draw so far, the first of equals.
+#[derive(Default)]
+struct Best {
+    item: Option<i32>,
+    draw: i64,
+}
+
+impl Best {
+    #[inline]
+    fn offer(&mut self, item: i32, draw: i64) {
+        if self.item.is_none() || draw > self.draw {
+            *self = Self { item: Some(item), draw };
+        }
     }
 }
 

@@ -37,6 +37,26 @@ pub fn hash32_3(mut a: u32, mut b: u32, mut c: u32) -> u32 {
     h
 }
 
+/// The hashes of `a`, each of `b`, and `c`: [`hash32_3`] on several values at once, which processors do in parallel.
+#[inline]
+pub(super) fn hash32_3_each<const N: usize>(a: u32, b: &[u32; N], c: u32) -> [u32; N] {
+    let mut h = b.map(|b| SEED ^ a ^ b ^ c);
+    let (mut a, mut b, mut c, mut x, mut y) = ([a; N], *b, [c; N], [X; N], [Y; N]);
+    mix_each(&mut a, &mut b, &mut h);
+    mix_each(&mut c, &mut x, &mut h);
+    mix_each(&mut y, &mut a, &mut h);
+    mix_each(&mut b, &mut x, &mut h);
+    mix_each(&mut y, &mut c, &mut h);
+    h
+}
+
+#[inline(always)]
+fn mix_each<const N: usize>(a: &mut [u32; N], b: &mut [u32; N], c: &mut [u32; N]) {
+    for i in 0..N {
+        mix(&mut a[i], &mut b[i], &mut c[i]);
+    }
+}
+
 /// The hash of four values.
 #[inline]
 pub fn hash32_4(mut a: u32, mut b: u32, mut c: u32, mut d: u32) -> u32 {

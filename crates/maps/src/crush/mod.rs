@@ -7,7 +7,7 @@
 //!
 //! The facts come from `src/crush/` of Ceph and from what `crushtool` answers; a test compares with `crushtool` on
 //! thousands of random maps. What a hostile map could make Ceph do (follow a bucket that does not exist, walk a cycle,
-//! retry for ever) ends here with an unfilled place: see [`mapper`](self::Workspace) for the bound on work.
+//! retry for ever) ends here with an unfilled place: a placement may only cost so much.
 
 mod bucket;
 mod build;

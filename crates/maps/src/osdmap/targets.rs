@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use loligo_wire::{OsdId, PgId, PoolId};
 
 use super::OsdMap;
+use crate::pool::stable_mod;
+use crate::{ObjectHash, PgPool};
 
 /// Placement groups remembered in one epoch, at most: 16 MiB. Clusters have some ten thousand.
 const PGS_MAX: u32 = 1 << 22;
@@ -19,7 +21,16 @@ const PGS_MAX: u32 = 1 << 22;
 #[derive(Debug)]
 pub struct Targets {
     map: Arc<OsdMap>,
-    pools: BTreeMap<PoolId, Box<[AtomicU32]>>,
+    pools: BTreeMap<PoolId, PoolTargets>,
+}
+
+/// What it takes to find an object of one pool, together: one look-up per operation.
+#[derive(Debug)]
+struct PoolTargets {
+    object_hash: ObjectHash,
+    pg_num: u32,
+    /// By folded seed; empty if there are too many to remember.
+    primaries: Box<[AtomicU32]>,
 }
 
 /// Where an object is.
@@ -40,14 +51,17 @@ impl Targets {
     /// Starts remembering for a map.
     pub fn new(map: Arc<OsdMap>) -> Self {
         let mut room = PGS_MAX;
-        let mut pools = BTreeMap::new();
-        for (id, pool) in &map.pools {
+        let mut pool_targets = |pool: &PgPool| {
             // A pool that does not fit is computed each time.
-            if let Some(left) = room.checked_sub(pool.pg_num()) {
-                room = left;
-                pools.insert(*id, (0..pool.pg_num()).map(|_| AtomicU32::new(UNKNOWN)).collect());
+            let remembered = if pool.pg_num() <= room { pool.pg_num() } else { 0 };
+            room -= remembered;
+            PoolTargets {
+                object_hash: pool.object_hash,
+                pg_num: pool.pg_num(),
+                primaries: (0..remembered).map(|_| AtomicU32::new(UNKNOWN)).collect(),
             }
-        }
+        };
+        let pools = map.pools.iter().map(|(id, pool)| (*id, pool_targets(pool))).collect();
         Self { map, pools }
     }
 
@@ -59,25 +73,31 @@ impl Targets {
     /// Where an object is. `None` if there is no such pool. `key` is the locator key; empty, the name is hashed.
     #[inline]
     pub fn target(&self, pool: PoolId, namespace: &[u8], key: &[u8], name: &[u8]) -> Option<Target> {
-        let hash = self.map.pool(pool)?.hash_object(namespace, key, name);
-        self.target_of_hash(pool, hash)
+        let targets = self.pools.get(&pool)?;
+        let hash = targets.object_hash.of(namespace, if key.is_empty() { name } else { key });
+        Some(self.find(pool, targets, hash))
     }
 
     /// Where objects with this full hash are. `None` if there is no such pool.
     #[inline]
     pub fn target_of_hash(&self, pool: PoolId, hash: u32) -> Option<Target> {
-        let pg = PgId { pool, seed: self.map.pool(pool)?.fold(hash) };
-        Some(Target { pg, hash, primary: self.primary(pg) })
+        Some(self.find(pool, self.pools.get(&pool)?, hash))
     }
 
     /// Where to send operations of a placement group, as [`OsdMap::acting_primary`].
-    #[inline]
     pub fn primary(&self, pg: PgId) -> Option<OsdId> {
-        let place = self.pools.get(&pg.pool).and_then(|pgs| pgs.get(pg.seed as usize));
-        match place.map_or(UNKNOWN, |place| place.load(Ordering::Relaxed)) {
+        self.target_of_hash(pg.pool, pg.seed)?.primary
+    }
+
+    #[inline]
+    fn find(&self, pool: PoolId, targets: &PoolTargets, hash: u32) -> Target {
+        let pg = PgId { pool, seed: stable_mod(hash, targets.pg_num) };
+        let place = targets.primaries.get(pg.seed as usize);
+        let primary = match place.map_or(UNKNOWN, |place| place.load(Ordering::Relaxed)) {
             UNKNOWN => self.place(pg, place),
             known => recall(known),
-        }
+        };
+        Target { pg, hash, primary }
     }
 
     #[cold]

@@ -392,7 +392,7 @@ impl PgPool {
 /// `x` modulo `n`, but such that few values change when `n` grows: those that do go to the new remainders
 /// (`ceph_stable_mod`). 0 for `n` = 0.
 #[inline]
-fn stable_mod(x: u32, n: u32) -> u32 {
+pub(crate) fn stable_mod(x: u32, n: u32) -> u32 {
     let mask = match n {
         0 => return 0,
         n => u32::MAX.checked_shr((n - 1).leading_zeros()).unwrap_or(0),
