@@ -25,7 +25,7 @@ mod snaps;
 mod strhash;
 
 pub use features::Features;
-pub use monmap::{MonInfo, MonMap};
+pub use monmap::{MonAuth, MonInfo, MonMap};
 pub use name::Name;
 pub use osdmap::{
     ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch, Osd,

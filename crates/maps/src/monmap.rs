@@ -6,7 +6,7 @@
 //! | 7 | 14 | the oldest release |
 //! | 8 | 16 | removed ranks, election strategy |
 //! | 9 | 16 to 19 | stretch mode |
-//! | 10 | 20 | ciphers of keys |
+//! | 10 | 20 | kinds of keys |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +49,21 @@ pub struct MonMap {
     pub tiebreaker_mon: Name,
     /// Monitors of a site that is marked down.
     pub stretch_marked_down_mons: BTreeSet<Name>,
+    /// Which keys are in use; `None` before release 20, which knows only one kind.
+    pub auth: Option<MonAuth>,
+}
+
+/// Which kinds of keys a cluster uses: 1 is `aes`, 2 `aes256k` (release 20).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MonAuth {
+    /// Counts the times that all keys had to be renewed.
+    pub epoch: Epoch,
+    /// The kind of the services' own keys.
+    pub service_cipher: u32,
+    /// The kinds that are let in.
+    pub allowed_ciphers: Vec<u32>,
+    /// The kind of new keys.
+    pub preferred_cipher: u32,
 }
 
 /// One monitor (`mon_info_t`).
@@ -62,6 +77,8 @@ pub struct MonInfo {
     pub weight: u16,
     /// Where it stands, as types and names of CRUSH.
     pub crush_location: BTreeMap<Name, Name>,
+    /// When it was added (release 20).
+    pub time_added: UTime,
 }
 
 impl MonMap {
@@ -129,7 +146,7 @@ impl MonMap {
         w.count(self.mons.len());
         for (name, info) in &self.mons {
             w.put(name);
-            info.encode(name, w);
+            info.encode(name, self.auth.is_some(), w);
         }
         w.put(&self.ranks);
         w.u8(self.min_mon_release);
@@ -139,6 +156,12 @@ impl MonMap {
         w.bool(self.stretch_mode_enabled);
         w.put(&self.tiebreaker_mon);
         w.put(&self.stretch_marked_down_mons);
+        if let Some(auth) = &self.auth {
+            w.put(&auth.epoch);
+            w.u32(auth.service_cipher);
+            w.put(&auth.allowed_ciphers);
+            w.u32(auth.preferred_cipher);
+        }
     }
 
     fn decode_body(r: &mut Reader<'_>, version: u8) -> Result<Self, DecodeError> {
@@ -168,6 +191,14 @@ impl MonMap {
             map.tiebreaker_mon = r.get()?;
             map.stretch_marked_down_mons = r.get()?;
         }
+        if version >= 10 {
+            map.auth = Some(MonAuth {
+                epoch: r.get()?,
+                service_cipher: r.u32()?,
+                allowed_ciphers: r.get()?,
+                preferred_cipher: r.u32()?,
+            });
+        }
         match map.ranks.iter().find(|name| !map.mons.contains_key(*name)) {
             Some(_) => Err(DecodeError::Invalid { what: "monitor's rank", value: map.ranks.len() as u64 }),
             None => Ok(map),
@@ -175,10 +206,10 @@ impl MonMap {
     }
 }
 
-/// As release 16 writes it (version 9).
+/// As release 16 writes it (version 9), or with [`MonMap::auth`] as release 20 does; all releases read both.
 impl Encode for MonMap {
     fn encode(&self, w: &mut Writer) {
-        w.versioned(9, 6, |w| self.encode_body(w));
+        w.versioned(if self.auth.is_some() { 10 } else { 9 }, 6, |w| self.encode_body(w));
     }
 }
 
@@ -190,13 +221,16 @@ impl Decode for MonMap {
 }
 
 impl MonInfo {
-    fn encode(&self, name: &Name, w: &mut Writer) {
-        w.versioned(5, 1, |w| {
+    fn encode(&self, name: &Name, with_time: bool, w: &mut Writer) {
+        w.versioned(if with_time { 6 } else { 5 }, 1, |w| {
             w.put(name);
             w.put(&self.public_addrs);
             w.u16(self.priority);
             w.u16(self.weight);
             w.put(&self.crush_location);
+            if with_time {
+                w.put(&self.time_added);
+            }
         });
     }
 
@@ -209,6 +243,9 @@ impl MonInfo {
             }
             if version >= 5 {
                 info.crush_location = r.get()?;
+            }
+            if version >= 6 {
+                info.time_added = r.get()?;
             }
             Ok(info)
         })

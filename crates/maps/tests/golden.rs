@@ -94,17 +94,15 @@ fn a_damaged_map_is_refused() {
 }
 
 #[test]
-fn monitor_maps_are_written_as_release_16_does() {
+fn monitor_maps_are_written_as_they_were() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/monmap");
-    for (name, mons, same) in
-        [("16.2.15", 1, true), ("16.2.15-three", 3, true), ("18.2.7", 1, true), ("20.2.4", 1, false)]
-    {
+    for (name, mons) in [("16.2.15", 1), ("16.2.15-three", 3), ("18.2.7", 1), ("20.2.4", 1)] {
         let bytes = std::fs::read(corpus.join(name)).expect("a readable file");
         let map = MonMap::from_bytes(&bytes).expect("a monitor map");
         assert_eq!(map.len(), mons, "{name}");
-        // Release 20 adds which ciphers keys may have.
-        assert_eq!(map.to_bytes() == bytes, same, "{name}");
-        assert_eq!(MonMap::from_bytes(&map.to_bytes()), Ok(map));
+        assert_eq!(map.to_bytes(), bytes, "{name}");
+        let allowed = map.auth.map(|auth| (auth.allowed_ciphers, auth.preferred_cipher));
+        assert_eq!(allowed, name.starts_with("20").then(|| (vec![2], 2)), "{name}");
     }
 }
 

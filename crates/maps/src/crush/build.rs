@@ -49,7 +49,6 @@ impl CrushMap {
     pub fn with_root() -> Self {
         let mut map = Self { tunables: Tunables::JEWEL, ..Self::default() };
         map.type_names = (0..).zip(TYPES.map(Name::from)).collect();
-        map.buckets.resize(BUCKETS_MIN, None);
         map.place_bucket(-1, ROOT, "default");
         map
     }
@@ -190,13 +189,18 @@ impl CrushMap {
     }
 
     fn place_bucket(&mut self, id: i32, kind: u16, name: &str) {
-        let index = bucket_index(id).unwrap_or_default();
-        if self.buckets.len() <= index {
-            self.buckets.resize((index + 1).next_power_of_two(), None);
-        }
         let alg = BucketAlg::Straw2 { item_weights: Vec::new() };
-        self.buckets[index] = Some(Bucket { id, kind, hash: 0, weight: 0, items: Vec::new(), alg });
+        self.put_bucket(Bucket { id, kind, hash: 0, weight: 0, items: Vec::new(), alg });
         self.names.insert(id, name.into());
+    }
+
+    /// Puts a bucket into its place.
+    pub(super) fn put_bucket(&mut self, bucket: Bucket) {
+        let index = bucket_index(bucket.id).unwrap_or_default();
+        while self.buckets.len() <= index {
+            self.buckets.resize((self.buckets.len() * 2).max(BUCKETS_MIN), None);
+        }
+        self.buckets[index] = Some(bucket);
     }
 
     fn bucket_mut(&mut self, id: i32) -> Option<&mut Bucket> {

@@ -11,6 +11,7 @@
 
 mod bucket;
 mod build;
+mod classes;
 mod codec;
 mod do_rule;
 mod firstn;

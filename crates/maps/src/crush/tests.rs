@@ -65,6 +65,32 @@ fn weights_add_up_to_the_root() {
 }
 
 #[test]
+fn a_class_has_trees_of_its_own() {
+    let mut map = three_hosts();
+    (0..12).for_each(|device| {
+        map.set_device_class(device, if device % 2 == 0 { "hdd" } else { "ssd" }).expect("a device");
+    });
+    map.rebuild_class_trees().expect("all is straw2");
+    let root = map.shadow(-1, "ssd").expect("it was made");
+    assert_eq!(map.names.get(&root), Some(&"default~ssd".into()));
+    assert_eq!(map.bucket(root).map(|root| root.weight), Some(6 << 16));
+    let rule = map.add_simple_rule("ssds", RuleKind::REPLICATED, root, 1).expect("a free name");
+    for x in 0..100 {
+        let mut workspace = Workspace::new();
+        let placed = map.do_rule(usize::from(rule), x, 3, &IN, None, &mut workspace);
+        assert!(placed.len() == 3 && placed.iter().all(|device| device % 2 == 1));
+    }
+
+    // Ids stay, a class without devices goes.
+    (0..12).for_each(|device| map.set_device_class(device, "ssd").expect("a device"));
+    map.rebuild_class_trees().expect("all is straw2");
+    assert_eq!(map.shadow(-1, "ssd"), Some(root));
+    assert_eq!(map.shadow(-1, "hdd"), None);
+    assert_eq!(map.bucket(root).map(|root| root.weight), Some(12 << 16));
+    assert_eq!(recoded(&map), Ok(map));
+}
+
+#[test]
 fn impossible_changes_are_refused() {
     let mut map = three_hosts();
     let host = map.item_by_name("host0").expect("it was added");

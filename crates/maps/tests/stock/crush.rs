@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use loligo_maps::Features;
 use loligo_maps::crush::{CrushMap, Workspace};
-use loligo_wire::features;
+use loligo_wire::{Reader, features};
 
 use crate::random::{self, Shape};
 use crate::rng::Rng;
-use crate::tools::{Stock, for_each_seed, stdout};
+use crate::tools::{Stock, assert_same_lines, for_each_seed, stdout};
 
 const MAPS: u64 = 2500;
 /// Of each further release, and of each special kind.
@@ -56,13 +56,7 @@ fn compare(stock: &Stock, seed: u64, shape: Shape) {
     }
     let theirs = stdout(&mut command);
     let ours = mappings(&map, size as usize, &weights);
-    if let Some((theirs, ours)) = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours) {
-        panic!(
-            "seed {seed}, release {}:\ntheirs {theirs}\nours   {ours}\nrules {:?}",
-            stock.release, map.rules
-        );
-    }
-    assert_eq!(theirs.lines().count(), ours.lines().count(), "seed {seed}, release {}", stock.release);
+    assert_same_lines(&theirs, &ours, &format!("seed {seed}, release {}", stock.release));
 }
 
 /// As `crushtool` starts: each device that some bucket holds is in.
@@ -83,4 +77,57 @@ fn mappings(map: &CrushMap, size: usize, weights: &[u32]) -> String {
         }
     }
     text
+}
+
+/// Shadow trees, made here and by `crushtool`, must be the same map, byte for byte.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn class_trees_are_what_crushtool_makes() {
+    for stock in Stock::all() {
+        for_each_seed(60, |seed| {
+            let mut map = random::class_map(&mut Rng::new(seed));
+            let mut w = loligo_wire::Writer::new();
+            map.encode(Features::PACIFIC, &mut w);
+            let (file, rebuilt) = (stock.file(w.as_slice()), stock.file(b""));
+            let mut command = stock.command("crushtool");
+            command.arg("-i").arg(&file.inside).args(["--rebuild-class-roots", "-o"]).arg(&rebuilt.inside);
+            stdout(&mut command);
+            let theirs =
+                CrushMap::decode(&mut Reader::new(&rebuilt.read())).expect("what they write can be read");
+            map.rebuild_class_trees().expect("all is straw2");
+            assert_eq!(map, theirs, "seed {seed}, release {}", stock.release);
+        });
+    }
+}
+
+/// Maps that `crushtool` compiles from text, with straws and shadows of its own making.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn compiled_maps_are_read_and_written_as_they_were() {
+    for stock in Stock::all() {
+        for_each_seed(100, |seed| {
+            let mut rng = Rng::new(seed);
+            let text = random::crush_text(&mut rng);
+            let (source, compiled) = (stock.file(text.as_bytes()), stock.file(b""));
+            let mut command = stock.command("crushtool");
+            stdout(command.arg("-c").arg(&source.inside).arg("-o").arg(&compiled.inside));
+            let bytes = compiled.read();
+            let map = CrushMap::decode(&mut Reader::new(&bytes)).expect("what they write can be read");
+            let quincy = Features::PACIFIC.0 | features::SERVER_QUINCY;
+            let written =
+                [Features::PACIFIC, Features(quincy), Features(quincy | features::CRUSH_MSR)].map(|writer| {
+                    let mut w = loligo_wire::Writer::new();
+                    map.encode(writer, &mut w);
+                    w.into_bytes()
+                });
+            assert!(written.iter().any(|again| **again == *bytes), "seed {seed}, release {}", stock.release);
+            let size = rng.range(1, 6);
+            let mut command = stock.command("crushtool");
+            command.arg("-i").arg(&compiled.inside).args(["--test", "--show-mappings", "--min-x", "0"]);
+            command.args(["--max-x", &(INPUTS - 1).to_string(), "--num-rep", &size.to_string()]);
+            let ours = mappings(&map, size as usize, &in_weights(&map));
+            let what = format!("seed {seed}, release {}", stock.release);
+            assert_same_lines(&stdout(&mut command), &ours, &what);
+        });
+    }
 }

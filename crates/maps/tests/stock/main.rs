@@ -7,6 +7,8 @@
 //! A failure names the seed of the map: `LOLIGO_SEED=… cargo test -p loligo-maps --test stock -- --ignored` starts there.
 
 mod crush;
+mod live;
+mod monmap;
 mod osdmap;
 mod random;
 mod rng;

@@ -7,7 +7,7 @@ use loligo_wire::{Epoch, OsdId, PgId, PoolId, features as wire_features};
 
 use crate::random;
 use crate::rng::Rng;
-use crate::tools::{Stock, for_each_seed, stdout};
+use crate::tools::{Stock, assert_same_lines, for_each_seed, stdout};
 
 const MAPS: u64 = 800;
 /// Of each further release.
@@ -39,10 +39,9 @@ fn compare_placements(stock: &Stock, seed: u64) {
     let file = stock.file(&map.encode(features(stock.release)).bytes);
     let theirs = stdout(stock.command("osdmaptool").arg(&file.inside).arg("--test-map-pgs-dump-all"));
     let ours = placements(&map);
-    if let Some((theirs, ours)) = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours) {
-        panic!("seed {seed}, release {}:\ntheirs {theirs}\nours   {ours}", stock.release);
-    }
-    assert!(theirs.lines().count() > ours.lines().count(), "seed {seed}: a summary follows");
+    // A summary follows the placements.
+    let theirs: String = theirs.lines().take(ours.lines().count()).map(|line| format!("{line}\n")).collect();
+    assert_same_lines(&theirs, &ours, &format!("seed {seed}, release {}", stock.release));
 }
 
 /// What `osdmaptool` should print.
@@ -125,13 +124,8 @@ fn what_osdmaptool_writes_of_our_map_is_our_map() {
             map.apply_incremental(&inc).expect("it follows");
             // The tool counts once for the change, and once more for having changed something.
             map.epoch = Epoch(11);
-            let lines = |map: &OsdMap| format!("{map:#?}");
-            let (ours, theirs) = (lines(&map), lines(&theirs));
-            if let Some((ours, theirs)) =
-                ours.lines().zip(theirs.lines()).find(|(ours, theirs)| ours != theirs)
-            {
-                panic!("seed {seed}, release {}:\ntheirs {theirs}\nours   {ours}", stock.release);
-            }
+            let what = format!("seed {seed}, release {}", stock.release);
+            assert_same_lines(&format!("{theirs:#?}"), &format!("{map:#?}"), &what);
         });
     }
 }

@@ -83,6 +83,17 @@ pub(crate) fn stdout(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Compares two texts line by line.
+///
+/// # Panics
+/// At the first line that differs, with `what` it is about.
+pub(crate) fn assert_same_lines(theirs: &str, ours: &str, what: &str) {
+    if let Some((theirs, ours)) = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours) {
+        panic!("{what}:\ntheirs {theirs}\nours   {ours}");
+    }
+    assert_eq!(theirs.lines().count(), ours.lines().count(), "{what}: lines");
+}
+
 /// Runs `check` on the seeds of `count` cases, on all processors. `LOLIGO_SEED` gives another first seed.
 pub(crate) fn for_each_seed(count: u64, check: impl Fn(u64) + Sync) {
     let first = std::env::var("LOLIGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

@@ -1,0 +1,115 @@
+//! Device classes. A rule that takes only devices of one class starts from a shadow: a copy of the tree that holds only
+//! those (`CrushWrapper::device_class_clone`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::map::bucket_index;
+use super::{Bucket, BucketAlg, CrushBuildError, CrushMap};
+
+/// Shadows by bucket and class.
+type Shadows = BTreeMap<i32, BTreeMap<i32, i32>>;
+
+impl CrushMap {
+    /// Puts a device into a class, and makes the class if it is new. Until [`CrushMap::rebuild_class_trees`] no rule notices.
+    pub fn set_device_class(&mut self, device: i32, class: &str) -> Result<(), CrushBuildError> {
+        if !(0..self.max_devices).contains(&device) {
+            return Err(CrushBuildError::BadItem(device));
+        }
+        let known = self.class_names.iter().find(|(_, name)| **name == *class).map(|(id, _)| *id);
+        let id = known.unwrap_or_else(|| self.class_names.keys().next_back().map_or(0, |last| last + 1));
+        self.class_names.insert(id, class.into());
+        self.classes.insert(device, id);
+        Ok(())
+    }
+
+    /// The shadow of a bucket for a class: what a rule takes to place on that class only.
+    pub fn shadow(&self, bucket: i32, class: &str) -> Option<i32> {
+        let (class, _) = self.class_names.iter().find(|(_, name)| **name == *class)?;
+        self.class_buckets.get(&bucket)?.get(class).copied()
+    }
+
+    /// Makes the shadows of all trees anew, after devices were added, removed, reweighted or put into other classes.
+    ///
+    /// A shadow keeps its id, for rules name it. Shadows get no weight sets of their own.
+    ///
+    /// # Errors
+    /// If a bucket that is not straw2 lies in a tree; the map is then as it was.
+    pub fn rebuild_class_trees(&mut self) -> Result<(), CrushBuildError> {
+        let shadows: BTreeSet<i32> =
+            self.class_buckets.values().flat_map(|shadows| shadows.values().copied()).collect();
+        let mut map = self.clone();
+        map.forget(&shadows);
+        let old = std::mem::take(&mut map.class_buckets);
+        let in_use: BTreeSet<i32> = map.classes.values().copied().collect();
+        map.class_names.retain(|class, _| in_use.contains(class));
+        for root in map.roots() {
+            for class in map.class_names.keys().copied().collect::<Vec<_>>() {
+                map.make_shadow(root, class, &old, &shadows)?;
+            }
+        }
+        *self = map;
+        Ok(())
+    }
+
+    fn forget(&mut self, buckets: &BTreeSet<i32>) {
+        for id in buckets {
+            if let Some(place) = bucket_index(*id).and_then(|index| self.buckets.get_mut(index)) {
+                *place = None;
+            }
+            self.names.remove(id);
+            self.classes.remove(id);
+        }
+    }
+
+    /// The buckets that lie in no other, from the lowest id on.
+    fn roots(&self) -> BTreeSet<i32> {
+        let below: BTreeSet<i32> =
+            self.buckets.iter().flatten().flat_map(|bucket| bucket.items.iter().copied()).collect();
+        self.buckets.iter().flatten().map(|bucket| bucket.id).filter(|id| !below.contains(id)).collect()
+    }
+
+    /// Makes the shadow of a bucket and of all below it. Returns its id and weight.
+    fn make_shadow(
+        &mut self,
+        id: i32,
+        class: i32,
+        old: &Shadows,
+        taken: &BTreeSet<i32>,
+    ) -> Result<(i32, u32), CrushBuildError> {
+        let original = self.bucket(id).ok_or(CrushBuildError::NoSuchBucket(id))?.clone();
+        let BucketAlg::Straw2 { item_weights } = &original.alg else {
+            return Err(CrushBuildError::NotStraw2(id));
+        };
+        let (mut items, mut weights) = (Vec::new(), Vec::new());
+        for (item, weight) in original.items.iter().zip(item_weights) {
+            if *item < 0 {
+                let (shadow, weight) = self.make_shadow(*item, class, old, taken)?;
+                items.push(shadow);
+                weights.push(weight);
+            } else if self.classes.get(item) == Some(&class) {
+                items.push(*item);
+                weights.push(*weight);
+            }
+        }
+        let shadow = old.get(&id).and_then(|shadows| shadows.get(&class)).copied();
+        let shadow = shadow.unwrap_or_else(|| self.free_id(taken));
+        let weight = weights.iter().fold(0u32, |sum, weight| sum.saturating_add(*weight));
+        let alg = BucketAlg::Straw2 { item_weights: weights };
+        self.put_bucket(Bucket { id: shadow, weight, items, alg, ..original });
+        if let (Some(name), Some(class)) = (self.names.get(&id), self.class_names.get(&class)) {
+            self.names.insert(shadow, format!("{name}~{class}").into());
+        }
+        self.classes.insert(shadow, class);
+        self.class_buckets.entry(id).or_default().insert(class, shadow);
+        Ok((shadow, weight))
+    }
+
+    /// The first id that neither a bucket has nor a shadow had.
+    fn free_id(&self, taken: &BTreeSet<i32>) -> i32 {
+        let mut id = -1;
+        while self.bucket(id).is_some() || taken.contains(&id) {
+            id -= 1;
+        }
+        id
+    }
+}
