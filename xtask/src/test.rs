@@ -65,7 +65,11 @@ fn interop(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
     // One test at a time in each binary: several restart servers or count what a pool holds.
     command.args(["test", "--workspace", "--no-fail-fast", "--", "--ignored", "--test-threads=1"]);
-    command.env("LOLIGO_STOCK_CONF", cluster.conf()).env("LOLIGO_STOCK_DIR", cluster.dir());
+    // The first is what Ceph's own programs read, and tests that stand in for one.
+    command
+        .env("CEPH_CONF", cluster.conf())
+        .env("LOLIGO_STOCK_CONF", cluster.conf())
+        .env("LOLIGO_STOCK_DIR", cluster.dir());
     command.env("LOLIGO_BIN", workspace().join("target/debug/loligo"));
     Ok(command)
 }
