@@ -1,7 +1,8 @@
-//! Developer commands: `cargo xtask test | lint | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | bench | ci | stock-ceph`.
 //!
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
 
+mod bench;
 mod lint;
 mod process;
 mod stock;
@@ -28,6 +29,8 @@ enum Command {
     Test,
     /// Checks formatting, clippy, documentation, and the project's own rules.
     Lint,
+    /// Measures stock Ceph and Loligo side by side, in one run.
+    Bench(bench::Options),
     /// What CI runs: test, then lint.
     Ci,
     /// Starts and stops a stock Ceph cluster on loopback.
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test => test::run(),
         Command::Lint => lint::run(),
+        Command::Bench(options) => bench::run(&options),
         Command::Ci => test::run().and_then(|()| lint::run()),
         Command::StockCeph { command } => stock::run(&command),
     };

@@ -1,0 +1,75 @@
+//! Clocks, counters and medians.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::Result;
+
+/// The middle value; the mean of the two middle ones when their number is even; NaN of nothing.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14 and 15; 10 ms grain).
+pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
+    // SAFETY: sysconf reads a constant and touches no memory of ours.
+    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Ok(ticks as f64 * 1e6 / ticks_per_s as f64)
+}
+
+/// Resident memory of a process in MiB (`/proc/PID/status`, VmRSS).
+pub(super) fn resident_mib(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<f64>().ok())
+        .ok_or("no VmRSS in /proc/PID/status")?;
+    Ok(kib / 1024.0)
+}
+
+/// Runs a command to its end; returns its output and the CPU time it used, in microseconds.
+pub(super) fn run_counting_cpu(command: &mut Command) -> Result<(Output, f64)> {
+    let before = children_cpu_us();
+    let output = command.output()?;
+    let cpu_us = children_cpu_us() - before;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} failed: {}", stderr.trim()).into());
+    }
+    Ok((output, cpu_us))
+}
+
+/// CPU time of all children that have ended.
+fn children_cpu_us() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: getrusage fills the struct it is given, and RUSAGE_CHILDREN cannot fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let us = |t: libc::timeval| t.tv_sec as f64 * 1e6 + t.tv_usec as f64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+        assert!(median(std::iter::empty()).is_nan());
+    }
+}

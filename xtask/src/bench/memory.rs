@@ -1,0 +1,35 @@
+//! How soon `loligo serve` is ready, and how much memory it takes when idle.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+
+use super::measure::{median, resident_mib};
+use super::sides::Serve;
+
+/// Medians over some starts.
+pub(super) struct Startup {
+    /// From the start of the process to its ready line, as seen from outside.
+    pub(super) ready_ms: f64,
+    /// The same as the server itself says.
+    pub(super) said_ms: f64,
+    /// Resident memory one second after.
+    pub(super) idle_mib: f64,
+}
+
+pub(super) fn startup_and_idle(loligo: &Path, dir: &Path, rounds: usize) -> Result<Startup> {
+    let mut samples = Vec::new();
+    for _ in 0..rounds.max(3) {
+        let started = Instant::now();
+        let serve = Serve::start(loligo, &dir.join("idle"))?;
+        let ready_ms = started.elapsed().as_secs_f64() * 1e3;
+        std::thread::sleep(Duration::from_secs(1));
+        samples.push((ready_ms, serve.startup_ms, resident_mib(serve.child.id())?));
+    }
+    Ok(Startup {
+        ready_ms: median(samples.iter().map(|s| s.0)),
+        said_ms: median(samples.iter().map(|s| s.1)),
+        idle_mib: median(samples.iter().map(|s| s.2)),
+    })
+}

@@ -1,0 +1,115 @@
+//! `cargo xtask bench`: stock Ceph and Loligo side by side, in one run, on one machine.
+//!
+//! Each workload is run in rounds; within a round the sides alternate, so that a machine that slows down slows down for
+//! all. A figure is the median of its rounds, a ratio the quotient of two medians. CPU is read from `/proc` for servers
+//! and from the finished child for clients: what the programs used, not what they say they used.
+
+mod measure;
+mod memory;
+mod outqueue;
+mod report;
+mod sides;
+
+use std::path::PathBuf;
+
+use crate::Result;
+use crate::process::{cargo, output_of, succeed, workspace};
+use crate::stock::{Cluster, UpOptions};
+
+use measure::median;
+use report::{Figures, Report};
+use sides::{Client, Server, Workload};
+
+/// What `cargo xtask bench` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Seconds for each run of a workload.
+    #[arg(long, default_value_t = 4)]
+    seconds: u32,
+    /// Rounds; each figure is their median.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Only workloads whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Where the figures go as JSON.
+    #[arg(long, default_value = "target/bench.json")]
+    json: PathBuf,
+}
+
+/// Which client runs against which server: the four corners of the comparison.
+const PAIRS: [(Client, Server); 4] = [
+    (Client::Stock, Server::Stock),
+    (Client::Loligo, Server::Loligo),
+    (Client::Stock, Server::Loligo),
+    (Client::Loligo, Server::Stock),
+];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let loligo = build_release()?;
+    let dir = tempdir()?;
+    let stock = Cluster::up(&dir.join("stock"), &UpOptions::default())?;
+    let mut report = Report::new(&release_of(&stock)?, options.seconds, options.rounds);
+    for workload in Workload::ALL.iter().filter(|w| wanted(options, w.name())) {
+        let mut rounds: [Vec<Figures>; 4] = Default::default();
+        for round in 0..options.rounds {
+            for (pair, figures) in PAIRS.into_iter().zip(&mut rounds) {
+                eprintln!("{} round {}: {} client, {} server", workload.name(), round + 1, pair.0, pair.1);
+                figures.push(sides::run(pair, *workload, options.seconds, &stock, &loligo, &dir)?);
+            }
+        }
+        report.workload(*workload, rounds.map(|r| Figures::median(&r)));
+    }
+    if wanted(options, "serve") {
+        report.serve(memory::startup_and_idle(&loligo, &dir, options.rounds)?);
+    }
+    if wanted(options, "out-queue") {
+        report.out_queue(outqueue::compare(options.rounds)?);
+    }
+    stock.down()?;
+    std::fs::remove_dir_all(&dir)?;
+    println!("{}", report.table());
+    let json = workspace().join(&options.json);
+    std::fs::write(&json, report.json())?;
+    println!("figures: {}", json.display());
+    Ok(())
+}
+
+fn wanted(options: &Options, name: &str) -> bool {
+    options.only.as_deref().is_none_or(|word| name.contains(word))
+}
+
+/// The optimised program.
+fn build_release() -> Result<PathBuf> {
+    succeed(cargo().args(["build", "--release", "--package", "loligo"]))?;
+    Ok(workspace().join("target/release/loligo"))
+}
+
+/// Such as `ceph version 16.2.15`.
+fn release_of(stock: &Cluster) -> Result<String> {
+    let text = output_of(stock.program("ceph-osd").arg("--version"))?;
+    Ok(text.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
+}
+
+fn tempdir() -> Result<PathBuf> {
+    let dir = std::env::temp_dir().join(format!("loligo-bench.{}", std::process::id()));
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// The median of whole figures, field by field.
+impl Figures {
+    fn median(rounds: &[Figures]) -> Self {
+        let of = |field: fn(&Figures) -> f64| median(rounds.iter().map(field));
+        let of_some = |field: fn(&Figures) -> Option<f64>| {
+            rounds.iter().all(|r| field(r).is_some()).then(|| median(rounds.iter().filter_map(field)))
+        };
+        Self {
+            ops_per_s: of(|f| f.ops_per_s),
+            latency_mean_us: of(|f| f.latency_mean_us),
+            latency_p99_us: of_some(|f| f.latency_p99_us),
+            client_cpu_us_per_op: of(|f| f.client_cpu_us_per_op),
+            server_cpu_us_per_op: of(|f| f.server_cpu_us_per_op),
+        }
+    }
+}
