@@ -8,6 +8,7 @@ use std::time::Duration;
 use loligo_cephx::handshake::Identity;
 use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect};
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -36,12 +37,9 @@ pub(crate) enum Request {
 /// Accepts sockets until the messenger stops.
 pub(crate) async fn listen(ctx: Arc<Context>, listener: TcpListener, auth: Arc<dyn AcceptAuth>) {
     let slots = Arc::new(Semaphore::new(ctx.config.limits.handshakes_max));
-    let stop = ctx.stop.notified();
-    tokio::pin!(stop);
-    stop.as_mut().enable();
-    while !ctx.is_stopped() {
+    loop {
         let accepted = tokio::select! {
-            () = &mut stop => return,
+            () = ctx.stopping() => return,
             accepted = accept_one(&listener, &slots) => accepted,
         };
         match accepted {
@@ -66,7 +64,15 @@ async fn accept_one(
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    // Peers that connect to us send keepalives, or do not; that they are still there, TCP finds out.
+    SockRef::from(&stream).set_tcp_keepalive(&tcp_keepalive())?;
     Ok((stream, from, slot))
+}
+
+/// A peer that has vanished without a word is noticed after two minutes.
+fn tcp_keepalive() -> TcpKeepalive {
+    let (idle, interval) = (Duration::from_secs(60), Duration::from_secs(20));
+    TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3)
 }
 
 /// One accepted socket and what is known of its peer.
@@ -96,9 +102,9 @@ impl Door {
         let peer_addr = EntityAddr::msgr2(self.from);
         let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
         let dialog = Dialog::new(stream, Handshake::server(local, auth.acceptor(self.from)));
-        let stopped = self.ctx.clone();
+        let ctx = Arc::clone(&self.ctx);
         let outcome = tokio::select! {
-            () = stopped.stop.notified() => return,
+            () = ctx.stopping() => return,
             outcome = tokio::time::timeout(limit, self.converse(dialog)) => outcome,
         };
         drop(slot);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use loligo_lockstat::{Class, Mutex, RwLock};
 use loligo_wire::{EntityAddr, EntityAddrVec};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{Config, Connection, Dispatcher, Level};
 
@@ -32,8 +32,8 @@ pub(crate) struct Context {
     tasks: AtomicUsize,
     /// Notified when the last task ends.
     ended: Notify,
-    /// Notified once, to all, when the messenger stops.
-    pub(crate) stop: Notify,
+    /// Whether the messenger has been told to stop.
+    stop: watch::Sender<bool>,
 }
 
 /// The connections that have not ended.
@@ -58,7 +58,7 @@ impl Context {
             runtime: Handle::current(),
             tasks: AtomicUsize::new(0),
             ended: Notify::new(),
-            stop: Notify::new(),
+            stop: watch::Sender::new(false),
         })
     }
 
@@ -100,13 +100,15 @@ impl Context {
     ) -> R {
         let mut table = self.table.lock();
         let (new, r) = choose(table.by_addr.get(&addr));
-        // The former one lives on in `by_id`, so that nothing is freed here.
-        if let Some(new) = new
-            && !table.stopped
-        {
-            table.by_id.insert(new.id(), Arc::clone(&new));
-            table.by_addr.insert(addr, new);
+        let Some(new) = new else { return r };
+        if table.stopped {
+            drop(table);
+            new.close();
+            return r;
         }
+        // The former one lives on in `by_id`, so that nothing is freed here.
+        table.by_id.insert(new.id(), Arc::clone(&new));
+        table.by_addr.insert(addr, new);
         r
     }
 
@@ -130,14 +132,16 @@ impl Context {
     /// Ends everything: no new connections, the listeners stop, all connections are marked down.
     pub(crate) fn stop(&self) {
         self.table.lock().stopped = true;
-        self.stop.notify_waiters();
+        self.stop.send_replace(true);
         for conn in self.connections() {
             conn.mark_down();
         }
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.table.lock().stopped
+    /// Waits until the messenger is told to stop.
+    pub(crate) async fn stopping(&self) {
+        // An error would mean that the sender is gone, which is in `self`.
+        let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
     /// Waits until all tasks have ended.
@@ -153,11 +157,15 @@ impl Context {
         }
     }
 
-    /// How often [`Connection::check_alive`] is called.
+    /// How often connections are looked after.
     pub(crate) fn tick(&self) -> Duration {
         let limits = &self.config.limits;
+        let longest = Duration::from_secs(1);
+        if limits.keepalive_interval.is_zero() {
+            return longest;
+        }
         let shortest = limits.keepalive_interval.min(limits.keepalive_timeout);
-        (shortest / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+        (shortest / 4).clamp(Duration::from_millis(5), longest)
     }
 }
 

@@ -143,7 +143,7 @@ impl Driver {
         let socket = Arc::new(stream);
         let Established { sealer, opener, out, .. } = established;
         let writer = Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0 };
-        let Some(baton) = self.conn.open(peer, writer, peer_in_seq) else { return Next::End };
+        let Some(baton) = self.conn.open(peer, writer, peer_in_seq, !accepted) else { return Next::End };
         let dispatcher = &self.ctx.dispatcher;
         if accepted {
             dispatcher.accepted(&self.conn);

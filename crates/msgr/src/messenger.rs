@@ -28,9 +28,7 @@ impl Messenger {
     /// Outside of a tokio runtime: the messenger's tasks run on the one it is made on.
     pub fn new(config: Config, dispatcher: Arc<dyn Dispatcher>) -> Arc<Self> {
         let ctx = Context::new(config, dispatcher);
-        if !ctx.config.limits.keepalive_interval.is_zero() {
-            ctx.spawn(watch(Arc::clone(&ctx)));
-        }
+        ctx.spawn(watch(Arc::clone(&ctx)));
         Arc::new(Self { ctx })
     }
 
@@ -131,19 +129,17 @@ pub(crate) fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Sends keepalives and ends sockets whose peers are silent, until the messenger stops.
+/// Sends keepalives, ends sockets whose peers are silent, and corrects guesses, until the messenger stops.
 async fn watch(ctx: Arc<Context>) {
-    let stop = ctx.stop.notified();
-    tokio::pin!(stop);
-    stop.as_mut().enable();
-    while !ctx.is_stopped() {
+    loop {
         tokio::select! {
-            () = &mut stop => return,
+            () = ctx.stopping() => return,
             () = tokio::time::sleep(ctx.tick()) => {}
         }
         let now = Instant::now();
         for conn in ctx.connections() {
             conn.check_alive(now, &ctx.config.limits);
+            conn.settle();
         }
     }
 }

@@ -85,7 +85,7 @@ impl Connection {
             shut_down: None,
             incoming: None,
             numbers: Numbers::default(),
-            keepalive: Keepalive { asked_at: now, heard_at: now, reads: 0 },
+            keepalive: Keepalive { watched: false, asked_at: now, heard_at: now, reads: 0 },
         };
         Arc::new(Self {
             id,
@@ -232,13 +232,14 @@ impl Connection {
         self.queue.state() == State::Closed
     }
 
-    /// A socket is up: the connection is open. Returns the baton, which holds back what is sent until it is run; `None` if
+    /// A socket is up: the connection is open. We look after it (`watched`) if we opened it. Returns the baton, which holds back what is sent until it is run; `None` if
     /// the connection is closed.
     pub(crate) fn open(
         &self,
         peer: PeerInfo,
         writer: Writer,
         peer_in_seq: Option<u64>,
+        watched: bool,
     ) -> Option<Box<Baton<Writer>>> {
         let mut session = self.session();
         let socket = Arc::clone(&writer.socket);
@@ -248,8 +249,7 @@ impl Connection {
         session.socket = Some(socket);
         session.shut_down = None;
         let now = Instant::now();
-        session.keepalive.asked_at = now;
-        session.keepalive.heard_at = now;
+        session.keepalive = Keepalive { watched, asked_at: now, heard_at: now, reads: 0 };
         Some(baton)
     }
 
@@ -344,17 +344,24 @@ impl Connection {
         }
     }
 
+    /// Corrects the guess about what is on its way, now and then.
+    pub(crate) fn settle(&self) {
+        self.queue.settle();
+    }
+
     /// How often the socket was read.
     #[cfg(test)]
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long.
+    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long. Only on
+    /// sockets that we opened: so do stock clients, and stock servers leave it to them.
     pub(crate) fn check_alive(&self, now: Instant, limits: &Limits) {
         let reads = self.reads.load(Ordering::Relaxed);
         let mut session = self.session();
-        if session.state != State::Open {
+        let wanted = session.keepalive.watched && !limits.keepalive_interval.is_zero();
+        if session.state != State::Open || !wanted {
             return;
         }
         let keepalive = &mut session.keepalive;

@@ -40,6 +40,8 @@ pub(crate) struct Numbers {
 
 /// When the peer was last asked for a sign of life, and heard of.
 pub(crate) struct Keepalive {
+    /// Whether we ask at all.
+    pub(crate) watched: bool,
     pub(crate) asked_at: Instant,
     pub(crate) heard_at: Instant,
     /// The connection's count of reads at `heard_at`.
@@ -136,7 +138,7 @@ mod tests {
             shut_down: None,
             incoming: None,
             numbers,
-            keepalive: Keepalive { asked_at: now, heard_at: now, reads: 0 },
+            keepalive: Keepalive { watched: false, asked_at: now, heard_at: now, reads: 0 },
         }
     }
 

@@ -103,6 +103,8 @@ struct Inner<W> {
     corks: u32,
     /// Messages sent less messages received: see [`Inner::more_to_come`].
     balance: i64,
+    /// The least and the greatest balance since the last [`OutQueue::settle`].
+    extremes: (i64, i64),
     /// Somebody waits for place.
     crowded: bool,
 }
@@ -144,6 +146,7 @@ impl<W> OutQueue<W> {
             control: Control::default(),
             corks: 0,
             balance: 0,
+            extremes: (0, 0),
             crowded: false,
         };
         Self {
@@ -182,7 +185,7 @@ impl<W> OutQueue<W> {
                 larger.append(&mut inner.waiting);
                 mem::swap(&mut larger, &mut inner.waiting);
             }
-            inner.balance += 1;
+            inner.weigh(1);
             inner.waiting_bytes += len;
             inner.waiting.push_back(item);
             return Ok(self.schedule(&mut inner));
@@ -207,7 +210,7 @@ impl<W> OutQueue<W> {
         if inner.state == State::Closed {
             return false;
         }
-        inner.balance -= received as i64;
+        inner.weigh(-(received as i64));
         inner.control.add(control);
         inner.corks += 1;
         true
@@ -263,6 +266,16 @@ impl<W> OutQueue<W> {
                 None
             }
         }
+    }
+
+    /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the extremes the one nearer
+    /// to zero was when the connection was at rest, or would have been without them.
+    pub(crate) fn settle(&self) {
+        let mut inner = self.inner.lock();
+        let (least, greatest) = inner.extremes;
+        let rest = if least.abs() < greatest.abs() { least } else { greatest };
+        inner.balance -= rest;
+        inner.extremes = (inner.balance, inner.balance);
     }
 
     /// Whether nothing waits now, but messages are expected within microseconds.
@@ -355,6 +368,12 @@ impl<W> OutQueue<W> {
 impl<W> Inner<W> {
     fn len(&self) -> usize {
         self.waiting.len() + self.unacked.len()
+    }
+
+    /// Counts messages sent (or, negative, received).
+    fn weigh(&mut self, messages: i64) {
+        self.balance += messages;
+        self.extremes = (self.extremes.0.min(self.balance), self.extremes.1.max(self.balance));
     }
 
     /// Whether there is something to write that shall not wait for a cork to be taken out.

@@ -59,6 +59,7 @@ impl<W> OutQueue<W> {
         inner.state = State::Open;
         inner.generation += 1;
         inner.balance = inner.waiting.len() as i64;
+        inner.extremes = (inner.balance, inner.balance);
         baton.generation = inner.generation;
         Some(baton)
     }

@@ -90,6 +90,36 @@ fn a_cork_holds_back_no_more_than_is_worth_a_write() {
 }
 
 #[test]
+fn messages_that_nobody_asked_for_do_not_spoil_the_guess() {
+    let request_and_reply = |queue: &Queue| {
+        let pushed = queue.push(plain(1));
+        let mut inline = true;
+        let mut baton = match pushed {
+            Ok(Action::Submit(baton)) => baton,
+            _ => {
+                inline = false;
+                queue.next(queue.take_handed().expect("handed over")).expect("a message")
+            }
+        };
+        write(&mut baton);
+        assert!(queue.next(baton).is_none());
+        assert!(queue.cork(1, Control::default()));
+        assert!(queue.uncork().is_none());
+        inline
+    };
+    let queue = open_queue(false);
+    assert!(request_and_reply(&queue));
+    // Five maps come.
+    assert!(queue.cork(5, Control::default()));
+    assert!(queue.uncork().is_none());
+    assert!(!request_and_reply(&queue));
+    queue.settle();
+    let _ = request_and_reply(&queue);
+    queue.settle();
+    assert!(request_and_reply(&queue));
+}
+
+#[test]
 fn controls_are_merged() {
     let queue = open_queue(true);
     assert!(queue.cork(1, Control { ack: true, ..Control::default() }));
