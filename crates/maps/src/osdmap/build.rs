@@ -118,7 +118,7 @@ impl OsdMap {
 
 impl Incremental {
     /// Makes a pool, with the number after the highest ever given out in `map` or here. Returns the number.
-    pub fn create_pool(&mut self, map: &OsdMap, name: &str, pool: PgPool) -> PoolId {
+    pub fn create_pool(&mut self, map: &OsdMap, name: impl Into<Name>, pool: PgPool) -> PoolId {
         let id = PoolId(self.new_pool_max.unwrap_or(map.pool_max).0 + 1);
         self.new_pool_max = Some(id);
         self.new_pools.insert(id, PgPool { create_time: self.modified, ..pool });

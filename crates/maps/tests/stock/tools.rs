@@ -15,8 +15,8 @@ impl Stock {
     /// All installations that there are; the machine's own is first, and must be there.
     pub(crate) fn all() -> Vec<Self> {
         let own = Self::at(Path::new("/")).expect("crushtool and osdmaptool are installed");
-        let roots = std::env::var_os("STOCK_CEPH_ROOTS").unwrap_or("/var/tmp/stock-ceph".into());
-        let more = std::fs::read_dir(roots).into_iter().flatten().flatten();
+        let roots = std::env::var_os("STOCK_CEPH_ROOTS");
+        let more = roots.and_then(|roots| std::fs::read_dir(roots).ok()).into_iter().flatten().flatten();
         std::iter::once(own).chain(more.filter_map(|entry| Self::at(&entry.path()))).collect()
     }
 
