@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::handshake::Identity;
-use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect};
+use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Local, Reconnect};
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
@@ -163,8 +163,8 @@ impl Door {
             addr: self.peer_addr(&ident.addrs),
             features: self.ctx.config.features & ident.supported_features,
         };
-        let lossy = ident.flags & FLAG_LOSSY != 0;
-        let policy = Policy { lossy, ..policy.clone() };
+        // The server's word counts: a client learns from our ident whether the session is lossy.
+        let policy = policy.clone();
         self.settle(Incoming { dialog, request: Request::Ident(ident), peer, fresh: false }, policy)
     }
 

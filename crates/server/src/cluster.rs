@@ -205,9 +205,9 @@ fn sum(stats: &PoolStats) -> ObjectStatSum {
         num_objects: stats.stored.objects as i64,
         num_object_copies: stats.stored.objects as i64,
         num_rd: stats.reads as i64,
-        num_rd_kb: (stats.read_bytes >> 10) as i64,
+        num_rd_kb: stats.read_bytes.div_ceil(1024) as i64,
         num_wr: stats.writes as i64,
-        num_wr_kb: (stats.written_bytes >> 10) as i64,
+        num_wr_kb: stats.written_bytes.div_ceil(1024) as i64,
         num_omap_bytes: stats.stored.omap_bytes as i64,
         num_omap_keys: stats.stored.omap_keys as i64,
         ..ObjectStatSum::default()

@@ -90,7 +90,11 @@ pub(super) fn get_or_create(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn get_or_create_key(call: &mut Call<'_>) -> Outcome {
     let (_, entry) = find_or_create(call)?;
-    Ok(print_key(call, &entry.key))
+    let mut reply = print_key(call, &entry.key);
+    if reply.output.last() != Some(&b'\n') {
+        reply.output.push(b'\n'); // `get-key` leaves it out, so that its output is the key
+    }
+    Ok(reply)
 }
 
 pub(super) fn caps(call: &mut Call<'_>) -> Outcome {

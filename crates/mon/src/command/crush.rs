@@ -114,7 +114,7 @@ fn tree_node(map: &OsdMap, node: &TreeNode, with_state: bool) -> Node {
 fn tree_table(map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Table {
     use Align::{Left, Right};
     let always = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("TYPE NAME", Left)];
-    let state = [("STATUS", Right), ("REWEIGHT", Left), ("PRI-AFF", Left)];
+    let state = [("STATUS", Right), ("REWEIGHT", Right), ("PRI-AFF", Right)];
     let mut table = Table::new(always.into_iter().chain(state.into_iter().filter(|_| with_state)));
     for node in nodes {
         let crush = &map.crush;

@@ -52,7 +52,7 @@ pub(super) fn health(call: &mut Call<'_>) -> Outcome {
         if detail {
             text.extend(checks.iter().map(|check| format!("\n{}", detail_text(check))));
         }
-        text
+        text + "\n"
     };
     Ok(call.print(|_| describe(&checks, detail), plain))
 }

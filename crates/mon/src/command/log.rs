@@ -6,7 +6,7 @@ use loligo_wire::{EntityAddrVec, EntityNum};
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::output::units;
-use crate::state::log::{Line, Severity, severity};
+use crate::state::log::{Line, Severity, rank, severity};
 use crate::view::addrvec;
 
 const LINES_DEFAULT: i64 = 20;
@@ -39,7 +39,7 @@ pub(super) fn last(call: &mut Call<'_>) -> Outcome {
 fn describe(entry: &LogEntry) -> Node {
     object! {
         "name": entry.name.to_string(),
-        "rank": entry.rank.to_string(),
+        "rank": rank(entry),
         "addrs": addrvec(&entry.addrs),
         "stamp": units::stamp(entry.stamp),
         "seq": entry.seq,

@@ -161,8 +161,8 @@ impl Call<'_> {
     fn json(&self, node: impl FnOnce(&Self) -> Node) -> Option<Reply> {
         match self.format {
             Format::Plain => None,
-            Format::Json => Some(Reply::output(node(self).to_string())),
-            Format::JsonPretty => Some(Reply::output(node(self).pretty())),
+            Format::Json => Some(Reply::output(format!("{}\n", node(self)))),
+            Format::JsonPretty => Some(Reply::output(node(self).pretty() + "\n")),
         }
     }
 
@@ -174,7 +174,7 @@ impl Call<'_> {
     /// JSON in any case: indented where text would be wanted.
     fn print_json(&self, node: &Node) -> Reply {
         match self.format {
-            Format::Json => Reply::output(node.to_string()),
+            Format::Json => Reply::output(format!("{node}\n")),
             Format::JsonPretty | Format::Plain => Reply::output(node.pretty() + "\n"),
         }
     }

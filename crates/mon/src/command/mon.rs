@@ -26,7 +26,7 @@ pub(super) fn fsid(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn version(call: &mut Call<'_>) -> Outcome {
-    Ok(call.print(|_| object! { "version": VERSION }, |_| VERSION.to_owned()))
+    Ok(call.print(|_| object! { "version": VERSION }, |_| format!("{VERSION}\n")))
 }
 
 pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
@@ -128,11 +128,8 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
         },
         "monmap": describe(call.state.monmap()),
     };
-    Ok(Reply::output(if call.format == crate::output::Format::JsonPretty {
-        node.pretty()
-    } else {
-        node.to_string()
-    }))
+    // On one line also where text would be wanted, as in Ceph.
+    Ok(call.print(|_| node.clone(), |_| format!("{node}\n")))
 }
 
 fn describe(map: &MonMap) -> Node {

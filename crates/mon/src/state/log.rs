@@ -100,13 +100,21 @@ pub fn severity(entry: &LogEntry) -> Severity {
     Severity::from_code(entry.prio).unwrap_or(Severity::Error)
 }
 
+/// The writer's number; clients that write by a command have none.
+pub fn rank(entry: &LogEntry) -> String {
+    match entry.rank {
+        EntityNum { kind, num: ..0 } => format!("{kind}.?"),
+        known => known.to_string(),
+    }
+}
+
 /// A line as `ceph log last` prints it.
 pub struct Line<'a>(pub &'a LogEntry);
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LogEntry { name, rank, stamp, seq, channel, message, .. } = self.0;
-        let stamp = units::stamp(*stamp);
+        let LogEntry { name, stamp, seq, channel, message, .. } = self.0;
+        let (stamp, rank) = (units::stamp(*stamp), rank(self.0));
         write!(f, "{stamp} {name} ({rank}) {seq} : {channel} {} {message}", severity(self.0).tag())
     }
 }

@@ -224,6 +224,9 @@ impl State {
                 inc.new_uuid.insert(osd, uuid);
             }
             inc.osd_up(osd, addrs.clone(), addrs);
+            if map.last_in_change.is_zero() {
+                inc.new_last_in_change = now; // it was in from the start; now it is there, too
+            }
         })?;
         self.log.say(now, Severity::Info, "cluster", format!("osd.{osd} boot"));
         Ok(())
