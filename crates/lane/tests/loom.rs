@@ -1,0 +1,225 @@
+//! Every interleaving of a few threads on a lane: no push is lost, each producer's order holds, one thread runs at a
+//! time, nothing is run twice, and a hand-over hands over.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lane --release --test loom`
+#![cfg(loom)]
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use loligo_lane::{Action, Lane, PushError, RunEnd};
+use loligo_lockstat::Class;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+static CLASS: Class = Class::new("t.loom");
+
+/// Producer and sequence number.
+type Item = (u8, u8);
+
+/// A lane and what its runs have seen. loom reports two threads in `seen` at once: runs would overlap, or one would
+/// not see what the one before it did.
+struct Model {
+    lane: Lane<Item>,
+    seen: UnsafeCell<Vec<Item>>,
+}
+
+impl Model {
+    fn new(items_max: usize) -> Arc<Self> {
+        Arc::new(Self { lane: Lane::new(&CLASS, items_max), seen: UnsafeCell::new(Vec::new()) })
+    }
+
+    fn see(&self, item: Item) {
+        // SAFETY: runs exclude each other; loom checks that they do.
+        self.seen.with_mut(|seen| unsafe { &mut *seen }.push(item));
+    }
+
+    fn seen(&self) -> Vec<Item> {
+        // SAFETY: as above; the threads have been joined.
+        self.seen.with(|seen| unsafe { &*seen }.clone())
+    }
+
+    /// Pushes, and runs the lane if told to.
+    fn push_and_run(&self, item: Item) {
+        match self.lane.push(item) {
+            Ok(Action::Submit) => while self.lane.run(1, |item| self.see(item)) == RunEnd::Again {},
+            Ok(Action::Nothing) => {}
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+
+    fn push_and_run_batch(&self, item: Item) {
+        match self.lane.push(item) {
+            Ok(Action::Submit) => {
+                while self.lane.run_batch(1, |batch| self.see_one(batch)) == RunEnd::Again {}
+            }
+            Ok(Action::Nothing) => {}
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+
+    /// Does the first item and leaves the rest.
+    fn see_one(&self, batch: &mut VecDeque<Item>) -> ControlFlow<()> {
+        if let Some(item) = batch.pop_front() {
+            self.see(item);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Every item once, each producer's in order.
+fn assert_complete(mut seen: Vec<Item>, producers: u8, items: u8) {
+    // A stable sort by producer keeps the order in which each one's items were run.
+    seen.sort_by_key(|item| item.0);
+    let expected: Vec<Item> = (0..producers).flat_map(|p| (0..items).map(move |n| (p, n))).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn two_producers_lose_nothing() {
+    loom::model(|| {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.push_and_run((1, n))));
+        (0..2).for_each(|n| model.push_and_run((0, n)));
+        thread.join().expect("no panic");
+        assert_complete(model.seen(), 2, 2);
+    });
+}
+
+#[test]
+fn three_producers_lose_nothing() {
+    // Unbounded this takes most of a minute (and passes); three preemptions are what such bugs need at most.
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(|| {
+        let model = Model::new(8);
+        let threads = [1, 2].map(|p| {
+            let model = model.clone();
+            thread::spawn(move || model.push_and_run((p, 0)))
+        });
+        model.push_and_run((0, 0));
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_complete(model.seen(), 3, 1);
+    });
+}
+
+#[test]
+fn batches_lose_nothing() {
+    loom::model(|| {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.push_and_run_batch((1, n))));
+        (0..2).for_each(|n| model.push_and_run_batch((0, n)));
+        thread.join().expect("no panic");
+        assert_complete(model.seen(), 2, 2);
+    });
+}
+
+#[test]
+fn a_lane_is_handed_over_to_another_thread() {
+    loom::model(|| {
+        let model = Model::new(8);
+        assert_eq!(model.lane.push((0, 0)), Ok(Action::Submit));
+        assert_eq!(model.lane.push((0, 1)), Ok(Action::Nothing));
+        // The budget is spent: the duty passes to this thread, and from it to the next.
+        assert_eq!(model.lane.run(1, |item| model.see(item)), RunEnd::Again);
+        let heir = {
+            let model = model.clone();
+            thread::spawn(move || while model.lane.run(1, |item| model.see(item)) == RunEnd::Again {})
+        };
+        // Meanwhile a push goes to the heir or, if it is through already, comes back to us.
+        model.push_and_run((0, 2));
+        heir.join().expect("no panic");
+        assert_complete(model.seen(), 1, 3);
+    });
+}
+
+#[test]
+fn of_two_that_begin_only_one_runs() {
+    loom::model(|| {
+        let model = Model::new(8);
+        assert_eq!(model.lane.push((0, 0)), Ok(Action::Submit));
+        let other = model.clone();
+        let thread = thread::spawn(move || other.lane.run(9, |item| other.see(item)));
+        assert_eq!(model.lane.run(9, |item| model.see(item)), RunEnd::Idle);
+        assert_eq!(thread.join().expect("no panic"), RunEnd::Idle);
+        assert_complete(model.seen(), 1, 1);
+    });
+}
+
+#[test]
+fn a_run_that_stops_hands_over_with_what_it_left() {
+    loom::model(|| {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread = thread::spawn(move || other.push_and_run((1, 0)));
+        if model.lane.push((0, 0)) == Ok(Action::Submit) {
+            // The socket takes nothing; the item is put back in front.
+            if model.lane.run_batch(9, |_| ControlFlow::Break(())) == RunEnd::Again {
+                while model.lane.run(1, |item| model.see(item)) == RunEnd::Again {}
+            }
+        }
+        thread.join().expect("no panic");
+        assert_complete(model.seen(), 2, 1);
+    });
+}
+
+#[test]
+fn an_item_is_run_or_revoked_but_not_both() {
+    loom::model(|| {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread = thread::spawn(move || other.push_and_run((0, 0)));
+        let revoked = model.lane.remove(|item| item.0 == 0);
+        thread.join().expect("no panic");
+        assert_eq!(model.seen().len() + usize::from(revoked.is_some()), 1);
+        assert!(model.lane.is_empty());
+    });
+}
+
+#[test]
+fn after_a_close_nothing_gets_in() {
+    loom::model(|| {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread = thread::spawn(move || match other.lane.push((0, 0)) {
+            Ok(Action::Submit) => {
+                assert_eq!(other.lane.run(9, |item| other.see(item)), RunEnd::Idle);
+                0
+            }
+            Err(PushError::Closed(_)) => 1,
+            other => panic!("{other:?}"),
+        });
+        let drained = model.lane.close().len();
+        let refused = thread.join().expect("no panic");
+        assert_eq!(model.seen().len() + drained + refused, 1);
+        assert!(model.lane.is_empty());
+    });
+}
+
+#[test]
+fn a_full_lane_gives_back_what_it_does_not_take() {
+    loom::model(|| {
+        let model = Model::new(1);
+        let other = model.clone();
+        let push = |model: &Model, item| match model.lane.push(item) {
+            Ok(Action::Submit) => {
+                while model.lane.run(1, |item| model.see(item)) == RunEnd::Again {}
+                None
+            }
+            Ok(Action::Nothing) => None,
+            Err(refused) => Some(refused.into_inner()),
+        };
+        let thread = thread::spawn(move || push(&other, (1, 0)));
+        let mine = push(&model, (0, 0));
+        let theirs = thread.join().expect("no panic");
+        assert!(mine.is_none() || theirs.is_none(), "an empty lane takes one");
+        // Whoever was refused finds room now, and the lane at rest.
+        for item in mine.into_iter().chain(theirs) {
+            assert_eq!(push(&model, item), None);
+        }
+        assert_complete(model.seen(), 2, 1);
+    });
+}
