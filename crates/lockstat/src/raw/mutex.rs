@@ -26,12 +26,12 @@ impl<const SPINS: u32> FutexMutex<SPINS> {
     }
 
     #[inline]
-    pub(super) fn try_lock(&self) -> bool {
+    pub(crate) fn try_lock(&self) -> bool {
         self.word.word().compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
     #[cold]
-    pub(super) fn lock_slow(&self) {
+    pub(crate) fn lock_slow(&self) {
         let mut seen = self.spin();
         if seen == FREE && self.try_lock() {
             return;
@@ -46,13 +46,13 @@ impl<const SPINS: u32> FutexMutex<SPINS> {
     }
 
     #[inline]
-    pub(super) fn unlock(&self) {
+    pub(crate) fn unlock(&self) {
         if self.word.word().swap(FREE, Release) == AWAITED {
             self.wake();
         }
     }
 
-    pub(super) fn is_locked(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         self.word.word().load(Relaxed) != FREE
     }
 

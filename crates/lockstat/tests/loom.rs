@@ -1,0 +1,203 @@
+//! Every interleaving of a few threads on the bare locks: they exclude, publish what was written, and wake who
+//! sleeps.
+//!
+//! The files of the algorithms are compiled once more here, with atomics and a futex made of loom's.
+//! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lockstat --release --test loom`
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+#[path = "../src/raw"]
+#[allow(dead_code, unreachable_pub, reason = "the library uses more of these than the models do")]
+mod raw {
+    /// Spinning adds interleavings but no new ones of interest.
+    const MUTEX_SPINS: u32 = 0;
+
+    pub(crate) mod mutex;
+    pub(crate) mod rwlock;
+
+    /// Namesake of `src/raw/sync.rs`.
+    mod sync {
+        pub(super) use loom::hint::spin_loop;
+        pub(super) use loom::sync::atomic::AtomicU32;
+        pub(super) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+        use loom::sync::{Condvar, Mutex};
+
+        /// A futex: the look at the word and the falling asleep are one step, under `asleep`.
+        pub(super) struct Futex {
+            word: AtomicU32,
+            asleep: Mutex<u32>,
+            wakeup: Condvar,
+        }
+
+        impl Futex {
+            pub(super) fn new(value: u32) -> Self {
+                Self { word: AtomicU32::new(value), asleep: Mutex::new(0), wakeup: Condvar::new() }
+            }
+
+            pub(super) fn word(&self) -> &AtomicU32 {
+                &self.word
+            }
+
+            pub(super) fn wait(&self, value: u32) {
+                let mut asleep = self.asleep.lock().expect("no panic");
+                if self.word.load(Relaxed) != value {
+                    return;
+                }
+                *asleep += 1;
+                let mut asleep = self.wakeup.wait(asleep).expect("no panic");
+                *asleep -= 1;
+            }
+
+            pub(super) fn wake_one(&self) -> bool {
+                let asleep = self.asleep.lock().expect("no panic");
+                self.wakeup.notify_one();
+                *asleep > 0
+            }
+
+            pub(super) fn wake_all(&self) {
+                let _asleep = self.asleep.lock().expect("no panic");
+                self.wakeup.notify_all();
+            }
+        }
+    }
+
+    impl<const SPINS: u32> mutex::FutexMutex<SPINS> {
+        pub(crate) fn free() -> Self {
+            Self::from_word(sync::Futex::new(mutex::FREE))
+        }
+    }
+
+    impl rwlock::FutexRwLock {
+        pub(crate) fn free() -> Self {
+            Self::from_words(sync::Futex::new(0), sync::Futex::new(0))
+        }
+    }
+}
+
+use raw::mutex::FutexMutex;
+use raw::rwlock::FutexRwLock;
+
+/// A counter that only the lock protects. loom reports it if two touch it at once, or one without having seen the
+/// other's.
+struct Guarded<L> {
+    lock: L,
+    value: UnsafeCell<u32>,
+}
+
+impl<L> Guarded<L> {
+    fn new(lock: L) -> Arc<Self> {
+        Arc::new(Self { lock, value: UnsafeCell::new(0) })
+    }
+
+    fn bump(&self) {
+        // SAFETY: the caller holds the lock to write; loom checks that this is enough.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: the caller holds the lock, or is alone.
+        self.value.with(|value| unsafe { *value })
+    }
+}
+
+fn increment(guarded: &Guarded<FutexMutex<0>>) {
+    if !guarded.lock.try_lock() {
+        guarded.lock.lock_slow();
+    }
+    guarded.bump();
+    guarded.lock.unlock();
+}
+
+fn write(guarded: &Guarded<FutexRwLock>) {
+    if !guarded.lock.try_lock_exclusive() {
+        guarded.lock.lock_exclusive_slow();
+    }
+    guarded.bump();
+    guarded.lock.unlock_exclusive();
+}
+
+fn read(guarded: &Guarded<FutexRwLock>) -> u32 {
+    if !guarded.lock.try_lock_shared() {
+        guarded.lock.lock_shared_slow();
+    }
+    let value = guarded.read();
+    guarded.lock.unlock_shared();
+    value
+}
+
+fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(preemptions_max);
+    bounded.check(model);
+}
+
+#[test]
+fn a_mutex_excludes_and_wakes() {
+    check(3, || {
+        let guarded = Guarded::new(FutexMutex::free());
+        let threads = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            thread::spawn(move || increment(&guarded))
+        });
+        increment(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 3);
+    });
+}
+
+#[test]
+fn a_mutex_taken_again_and_again() {
+    check(4, || {
+        let guarded = Guarded::new(FutexMutex::free());
+        let other = guarded.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|_| increment(&other)));
+        (0..2).for_each(|_| increment(&guarded));
+        thread.join().expect("no panic");
+        assert_eq!(guarded.read(), 4);
+    });
+}
+
+#[test]
+fn writers_exclude_each_other_and_wake() {
+    check(3, || {
+        let guarded = Guarded::new(FutexRwLock::free());
+        let threads = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            thread::spawn(move || write(&guarded))
+        });
+        write(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 3);
+    });
+}
+
+#[test]
+fn a_writer_and_two_readers() {
+    check(3, || {
+        let guarded = Guarded::new(FutexRwLock::free());
+        let threads = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            thread::spawn(move || assert!(read(&guarded) <= 1))
+        });
+        write(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 1);
+    });
+}
+
+#[test]
+fn two_writers_and_a_reader() {
+    check(3, || {
+        let guarded = Guarded::new(FutexRwLock::free());
+        let writer = guarded.clone();
+        let reader = guarded.clone();
+        let threads =
+            [thread::spawn(move || write(&writer)), thread::spawn(move || assert!(read(&reader) <= 2))];
+        write(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 2);
+    });
+}
