@@ -112,7 +112,7 @@ mod tests {
         let mut history = MapHistory::new(first.clone());
         for i in 0..EPOCHS_MAX + 20 {
             let create = |map: &OsdMap, inc: &mut Incremental| {
-                inc.create_pool(map, &format!("p{i}"), PgPool::replicated(1, 1));
+                inc.create_pool(map, format!("p{i}").as_str(), PgPool::replicated(1, 1));
                 if i > 0 {
                     inc.remove_pool(map, map.pool_max);
                 }

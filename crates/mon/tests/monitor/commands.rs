@@ -1,0 +1,187 @@
+//! Goal: commands answer with the errnos, texts and shapes that stock tools know, and only those who may run them.
+//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
+
+use crate::common::Mon;
+use loligo_mon::command::COMMANDS;
+use serde_json::Value;
+
+const ADMIN: &str = "allow *";
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn descriptions_have_every_command_with_its_signature() {
+    let mut mon = Mon::new();
+    let nobody = mon.client("x", "allow command nothing");
+    let table = json(&mon.output(nobody, r#"{"prefix":"get_command_descriptions"}"#));
+    assert_eq!(table.as_object().unwrap().len(), COMMANDS.len());
+    let create = table.as_object().unwrap().values().find(|c| c["sig"][2] == "create").unwrap();
+    assert_eq!(create["sig"][0], "osd");
+    assert_eq!(create["sig"][3], json(r#"{"name":"pool","type":"CephPoolname"}"#));
+    assert_eq!(create["sig"][4], json(r#"{"range":"0","name":"pg_num","req":"false","type":"CephInt"}"#));
+    assert_eq!((&create["module"], &create["perm"]), (&json("\"osd\""), &json("\"rw\"")));
+}
+
+#[test]
+fn prefixes_are_unique() {
+    let mut prefixes: Vec<_> = COMMANDS.iter().map(|c| c.prefix).collect();
+    prefixes.sort_unstable();
+    assert!(prefixes.windows(2).all(|w| w[0] != w[1]));
+}
+
+#[test]
+fn every_command_that_needs_no_argument_answers_in_all_formats() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    mon.command(admin, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
+    let binary = ["mon getmap", "osd getmap", "osd getcrushmap"];
+    let free = COMMANDS.iter().filter(|c| c.needs() != loligo_cephx::caps::Perms::RWX);
+    for command in free.filter(|c| c.args.iter().all(|arg| !arg.required)) {
+        let prefix = command.prefix;
+        for format in ["plain", "json", "json-pretty"] {
+            if prefix == "auth import" {
+                continue;
+            }
+            let ack = mon.command(admin, &format!(r#"{{"prefix":"{prefix}","format":"{format}"}}"#));
+            assert_eq!(ack.result, 0, "{prefix} {format}: {}", ack.status);
+            if format != "plain" && !binary.contains(&prefix) && !ack.output.is_empty() {
+                json(std::str::from_utf8(&ack.output).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn malformed_commands_are_refused_as_in_ceph() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    let cases = [
+        (r#"{"prefix":"nope"}"#, "command not known"),
+        (r#"{"foo":1}"#, "command prefix not found"),
+        ("garbage", "unparseable JSON garbage"),
+        ("", "unparseable JSON "),
+        (r#"{"prefix":["osd","pool"]}"#, "command prefix not found"),
+        (r#"{"prefix":"osd pool create","pool":7}"#, "bad or missing field 'pool'"),
+        (r#"{"prefix":"osd pool create","pool":"z","pg_num":"8"}"#, "bad or missing field 'pg_num'"),
+        (
+            r#"{"prefix":"status","format":"xml"}"#,
+            "format 'xml' is not supported: plain, json and json-pretty are",
+        ),
+    ];
+    for (command, status) in cases {
+        let ack = mon.command(admin, command);
+        assert_eq!((ack.result, ack.status.as_str()), (-22, status), "{command}");
+    }
+    let deep = "[".repeat(100_000);
+    assert_eq!(mon.command(admin, &deep).result, -22);
+}
+
+#[test]
+fn capabilities_decide() {
+    let mut mon = Mon::new();
+    let (reader, writer) = (mon.client("r", "allow r"), mon.client("w", "allow rw"));
+    let only = mon.client("o", "allow command \"osd pool ls\"");
+    let denied = (-13, "access denied".to_owned());
+    let mut run = |session, prefix: &str| {
+        let ack = mon.command(session, &format!(r#"{{"prefix":"{prefix}","pool":"a","key":"k","val":"v"}}"#));
+        (ack.result, ack.status)
+    };
+    assert_eq!(run(reader, "status").0, 0);
+    assert_eq!(run(reader, "osd pool create"), denied);
+    assert_eq!(run(reader, "auth ls"), denied);
+    assert_eq!(run(writer, "osd pool create"), (0, "pool 'a' created".to_owned()));
+    assert_eq!(run(writer, "auth ls"), denied);
+    assert_eq!(run(writer, "config-key set"), denied);
+    assert_eq!(run(only, "osd pool ls").0, 0);
+    assert_eq!(run(only, "status"), denied);
+}
+
+#[test]
+fn pools_are_made_renamed_and_removed() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    let mut run = |command: &str| {
+        let ack = mon.command(admin, command);
+        (ack.result, ack.status)
+    };
+    let ok = |status: &str| (0, status.to_owned());
+    assert_eq!(run(r#"{"prefix":"osd pool create","pool":"a"}"#), ok("pool 'a' created"));
+    assert_eq!(run(r#"{"prefix":"osd pool create","pool":"a"}"#), ok("pool 'a' already exists"));
+    assert_eq!(run(r#"{"prefix":"osd pool create","pool":"b","pg_num":100000}"#).0, -34);
+    assert_eq!(run(r#"{"prefix":"osd pool create","pool":"b","pool_type":"erasure"}"#).0, -95);
+    assert_eq!(
+        run(r#"{"prefix":"osd pool rename","srcpool":"a","destpool":"b"}"#),
+        ok("pool 'a' renamed to 'b'")
+    );
+    let rm = r#"{"prefix":"osd pool rm","pool":"b","pool2":"b","yes_i_really_really_mean_it":true}"#;
+    let (errno, status) = run(rm);
+    assert_eq!(errno, -1);
+    assert!(
+        status.contains("you must first set the mon_allow_pool_delete config option to true"),
+        "{status}"
+    );
+    run(r#"{"prefix":"config set","who":"mon","name":"mon allow pool delete","value":"true"}"#);
+    assert_eq!(run(r#"{"prefix":"osd pool rm","pool":"b"}"#).0, -1);
+    run(r#"{"prefix":"osd pool set","pool":"b","var":"nodelete","val":"true"}"#);
+    assert_eq!(run(rm).0, -1);
+    run(r#"{"prefix":"osd pool set","pool":"b","var":"nodelete","val":"0"}"#);
+    assert_eq!(run(rm), ok("pool 'b' removed"));
+    assert_eq!(run(rm), ok("pool 'b' does not exist"));
+    assert_eq!(run(r#"{"prefix":"osd pool get","pool":"b","var":"size"}"#).0, -2);
+}
+
+#[test]
+fn keys_are_made_shown_changed_and_removed() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    let entity = |verb: &str, rest: &str| format!(r#"{{"prefix":"auth {verb}","entity":"client.t"{rest}}}"#);
+    let caps = r#","caps":["mon","allow r","osd","allow rw pool=c"]"#;
+    let made = mon.output(admin, &entity("get-or-create", caps));
+    let key = made.trim().rsplit(' ').next().unwrap().to_owned();
+    assert_eq!(made, format!("[client.t]\n\tkey = {key}\n"));
+    assert_eq!(mon.output(admin, &entity("get-or-create", "")), made);
+    assert_eq!(mon.output(admin, &entity("get-key", "")), key);
+    let shown =
+        format!("[client.t]\n\tkey = {key}\n\tcaps mon = \"allow r\"\n\tcaps osd = \"allow rw pool=c\"\n");
+    assert_eq!(mon.output(admin, &entity("get", "")), shown);
+
+    let mut refused = |command: &str| {
+        let ack = mon.command(admin, command);
+        (ack.result, ack.status)
+    };
+    let einval = |status: &str| (-22, status.to_owned());
+    assert_eq!(
+        refused(&entity("get-or-create", r#","caps":["mon","allow rw"]"#)),
+        einval("key for client.t exists but cap mon does not match")
+    );
+    assert_eq!(
+        refused(&entity("add", r#","caps":["mon","bogus"]"#)),
+        einval("mon capability parse failed, stopped at 'bogus' of 'bogus'")
+    );
+    assert_eq!(refused(&entity("add", r#","caps":["foo","x"]"#)), einval("unknown cap type 'foo'"));
+    assert_eq!(
+        refused(&entity("add", r#","caps":["mon"]"#)),
+        einval("bad capabilities request; odd number of arguments")
+    );
+    assert_eq!(refused(r#"{"prefix":"auth add","entity":"foo.t"}"#), einval("bad entity name"));
+    assert_eq!(refused(&entity("rm", "")), (0, "updated".to_owned()));
+    assert_eq!(refused(&entity("rm", "")), (0, "entity client.t does not exist".to_owned()));
+    assert_eq!(refused(&entity("get", "")), (-2, "failed to find client.t in keyring".to_owned()));
+
+    let ack = mon.command_with(admin, r#"{"prefix":"auth import"}"#, &shown);
+    assert_eq!((ack.result, ack.status.as_str()), (0, "imported keyring"));
+    assert_eq!(mon.output(admin, &entity("get", "")), shown);
+}
+
+#[test]
+fn secrets_of_config_keys_are_not_in_the_audit_log() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.output(admin, r#"{"prefix":"config-key set","key":"name","val":"hunter2"}"#);
+    let log = mon.output(admin, r#"{"prefix":"log last","num":100,"level":"debug","channel":"*"}"#);
+    assert!(log.contains("config-key set") && log.contains("name"), "{log}");
+    assert!(!log.contains("hunter2"), "{log}");
+}

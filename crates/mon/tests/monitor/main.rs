@@ -1,0 +1,6 @@
+//! The monitor without sockets: commands, sessions, and what is saved.
+
+mod commands;
+mod common;
+mod persist;
+mod sessions;

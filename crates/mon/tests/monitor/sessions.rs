@@ -1,0 +1,172 @@
+//! Goal: clients hear of every change they asked for, in order, and never of one that is not saved.
+//! Method: a monitor without sockets; a client that follows maps as librados does.
+
+use std::collections::BTreeMap;
+
+use crate::common::{FSID, Mon, NOW, opened};
+use loligo_maps::{Incremental, MonMap, OsdMap};
+use loligo_mon::Effects;
+use loligo_wire::message::mon::{
+    MConfig, MMgrMap, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MPoolOp,
+    MPoolOpReply, PaxosHeader, PoolOpCode, Subscription,
+};
+use loligo_wire::message::osd::MOSDMap;
+use loligo_wire::{Decode as _, SnapId, UTime};
+
+fn subscribe(what: &[(&str, u64, bool)]) -> MMonSubscribe {
+    let each = what.iter().map(|(what, start, onetime)| {
+        ((*what).to_owned(), Subscription { start: *start, onetime: *onetime })
+    });
+    MMonSubscribe { what: each.collect(), hostname: String::new() }
+}
+
+/// Follows the maps in messages, as librados does.
+fn follow(map: &mut Option<OsdMap>, effects: &Effects, session: u64) {
+    for message in opened::<MOSDMap>(effects, session) {
+        for full in message.maps.values() {
+            *map = Some(OsdMap::decode(full).unwrap());
+        }
+        for change in message.incrementals.values() {
+            map.as_mut().unwrap().apply_incremental(&Incremental::decode(change).unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_bootstrapping_client_gets_monmap_and_config_and_is_told_who_leads() {
+    let mut mon = Mon::new();
+    let client = mon.client("x", "allow r");
+    let effects =
+        mon.send(client, &subscribe(&[("config", 0, false), ("monmap", 0, false), ("mgrmap", 0, false)]));
+    let monmap = opened::<MMonMap>(&effects, client).pop().unwrap();
+    let monmap = MonMap::from_bytes(&monmap.monmap).unwrap();
+    assert_eq!((monmap.fsid, monmap.len()), (FSID, 1));
+    assert_eq!(opened::<MConfig>(&effects, client), [MConfig { config: BTreeMap::new() }]);
+    assert_eq!(opened::<MMgrMap>(&effects, client).len(), 1);
+}
+
+#[test]
+fn settings_reach_those_they_are_for() {
+    let mut mon = Mon::new();
+    let (admin, other) = (mon.client("admin", "allow *"), mon.client("x", "allow r"));
+    for client in [admin, other] {
+        mon.send(client, &subscribe(&[("config", 0, false)]));
+    }
+    let set = r#"{"prefix":"config set","who":"client.x","name":"rbd cache","value":"false"}"#;
+    mon.monitor.handle(admin, &command(set), NOW).unwrap();
+    let effects = mon.monitor.take_effects();
+    assert!(effects.save.is_some());
+    let config = opened::<MConfig>(&effects, other).pop().unwrap().config;
+    assert_eq!(config.get("rbd_cache").map(String::as_str), Some("false"));
+    assert_eq!(opened::<MConfig>(&effects, admin).pop().unwrap().config, BTreeMap::new());
+}
+
+fn command(json: &str) -> loligo_wire::message::Msg {
+    loligo_wire::message::Msg::new(&loligo_wire::message::mon::MMonCommand {
+        paxos: PaxosHeader { version: 0 },
+        fsid: FSID,
+        cmd: vec![json.to_owned()],
+        input: Default::default(),
+    })
+}
+
+#[test]
+fn subscribers_follow_the_osdmap_without_a_gap() {
+    let mut mon = Mon::new();
+    let (admin, client) = (mon.client("admin", "allow *"), mon.client("x", "allow r"));
+    let mut map = None;
+    let effects = mon.send(client, &subscribe(&[("osdmap", 0, false)]));
+    follow(&mut map, &effects, client);
+    for i in 0..60 {
+        let create = format!(r#"{{"prefix":"osd pool create","pool":"p{i}","pg_num":1}}"#);
+        mon.monitor.handle(admin, &command(&create), NOW).unwrap();
+        let effects = mon.monitor.take_effects();
+        assert!(effects.save.is_some() && effects.osdmap.is_some());
+        follow(&mut map, &effects, client);
+        assert_eq!(map.as_ref(), Some(mon.monitor.state().osdmap()), "after pool {i}");
+    }
+    let newest = mon.monitor.state().osdmap().epoch;
+
+    // Who asks for one epoch only, far behind, gets one whole map, and nothing more.
+    let late = mon.client("late", "allow r");
+    let effects = mon.send(late, &subscribe(&[("osdmap", 2, true)]));
+    let message = opened::<MOSDMap>(&effects, late).pop().unwrap();
+    assert_eq!(message.maps.keys().collect::<Vec<_>>(), [&newest]);
+    let effects = mon.send(late, &subscribe(&[("osdmap", u64::from(newest.0) - 3, true)]));
+    let message = opened::<MOSDMap>(&effects, late).pop().unwrap();
+    assert_eq!((message.maps.len(), message.incrementals.len()), (0, 4));
+    mon.monitor.handle(admin, &command(r#"{"prefix":"osd pool create","pool":"z"}"#), NOW).unwrap();
+    assert!(opened::<MOSDMap>(&mon.monitor.take_effects(), late).is_empty());
+}
+
+#[test]
+fn the_osdmap_is_not_for_those_who_may_not_read_it() {
+    let mut mon = Mon::new();
+    let client = mon.client("x", "allow command \"osd pool ls\"");
+    let effects = mon.send(client, &subscribe(&[("osdmap", 0, false)]));
+    assert!(opened::<MOSDMap>(&effects, client).is_empty());
+}
+
+#[test]
+fn a_new_map_goes_out_before_the_answer_that_made_it() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    mon.send(admin, &subscribe(&[("osdmap", 0, false)]));
+    mon.monitor.handle(admin, &command(r#"{"prefix":"osd pool create","pool":"a"}"#), NOW).unwrap();
+    let effects = mon.monitor.take_effects();
+    let kinds: Vec<_> = effects.out.iter().map(|(_, msg)| msg.header.kind).collect();
+    assert_eq!(kinds, [<MOSDMap as loligo_wire::message::Message>::KIND, 51]);
+    assert_eq!(opened::<MMonCommandAck>(&effects, admin)[0].result, 0);
+}
+
+#[test]
+fn versions_are_told() {
+    let mut mon = Mon::new();
+    let client = mon.client("x", "allow r");
+    for (what, expected) in [("osdmap", mon.monitor.state().osdmap().epoch.0), ("monmap", 1), ("nonsense", 0)]
+    {
+        let effects = mon.send(client, &MMonGetVersion { handle: 9, what: what.to_owned() });
+        let reply = opened::<MMonGetVersionReply>(&effects, client).pop().unwrap();
+        assert_eq!((reply.handle, reply.version), (9, expected.into()), "{what}");
+    }
+}
+
+#[test]
+fn snapshot_ids_are_given_out_and_taken_back() {
+    let mut mon = Mon::new();
+    let (admin, reader) = (mon.client("admin", "allow *"), mon.client("r", "allow r"));
+    mon.command(admin, r#"{"prefix":"osd pool create","pool":"a"}"#);
+    let pool_op = |op, snap| MPoolOp {
+        paxos: PaxosHeader { version: 0 },
+        fsid: FSID,
+        pool: 1,
+        op,
+        snapid: SnapId(snap),
+        name: String::new(),
+        crush_rule: -1,
+    };
+    let mut run = |session, op, snap| {
+        let effects = mon.send(session, &pool_op(op, snap));
+        let reply = opened::<MPoolOpReply>(&effects, session).pop().unwrap();
+        (reply.result, reply.payload.map(|payload| SnapId::from_bytes(&payload).unwrap()))
+    };
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(2))));
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(3))));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 9), (-2, None));
+    assert_eq!(run(reader, PoolOpCode::CreateUnmanagedSnap, 0), (-1, None));
+    assert_eq!(run(admin, PoolOpCode::CreateSnap, 0), (-95, None));
+}
+
+#[test]
+fn entries_of_the_blocklist_end_by_themselves() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    let add = r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.1:0/7","expire":60.0}"#;
+    mon.output(admin, add);
+    mon.monitor.tick(UTime { sec: NOW.sec + 59, ..NOW });
+    assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), 1);
+    mon.monitor.tick(UTime { sec: NOW.sec + 60, ..NOW });
+    assert!(mon.monitor.state().osdmap().blocklist.is_empty());
+}
