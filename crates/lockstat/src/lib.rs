@@ -2,7 +2,7 @@
 //!
 //! What is here: [`Mutex`], [`RwLock`], [`SpinLock`] and [`HeavyMutex`]. Each belongs to a named [`Class`]; per class
 //! and thread it is counted how often a thread had to wait and how long, where it waited and who held the lock, and,
-//! when asked, how long the lock was held. [`report`] shows it in the columns of Linux's `/proc/lock_stat`.
+//! when asked, how long the lock was held. [`report()`] shows it in the columns of Linux's `/proc/lock_stat`.
 //!
 //! ```
 //! use loligo_lockstat::{Class, Mutex};

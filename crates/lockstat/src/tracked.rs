@@ -21,7 +21,7 @@ static UNNAMED: Class = Class::new("lockstat.unnamed");
 /// The bare lock `R` with its class.
 pub struct Tracked<R> {
     raw: R,
-    /// Processor on which the lock was last taken while that was being watched; see [`Watch::bounced`].
+    /// Processor on which the lock was last taken while that was being watched; see `Watch`.
     last_cpu: AtomicU32,
     class: &'static Class,
     /// Where the newest holder took it; null before the first. Stale once the lock is free.

@@ -7,7 +7,7 @@ pub(crate) fn u64() -> u64 {
 }
 
 /// # Panics
-/// As [`u64`].
+/// As [`u64()`].
 pub(crate) fn u32() -> u32 {
     u64() as u32
 }

@@ -11,7 +11,7 @@
 //! An extent may be a slice of a larger buffer ("borrowed"): of a large write kept as it was received, or of what is left
 //! of a buffer partly overwritten. It pins that whole buffer. `lost` counts the pinned bytes that are of no use any
 //! more; when they outgrow half of what is still in use, each write also moves a few borrowed extents into buffers of
-//! their own ([`ChunkMap::sweep`]), until the old buffers are free. So memory stays within about twice the data, and no
+//! their own (`sweep`), until the old buffers are free. So memory stays within about twice the data, and no
 //! single write pays for it.
 
 use std::ops::Range;
