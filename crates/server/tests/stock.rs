@@ -161,7 +161,8 @@ fn the_ceph_program_administers() {
     assert_eq!(ceph("osd pool ls"), "data\np2\n");
     ceph("osd pool rm p2 p2 --yes-i-really-really-mean-it");
     assert_eq!(ceph("osd pool ls"), "data\n");
-    assert!(ceph("auth get-or-create client.t mon profile\u{20}rbd").starts_with("[client.t]\n\tkey = "));
+    let key = ok(server.conf(), "ceph", &["auth", "get-or-create", "client.t", "mon", "profile rbd"]);
+    assert!(key.starts_with("[client.t]\n\tkey = "));
     assert!(ceph("auth ls").contains("client.t\n"));
     assert!(ceph("osd tree").contains("osd.0      up"));
     assert!(ceph("df").contains("--- POOLS ---"));
