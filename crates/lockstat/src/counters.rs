@@ -8,15 +8,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::panic::Location;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::histogram::{Counts, Histogram};
+use crate::place::{Place, PlaceCell};
 use crate::{Class, Kind};
-
-type Place = &'static Location<'static>;
 
 /// Everything there is to count about one acquisition.
 pub(crate) struct Note {
@@ -264,21 +261,18 @@ struct Sites([SiteCounters; SITES_MAX]);
 
 #[derive(Default)]
 struct SiteCounters {
-    /// Address of the place, 0 while free; the places themselves are `'static`.
-    place: AtomicPtr<Location<'static>>,
+    place: PlaceCell,
     count: AtomicU64,
     total_ns: AtomicU64,
 }
 
 impl Sites {
     fn add(&self, place: Place, count: u64, ns: u64) {
-        let address = ptr::from_ref(place).cast_mut();
         for site in &self.0 {
-            let taken_by = site.place.load(Ordering::Relaxed);
-            if taken_by.is_null() {
-                site.place.store(address, Ordering::Relaxed);
-            } else if taken_by != address {
-                continue;
+            match site.place.place() {
+                None => site.place.set(place),
+                Some(taken_by) if taken_by == place => {}
+                Some(_) => continue,
             }
             bump(&site.count, count);
             bump(&site.total_ns, ns);
@@ -288,7 +282,7 @@ impl Sites {
 
     fn clear(&self) {
         for site in &self.0 {
-            site.place.store(ptr::null_mut(), Ordering::Relaxed);
+            site.place.clear();
             site.count.store(0, Ordering::Relaxed);
             site.total_ns.store(0, Ordering::Relaxed);
         }
@@ -296,8 +290,7 @@ impl Sites {
 
     fn add_to(&self, totals: &mut SiteTotals) {
         for site in &self.0 {
-            // SAFETY: the pointer is null or was made from a `&'static Location` in `add`.
-            let Some(place) = (unsafe { site.place.load(Ordering::Relaxed).as_ref() }) else { continue };
+            let Some(place) = site.place.place() else { continue };
             let total = totals.entry(place).or_default();
             total.0 += site.count.load(Ordering::Relaxed);
             total.1 += site.total_ns.load(Ordering::Relaxed);

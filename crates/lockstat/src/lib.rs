@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | [`Mutex`] | spins about a microsecond, then sleeps | the ordinary case |
 //! | [`RwLock`] | the same; waiting writers go before new readers | tables that are read-mostly |
-//! | [`SpinLock`] | spins; gives its processor away when that takes long | sections of some tens of instructions that call nothing |
+//! | [`SpinLock`] | as a `Mutex` | sections of some tens of instructions that take no lock which may sleep; test builds check it |
 //! | [`HeavyMutex`] | sleeps at once | anything that may be held for long |
 //!
 //! # What it costs
@@ -49,6 +49,7 @@ mod counters;
 mod histogram;
 mod locks;
 mod mode;
+mod place;
 mod raw;
 mod report;
 mod tracked;

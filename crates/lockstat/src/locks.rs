@@ -6,11 +6,11 @@ use crate::tracked::Tracked;
 
 /// The ordinary lock: a waiter spins for about a microsecond, then sleeps.
 pub type Mutex<T> = Lock<Sleeping, T>;
-/// A lock for leaf sections: some tens of instructions that call nothing that takes a lock which may sleep, waits or
-/// allocates much.
+/// A lock for leaf sections: some tens of instructions that take no lock which may sleep, and do not wait or
+/// allocate.
 ///
-/// Releasing it is a plain store, the cheapest there is. A waiter that finds it held for microseconds supposes that
-/// the holder has lost its processor, and gives its own away.
+/// Test builds see to that. The lock itself is as short-spinning as a [`Mutex`]: on a thread of a program, whose
+/// processor may be taken away at any instruction, one that only spins is a trap.
 pub type SpinLock<T> = Lock<Spin, T>;
 /// A lock that may be held for long: a waiter sleeps at once and burns no processor.
 pub type HeavyMutex<T> = Lock<Heavy, T>;

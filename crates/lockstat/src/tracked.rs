@@ -3,17 +3,16 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lock_api::{RawMutex, RawRwLock};
 
 use crate::check::{self, Acquisition};
 use crate::counters::{self, Note};
 use crate::mode::{Mode, mode};
+use crate::place::{Place, PlaceCell};
 use crate::raw::{FutexRwLock, RawLock, Waiting};
 use crate::{Class, Kind, clock};
-
-type Place = &'static Location<'static>;
 
 /// The class of a lock that `lock_api` makes by itself; ours are all made by [`Tracked::new`].
 static UNNAMED: Class = Class::new("lockstat.unnamed");
@@ -24,8 +23,8 @@ pub struct Tracked<R> {
     /// Processor on which the lock was last taken while that was being watched; see `Watch`.
     last_cpu: AtomicU32,
     class: &'static Class,
-    /// Where the newest holder took it; null before the first. Stale once the lock is free.
-    holder: AtomicPtr<Location<'static>>,
+    /// Where the newest holder took it; none before the first. Stale once the lock is free.
+    holder: PlaceCell,
 }
 
 /// What goes along with one acquisition until the release.
@@ -55,7 +54,7 @@ struct Wait {
 
 impl<R> Tracked<R> {
     pub const fn new(raw: R, class: &'static Class) -> Self {
-        Self { raw, last_cpu: AtomicU32::new(0), class, holder: AtomicPtr::new(ptr::null_mut()) }
+        Self { raw, last_cpu: AtomicU32::new(0), class, holder: PlaceCell::empty() }
     }
 
     pub fn class(&self) -> &'static Class {
@@ -81,7 +80,7 @@ impl<R> Tracked<R> {
         Some(self.taken(how.kind, site, None))
     }
 
-    /// The way out. The lock may be gone as soon as `unlock` has done its work: nothing of it is touched after that.
+    /// The way out.
     #[inline]
     fn leave(&self, hold: Hold, unlock: impl FnOnce(&R)) {
         check::released(ptr::from_ref(self).addr());
@@ -98,7 +97,7 @@ impl<R> Tracked<R> {
 
     #[inline]
     fn taken(&self, kind: Kind, site: Place, wait: Option<Wait>) -> Hold {
-        self.holder.store(ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
+        self.holder.set(site);
         let watch = if wait.is_some() || mode() == Mode::Full { self.watch(kind, site, wait) } else { None };
         Hold { watch, _not_send: PhantomData }
     }
@@ -127,8 +126,7 @@ impl<R> Tracked<R> {
             slow(&self.raw);
             return None;
         }
-        // SAFETY: the pointer is null or was made from a `&'static Location` in `taken`.
-        let holder = unsafe { self.holder.load(Ordering::Relaxed).as_ref() };
+        let holder = self.holder.place();
         let bounced = self.last_cpu.load(Ordering::Relaxed) != clock::cpu();
         let began_ns = clock::now_ns();
         slow(&self.raw);

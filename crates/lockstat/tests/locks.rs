@@ -8,7 +8,7 @@ use std::time::Duration;
 use loligo_lockstat::{Class, HeavyMutex, Mutex, RwLock, SpinLock};
 
 const THREADS: u64 = 8;
-const ROUNDS: u64 = 5_000;
+const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
 /// Many threads count up under a lock of the given type; none may be lost.
 macro_rules! excludes {

@@ -1,64 +1,38 @@
-use std::hint;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
+use super::{FutexMutex, RawLock, Waiting};
 
-use super::{RawLock, Waiting};
+/// How often a waiter looks again before it concludes that the holder is not running. A leaf section takes some tens
+/// of nanoseconds, this a microsecond or two.
+const SPINS: u32 = 100;
 
-/// How often a waiter looks before it concludes that the holder is not running: some microseconds, many times what a
-/// leaf section takes.
-const SPINS: u32 = 400;
-/// How often it then yields its processor before it begins to sleep.
-const YIELDS: u32 = 4;
-/// How long it sleeps between looks after that. Nobody wakes it: the holder releases with a plain store.
-const NAP: Duration = Duration::from_micros(50);
-
-/// A lock that is released by a plain store.
+/// The lock of [`SpinLock`](crate::SpinLock): one for leaf sections.
 ///
-/// On a user-space thread the holder may lose its processor in the middle of even the shortest section. Who spun on
-/// would burn whole time slices, perhaps the very processor that the holder needs; so after some microseconds a
-/// waiter yields, and then naps.
-pub struct Spin {
-    held: AtomicBool,
-}
+/// A thread of a program, unlike one of the kernel, may lose its processor in the middle of the shortest section. Who
+/// spun on, perhaps on the very processor that the holder needs, would waste whole time slices: with 64 threads on
+/// two processors a lock whose waiters yielded and napped instead of sleeping took eight times the processor time. So
+/// in the end this one's waiters sleep like a mutex's, and what makes it a spin lock is what test builds demand of
+/// its sections.
+pub struct Spin(FutexMutex<SPINS>);
 
-// SAFETY: `try_lock` succeeds for the one thread that changes `held` from false to true, with Acquire; `unlock`
-// stores false with Release.
+// SAFETY: as `FutexMutex`, which does it all.
 unsafe impl RawLock for Spin {
-    const INIT: Self = Self { held: AtomicBool::new(false) };
+    const INIT: Self = Self(FutexMutex::INIT);
     const WAITING: Waiting = Waiting::Spins;
 
     #[inline]
     fn try_lock(&self) -> bool {
-        self.held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.try_lock()
     }
 
-    #[cold]
     fn lock_slow(&self) {
-        let mut yields = 0;
-        loop {
-            for _ in 0..SPINS {
-                // Look before trying: a failed compare-and-swap takes the line away from the holder.
-                if !self.held.load(Ordering::Relaxed) && self.try_lock() {
-                    return;
-                }
-                hint::spin_loop();
-            }
-            if yields < YIELDS {
-                yields += 1;
-                thread::yield_now();
-            } else {
-                thread::sleep(NAP);
-            }
-        }
+        self.0.lock_slow();
     }
 
     #[inline]
     unsafe fn unlock(&self) {
-        self.held.store(false, Ordering::Release);
+        self.0.unlock();
     }
 
     fn is_locked(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+        self.0.is_locked()
     }
 }
