@@ -21,11 +21,13 @@
 //! # Phases
 //! | phase | means | leaves it |
 //! |---|---|---|
-//! | idle | the lane is empty, or was left behind (see below); nobody is concerned | `push`, `kick`, `requeue`: to *due*, and the caller is told Submit |
+//! | idle | the lane is empty, or was left behind (see below) | `push`, `kick`, `requeue`: to *due*; the caller is told Submit |
 //! | due | somebody has been told to run it, and has not begun | `begin`, `run`, `run_batch`: to *running* |
-//! | running | one worker runs it | that worker: seeing it empty, to *idle*; budget spent or told to stop, to *due* ([`RunEnd::Again`]) |
+//! | running | one worker runs it | seeing it empty: to *idle*; budget spent or told to stop: to *due* ([`RunEnd::Again`]) |
 //!
-//! All transitions happen under the lane's lock, together with the look at the queue that justifies them.
+//! Idle is one value of the word in which producers leave their items (`inbox.rs` has the table of its bits), so a
+//! push learns in the step that adds the item whether anybody is concerned with the lane, and a run ends by the
+//! compare-and-swap that finds the word still empty.
 //!
 //! - [`Lane::run`] and [`Lane::run_batch`] are for a run that does not wait. A run that waits (an asynchronous
 //!   writer) holds a [`Run`] meanwhile, from [`Lane::begin`].
@@ -39,16 +41,21 @@
 //! A lane holds a bounded number of items and, if it was made [with a weight](Lane::weighed), of bytes. At the bound
 //! a push is refused and the item given back. What a run has taken out no longer counts.
 //!
-//! # Why a lock and not a lock-free list
-//! A push is a lock, a move into a ring buffer and an unlock by plain store. `cargo run --release -p loligo-lane
-//! --example producers` compares it with a mutex and with a lock-free list (one allocation for each item) at 1 to
-//! 1,000 producers. The lock also makes revocation, putting back in front and exact bounds simple. Memory for the
-//! queue is allocated and freed, and items are dropped, outside the lock.
+//! # Why pushes take no lock
+//! The shortest section is too long when a thread can lose its processor in it: with a thousand threads on two
+//! processors those who come meanwhile all go to sleep, and wake one after another. Measured (`cargo run --release -p
+//! loligo-lane --example producers`), a mutex that guards nothing but the queue made them wait almost as long in sum
+//! as one mutex for queue and run together. A push is an allocation, a count and a compare-and-swap instead. Runs,
+//! removals and what is put back share a lock, of the class that the lane is given; nobody else ever waits for it.
+//! Items are dropped and memory is allocated and freed outside it.
 //!
 //! What this crate refuses to do: it has no threads, does not know who runs a lane, and never waits for room.
 
+mod chain;
 mod error;
+mod inbox;
 mod lane;
+mod room;
 mod run;
 mod sync;
 

@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::ControlFlow;
 
-use crate::lane::{Lane, Phase, Queue};
+use crate::chain::{Chain, Node};
+use crate::lane::{Lane, SPARE_ITEMS_MAX, Taken};
 
 /// How a run ended.
 #[must_use = "after Again the caller must have the lane run once more"]
@@ -32,32 +34,36 @@ impl<T> Lane<T> {
     /// `budget` of them (at least one) have been done. Items that `f` has not got yet can still be
     /// [removed](Lane::remove).
     pub fn run(&self, budget: usize, mut f: impl FnMut(T)) -> RunEnd {
-        let Some((mut run, mut next)) = self.begin_and(|queue| self.pop_or_idle(queue)) else {
+        let Some((mut run, mut next)) = self.begin_and(|taken| self.pop_or_idle(taken)) else {
             return RunEnd::Idle;
         };
         let mut done = 0;
-        while let Some(item) = next {
-            f(item);
+        while let Some(node) = next {
+            f(self.released(node.item));
             done += 1;
             if done >= budget {
                 return run.end();
             }
-            next = run.pop();
+            next = self.pop_or_idle(&mut self.taken.lock());
         }
         run.ended = true;
         RunEnd::Idle
     }
 
     /// Runs the lane: `f` gets all items at once, in order and without the lane's lock, again and again until none is
-    /// left or it has got at least `budget` of them. It takes out what it has done with; what it leaves comes back to
-    /// it first, together with what was pushed since. Should it panic, what it had got is dropped.
+    /// left or it has got `budget` of them (at least one). It takes out what it has done with; what it leaves comes
+    /// back to it first, together with what was pushed since. Should it panic, what it had got is dropped.
     ///
     /// If `f` breaks, what it has left is put back in front, and the run ends with [`RunEnd::Again`] even if that is
     /// nothing: a socket that takes no more is a reason to come back later.
     pub fn run_batch(&self, budget: usize, mut f: impl FnMut(&mut VecDeque<T>) -> ControlFlow<()>) -> RunEnd {
-        let Some((mut run, mut batch)) = self.begin_and(Queue::take_all) else {
+        let Some((mut run, (chain, mut batch))) = self.begin_and(|taken| {
+            self.gather(taken);
+            (taken.chain.split_front(budget.max(1)), mem::take(&mut taken.spare))
+        }) else {
             return RunEnd::Idle;
         };
+        self.unpack(chain, &mut batch);
         let mut given = 0;
         loop {
             given += batch.len();
@@ -67,31 +73,38 @@ impl<T> Lane<T> {
             if given >= budget {
                 return run.finish(batch, Then::RunIfQueued);
             }
-            if !run.take(&mut batch) {
+            if !run.take(&mut batch, budget - given) {
                 return RunEnd::Idle;
             }
         }
     }
 
     /// Begins a run and takes a first step under the same lock.
-    fn begin_and<R>(&self, first: impl FnOnce(&mut Queue<T>) -> R) -> Option<(Run<'_, T>, R)> {
-        let mut queue = self.queue().lock();
-        if queue.phase != Phase::Due {
+    fn begin_and<R>(&self, first: impl FnOnce(&mut Taken<T>) -> R) -> Option<(Run<'_, T>, R)> {
+        let mut taken = self.taken.lock();
+        if taken.running || self.inbox.is_idle() {
             return None;
         }
-        queue.phase = Phase::Running;
-        let first = first(&mut queue);
+        taken.running = true;
+        let first = first(&mut taken);
         Some((Run { lane: self, ended: false }, first))
     }
 
     /// The first item; if there is none, the run ends in the same step.
     #[inline]
-    fn pop_or_idle(&self, queue: &mut Queue<T>) -> Option<T> {
-        let item = self.pop(queue);
-        if item.is_none() {
-            queue.phase = Phase::Idle;
+    fn pop_or_idle(&self, taken: &mut Taken<T>) -> Option<Box<Node<T>>> {
+        loop {
+            if taken.chain.is_empty() {
+                self.gather(taken);
+            }
+            if let Some(node) = taken.chain.pop() {
+                return Some(node);
+            }
+            if self.inbox.rest() {
+                taken.running = false;
+                return None;
+            }
         }
-        item
     }
 }
 
@@ -101,35 +114,37 @@ impl<T> Run<'_, T> {
         if self.ended {
             return None;
         }
-        let item = self.lane.pop_or_idle(&mut self.lane.queue().lock());
-        self.ended = item.is_none();
-        item
+        let node = self.lane.pop_or_idle(&mut self.lane.taken.lock());
+        self.ended = node.is_none();
+        node.map(|node| self.lane.released(node.item))
     }
 
-    /// Moves all items to the end of `batch`. False if there are none and `batch` is empty too; with that the run has
-    /// ended.
-    pub fn take(&mut self, batch: &mut VecDeque<T>) -> bool {
+    /// Moves all items, but not more than `items_max`, to the end of `batch`. False if there are none and `batch` is
+    /// empty too; with that the run has ended.
+    pub fn take(&mut self, batch: &mut VecDeque<T>, items_max: usize) -> bool {
         if self.ended {
             return !batch.is_empty();
         }
-        let mut queue = self.lane.queue().lock();
-        let mut taken;
-        if queue.items.is_empty() {
-            if !batch.is_empty() {
+        let mut taken = self.lane.taken.lock();
+        loop {
+            self.lane.gather(&mut taken);
+            if !taken.chain.is_empty() || !batch.is_empty() {
+                let chain = taken.chain.split_front(items_max);
+                drop(taken);
+                self.lane.unpack(chain, batch);
                 return true;
             }
-            self.ended = true;
-            taken = queue.end(std::mem::take(batch));
-        } else if batch.is_empty() {
-            taken = queue.exchange(std::mem::take(batch));
-            std::mem::swap(batch, &mut taken);
-        } else {
-            taken = queue.take_all();
+            if self.lane.inbox.rest() {
+                break;
+            }
         }
-        // Memory is got and freed without the lock.
-        drop(queue);
-        batch.append(&mut taken);
-        !self.ended
+        self.ended = true;
+        taken.running = false;
+        let buffer = taken.keep(mem::take(batch));
+        // Memory is freed without the lock.
+        drop(taken);
+        drop(buffer);
+        false
     }
 
     /// Ends the run where it stands: idle if the lane is empty, else it is on the caller to have it run again.
@@ -146,20 +161,16 @@ impl<T> Run<'_, T> {
 
     fn finish(mut self, mut rest: VecDeque<T>, then: Then) -> RunEnd {
         self.ended = true;
-        if !rest.is_empty() && self.lane.put_in_front(&mut rest, |queue| queue.phase = Phase::Due).is_some() {
-            return RunEnd::Again;
-        }
-        rest.clear();
-        let mut queue = self.lane.queue().lock();
-        if then == Then::RunAgain || !queue.items.is_empty() {
-            queue.phase = Phase::Due;
-            return RunEnd::Again;
-        }
-        let buffer = queue.end(rest);
-        // Memory is freed without the lock.
-        drop(queue);
-        drop(buffer);
-        RunEnd::Idle
+        let bytes = rest.iter().map(|item| self.lane.weight(item)).sum();
+        let chain: Chain<T> = rest.drain(..).collect();
+        let mut taken = self.lane.taken.lock();
+        // What is left over here is dropped at the end, without the lock.
+        let _refused = self.lane.put_in_front(&mut taken, chain, bytes);
+        let _buffer = taken.keep(rest);
+        taken.running = false;
+        let idle = then == Then::RunIfQueued && taken.chain.is_empty() && self.lane.inbox.rest();
+        drop(taken);
+        if idle { RunEnd::Idle } else { RunEnd::Again }
     }
 }
 
@@ -172,8 +183,24 @@ enum Then {
 
 impl<T> Drop for Run<'_, T> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.lane.queue().lock().phase = Phase::Idle;
+        if self.ended {
+            return;
         }
+        let mut taken = self.lane.taken.lock();
+        loop {
+            self.lane.gather(&mut taken);
+            if self.lane.inbox.rest() {
+                break;
+            }
+        }
+        taken.running = false;
+    }
+}
+
+impl<T> Taken<T> {
+    /// Offers an empty buffer to be kept. Returns one that is to be freed without the lock.
+    fn keep(&mut self, buffer: VecDeque<T>) -> VecDeque<T> {
+        let is_worth_it = buffer.capacity() <= SPARE_ITEMS_MAX && buffer.capacity() > self.spare.capacity();
+        if is_worth_it { mem::replace(&mut self.spare, buffer) } else { buffer }
     }
 }

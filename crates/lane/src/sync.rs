@@ -1,10 +1,16 @@
-//! The lane's lock: a spin lock, since no section does more than move an item; under loom, loom's.
+//! Atomics and the lock, from one place: under loom they are loom's.
 
 #[cfg(not(loom))]
-pub(crate) use loligo_lockstat::SpinLock as Lock;
+pub(crate) use loligo_lockstat::Mutex as Lock;
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 #[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
+#[cfg(loom)]
 pub(crate) use modelled::Lock;
+
+pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 #[cfg(loom)]
 mod modelled {

@@ -68,6 +68,14 @@ impl Model {
     }
 }
 
+/// Runs a model with every interleaving that takes a thread's turn away up to so many times; without a bound the
+/// larger ones take hours.
+fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(preemptions_max);
+    bounded.check(model);
+}
+
 /// Every item once, each producer's in order.
 fn assert_complete(mut seen: Vec<Item>, producers: u8, items: u8) {
     // A stable sort by producer keeps the order in which each one's items were run.
@@ -78,7 +86,7 @@ fn assert_complete(mut seen: Vec<Item>, producers: u8, items: u8) {
 
 #[test]
 fn two_producers_lose_nothing() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         let other = model.clone();
         let thread = thread::spawn(move || (0..2).for_each(|n| other.push_and_run((1, n))));
@@ -90,10 +98,7 @@ fn two_producers_lose_nothing() {
 
 #[test]
 fn three_producers_lose_nothing() {
-    // Unbounded this takes most of a minute (and passes); three preemptions are what such bugs need at most.
-    let mut bounded = loom::model::Builder::new();
-    bounded.preemption_bound = Some(3);
-    bounded.check(|| {
+    check(2, || {
         let model = Model::new(8);
         let threads = [1, 2].map(|p| {
             let model = model.clone();
@@ -107,7 +112,7 @@ fn three_producers_lose_nothing() {
 
 #[test]
 fn batches_lose_nothing() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         let other = model.clone();
         let thread = thread::spawn(move || (0..2).for_each(|n| other.push_and_run_batch((1, n))));
@@ -119,7 +124,7 @@ fn batches_lose_nothing() {
 
 #[test]
 fn a_lane_is_handed_over_to_another_thread() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         assert_eq!(model.lane.push((0, 0)), Ok(Action::Submit));
         assert_eq!(model.lane.push((0, 1)), Ok(Action::Nothing));
@@ -137,8 +142,30 @@ fn a_lane_is_handed_over_to_another_thread() {
 }
 
 #[test]
+fn a_run_sees_what_the_producer_wrote() {
+    check(3, || {
+        let lane = Arc::new(Lane::new(&CLASS, 8));
+        let submit = |lane: &Lane<Arc<UnsafeCell<u8>>>| {
+            let item = Arc::new(UnsafeCell::new(0));
+            // SAFETY: nobody else knows the item yet; loom checks that it looks so to whoever runs it.
+            item.with_mut(|value| unsafe { *value = 7 });
+            if matches!(lane.push(item), Ok(Action::Submit)) {
+                // SAFETY: items are only read by now.
+                let read = |item: Arc<UnsafeCell<u8>>| assert_eq!(item.with(|value| unsafe { *value }), 7);
+                while lane.run(1, read) == RunEnd::Again {}
+            }
+        };
+        let other = lane.clone();
+        let thread = thread::spawn(move || submit(&other));
+        submit(&lane);
+        thread.join().expect("no panic");
+        assert!(lane.is_empty());
+    });
+}
+
+#[test]
 fn of_two_that_begin_only_one_runs() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         assert_eq!(model.lane.push((0, 0)), Ok(Action::Submit));
         let other = model.clone();
@@ -150,8 +177,21 @@ fn of_two_that_begin_only_one_runs() {
 }
 
 #[test]
+fn a_run_that_nobody_asked_for_disturbs_nobody() {
+    check(3, || {
+        let model = Model::new(8);
+        let other = model.clone();
+        let thread =
+            thread::spawn(move || while other.lane.run(1, |item| other.see(item)) == RunEnd::Again {});
+        (0..2).for_each(|n| model.push_and_run((0, n)));
+        thread.join().expect("no panic");
+        assert_complete(model.seen(), 1, 2);
+    });
+}
+
+#[test]
 fn a_run_that_stops_hands_over_with_what_it_left() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         let other = model.clone();
         let thread = thread::spawn(move || other.push_and_run((1, 0)));
@@ -168,7 +208,7 @@ fn a_run_that_stops_hands_over_with_what_it_left() {
 
 #[test]
 fn an_item_is_run_or_revoked_but_not_both() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         let other = model.clone();
         let thread = thread::spawn(move || other.push_and_run((0, 0)));
@@ -181,7 +221,7 @@ fn an_item_is_run_or_revoked_but_not_both() {
 
 #[test]
 fn after_a_close_nothing_gets_in() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(8);
         let other = model.clone();
         let thread = thread::spawn(move || match other.lane.push((0, 0)) {
@@ -201,7 +241,7 @@ fn after_a_close_nothing_gets_in() {
 
 #[test]
 fn a_full_lane_gives_back_what_it_does_not_take() {
-    loom::model(|| {
+    check(3, || {
         let model = Model::new(1);
         let other = model.clone();
         let push = |model: &Model, item| match model.lane.push(item) {

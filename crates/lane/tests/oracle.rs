@@ -89,7 +89,7 @@ impl Oracle {
         if self.closed {
             return Err(PushError::Closed(item));
         }
-        let too_heavy = !self.items.is_empty() && self.bytes() + item.1 > BOUND.bytes;
+        let too_heavy = self.bytes() > 0 && self.bytes() + item.1 > BOUND.bytes;
         if self.items.len() >= BOUND.items || too_heavy {
             return Err(PushError::Full(item));
         }
@@ -174,27 +174,36 @@ impl Bench {
     }
 
     fn run_batch(&mut self, budget: usize, keep: usize, stop: Option<usize>) {
-        let mut got = Vec::new();
+        let (mut got, mut expected) = (Vec::new(), Vec::new());
         let mut batches = 0;
         let end = self.lane.run_batch(budget, |batch| {
+            let flow = serve(batch, keep, &mut got);
             batches += 1;
-            let done = batch.len().saturating_sub(keep);
-            got.extend(batch.drain(..done));
-            if stop.is_some_and(|stop| batches > stop) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            if stop.is_some_and(|stop| batches > stop) { ControlFlow::Break(()) } else { flow }
         });
+        let batches_done = batches;
         if !self.oracle.taken_care_of {
-            assert_eq!((end, batches), (RunEnd::Idle, 0));
+            assert_eq!((end, batches_done), (RunEnd::Idle, 0));
             return;
         }
-        // Nobody pushes meanwhile, so after the first batch only what was kept comes again.
-        let done = self.oracle.items.len().saturating_sub(keep);
-        let expected: Vec<Item> = self.oracle.items.drain(..done).collect();
-        assert_eq!(got, expected);
-        self.oracle.ended(end, stop.is_some_and(|stop| batches > stop));
+        let (mut batch, mut given, mut batches) = (VecDeque::new(), 0, 0);
+        let stopped = loop {
+            let count = (budget.max(1) - given).min(self.oracle.items.len());
+            batch.extend(self.oracle.items.drain(..count));
+            if batch.is_empty() && batches > 0 {
+                break false;
+            }
+            given += batch.len();
+            let _ = serve(&mut batch, keep, &mut expected);
+            batches += 1;
+            let stopped = stop.is_some_and(|stop| batches > stop);
+            if stopped || given >= budget {
+                break stopped;
+            }
+        };
+        assert_eq!((got, batches_done), (expected, batches));
+        self.oracle.put_in_front(batch);
+        self.oracle.ended(end, stopped);
     }
 
     fn begin(&mut self, pops: usize, pushes: usize, how: End) {
@@ -235,6 +244,13 @@ impl Bench {
             }
         }
     }
+}
+
+/// Does all items of a batch but the last `keep`.
+fn serve(batch: &mut VecDeque<Item>, keep: usize, got: &mut Vec<Item>) -> ControlFlow<()> {
+    let done = batch.len().saturating_sub(keep);
+    got.extend(batch.drain(..done));
+    ControlFlow::Continue(())
 }
 
 proptest! {

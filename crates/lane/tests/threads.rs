@@ -10,7 +10,7 @@ use loligo_lane::{Action, Bound, Lane, PushError, RunEnd};
 use loligo_lockstat::Class;
 
 const PRODUCERS: usize = 8;
-const ITEMS: usize = 5_000;
+const ITEMS: usize = if cfg!(miri) { 30 } else { 5_000 };
 
 /// Producer and sequence number.
 type Item = (usize, usize);

@@ -1,0 +1,144 @@
+use std::ptr;
+
+use crate::Action;
+use crate::chain::{Chain, Node};
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
+
+/// Where producers leave items, without a lock: one word.
+///
+/// | `head` | the inbox is | somebody has been told to run the lane, or runs it |
+/// |---|---|---|
+/// | 0 | empty | no |
+/// | `BUSY` | empty | yes |
+/// | `CLOSED` | empty for ever | no |
+/// | `CLOSED + BUSY` | empty for ever | yes |
+/// | the newest node's address | not empty; older nodes follow by `next`, the oldest's is null | yes |
+///
+/// `push` and `kick` may be called by anybody at any time. All else is done by one thread at a time, namely under the
+/// lane's lock; so between two looks of that thread the word changes only as these two change it: never from an
+/// address to anything but another, and never from `BUSY` to 0.
+pub(crate) struct Inbox<T> {
+    head: AtomicPtr<Node<T>>,
+}
+
+const IDLE: usize = 0;
+const BUSY: usize = 1;
+const CLOSED: usize = 2;
+
+// SAFETY: the inbox hands items from one thread to another, and never gives out references to them.
+unsafe impl<T: Send> Send for Inbox<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Inbox<T> {}
+
+impl<T> Inbox<T> {
+    pub(crate) fn new() -> Self {
+        Self { head: AtomicPtr::new(state(IDLE)) }
+    }
+
+    /// Adds a node. Gives it back if the inbox is closed.
+    #[inline]
+    pub(crate) fn push(&self, mut node: Box<Node<T>>) -> Result<Action, Box<Node<T>>> {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            if is_closed(head) {
+                return Err(node);
+            }
+            node.next = if is_node(head) { head } else { ptr::null_mut() };
+            let new = Box::into_raw(node);
+            // Release: whoever takes the node sees what is in it.
+            match self.head.compare_exchange_weak(head, new, AcqRel, Relaxed) {
+                Ok(_) => return Ok(action(head)),
+                Err(now) => head = now,
+            }
+            // SAFETY: from `into_raw` just above; it was not published.
+            node = unsafe { Box::from_raw(new) };
+        }
+    }
+
+    /// Sees to it that somebody is concerned with the lane.
+    pub(crate) fn kick(&self) -> Action {
+        let mut head = self.head.load(Relaxed);
+        while is_idle(head) {
+            let busy = state(head.addr() | BUSY);
+            match self.head.compare_exchange_weak(head, busy, AcqRel, Relaxed) {
+                Ok(_) => return Action::Submit,
+                Err(now) => head = now,
+            }
+        }
+        Action::Nothing
+    }
+
+    /// Takes all nodes. Under the lane's lock.
+    pub(crate) fn take(&self) -> Chain<T> {
+        if !is_node(self.head.load(Relaxed)) {
+            return Chain::new();
+        }
+        // It can only have become another node since.
+        let newest = self.head.swap(state(BUSY), Acquire);
+        // SAFETY: the swap has made the nodes ours; each comes from `into_raw` in `push`.
+        unsafe { Chain::from_newest(newest) }
+    }
+
+    /// Declares that nobody is concerned with the lane any more; false if that is wrong, as nodes have come. Under
+    /// the lane's lock, by whoever runs the lane.
+    pub(crate) fn rest(&self) -> bool {
+        let head = self.head.load(Relaxed);
+        if is_node(head) {
+            return false;
+        }
+        let idle = state(head.addr() & !BUSY);
+        self.head.compare_exchange(head, idle, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Takes all nodes and refuses any more. Under the lane's lock.
+    pub(crate) fn close(&self) -> Chain<T> {
+        let mut head = self.head.load(Relaxed);
+        loop {
+            let busy = if is_idle(head) { IDLE } else { BUSY };
+            match self.head.compare_exchange_weak(head, state(CLOSED | busy), AcqRel, Relaxed) {
+                Ok(_) if is_node(head) => {
+                    // SAFETY: as in `take`.
+                    return unsafe { Chain::from_newest(head) };
+                }
+                Ok(_) => return Chain::new(),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        is_idle(self.head.load(Relaxed))
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        is_closed(self.head.load(Relaxed))
+    }
+}
+
+impl<T> Drop for Inbox<T> {
+    fn drop(&mut self) {
+        self.take();
+    }
+}
+
+fn state<T>(bits: usize) -> *mut Node<T> {
+    const { assert!(align_of::<Node<T>>() > (BUSY | CLOSED), "no node's address is a state") };
+    ptr::without_provenance_mut(bits)
+}
+
+fn is_node<T>(head: *mut Node<T>) -> bool {
+    head.addr() > (BUSY | CLOSED)
+}
+
+fn is_idle<T>(head: *mut Node<T>) -> bool {
+    !is_node(head) && head.addr() & BUSY == 0
+}
+
+fn is_closed<T>(head: *mut Node<T>) -> bool {
+    !is_node(head) && head.addr() & CLOSED != 0
+}
+
+/// What the one who made a lane busy, or found it so, must do.
+fn action<T>(head: *mut Node<T>) -> Action {
+    if is_idle(head) { Action::Submit } else { Action::Nothing }
+}
