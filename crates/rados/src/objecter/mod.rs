@@ -182,9 +182,8 @@ impl Objecter {
                 Ok(()) | Err(SendError::Closed) => Submitted::Sent,
             },
             Some(Admission::Taken) => Submitted::Sent,
-            Some(Admission::Stale) => Submitted::Stale,
-            None if self.sessions.is_closed() => Submitted::Closed,
-            None => Submitted::Stale,
+            Some(Admission::Stale) | None if self.sessions.is_closed() => Submitted::Closed,
+            Some(Admission::Stale) | None => Submitted::Stale,
         }
     }
 

@@ -219,6 +219,7 @@ impl Session {
         if state.conn.as_ref().is_none_or(|current| current.id() != conn.id()) {
             return false;
         }
+        state.backoffs.retain(|backoff| !backoff.is(msg));
         state.backoffs.push(Backoff::of(msg));
         true
     }
