@@ -13,7 +13,7 @@ use crate::dups::Dups;
 use crate::exec::{self, Context};
 use crate::stats::{Counters, PoolStats};
 
-/// The queue: held to append a request or to take all that are there.
+/// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
 
 /// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it.
