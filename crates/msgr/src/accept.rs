@@ -26,6 +26,8 @@ pub(crate) struct Incoming {
     pub(crate) peer: PeerInfo,
     /// The session there was is to be forgotten.
     pub(crate) fresh: bool,
+    /// The lossy session that this one takes the place of. What the peer sends again must not overtake what it sent there.
+    pub(crate) former: Option<Arc<Connection>>,
 }
 
 /// What the peer asks for.
@@ -109,9 +111,13 @@ impl Door {
         };
         drop(slot);
         match outcome.unwrap_or(Err(Error::HandshakeTimeout(limit))) {
-            Ok(Some((conn, incoming))) => {
+            Ok(Some((conn, mut incoming))) => {
                 let auth = self.ctx.config.connect_back.clone().filter(|_| !conn.policy().server);
-                Driver::new(Arc::clone(&self.ctx), conn, auth).run(Some(incoming)).await;
+                let driver = Driver::new(Arc::clone(&self.ctx), conn, auth);
+                if let Some(former) = incoming.former.take() {
+                    former.ended().await;
+                }
+                driver.run(Some(incoming)).await;
             }
             Ok(None) => {}
             Err(e) => self.ctx.log(e.level(), format_args!("{} from {}: {e}", self.kind, self.from)),
@@ -165,14 +171,20 @@ impl Door {
         };
         // The server's word counts: a client learns from our ident whether the session is lossy.
         let policy = policy.clone();
-        self.settle(Incoming { dialog, request: Request::Ident(ident), peer, fresh: false }, policy)
+        self.settle(
+            Incoming { dialog, request: Request::Ident(ident), peer, fresh: false, former: None },
+            policy,
+        )
     }
 
     /// The peer resumes a session.
     fn reconnect(&self, dialog: Dialog, request: Reconnect) -> Result<Answer, Error> {
         let policy = self.ctx.config.policies.of(self.kind).clone();
         let peer = PeerInfo { kind: self.kind, num: -1, addr: self.peer_addr(&request.addrs), features: 0 };
-        self.settle(Incoming { dialog, request: Request::Reconnect(request), peer, fresh: false }, policy)
+        self.settle(
+            Incoming { dialog, request: Request::Reconnect(request), peer, fresh: false, former: None },
+            policy,
+        )
     }
 
     /// Finds out which connection the socket is for, and gives it to it.
@@ -200,6 +212,9 @@ impl Door {
         }
         match (incoming, new) {
             (None, _) => Ok(Answer::Taken),
+            if let (Verdict::Replace, Some(incoming)) = (&verdict, &mut incoming) {
+                incoming.former = Some(known);
+            }
             (Some(incoming), Some(new)) => Ok(Answer::New(new, incoming)),
             (Some(incoming), None) => tell(verdict, incoming.dialog),
         }

@@ -204,7 +204,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Also when a dispatcher has panicked: senders must not wait for a connection that nobody serves.
         self.ctx.remove(&self.conn);
-        self.conn.close();
+        self.conn.end();
     }
 }
 

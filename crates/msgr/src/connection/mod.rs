@@ -19,7 +19,7 @@ use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddr, EntityType};
 use socket2::SockRef;
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use self::out_queue::{Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
@@ -71,6 +71,8 @@ pub struct Connection {
     reads: AtomicU64,
     writer_wake: Notify,
     pub(crate) driver_wake: Notify,
+    /// Has no permits, and is closed when nothing more will be dispatched.
+    ended: Semaphore,
     identity: OnceLock<Identity>,
     user_data: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -96,6 +98,7 @@ impl Connection {
             reads: AtomicU64::new(0),
             writer_wake: Notify::new(),
             driver_wake: Notify::new(),
+            ended: Semaphore::new(0),
             identity: OnceLock::new(),
             user_data: OnceLock::new(),
         })
@@ -322,6 +325,18 @@ impl Connection {
             {
                 let session = self.session();
                 if session.state == State::Closed || session.incoming.is_some() {
+    /// Nothing more will be dispatched.
+    pub(crate) fn end(&self) {
+        self.close();
+        self.ended.close();
+    }
+
+    /// Waits until nothing more will be dispatched.
+    pub(crate) async fn ended(&self) {
+        // An error is what is waited for.
+        let _ = self.ended.acquire().await;
+    }
+
                     return;
                 }
             }

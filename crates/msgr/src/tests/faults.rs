@@ -155,3 +155,62 @@ async fn a_client_that_has_forgotten_the_session_gets_a_new_one() {
     assert_eq!(server.peer.tids(), [1, 2]);
     assert_eq!(second.peer.tids(), [2]);
 }
+
+/// Holds the dispatch of message 1 up until message 3 has been dispatched, which must not happen, or some time has gone by.
+#[derive(Default)]
+struct Slow {
+    order: Mutex<Vec<u64>>,
+    changed: Notify,
+    begun: Notify,
+    overtaken: (Mutex<bool>, std::sync::Condvar),
+}
+
+impl Dispatcher for Slow {
+    fn dispatch(&self, _: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        for msg in msgs.drain(..) {
+            let tid = msg.header.tid.0;
+            if tid == 1 {
+                self.begun.notify_one();
+                let overtaken = self.overtaken.0.lock().expect("not poisoned");
+                let limit = Duration::from_millis(300);
+                drop(self.overtaken.1.wait_timeout_while(overtaken, limit, |overtaken| !*overtaken));
+            }
+            self.order.lock().expect("not poisoned").push(tid);
+            if tid == 3 {
+                *self.overtaken.0.lock().expect("not poisoned") = true;
+                self.overtaken.1.notify_all();
+            }
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_comes_on_a_new_connection_does_not_overtake_what_came_on_the_one_before() {
+    let slow = Arc::new(Slow::default());
+    let mut config = Config::new(EntityType::OSD);
+    config.log = Arc::new(|_, _| {});
+    let server = Messenger::new(config, slow.clone());
+    let any = ([127, 0, 0, 1], 0).into();
+    let sock = server.bind(any, OpenDoor::client("server")).await.expect("a free port");
+    let addr = EntityAddr::msgr2(sock).with_nonce(server.config().nonce);
+    let client = Side::client(|_| {});
+    let first = client.connect(addr, Policy::lossy_client());
+    first.send(small(1)).expect("queued");
+    slow.begun.notified().await;
+    first.send(small(2)).expect("queued");
+    let second = client.connect(addr, Policy::lossy_client());
+    second.send(small(3)).expect("queued");
+    let done = async {
+        loop {
+            let changed = slow.changed.notified();
+            if slow.order.lock().expect("not poisoned").contains(&3) {
+                return;
+            }
+            changed.await;
+        }
+    };
+    tokio::time::timeout(LONG, done).await.expect("the second connection is served");
+    let order = slow.order.lock().expect("not poisoned").clone();
+    assert!(order == [1, 3] || order == [1, 2, 3], "{order:?}");
+}
