@@ -59,15 +59,10 @@ pub struct Effects {
     pub out: Vec<(SessionId, Msg)>,
 }
 
-/// A message that breaks the protocol, or that the sender may not send: the connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
-
-impl From<loligo_wire::DecodeError> for Malformed {
-    fn from(_: loligo_wire::DecodeError) -> Self {
-        Self
-    }
-}
+/// A message that cannot be read: the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct Malformed(#[from] pub loligo_wire::DecodeError);
 
 impl Monitor {
     /// A monitor that knows `state`, which has been started.

@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::file::StateFile;
-use crate::monitor::{Effects, Monitor, SessionId};
+use crate::monitor::{Effects, Malformed, Monitor, SessionId};
 use crate::session::Peer;
 use crate::state::State;
 use crate::usage::UsageSource;
@@ -248,7 +248,10 @@ impl Driver {
             Event::Open(conn) => self.open(conn),
             Event::Messages(id, msgs) => {
                 for (msg, hold) in msgs {
-                    if self.monitor.handle(id, &msg, UTime::now()).is_err() {
+                    if let Err(Malformed(source)) = self.monitor.handle(id, &msg, UTime::now()) {
+                        if let Some(conn) = self.connections.get(&id) {
+                            conn.refuse(msg.header.kind, source);
+                        }
                         self.drop_connection(id);
                     }
                     drop(hold);
@@ -299,7 +302,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Closes the connection of a client that breaks the protocol, or does not read what it asked for.
+    /// Closes the connection of a client that was refused, or does not read what it asked for.
     fn drop_connection(&mut self, id: SessionId) {
         if let Some(conn) = self.connections.remove(&id) {
             conn.mark_down();

@@ -120,7 +120,10 @@ impl Door {
                 driver.run(Some(incoming)).await;
             }
             Ok(None) => {}
-            Err(e) => self.ctx.log(e.level(), format_args!("{} from {}: {e}", self.kind, self.from)),
+            Err(e) => {
+                let who = if self.kind == EntityType(0) { "a peer" } else { self.kind.as_str() };
+                self.ctx.log(e.level(), format_args!("{who} from {}: {e}", self.from));
+            }
         }
     }
 
@@ -209,12 +212,12 @@ impl Door {
                 _ => {}
             }
             known.driver_wake.notify_one();
-        }
-        match (incoming, new) {
-            (None, _) => Ok(Answer::Taken),
             if let (Verdict::Replace, Some(incoming)) = (&verdict, &mut incoming) {
                 incoming.former = Some(known);
             }
+        }
+        match (incoming, new) {
+            (None, _) => Ok(Answer::Taken),
             (Some(incoming), Some(new)) => Ok(Answer::New(new, incoming)),
             (Some(incoming), None) => tell(verdict, incoming.dialog),
         }

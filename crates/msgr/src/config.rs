@@ -1,25 +1,11 @@
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_wire::{EntityType, features};
 
+use crate::log::{Log, stderr_log};
 use crate::{ConnectAuth, Throttle, random};
-
-/// How much a log line matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something is wrong with a peer or with us.
-    Error,
-    /// Worth knowing: a connection was lost, a peer was refused.
-    Info,
-    /// For the search for faults.
-    Debug,
-}
-
-/// Where log lines go.
-pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
 
 /// Says where to dial instead of a peer's address.
 pub type Reroute = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
@@ -44,7 +30,7 @@ pub struct Config {
     pub connect_back: Option<Arc<dyn ConnectAuth>>,
     /// Bounds and times.
     pub limits: Limits,
-    /// Where log lines go. The default writes errors to standard error.
+    /// Where log lines go. The default is [`stderr_log`].
     pub log: Log,
     /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
     pub reroute: Option<Reroute>,
@@ -61,11 +47,7 @@ impl Config {
             policies: Policies::new(Policy::stateless_server()),
             connect_back: None,
             limits: Limits::default(),
-            log: Arc::new(|level, line| {
-                if level == Level::Error {
-                    eprintln!("{line}");
-                }
-            }),
+            log: stderr_log(),
             reroute: None,
         }
     }

@@ -160,6 +160,9 @@ impl Driver {
     fn lost(&mut self, why: Error) -> Next {
         let (conn, policy) = (&self.conn, self.conn.policy());
         if conn.is_closed() {
+            if let Error::Malformed { .. } = why {
+                self.ctx.log(why.level(), format_args!("{conn:?}: {why}"));
+            }
             return Next::End;
         }
         self.ctx.log(why.level(), format_args!("{conn:?}: {why}"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loligo_cephx::handshake::AuthError;
 use loligo_msgr_proto::ProtoError;
+use loligo_wire::DecodeError;
 use loligo_wire::message::Msg;
 
 use crate::Level;
@@ -17,6 +18,13 @@ pub enum Error {
     Auth(AuthError),
     /// The peer speaks something else or breaks the protocol.
     Proto(ProtoError),
+    /// A message whose body cannot be read ([`Connection::refuse`](crate::Connection::refuse)).
+    Malformed {
+        /// Which message it says it is.
+        kind: u16,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
     /// The peer lacks features that our policy requires, or we lack some of its.
     MissingFeatures {
         /// The bits.
@@ -45,7 +53,7 @@ impl Error {
     /// How much it matters: what a peer does wrong is worth a line in every log, a lost socket is not.
     pub(crate) fn level(&self) -> Level {
         match self {
-            Self::Auth(_) | Self::Proto(_) => Level::Error,
+            Self::Auth(_) | Self::Proto(_) | Self::Malformed { .. } => Level::Error,
             _ => Level::Info,
         }
     }
@@ -55,8 +63,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(e) => write!(f, "{e}"),
-            Self::Auth(e) => write!(f, "authentication failed: {e:?}"),
+            Self::Auth(e) => write!(f, "{e}"),
             Self::Proto(e) => write!(f, "{e}"),
+            Self::Malformed { kind, source } => {
+                write!(f, "misbehaving peer: a message of kind {kind}: {source}")
+            }
             Self::MissingFeatures { bits } => write!(f, "required features are missing: {bits:#x}"),
             Self::WrongPeer { expected_nonce, nonce } => {
                 write!(f, "another process answers: nonce {nonce}, expected {expected_nonce}")
@@ -74,7 +85,9 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(e) => Some(e),
+            Self::Auth(e) => Some(e),
             Self::Proto(e) => Some(e),
+            Self::Malformed { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -23,16 +23,18 @@ mod dialog;
 mod dispatcher;
 mod driver;
 mod error;
+mod log;
 mod messenger;
 mod random;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod throttle;
 
-pub use config::{Config, Level, Limits, Log, Policies, Policy, Reroute};
+pub use config::{Config, Limits, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
 pub use error::{Error, SendError};
+pub use log::{Level, Log, bounded_log, stderr_log};
 pub use loligo_cephx::handshake::Identity;
 pub use messenger::Messenger;
 pub use throttle::{Hold, Throttle};

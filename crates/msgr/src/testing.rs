@@ -103,6 +103,8 @@ pub struct FaultProxy {
 /// What the proxy's connections share.
 #[derive(Debug, Default)]
 struct Harm {
+    /// Connections that were forwarded.
+    connections: AtomicU64,
     /// Connections that were reset.
     faults: AtomicU64,
     reset: Notify,
@@ -121,6 +123,7 @@ impl FaultProxy {
         let task = tokio::spawn(async move {
             let mut random = Random(seed);
             while let Ok((near, _)) = listener.accept().await {
+                shared.connections.fetch_add(1, Ordering::Relaxed);
                 let is_mortal = shared.faults.load(Ordering::Relaxed) < faults_max;
                 let life = if is_mortal { 1 + random.next() % bytes_max } else { u64::MAX };
                 tokio::spawn(forward(near, target, life, Arc::clone(&shared)));
@@ -132,6 +135,11 @@ impl FaultProxy {
     /// Where to connect.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Connections that were forwarded.
+    pub fn connections(&self) -> u64 {
+        self.harm.connections.load(Ordering::Relaxed)
     }
 
     /// Connections that were reset.

@@ -86,11 +86,14 @@ impl Osd {
         self.store.statfs()
     }
 
-    fn request(&self, places: &Places, conn: &Arc<Connection>, session: &Arc<Session>, msg: Msg) {
-        let op: MOSDOp = match msg.open() {
-            Ok(op) => op,
-            Err(_) => return conn.mark_down(),
-        };
+    fn request(
+        &self,
+        places: &Places,
+        conn: &Arc<Connection>,
+        session: &Arc<Session>,
+        msg: &Msg,
+        op: MOSDOp,
+    ) {
         if session.lacks_map(op.map_epoch, places.epoch()) {
             let _ = conn.send(Msg::new(&places.message()));
         }
@@ -161,9 +164,10 @@ impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         let places = self.places.load();
         let session = Session::of(conn);
-        for msg in msgs.drain(..) {
-            if msg.header.kind == MOSDOp::KIND {
-                self.request(&places, conn, &session, msg);
+        for msg in msgs.drain(..).filter(|msg| msg.header.kind == MOSDOp::KIND) {
+            match msg.open() {
+                Ok(op) => self.request(&places, conn, &session, &msg, op),
+                Err(e) => return conn.refuse(msg.header.kind, e),
             }
         }
     }

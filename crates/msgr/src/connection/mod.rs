@@ -16,7 +16,7 @@ use std::time::Instant;
 use loligo_cephx::handshake::Identity;
 use loligo_lockstat::{Class, Mutex, MutexGuard};
 use loligo_wire::message::Msg;
-use loligo_wire::{EntityAddr, EntityType};
+use loligo_wire::{DecodeError, EntityAddr, EntityType};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
@@ -154,6 +154,12 @@ impl Connection {
     /// Closes the connection at once. What was not sent is dropped, the socket is closed, and
     /// [`Dispatcher::reset`](crate::Dispatcher::reset) is not called.
     pub fn mark_down(&self) {
+        self.close();
+    }
+
+    /// As [`Connection::mark_down`], because of a message that cannot be read; says so in the log.
+    pub fn refuse(&self, kind: u16, source: DecodeError) {
+        self.session().shut_down.get_or_insert(Error::Malformed { kind, source });
         self.close();
     }
 
@@ -319,12 +325,6 @@ impl Connection {
         }
     }
 
-    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened another socket.
-    pub(crate) async fn interrupted(&self) {
-        loop {
-            {
-                let session = self.session();
-                if session.state == State::Closed || session.incoming.is_some() {
     /// Nothing more will be dispatched.
     pub(crate) fn end(&self) {
         self.close();
@@ -337,6 +337,12 @@ impl Connection {
         let _ = self.ended.acquire().await;
     }
 
+    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened another socket.
+    pub(crate) async fn interrupted(&self) {
+        loop {
+            {
+                let session = self.session();
+                if session.state == State::Closed || session.incoming.is_some() {
                     return;
                 }
             }

@@ -1,0 +1,115 @@
+//! Where log lines go, and how many of them.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something is wrong with a peer or with us.
+    Error,
+    /// Worth knowing: a connection was lost, a peer was refused.
+    Info,
+    /// For the search for faults.
+    Debug,
+}
+
+/// Where log lines go.
+pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
+
+/// Writes errors to standard error, [bounded](bounded_log); nothing else.
+pub fn stderr_log() -> Log {
+    let errors = bounded_log(Arc::new(|_, line| {
+        // There is nobody to tell that standard error is gone.
+        let _ = writeln!(io::stderr(), "{line}");
+    }));
+    Arc::new(move |level, line| {
+        if level == Level::Error {
+            errors(level, line);
+        }
+    })
+}
+
+/// Lets at most [`LINES_AT_ONCE`] lines of a level through at once and one more every [`LINE_INTERVAL_NS`], so that peers
+/// that send nonsense without end do not fill a disk, or keep us busy with writing. The next line that is let through
+/// follows one that says how many were not.
+pub fn bounded_log(to: Log) -> Log {
+    let began = Instant::now();
+    let buckets: [Bucket; 3] = Default::default();
+    Arc::new(move |level, line| {
+        // Wraps after 584 years.
+        let now_ns = began.elapsed().as_nanos() as u64;
+        match buckets[level as usize].admit(now_ns) {
+            None => {}
+            Some(0) => to(level, line),
+            Some(left_out) => {
+                to(level, format_args!("{left_out} lines like the next were left out"));
+                to(level, line);
+            }
+        }
+    })
+}
+
+/// Lines that may come at once.
+const LINES_AT_ONCE: u64 = 20;
+/// The time after which another line may come.
+const LINE_INTERVAL_NS: u64 = 100_000_000;
+
+#[derive(Default)]
+struct Bucket {
+    /// When the bucket is full again: each line moves it on by an interval.
+    full_at_ns: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Bucket {
+    /// Whether a line may pass; if so, how many were left out since the last one.
+    fn admit(&self, now_ns: u64) -> Option<u64> {
+        let pass = |full_at_ns: u64| {
+            let next = full_at_ns.max(now_ns) + LINE_INTERVAL_NS;
+            (next <= now_ns + LINES_AT_ONCE * LINE_INTERVAL_NS).then_some(next)
+        };
+        // Relaxed: the two numbers guard nothing but themselves; a line that is counted late is reported with the next.
+        match self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pass) {
+            Ok(_) => Some(self.left_out.swap(0, Ordering::Relaxed)),
+            Err(_) => {
+                self.left_out.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_bound_are_counted_not_passed() {
+        let bucket = Bucket::default();
+        let at = |interval: u64| bucket.admit(interval * LINE_INTERVAL_NS);
+        assert!((0..LINES_AT_ONCE).all(|_| at(5) == Some(0)));
+        assert_eq!((at(5), at(5)), (None, None));
+        assert_eq!((at(6), at(6)), (Some(2), None), "one more after an interval");
+        assert_eq!(at(1000), Some(1));
+        assert!((1..LINES_AT_ONCE).all(|_| at(1000) == Some(0)), "a rest fills the bucket, not more");
+        assert_eq!(at(1000), None);
+    }
+
+    #[test]
+    fn levels_have_bounds_of_their_own() {
+        let lines = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let kept = Arc::clone(&lines);
+        let log = bounded_log(Arc::new(move |level, line| {
+            kept.lock().expect("not poisoned").push((level, line.to_string()));
+        }));
+        (0..1000).for_each(|i| log(Level::Info, format_args!("info {i}")));
+        log(Level::Error, format_args!("bad"));
+        let lines = lines.lock().expect("not poisoned");
+        assert_eq!(lines.last(), Some(&(Level::Error, "bad".to_owned())));
+        assert!(lines.len() < 100, "{} lines", lines.len());
+    }
+}
