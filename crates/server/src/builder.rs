@@ -1,5 +1,10 @@
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use loligo_msgr::{Log, bounded_log, stderr_log};
+use loligo_wire::EntityType;
 
 use crate::StartError;
 use crate::handle::Handle;
@@ -19,6 +24,8 @@ impl Server {
             auth: Auth::Cephx,
             memory_bytes: 8 << 30,
             threads: None,
+            log: stderr_log(),
+            announce: None,
         }
     }
 }
@@ -33,8 +40,11 @@ pub enum Auth {
     None,
 }
 
+/// Says which address clients are told instead of the one that is listened at.
+pub(crate) type Announce = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
+
 /// What a server shall be like.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Builder {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) mon_addr: SocketAddr,
@@ -43,6 +53,8 @@ pub struct Builder {
     pub(crate) auth: Auth,
     pub(crate) memory_bytes: u64,
     pub(crate) threads: Option<usize>,
+    pub(crate) log: Log,
+    pub(crate) announce: Option<Announce>,
 }
 
 impl Builder {
@@ -52,8 +64,8 @@ impl Builder {
         Self { data_dir: Some(path.into()), ..self }
     }
 
-    /// Where the monitor listens; the OSD listens at any free port of the same host. Port 0, the default, is any free
-    /// one. Ceph's own is 3300.
+    /// Where the monitor listens; the OSD listens at another port of the same host. Port 0, the default, is the one of the
+    /// data directory's last run if it is free, and else any free one. Ceph's own is 3300.
     pub fn mon_addr(self, addr: SocketAddr) -> Self {
         Self { mon_addr: addr, ..self }
     }
@@ -84,9 +96,36 @@ impl Builder {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
+    /// Where lines about what goes wrong go, by default to standard error: peers that break the protocol or fail to
+    /// authenticate are [errors](loligo_msgr::Level::Error), lost connections are not. At most twenty of a level come at
+    /// once, and ten in each second after that.
+    pub fn log(self, log: Log) -> Self {
+        Self { log: bounded_log(log), ..self }
+    }
+
+    /// Tells clients other addresses than those that are listened at: tests put something in between.
+    #[doc(hidden)]
+    pub fn announce(
+        self,
+        announce: impl Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync + 'static,
+    ) -> Self {
+        Self { announce: Some(Arc::new(announce)), ..self }
+    }
+
     /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a runtime: it takes
     /// some milliseconds.
     pub fn start(self) -> Result<Handle, StartError> {
         Handle::start(self)
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("data_dir", &self.data_dir)
+            .field("mon_addr", &self.mon_addr)
+            .field("pools", &self.pools)
+            .field("auth", &self.auth)
+            .finish_non_exhaustive()
     }
 }

@@ -11,13 +11,14 @@ use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, State};
 use loligo_mon::{MonConfig, MonService, Space, Usage, UsageSource};
-use loligo_msgr::{AcceptAuth, Config, Messenger, Policies, Policy, Throttle};
+use loligo_msgr::{AcceptAuth, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
 use loligo_osd::{Limits, Osd, OsdConfig, PoolStats};
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::oneshot;
 
+use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
 use crate::{Auth, Builder, StartError};
@@ -50,20 +51,19 @@ impl Cluster {
 
         let store = Arc::new(MemoryStore::new(builder.memory_bytes));
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
+        let doors = Doors::new(&builder, &state);
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
-        let (osd_messenger, osd_addr) = listen_osd(osd, &mon, builder.mon_addr).await?;
+        let (osd_messenger, osd_addr) = doors.open_osd(osd, &mon).await?;
         let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
         booted.map_err(io::Error::other)??;
 
-        let (mon_messenger, mon_addr) = listen_mon(&mon, builder.mon_addr).await?;
-        let addrs = EntityAddrVec::from(EntityAddr::msgr2(mon_addr));
+        let (mon_messenger, mon_addr) = doors.open_mon(&mon).await?;
+        let addrs = mon_messenger.addrs();
         dir.write_conf(fsid, &addrs, builder.auth)?;
-        if mon_addr != builder.mon_addr {
-            let started = mon.call(move |state, now| state.start(now, addrs)).await;
-            started.map_err(io::Error::other)?;
-        }
+        let started = mon.call(move |state, now| state.start(now, addrs)).await;
+        started.map_err(io::Error::other)?;
         let facts = Facts { fsid, mon_addr, osd_addr, conf: dir.conf(), keyring: dir.keyring() };
         Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], _dir: dir })
     }
@@ -104,12 +104,11 @@ fn load_or_make(dir: &DataDir, fsid: Uuid) -> Result<State, StartError> {
 }
 
 async fn start_monitor(
-    mut state: State,
+    state: State,
     builder: &Builder,
     dir: &DataDir,
     osd: &Arc<Osd>,
 ) -> Result<Arc<MonService>, StartError> {
-    state.start(UTime::now(), EntityAddrVec::from(EntityAddr::msgr2(builder.mon_addr)));
     let auth = match builder.auth {
         Auth::Cephx => AuthConfig::default(),
         Auth::None => AuthConfig::none(),
@@ -126,33 +125,75 @@ async fn start_monitor(
     MonService::start(config).await.map_err(StartError::at(path))
 }
 
-async fn listen_osd(
-    osd: Arc<Osd>,
-    mon: &MonService,
-    mon_addr: SocketAddr,
-) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-    let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
-    let mut config = Config::new(EntityType::OSD);
-    config.num = OSD.0.into();
-    config.nonce = nonce()?;
-    config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
-    let messenger = Messenger::new(config, osd);
-    let addr = SocketAddr::new(mon_addr.ip(), 0);
-    let bound = messenger.bind(addr, Arc::new(OsdAuth(Arc::clone(mon.auth())))).await;
-    Ok((messenger, bound.map_err(|source| StartError::Listen { addr, source })?))
+/// Where the two listen, and what they say of it.
+struct Doors {
+    /// As the builder says it.
+    mon: SocketAddr,
+    /// Where the last run listened: clients that run on look for us there.
+    mon_last: Option<SocketAddr>,
+    osd_last: Option<SocketAddr>,
+    log: Log,
+    announce: Option<Announce>,
 }
 
-async fn listen_mon(
-    mon: &Arc<MonService>,
-    addr: SocketAddr,
-) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-    let mut config = Config::new(EntityType::MON);
-    config.num = 0;
-    config.nonce = 0; // monitors are known by their address alone
-    config.policies = mon.policies();
-    let messenger = Messenger::new(config, Arc::clone(mon) as _);
-    let bound = messenger.bind(addr, Arc::clone(mon) as _).await;
-    Ok((messenger, bound.map_err(|source| StartError::Listen { addr, source })?))
+impl Doors {
+    fn new(builder: &Builder, state: &State) -> Self {
+        let sock = |addrs: &EntityAddrVec| addrs.msgr2().and_then(|addr| addr.sock);
+        Self {
+            mon: builder.mon_addr,
+            mon_last: state.monmap().mon(0).and_then(|(_, info)| sock(&info.public_addrs)),
+            osd_last: state.osdmap().osd(OSD).and_then(|osd| sock(&osd.client_addrs)),
+            log: Arc::clone(&builder.log),
+            announce: builder.announce.clone(),
+        }
+    }
+
+    async fn open_osd(
+        &self,
+        osd: Arc<Osd>,
+        mon: &MonService,
+    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+        let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
+        let mut config = Config::new(EntityType::OSD);
+        config.num = OSD.0.into();
+        config.nonce = nonce()?;
+        config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
+        let any = SocketAddr::new(self.mon.ip(), 0);
+        self.open(config, osd, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, self.osd_last).await
+    }
+
+    async fn open_mon(&self, mon: &Arc<MonService>) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+        let mut config = Config::new(EntityType::MON);
+        config.num = 0;
+        config.nonce = 0; // monitors are known by their address alone
+        config.policies = mon.policies();
+        self.open(config, Arc::clone(mon) as _, Arc::clone(mon) as _, self.mon, self.mon_last).await
+    }
+
+    /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it now.
+    async fn open(
+        &self,
+        mut config: Config,
+        dispatcher: Arc<dyn Dispatcher>,
+        auth: Arc<dyn AcceptAuth>,
+        addr: SocketAddr,
+        last: Option<SocketAddr>,
+    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+        config.log = Arc::clone(&self.log);
+        let (kind, nonce) = (config.kind, config.nonce);
+        let messenger = Messenger::new(config, dispatcher);
+        let known = last.filter(|last| addr.port() == 0 && last.ip() == addr.ip());
+        let bound = match messenger.bind(known.unwrap_or(addr), Arc::clone(&auth)).await {
+            Err(_) if known.is_some() => messenger.bind(addr, auth).await,
+            bound => bound,
+        };
+        let bound = bound.map_err(|source| StartError::Listen { addr, source })?;
+        if let Some(announce) = &self.announce {
+            let told = EntityAddr::msgr2(announce(kind, bound)).with_nonce(nonce);
+            messenger.set_addrs(told.into());
+        }
+        Ok((messenger, bound))
+    }
 }
 
 /// What the osdmap must say before clients come.

@@ -26,3 +26,4 @@ mod handle;
 pub use builder::{Auth, Builder, Server};
 pub use error::StartError;
 pub use handle::Handle;
+pub use loligo_msgr::{Level, Log};
