@@ -1,0 +1,182 @@
+//! A good session's bytes, damaged. The server lets everybody in here, so that they are good for any new connection.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use loligo_msgr::testing::Random;
+use loligo_server::Auth;
+use loligo_wire::EntityType;
+use loligo_wire::crc::crc32c;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::victim::{Victim, offer, resident_bytes, soon};
+
+/// What a client has sent on one connection.
+type Recording = Arc<Mutex<Vec<u8>>>;
+
+/// A proxy that keeps what the first client that comes sends.
+async fn record(to: SocketAddr) -> (SocketAddr, Recording) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let (addr, recording) = (listener.local_addr().expect("an address"), Recording::default());
+    let kept = Arc::clone(&recording);
+    tokio::spawn(async move {
+        let (near, _) = listener.accept().await.expect("a client");
+        let far = TcpStream::connect(to).await.expect("it listens");
+        let ((from_near, to_near), (from_far, to_far)) = (near.into_split(), far.into_split());
+        tokio::join!(copy(from_near, to_far, Some(kept)), copy(from_far, to_near, None));
+    });
+    (addr, recording)
+}
+
+async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, keep: Option<Recording>) {
+    let mut buf = vec![0; 16 << 10];
+    while let Ok(n @ 1..) = from.read(&mut buf).await {
+        if let Some(keep) = &keep {
+            keep.lock().expect("not poisoned").extend_from_slice(&buf[..n]);
+        }
+        if to.write_all(&buf[..n]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A session in the pool `junk`, recorded at both ports.
+async fn session(victim: &Victim) -> [Vec<u8>; 2] {
+    let [mon, osd] = victim.ports();
+    let ((to_mon, mon), (to_osd, osd)) = (record(mon).await, record(osd).await);
+    let through = move |kind, _: SocketAddr| if kind == EntityType::MON { to_mon } else { to_osd };
+    let rados = victim.builder().reroute(through).connect().await.expect("connects");
+    let pool = rados.ioctx("junk").await.expect("the pool");
+    pool.write_full("o", Bytes::from(vec![7; 5000])).await.expect("written");
+    pool.append("o", "end".into()).await.expect("appended");
+    pool.set_xattr("o", "name", "value").await.expect("set");
+    assert_eq!(pool.read("o", 4999, 0).await.expect("read"), "\x07end");
+    rados.mon_command(r#"{"prefix": "osd dump", "format": "json"}"#, Bytes::new()).await.expect("answered");
+    rados.statfs().await.expect("answered");
+    rados.shutdown().await;
+    [mon, osd].map(|recording| recording.lock().expect("not poisoned").clone())
+}
+
+/// Where the frames begin.
+fn frames(session: &[u8]) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut at = 10 + usize::from(u16::from_le_bytes([session[8], session[9]]));
+    while at < session.len() {
+        starts.push(at);
+        let segments = usize::from(session[at + 1]);
+        let lens: usize = (0..segments).map(|i| u32_at(session, len_of_segment(at, i)) as usize).sum();
+        let first_crc = if u32_at(session, len_of_segment(at, 0)) > 0 { 4 } else { 0 };
+        at += PREAMBLE + lens + first_crc + if segments > 1 { EPILOGUE } else { 0 };
+    }
+    assert_eq!(at, session.len(), "the session is whole frames");
+    starts
+}
+
+/// Bytes of a frame's start, the last four of them their checksum; and of the end of one of several segments.
+const PREAMBLE: usize = 32;
+const EPILOGUE: usize = 13;
+
+fn len_of_segment(frame: usize, segment: usize) -> Range<usize> {
+    let at = frame + 2 + 6 * segment;
+    at..at + 4
+}
+
+fn u32_at(bytes: &[u8], at: Range<usize>) -> u32 {
+    u32::from_le_bytes(bytes[at].try_into().expect("four bytes"))
+}
+
+/// Makes a frame's start look undamaged.
+fn reseal(session: &mut [u8], frame: usize) {
+    let crc = crc32c(0, &session[frame..frame + PREAMBLE - 4]);
+    session[frame + PREAMBLE - 4..frame + PREAMBLE].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn absurd_lengths_in_good_frames_are_refused() {
+    let victim = Victim::start(Auth::None).await;
+    let sessions = session(&victim).await;
+    let before = resident_bytes();
+    for (port, good) in victim.ports().into_iter().zip(&sessions) {
+        for frame in frames(good) {
+            let segments = usize::from(good[frame + 1]);
+            for len in [u32::MAX, 1 << 31, 257 << 20] {
+                for segment in 0..segments {
+                    let mut bad = good.clone();
+                    bad[len_of_segment(frame, segment)].copy_from_slice(&len.to_le_bytes());
+                    reseal(&mut bad, frame);
+                    offer(port, &bad, false).await;
+                }
+            }
+            for segments in [0, 5, 255] {
+                let mut bad = good.clone();
+                bad[frame + 1] = segments;
+                reseal(&mut bad, frame);
+                offer(port, &bad, false).await;
+            }
+        }
+    }
+    victim.logged(&["bytes, at most"]).await;
+    victim.logged(&["misbehaving peer"]).await;
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes more in use");
+    victim.ends_well().await;
+}
+
+/// Damages a session in one of the ways that damage comes in.
+fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut below = |n: usize| random.next() as usize % n;
+    let mut bad = good.to_vec();
+    match below(6) {
+        0 => bad[below(good.len())] ^= 1 << below(8),
+        1 => bad.truncate(below(good.len())),
+        2 => {
+            let (from, len) = (below(good.len()), 1 + below(64));
+            bad.drain(from..(from + len).min(good.len()));
+        }
+        3 => {
+            let (from, len) = (below(good.len()), 1 + below(200));
+            let twice = good[from..(from + len).min(good.len())].to_vec();
+            bad.splice(from..from, twice);
+        }
+        4 => {
+            let starts = frames(good);
+            let (from, to) = (starts[below(starts.len())], starts[below(starts.len())]);
+            bad.truncate(from);
+            bad.extend_from_slice(&good[to..]);
+        }
+        _ => {
+            let len = 1 + below(500);
+            bad.extend((0..len).map(|_| below(256) as u8));
+        }
+    }
+    bad
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_sessions_harm_nobody_but_themselves() {
+    let victim = Victim::start(Auth::None).await;
+    let sessions = session(&victim).await;
+    let rados = victim.builder().connect().await.expect("connects");
+    let pool = rados.ioctx("junk").await.expect("the pool");
+    let [mon, osd] = victim.ports();
+    // An undamaged one is taken for a session of its own: what follows reaches more than the front door.
+    pool.remove("o").await.expect("removed");
+    offer(osd, &sessions[1], true).await;
+    assert_eq!(soon("a read", pool.read("o", 4999, 0)).await.expect("made again"), "\x07end");
+    let (_, answer) = offer(mon, &sessions[0], true).await;
+    assert!(
+        answer.windows(6).any(|bytes| bytes == b"osd.0 " || bytes == b"max_os"),
+        "the command was answered"
+    );
+
+    for seed in 1..=400 {
+        let (port, good) = if seed % 2 == 0 { (mon, &sessions[0]) } else { (osd, &sessions[1]) };
+        offer(port, &damaged(good, &mut Random(seed)), true).await;
+    }
+    victim.logged(&["misbehaving peer"]).await;
+    victim.ends_well().await;
+}

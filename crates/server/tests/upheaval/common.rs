@@ -1,0 +1,98 @@
+//! Programs to run, a directory to run them in, and a client.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs};
+
+use loligo_rados::{Builder, IoCtx, Rados};
+
+/// Nothing that a test waits for takes this long, unless it never comes.
+pub(crate) const LONG: Duration = Duration::from_secs(40);
+
+/// What python scripts begin with: a connected cluster `c` and an open pool `io`; the configuration is their first
+/// argument.
+pub(crate) const PYTHON_HEAD: &str = "import rados, sys\n\
+    c = rados.Rados(conffile=sys.argv[1]); c.connect(); io = c.open_ioctx('data')\n";
+
+/// The client of a configuration, with its environment left aside.
+pub(crate) fn builder(conf: &Path) -> Builder {
+    Builder::new().conf_file(conf.to_str().expect("a path in UTF-8"))
+}
+
+pub(crate) async fn connect(conf: &Path) -> (Rados, IoCtx) {
+    let rados = builder(conf).connect().await.expect("connects");
+    let pool = rados.ioctx("data").await.expect("the pool");
+    (rados, pool)
+}
+
+/// Waits for what must come.
+pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
+}
+
+/// A program that is killed when this is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Starts a program; its standard output is read line by line.
+    pub(crate) fn start<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], conf: &Path) -> Self {
+        let mut command = Command::new(&program);
+        command.args(args).env("CEPH_CONF", conf).stdin(Stdio::null()).stdout(Stdio::piped());
+        Self(command.spawn().unwrap_or_else(|e| panic!("{:?}: {e}", program.as_ref())))
+    }
+
+    /// The lines that it prints.
+    pub(crate) fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        let stdout = self.0.stdout.take().expect("piped, and taken once");
+        BufReader::new(stdout).lines().map_while(Result::ok)
+    }
+
+    /// Kills it at once (SIGKILL), whatever it is at.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it ends");
+    }
+
+    /// Waits until it has ended well.
+    pub(crate) fn succeed(mut self, what: &str) {
+        let status = self.0.wait().expect("it ends");
+        assert!(status.success(), "{what}: {status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The `loligo` program.
+pub(crate) fn loligo() -> PathBuf {
+    env::var_os("LOLIGO_BIN").expect("LOLIGO_BIN names the loligo program").into()
+}
+
+/// A directory for one test, removed at its end.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("loligo-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,189 @@
+//! The server goes and comes back under clients that run on. A memory store comes back empty, so what is promised is that
+//! operations are answered again, that what is written from then on is there, and that the cluster is the same one.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use loligo_rados::{Errno, Error, IoCtx};
+use loligo_server::{Handle, Server};
+
+use crate::common::{PYTHON_HEAD, Running, Scratch, builder, connect, loligo, soon};
+
+const WRITERS: usize = 8;
+
+fn start(dir: &Path) -> Handle {
+    Server::memory().data_dir(dir).pool("data").start().expect("the server starts")
+}
+
+/// Writers that go on until they are told to stop, each on an object of its own.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    /// Writes that each writer has done.
+    done: Arc<[AtomicU64]>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Writers {
+    fn start(pool: &IoCtx) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let done: Arc<[AtomicU64]> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
+        let write = |i: usize| {
+            let (pool, stop, done) = (pool.clone(), Arc::clone(&stop), Arc::clone(&done));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    let round = done[i].load(Ordering::Relaxed) + 1;
+                    let content = Bytes::copy_from_slice(&round.to_le_bytes());
+                    soon("a write", pool.write_full(format!("o{i}"), content)).await.expect("written");
+                    done[i].store(round, Ordering::Relaxed);
+                }
+            })
+        };
+        let tasks = (0..WRITERS).map(write).collect();
+        Self { stop, done, tasks }
+    }
+
+    /// Waits until each of them has got on by some writes.
+    async fn progress(&self, when: &str) {
+        let goal: Vec<u64> = self.done.iter().map(|done| done.load(Ordering::Relaxed) + 20).collect();
+        let reached = async {
+            while self.done.iter().zip(&goal).any(|(done, goal)| done.load(Ordering::Relaxed) < *goal) {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(when, reached).await;
+    }
+
+    /// Stops them; the last write of each.
+    async fn stop(self) -> Vec<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        join_all(self.tasks).await.into_iter().for_each(|ended| ended.expect("no panic"));
+        self.done.iter().map(|done| done.load(Ordering::Relaxed)).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_client_resumes_after_restarts() {
+    let scratch = Scratch::new("resumes");
+    let mut server = start(&scratch.0);
+    let (rados, pool) = connect(server.conf()).await;
+    let (fsid, mon, osd) = (server.fsid(), server.mon_addr(), server.osd_addr());
+    let writers = Writers::start(&pool);
+    writers.progress("from the start").await;
+    for restart in 1..=3 {
+        let epoch = rados.map_epoch();
+        server.shutdown().await;
+        server = start(&scratch.0);
+        assert_eq!(
+            (server.fsid(), server.mon_addr(), server.osd_addr()),
+            (fsid, mon, osd),
+            "the same cluster"
+        );
+        writers.progress("after a restart").await;
+        soon("the map", rados.wait_for_latest_osdmap()).await.expect("the map");
+        // Down, and up again with another nonce: older maps do not lead to this life of the OSD.
+        assert_eq!(rados.map_epoch().0, epoch.0 + 2, "restart {restart}");
+    }
+    for (i, round) in writers.stop().await.into_iter().enumerate() {
+        let got = soon("a read", pool.read(format!("o{i}"), 0, 0)).await.expect("read");
+        assert_eq!(got, round.to_le_bytes().as_slice(), "o{i}");
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_server_operations_wait_or_end_with_a_clear_error() {
+    let scratch = Scratch::new("absent");
+    let server = start(&scratch.0);
+    let conf = server.conf().to_owned();
+    let impatient = builder(&conf).set("rados_osd_op_timeout", "0.3").set("rados_mon_op_timeout", "0.3");
+    let impatient = impatient.connect().await.expect("connects");
+    let impatient_pool = impatient.ioctx("data").await.expect("the pool");
+    let (_patient, pool) = connect(&conf).await;
+    pool.write_full("before", "x".into()).await.expect("written");
+    server.shutdown().await;
+
+    let error =
+        soon("an operation", impatient_pool.write_full("o", "x".into())).await.expect_err("no server");
+    assert_eq!((error.errno(), error.to_string().as_str()), (Errno::ETIMEDOUT, TIMED_OUT), "{error:?}");
+    let error = soon("a command", impatient.mon_command("{}", Bytes::new())).await.expect_err("no server");
+    assert!(matches!(error, Error::Timeout(_)), "{error:?}");
+    let waits = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.write_full("waits", "x".into()).await }
+    });
+    let _server = start(&scratch.0);
+    soon("an operation", waits).await.expect("no panic").expect("written");
+    soon("an operation", impatient_pool.write_full("o", "x".into())).await.expect("written again");
+    let lost = soon("a read", pool.read("before", 0, 0)).await.expect_err("a memory store comes back empty");
+    assert_eq!(lost.errno(), Errno::ENOENT);
+}
+
+/// What a user reads.
+const TIMED_OUT: &str = "no answer within 0.3 s";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_that_others_have_taken_are_given_up() {
+    let scratch = Scratch::new("ports");
+    let server = start(&scratch.0);
+    let (mon, osd) = (server.mon_addr(), server.osd_addr());
+    server.shutdown().await;
+    let _others = [mon, osd].map(|addr| TcpListener::bind(addr).expect("the port is free now"));
+    let server = start(&scratch.0);
+    assert!(server.mon_addr() != mon && server.osd_addr() != osd);
+    let (_rados, pool) = connect(server.conf()).await;
+    soon("a write", pool.write_full("o", "x".into())).await.expect("written");
+}
+
+/// `loligo serve`, at the same place each time; returned when it is ready.
+fn serve(dir: &Path) -> Running {
+    let dir_arg = dir.to_str().expect("a path in UTF-8");
+    let args = ["serve", "--data", dir_arg, "--mon-addr", "127.0.0.1:0", "-p", "data"];
+    let mut server = Running::start(loligo(), &args, &dir.join("ceph.conf"));
+    let ready = server.lines().next().expect("a line");
+    assert!(ready.starts_with("ready conf="), "{ready}");
+    server
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_clients_run_on_when_the_server_is_killed_and_started_again() {
+    let scratch = Scratch::new("killed-server");
+    let mut server = serve(&scratch.0);
+    let conf = scratch.0.join("ceph.conf");
+    let script = format!(
+        "{PYTHON_HEAD}\
+         for line in map(str, range(10**9)):\n\
+         \x20   done = [io.aio_write_full('o%d' % i, line.encode()) for i in range(64)]\n\
+         \x20   for d in done: d.wait_for_complete()\n\
+         \x20   assert all(d.get_return_value() == 0 for d in done)\n\
+         \x20   for i in range(64):\n\
+         \x20       try: assert io.read('o%d' % i) == line.encode(), i\n\
+         \x20       except rados.ObjectNotFound: pass\n\
+         \x20   print('wrote', line, c.get_fsid(), flush=True)\n"
+    );
+    let conf_arg = conf.to_str().expect("a path in UTF-8");
+    let bench =
+        Running::start("rados", &["-p", "data", "bench", "4", "write", "-b", "4096", "--no-cleanup"], &conf);
+    let mut python = Running::start("/usr/bin/python3", &["-c", &script, conf_arg], &conf);
+    let mut lines = python.lines();
+    let first = lines.next().expect("it has begun");
+    let fsid = first.rsplit(' ').next().expect("the fsid").to_owned();
+    for restart in 1..=3 {
+        server.kill();
+        server = serve(&scratch.0);
+        let mut resumed = tokio::task::spawn_blocking(move || {
+            let seen: Vec<_> = lines.by_ref().take(20).collect();
+            (seen, lines)
+        });
+        let (seen, rest) = soon("python after a restart", &mut resumed).await.expect("no panic");
+        assert_eq!(seen.len(), 20, "restart {restart}: python has ended");
+        assert!(seen.iter().all(|line| line.ends_with(&fsid)), "restart {restart}: {seen:?}");
+        lines = rest;
+    }
+    let bench = tokio::task::spawn_blocking(move || bench.succeed("rados bench"));
+    soon("rados bench", bench).await.expect("no panic");
+}
