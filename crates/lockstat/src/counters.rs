@@ -1,75 +1,66 @@
-//! What was counted, per thread, class and kind.
+//! What was counted, per thread, class, kind and place.
 //!
 //! A thread writes only counters of its own, with plain loads and stores (relaxed atomics, as others may read them):
-//! no line is shared between writers. [`totals`] adds up those of living threads and what the dead left behind.
+//! no line is shared between writers. [`snapshot`] adds up those of living threads and what the dead left behind.
 //!
 //! [`reset`] touches no counter: it begins a new period. A thread that writes to counters of an older period clears
 //! them first; who reads skips them. So a counter has one writer also while it is being reset.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::histogram::{Counts, Histogram};
-use crate::place::{Place, PlaceCell};
-use crate::{Class, Kind};
+use crate::histogram::Histogram;
+use crate::place::{self, Place};
+use crate::totals::{SiteTotal, SiteTotals, TimeTotals, Totals};
+use crate::{Class, Kind, clock};
 
-/// Everything there is to count about one acquisition.
-pub(crate) struct Note {
-    pub(crate) kind: Kind,
-    pub(crate) site: Place,
-    /// How long it waited, if it had to and that was measured.
-    pub(crate) waited_ns: Option<u64>,
-    /// It waited for a lock last taken on another processor.
-    pub(crate) wait_bounced: bool,
-    /// Where the lock was taken by the one it waited for.
-    pub(crate) holder: Option<Place>,
-    /// Acquisitions were being counted.
-    pub(crate) acquired: bool,
-    /// It took a lock last taken on another processor.
-    pub(crate) acquire_bounced: bool,
-    /// How long it held the lock, if that was measured.
-    pub(crate) held_ns: Option<u64>,
-}
-
-/// The sum for one class and kind over all threads.
-#[derive(Clone)]
-pub(crate) struct Totals {
+/// An acquisition that had to wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Waited {
     pub(crate) class: &'static Class,
     pub(crate) kind: Kind,
-    pub(crate) contentions: u64,
-    pub(crate) con_bounces: u64,
-    pub(crate) acquisitions: u64,
-    pub(crate) acq_bounces: u64,
-    pub(crate) wait: TimeTotals,
-    pub(crate) hold: TimeTotals,
-    /// Per place that waited: how often and how long.
-    pub(crate) waiters: SiteTotals,
-    /// Per place that held: how often it was waited for, and how long it held (where that was measured).
-    pub(crate) holders: SiteTotals,
+    pub(crate) site: Place,
+    pub(crate) ticks: u64,
+    /// It waited for a lock last taken on another processor.
+    pub(crate) bounced: bool,
+    /// Where the lock was taken by the one it waited for.
+    pub(crate) holder: Option<Place>,
 }
 
-#[derive(Clone)]
-pub(crate) struct TimeTotals {
-    pub(crate) count: u64,
-    pub(crate) min_ns: u64,
-    pub(crate) max_ns: u64,
-    pub(crate) total_ns: u64,
-    pub(crate) histogram: Counts,
+/// A hold that was watched from its beginning to its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) class: &'static Class,
+    pub(crate) kind: Kind,
+    pub(crate) site: Place,
+    pub(crate) ticks: u64,
+    /// It took a lock last taken on another processor.
+    pub(crate) bounced: bool,
 }
 
-/// Places with a count and a time in nanoseconds.
-pub(crate) type SiteTotals = HashMap<Place, (u64, u64)>;
+/// Counts a contention.
+pub(crate) fn record_wait(waited: &Waited) {
+    with_mine(waited.class, waited.kind, |counters| {
+        bump(&counters.con_bounces, u64::from(waited.bounced));
+        counters.waiters.at(waited.site).times.add(waited.ticks);
+        if let Some(holder) = waited.holder {
+            bump(&counters.holders.at(holder).awaited, 1);
+        }
+    });
+}
 
-/// A class's number and a kind.
-type Key = (u32, Kind);
-
-/// Counts one acquisition that is over.
-#[cold]
-pub(crate) fn record(class: &'static Class, note: Note) {
-    // A thread that is being torn down has no counters any more; what it does then is not counted.
-    let _ = MINE.try_with(|mine| mine.add(class, &note));
+/// Counts an acquisition.
+#[inline]
+pub(crate) fn record_hold(held: &Held) {
+    with_mine(held.class, held.kind, |counters| {
+        if held.bounced {
+            bump(&counters.acq_bounces, 1);
+        }
+        counters.holders.at(held.site).times.add(held.ticks);
+    });
 }
 
 /// Forgets everything counted so far. Acquisitions under way are counted when they end.
@@ -79,17 +70,21 @@ pub fn reset() {
     PERIOD.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The sums, one for each class and kind of which there is something to tell.
-pub(crate) fn totals() -> Vec<Totals> {
+/// The sums, one for each class and kind of which there is something to tell, and the period in which they were
+/// counted.
+pub(crate) fn snapshot() -> (u32, Vec<Totals>) {
     let registry = registry();
     let mut totals = registry.retired.clone();
     for living in registry.living.values() {
         merge(&mut totals, living);
     }
-    totals.into_values().collect()
+    (PERIOD.load(Ordering::Acquire), totals.into_values().collect())
 }
 
-/// The period that is being counted.
+/// A class's number and a kind.
+type Key = (u32, Kind);
+
+/// The period that is being counted; changed under the registry's lock.
 static PERIOD: AtomicU32 = AtomicU32::new(0);
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
@@ -111,7 +106,8 @@ fn registry() -> std::sync::MutexGuard<'static, Registry> {
 
 fn merge(totals: &mut HashMap<Key, Totals>, (class, key, counters): &Registered) {
     if counters.period.load(Ordering::Acquire) == PERIOD.load(Ordering::Acquire) {
-        totals.entry(*key).or_insert_with(|| Totals::new(class, key.1)).add(counters);
+        let total = totals.entry(*key).or_insert_with(|| Totals::new(class, key.1));
+        counters.add_to(total);
     }
 }
 
@@ -124,21 +120,35 @@ struct Mine {
     by_class: RefCell<Vec<Option<Arc<Counters>>>>,
 }
 
+/// Calls `count` with this thread's counters, those of the present period. A thread that is being torn down has none
+/// any more; what it does then is not counted.
+#[inline]
+fn with_mine(class: &'static Class, kind: Kind, count: impl FnOnce(&Counters)) {
+    let _ = MINE.try_with(|mine| {
+        let index = class.id() as usize * 2 + usize::from(kind == Kind::Read);
+        if let Some(Some(counters)) = mine.by_class.borrow().get(index) {
+            counters.begin_period();
+            return count(counters);
+        }
+        let counters = mine.register(class, kind, index);
+        counters.begin_period();
+        count(&counters);
+    });
+}
+
 impl Mine {
-    fn add(&self, class: &'static Class, note: &Note) {
-        let id = class.id();
-        let index = id as usize * 2 + usize::from(note.kind == Kind::Read);
+    #[cold]
+    fn register(&self, class: &'static Class, kind: Kind, index: usize) -> Arc<Counters> {
+        clock::anchor();
+        let new = Arc::new(Counters::new());
+        let registered = (class, (class.id(), kind), Arc::clone(&new));
+        registry().living.insert(Arc::as_ptr(&new).addr(), registered);
         let mut by_class = self.by_class.borrow_mut();
         if index >= by_class.len() {
             by_class.resize(index + 1, None);
         }
-        let counters = by_class[index].get_or_insert_with(|| {
-            let new = Arc::new(Counters::new());
-            let key = (id, note.kind);
-            registry().living.insert(Arc::as_ptr(&new).addr(), (class, key, Arc::clone(&new)));
-            new
-        });
-        counters.add(note);
+        by_class[index] = Some(Arc::clone(&new));
+        new
     }
 }
 
@@ -153,16 +163,12 @@ impl Drop for Mine {
     }
 }
 
-/// The counters of one thread for one class and kind.
+/// The counters of one thread for one class and kind. Contentions are the waiters' times, acquisitions the holders'.
 struct Counters {
     /// The period these belong to.
     period: AtomicU32,
-    contentions: AtomicU64,
     con_bounces: AtomicU64,
-    acquisitions: AtomicU64,
     acq_bounces: AtomicU64,
-    wait: Timing,
-    hold: Timing,
     waiters: Sites,
     holders: Sites,
 }
@@ -171,180 +177,181 @@ impl Counters {
     fn new() -> Self {
         Self {
             period: AtomicU32::new(PERIOD.load(Ordering::Acquire)),
-            contentions: AtomicU64::new(0),
             con_bounces: AtomicU64::new(0),
-            acquisitions: AtomicU64::new(0),
             acq_bounces: AtomicU64::new(0),
-            wait: Timing::new(),
-            hold: Timing::new(),
-            waiters: Sites::default(),
-            holders: Sites::default(),
+            waiters: Sites::new(),
+            holders: Sites::new(),
         }
     }
 
-    fn add(&self, note: &Note) {
+    #[inline]
+    fn begin_period(&self) {
         let period = PERIOD.load(Ordering::Acquire);
         if self.period.load(Ordering::Relaxed) != period {
             self.clear();
             self.period.store(period, Ordering::Release);
         }
-        if let Some(waited_ns) = note.waited_ns {
-            bump(&self.contentions, 1);
-            bump(&self.con_bounces, u64::from(note.wait_bounced));
-            self.wait.add(waited_ns);
-            self.waiters.add(note.site, 1, waited_ns);
-            if let Some(holder) = note.holder {
-                self.holders.add(holder, 1, 0);
-            }
-        }
-        bump(&self.acquisitions, u64::from(note.acquired));
-        bump(&self.acq_bounces, u64::from(note.acquire_bounced));
-        if let Some(held_ns) = note.held_ns {
-            self.hold.add(held_ns);
-            self.holders.add(note.site, 0, held_ns);
-        }
     }
 
+    #[cold]
     fn clear(&self) {
-        for counter in [&self.contentions, &self.con_bounces, &self.acquisitions, &self.acq_bounces] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        self.wait.clear();
-        self.hold.clear();
+        self.con_bounces.store(0, Ordering::Relaxed);
+        self.acq_bounces.store(0, Ordering::Relaxed);
         self.waiters.clear();
         self.holders.clear();
     }
-}
 
-struct Timing {
-    min_ns: AtomicU64,
-    max_ns: AtomicU64,
-    total_ns: AtomicU64,
-    histogram: Histogram,
-}
-
-impl Timing {
-    fn new() -> Self {
-        Self {
-            min_ns: AtomicU64::new(u64::MAX),
-            max_ns: AtomicU64::new(0),
-            total_ns: AtomicU64::new(0),
-            histogram: Histogram::new(),
-        }
-    }
-
-    fn add(&self, ns: u64) {
-        if ns < self.min_ns.load(Ordering::Relaxed) {
-            self.min_ns.store(ns, Ordering::Relaxed);
-        }
-        if ns > self.max_ns.load(Ordering::Relaxed) {
-            self.max_ns.store(ns, Ordering::Relaxed);
-        }
-        bump(&self.total_ns, ns);
-        self.histogram.add(ns);
-    }
-
-    fn clear(&self) {
-        self.min_ns.store(u64::MAX, Ordering::Relaxed);
-        self.max_ns.store(0, Ordering::Relaxed);
-        self.total_ns.store(0, Ordering::Relaxed);
-        self.histogram.clear();
+    fn add_to(&self, totals: &mut Totals) {
+        totals.con_bounces += self.con_bounces.load(Ordering::Relaxed);
+        totals.acq_bounces += self.acq_bounces.load(Ordering::Relaxed);
+        self.waiters.add_to(&mut totals.waiters);
+        self.holders.add_to(&mut totals.holders);
     }
 }
 
-/// Places that one thread remembers for one class; the kernel remembers four. A class has few places that take it;
-/// what finds no room is missing from the list of places, but from nothing else.
+/// Places that one thread tells apart for one class; the kernel has four. A class has few places that take it; what finds
+/// no room is counted for the class, but missing from the list of its places.
 const SITES_MAX: usize = 16;
 
-#[derive(Default)]
-struct Sites([SiteCounters; SITES_MAX]);
+/// Counters by place, made when a place is first met.
+struct Sites {
+    known: [AtomicPtr<SiteCounters>; SITES_MAX],
+    others: SiteCounters,
+}
 
-#[derive(Default)]
 struct SiteCounters {
-    place: PlaceCell,
-    count: AtomicU64,
-    total_ns: AtomicU64,
+    place: Option<Place>,
+    /// How often somebody waited for one who took the lock here.
+    awaited: AtomicU64,
+    times: Times,
 }
 
 impl Sites {
-    fn add(&self, place: Place, count: u64, ns: u64) {
-        for site in &self.0 {
-            match site.place.place() {
-                None => site.place.set(place),
-                Some(taken_by) if taken_by == place => {}
-                Some(_) => continue,
-            }
-            bump(&site.count, count);
-            bump(&site.total_ns, ns);
-            return;
+    fn new() -> Self {
+        Self {
+            known: [const { AtomicPtr::new(ptr::null_mut()) }; SITES_MAX],
+            others: SiteCounters::new(None),
         }
     }
 
+    /// The counters of a place. Only the owning thread calls this.
+    #[inline]
+    fn at(&self, place: Place) -> &SiteCounters {
+        for slot in &self.known {
+            // SAFETY: the pointer is null or comes from `Box::into_raw` below, and is freed in `drop` only.
+            match unsafe { slot.load(Ordering::Relaxed).as_ref() } {
+                Some(site) if site.place.is_some_and(|known| place::same(known, place)) => return site,
+                Some(_) => {}
+                None => return Self::meet(slot, place),
+            }
+        }
+        &self.others
+    }
+
+    #[cold]
+    fn meet(slot: &AtomicPtr<SiteCounters>, place: Place) -> &SiteCounters {
+        let new = Box::into_raw(Box::new(SiteCounters::new(Some(place))));
+        // Release: who reads the pointer sees the place and zeros, not what was there before.
+        slot.store(new, Ordering::Release);
+        // SAFETY: it was made just now, and is freed in `drop` only.
+        unsafe { &*new }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &SiteCounters> {
+        // SAFETY: as in `at`; Acquire, so that what `meet` wrote is seen.
+        let known = self.known.iter().map_while(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() });
+        known.chain([&self.others])
+    }
+
     fn clear(&self) {
-        for site in &self.0 {
-            site.place.clear();
-            site.count.store(0, Ordering::Relaxed);
-            site.total_ns.store(0, Ordering::Relaxed);
+        for site in self.iter() {
+            site.awaited.store(0, Ordering::Relaxed);
+            site.times.clear();
         }
     }
 
     fn add_to(&self, totals: &mut SiteTotals) {
-        for site in &self.0 {
-            let Some(place) = site.place.place() else { continue };
-            let total = totals.entry(place).or_default();
-            total.0 += site.count.load(Ordering::Relaxed);
-            total.1 += site.total_ns.load(Ordering::Relaxed);
+        for site in self.iter() {
+            let total =
+                SiteTotal { awaited: site.awaited.load(Ordering::Relaxed), times: site.times.totals() };
+            if total.awaited > 0 || total.times.count > 0 {
+                totals.entry(site.place).or_default().add(&total);
+            }
         }
     }
 }
 
-impl Totals {
-    fn new(class: &'static Class, kind: Kind) -> Self {
-        let none = TimeTotals {
-            count: 0,
-            min_ns: u64::MAX,
-            max_ns: 0,
-            total_ns: 0,
-            histogram: Histogram::new().counts(),
-        };
+impl Drop for Sites {
+    fn drop(&mut self) {
+        for slot in &mut self.known {
+            if !slot.get_mut().is_null() {
+                // SAFETY: it comes from `Box::into_raw`, and nobody else can hold it any more.
+                drop(unsafe { Box::from_raw(*slot.get_mut()) });
+            }
+        }
+    }
+}
+
+impl SiteCounters {
+    fn new(place: Option<Place>) -> Self {
+        Self { place, awaited: AtomicU64::new(0), times: Times::new() }
+    }
+}
+
+/// Times in ticks.
+struct Times {
+    count: AtomicU64,
+    total: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    histogram: Histogram,
+}
+
+impl Times {
+    fn new() -> Self {
         Self {
-            class,
-            kind,
-            contentions: 0,
-            con_bounces: 0,
-            acquisitions: 0,
-            acq_bounces: 0,
-            wait: none.clone(),
-            hold: none,
-            waiters: SiteTotals::new(),
-            holders: SiteTotals::new(),
+            count: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            min: AtomicU64::new(u64::MAX),
+            max: AtomicU64::new(0),
+            histogram: Histogram::new(),
         }
     }
 
-    fn add(&mut self, counters: &Counters) {
-        self.contentions += counters.contentions.load(Ordering::Relaxed);
-        self.con_bounces += counters.con_bounces.load(Ordering::Relaxed);
-        self.acquisitions += counters.acquisitions.load(Ordering::Relaxed);
-        self.acq_bounces += counters.acq_bounces.load(Ordering::Relaxed);
-        self.wait.add(&counters.wait);
-        self.hold.add(&counters.hold);
-        counters.waiters.add_to(&mut self.waiters);
-        counters.holders.add_to(&mut self.holders);
+    #[inline]
+    fn add(&self, ticks: u64) {
+        bump(&self.count, 1);
+        bump(&self.total, ticks);
+        if ticks < self.min.load(Ordering::Relaxed) {
+            self.min.store(ticks, Ordering::Relaxed);
+        }
+        if ticks > self.max.load(Ordering::Relaxed) {
+            self.max.store(ticks, Ordering::Relaxed);
+        }
+        self.histogram.add(ticks);
     }
-}
 
-impl TimeTotals {
-    fn add(&mut self, timing: &Timing) {
-        let histogram = timing.histogram.counts();
-        self.count += histogram.total();
-        self.min_ns = self.min_ns.min(timing.min_ns.load(Ordering::Relaxed));
-        self.max_ns = self.max_ns.max(timing.max_ns.load(Ordering::Relaxed));
-        self.total_ns += timing.total_ns.load(Ordering::Relaxed);
-        self.histogram.merge(&histogram);
+    fn clear(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.total.store(0, Ordering::Relaxed);
+        self.min.store(u64::MAX, Ordering::Relaxed);
+        self.max.store(0, Ordering::Relaxed);
+        self.histogram.clear();
+    }
+
+    fn totals(&self) -> TimeTotals {
+        TimeTotals {
+            count: self.count.load(Ordering::Relaxed),
+            total: self.total.load(Ordering::Relaxed),
+            min: self.min.load(Ordering::Relaxed),
+            max: self.max.load(Ordering::Relaxed),
+            histogram: self.histogram.counts(),
+        }
     }
 }
 
 /// Adds to a counter of which the caller is the only writer.
+#[inline]
 fn bump(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

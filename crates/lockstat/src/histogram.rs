@@ -1,8 +1,8 @@
-//! Times by logarithmic bucket: four buckets to the octave, so a percentile is right to within a quarter.
+//! Times in ticks by logarithmic bucket: four buckets to the octave, so a percentile is right to within a quarter.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Four buckets for each power of two up to 2^40 ns (18 minutes); what is longer goes to the last.
+/// Four buckets for each power of two up to 2^40 ticks (minutes); what is longer goes to the last.
 pub(crate) const BUCKETS: usize = 160;
 
 /// A histogram with one writer; others may read it at any time.
@@ -18,8 +18,9 @@ impl Histogram {
     }
 
     /// Counts one time. Only the owning thread calls this.
-    pub(crate) fn add(&self, ns: u64) {
-        let bucket = &self.0[bucket_of(ns)];
+    #[inline]
+    pub(crate) fn add(&self, ticks: u64) {
+        let bucket = &self.0[bucket_of(ticks)];
         // A plain load and store: there is one writer. The count stops at its maximum instead of wrapping.
         bucket.store(bucket.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
     }
@@ -35,15 +36,33 @@ impl Histogram {
     }
 }
 
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; BUCKETS])
+    }
+}
+
 impl Counts {
-    pub(crate) fn merge(&mut self, other: &Counts) {
+    pub(crate) fn add(&mut self, other: &Counts) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             *mine += theirs;
         }
     }
 
+    /// What has come since an earlier reading.
+    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+        Counts(std::array::from_fn(|i| self.0[i].saturating_sub(earlier.0[i])))
+    }
+
+    /// The least and the greatest time there may be among those counted; none if there are none.
+    pub(crate) fn range(&self) -> Option<(u64, u64)> {
+        let lowest = self.0.iter().position(|&count| count > 0)?;
+        let highest = self.0.iter().rposition(|&count| count > 0)?;
+        Some((lower_end(lowest), upper_end(highest)))
+    }
+
     /// How many times were counted.
-    pub(crate) fn total(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
@@ -61,13 +80,19 @@ impl Counts {
     }
 }
 
-fn bucket_of(ns: u64) -> usize {
-    if ns < 4 {
-        return ns as usize;
+#[inline]
+fn bucket_of(ticks: u64) -> usize {
+    if ticks < 4 {
+        return ticks as usize;
     }
-    let exponent = ns.ilog2() as usize;
-    let quarter = (ns >> (exponent - 2)) as usize & 3;
+    let exponent = ticks.ilog2() as usize;
+    let quarter = (ticks >> (exponent - 2)) as usize & 3;
     ((exponent - 1) * 4 + quarter).min(BUCKETS - 1)
+}
+
+/// The smallest time that falls into a bucket.
+fn lower_end(bucket: usize) -> u64 {
+    bucket.checked_sub(1).map_or(0, |below| upper_end(below) + 1)
 }
 
 /// The largest time that falls into a bucket.
@@ -87,10 +112,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_lies_within_its_bucket(ns in 0u64..1 << 40) {
-            let bucket = bucket_of(ns);
-            prop_assert!(ns <= upper_end(bucket));
-            prop_assert!(bucket == 0 || ns > upper_end(bucket - 1));
+        fn a_time_lies_within_its_bucket(ticks in 0u64..1 << 40) {
+            let bucket = bucket_of(ticks);
+            prop_assert!(ticks <= upper_end(bucket));
+            prop_assert!(ticks >= lower_end(bucket));
         }
 
         #[test]

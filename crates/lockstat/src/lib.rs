@@ -1,8 +1,9 @@
 //! Locks that measure themselves.
 //!
-//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`] and [`HeavyMutex`]. Each belongs to a named [`Class`]; per class
-//! and thread it is counted how often a thread had to wait and how long, where it waited and who held the lock, and,
-//! when asked, how long the lock was held. [`report()`] shows it in the columns of Linux's `/proc/lock_stat`.
+//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each belongs to a named
+//! [`Class`]; per class, place and thread it is counted how often a thread had to wait and how long, who held the lock,
+//! and, when asked, how long. [`report()`] shows it in the columns of Linux's `/proc/lock_stat`, as JSON and for
+//! Prometheus; [`Report::since`] shows what has come since an earlier one.
 //!
 //! ```
 //! use loligo_lockstat::{Class, Mutex};
@@ -16,15 +17,17 @@
 //! # Which lock
 //! | lock | while it waits | for |
 //! |---|---|---|
-//! | [`Mutex`] | spins about a microsecond, then sleeps | the ordinary case |
+//! | [`Mutex`] | spins about two microseconds, then sleeps | the ordinary case |
 //! | [`RwLock`] | the same; waiting writers go before new readers | tables that are read-mostly |
 //! | [`SpinLock`] | as a `Mutex` | sections of some tens of instructions that take no lock which may sleep; test builds check it |
 //! | [`HeavyMutex`] | sleeps at once | anything that may be held for long |
+//! | [`AdaptiveMutex`] | spins as long as the lock's own holds have been shorter than a sleep and a wake-up | holds of which nobody knows how long they are, or that change |
 //!
 //! # What it costs
 //! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one load of the
 //! mode (a line that is never written) and one store of the caller's place to the line that the lock itself lies in;
-//! no clock is read. What there is to count is counted after the lock has been released.
+//! no clock is read. What there is to count is counted after the lock has been released. [`Mode::Full`] reads the
+//! processor's time-stamp counter twice. `cargo run --release -p loligo-lockstat --example floors` measures it.
 //!
 //! # What test builds check
 //! With `debug_assertions`, and only then:
@@ -37,9 +40,37 @@
 //! What this crate refuses to do: no poisoning (a panic releases the lock), no recursion, no condition variables, no
 //! time-outs, and no guard that moves to another thread. It runs on Linux.
 //!
+//! So a future that holds a guard across an `.await` cannot be spawned on a runtime with several threads:
+//! ```compile_fail,E0277
+//! use loligo_lockstat::{AdaptiveMutex, Class};
+//!
+//! static TABLE: Class = Class::new("doc.table");
+//! fn spawn(_: impl Future<Output = ()> + Send) {}
+//! async fn work(table: &AdaptiveMutex<u32>) {
+//!     let mut entries = table.lock();
+//!     std::future::ready(()).await;
+//!     *entries += 1;
+//! }
+//! # let table = AdaptiveMutex::new(&TABLE, 0);
+//! spawn(work(&table));
+//! ```
+//! Released before the `.await`, it can:
+//! ```
+//! # use loligo_lockstat::{AdaptiveMutex, Class};
+//! # static TABLE: Class = Class::new("doc.table");
+//! # fn spawn(_: impl Future<Output = ()> + Send) {}
+//! async fn work(table: &AdaptiveMutex<u32>) {
+//!     *table.lock() += 1;
+//!     std::future::ready(()).await;
+//! }
+//! # let table = AdaptiveMutex::new(&TABLE, 0);
+//! spawn(work(&table));
+//! ```
+//! On one thread, where a future need not be `Send`, the workspace's `clippy.toml` refuses it (`await_holding_invalid_type`).
+//!
 //! The way through: [`Mutex`] and its sisters (`locks.rs`) are `lock_api` types over `Tracked` (`tracked.rs`), which
 //! wraps one of the bare locks of `raw/`, asks `check.rs` in test builds, and leaves its notes in `counters.rs`, from
-//! which `report/` draws.
+//! whose sums (`totals.rs`) `report/` draws.
 
 #[cfg_attr(not(debug_assertions), path = "check_off.rs")]
 mod check;
@@ -52,14 +83,15 @@ mod mode;
 mod place;
 mod raw;
 mod report;
+mod totals;
 mod tracked;
 
 pub use check::blocking_point;
 pub use class::Class;
 pub use counters::reset;
 pub use locks::{
-    HeavyMutex, HeavyMutexGuard, Lock, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    SpinLock, SpinLockGuard,
+    AdaptiveMutex, AdaptiveMutexGuard, HeavyMutex, HeavyMutexGuard, Lock, Mutex, MutexGuard, RwLock,
+    RwLockReadGuard, RwLockWriteGuard, SpinLock, SpinLockGuard,
 };
 pub use mode::{Mode, mode, set_mode};
 pub use report::{ClassReport, Kind, Report, Site, Times, report};

@@ -1,10 +1,10 @@
 use std::fmt;
 
 use crate::Class;
-use crate::raw::{FutexRwLock, Heavy, RawLock, Sleeping, Spin};
+use crate::raw::{Adaptive, FutexRwLock, Heavy, RawLock, Sleeping, Spin};
 use crate::tracked::Tracked;
 
-/// The ordinary lock: a waiter spins for about a microsecond, then sleeps.
+/// The ordinary lock: a waiter spins for about two microseconds, then sleeps.
 pub type Mutex<T> = Lock<Sleeping, T>;
 /// A lock for leaf sections: some tens of instructions that take no lock which may sleep, and do not wait or
 /// allocate.
@@ -14,6 +14,13 @@ pub type Mutex<T> = Lock<Sleeping, T>;
 pub type SpinLock<T> = Lock<Spin, T>;
 /// A lock that may be held for long: a waiter sleeps at once and burns no processor.
 pub type HeavyMutex<T> = Lock<Heavy, T>;
+/// A lock that finds out by itself: a waiter spins only while the lock's mean hold is shorter than a sleep and a wake-up,
+/// and no longer than those take.
+///
+/// Each lock measures its holds, those that somebody waited for; what sleeping costs is learnt for the process. When
+/// holds become long, one is enough to stop the spinning; when they become short again, 16 bring it back. There is
+/// nothing to set. An undisturbed release costs one load more than that of a [`Mutex`].
+pub type AdaptiveMutex<T> = Lock<Adaptive, T>;
 
 /// What [`Mutex::lock`](Lock::lock) returns; dropping it releases the lock.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, Tracked<Sleeping>, T>;
@@ -21,13 +28,15 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, Tracked<Sleeping>, T>;
 pub type SpinLockGuard<'a, T> = lock_api::MutexGuard<'a, Tracked<Spin>, T>;
 /// What [`HeavyMutex::lock`](Lock::lock) returns; dropping it releases the lock.
 pub type HeavyMutexGuard<'a, T> = lock_api::MutexGuard<'a, Tracked<Heavy>, T>;
+/// What [`AdaptiveMutex::lock`](Lock::lock) returns; dropping it releases the lock.
+pub type AdaptiveMutexGuard<'a, T> = lock_api::MutexGuard<'a, Tracked<Adaptive>, T>;
 /// What [`RwLock::read`] returns; dropping it releases the lock.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, Tracked<FutexRwLock>, T>;
 /// What [`RwLock::write`] returns; dropping it releases the lock.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, Tracked<FutexRwLock>, T>;
 
-/// A value that one thread at a time may touch. Used by the names [`Mutex`], [`SpinLock`] and [`HeavyMutex`], which
-/// say what a waiting thread does.
+/// A value that one thread at a time may touch. Used by the names [`Mutex`], [`SpinLock`], [`HeavyMutex`] and
+/// [`AdaptiveMutex`], which say what a waiting thread does.
 ///
 /// In test builds `lock` panics if the thread holds this lock already, another one of its class (see
 /// [`Class::nested_by_address`]), a [`SpinLock`] while this one may sleep, or a lock before which this one must be

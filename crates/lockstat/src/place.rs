@@ -6,6 +6,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// generic function; so places are compared by value.
 pub(crate) type Place = &'static Location<'static>;
 
+/// Whether two are the same, looking at the addresses first and at the text last.
+#[inline]
+pub(crate) fn same(a: Place, b: Place) -> bool {
+    ptr::eq(a, b) || (a.line() == b.line() && a.column() == b.column() && a.file() == b.file())
+}
+
 /// A place or none, which any thread may read or replace.
 #[derive(Default)]
 pub(crate) struct PlaceCell(AtomicPtr<Location<'static>>);
@@ -20,12 +26,49 @@ impl PlaceCell {
         self.0.store(ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
     }
 
-    pub(crate) fn clear(&self) {
-        self.0.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-
+    #[inline]
     pub(crate) fn place(&self) -> Option<Place> {
         // SAFETY: the pointer is null or was made from a `&'static Location` in `set`; nobody writes to those.
         unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+}
+
+/// A place with two yes-or-no facts, in one word: they live in the bits that a place's address leaves free.
+#[derive(Clone, Copy)]
+pub(crate) struct Marked(*const Location<'static>);
+
+const MOVED: usize = 1;
+const WAITED: usize = 2;
+const MARKS: usize = MOVED | WAITED;
+const _: () = assert!(align_of::<Location<'static>>() > MARKS);
+
+impl Marked {
+    pub(crate) const NONE: Self = Self(ptr::null());
+
+    #[inline]
+    pub(crate) fn new(place: Place, moved: bool, waited: bool) -> Self {
+        let marks = (usize::from(moved) * MOVED) | (usize::from(waited) * WAITED);
+        Self(ptr::from_ref(place).map_addr(|address| address | marks))
+    }
+
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn place(self) -> Option<Place> {
+        // SAFETY: without its marks the pointer is null or the one that `new` was given.
+        unsafe { self.0.map_addr(|address| address & !MARKS).as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn moved(self) -> bool {
+        self.0.addr() & MOVED != 0
+    }
+
+    #[inline]
+    pub(crate) fn waited(self) -> bool {
+        self.0.addr() & WAITED != 0
     }
 }

@@ -1,8 +1,9 @@
 mod json;
+mod prometheus;
 mod text;
 
-use crate::counters::{self, SiteTotals, TimeTotals, Totals};
-use crate::{Class, Mode, mode};
+use crate::totals::{SiteTotal, SiteTotals, TimeTotals, Totals};
+use crate::{Class, Mode, clock, counters, mode};
 
 /// What the locks of this process have measured since the start or the last [`reset`](crate::reset).
 ///
@@ -16,6 +17,10 @@ pub struct Report {
     pub classes: Vec<ClassReport>,
     /// Names of the classes that were met at some time, but of which there is nothing to tell.
     pub quiet: Vec<&'static str>,
+    /// What all this was drawn from, for [`Report::since`].
+    totals: Vec<Totals>,
+    /// Counts the calls of [`reset`](crate::reset) before this report.
+    period: u32,
 }
 
 /// One class's figures for one way of taking its locks.
@@ -38,10 +43,10 @@ pub struct ClassReport {
     pub wait: Times,
     /// The times held; measured in [`Mode::Full`] only.
     pub hold: Times,
-    /// Places that waited, the longest in total first. `count` waits took `total_ns`.
+    /// Places that waited, the longest in total first. `count` waits took `total_ns`; `times` says more of them.
     pub waiters: Vec<Site>,
     /// Places that held the lock: `count` times somebody waited for it; they held it for `total_ns` (in
-    /// [`Mode::Full`]). Those most waited for come first.
+    /// [`Mode::Full`]), of which `times` says more. Those most waited for come first.
     pub holders: Vec<Site>,
 }
 
@@ -84,21 +89,48 @@ pub struct Site {
     pub count: u64,
     /// How long in sum; see the list it stands in.
     pub total_ns: u64,
+    /// The times waited or held here.
+    pub times: Times,
 }
 
-/// Draws up what was measured so far.
+/// Draws up what was measured so far. The first report of a process may take 10 ms, in which the clock's rate is
+/// measured.
 pub fn report() -> Report {
-    let mut classes: Vec<ClassReport> = counters::totals().into_iter().map(ClassReport::from).collect();
-    classes.sort_by(|a, b| {
-        (b.contentions, b.acquisitions, a.name).cmp(&(a.contentions, a.acquisitions, b.name))
-    });
-    let is_quiet = |name: &&'static str| !classes.iter().any(|c| c.name == *name);
-    let mut quiet: Vec<&'static str> = Class::all().map(Class::name).filter(is_quiet).collect();
-    quiet.sort_unstable();
-    Report { mode: mode(), classes, quiet }
+    let (period, totals) = counters::snapshot();
+    Report::draw_up(mode(), period, totals)
 }
 
 impl Report {
+    fn draw_up(mode: Mode, period: u32, totals: Vec<Totals>) -> Self {
+        let mut classes: Vec<ClassReport> = totals.iter().map(ClassReport::from).collect();
+        classes.retain(|class| !class.waiters.is_empty() || !class.holders.is_empty());
+        classes.sort_by(|a, b| {
+            (b.contentions, b.acquisitions, a.name).cmp(&(a.contentions, a.acquisitions, b.name))
+        });
+        let is_quiet = |name: &&'static str| !classes.iter().any(|c| c.name == *name);
+        let mut quiet: Vec<&'static str> = Class::all().map(Class::name).filter(is_quiet).collect();
+        quiet.sort_unstable();
+        quiet.dedup();
+        Self { mode, classes, quiet, totals, period }
+    }
+
+    /// What has been measured since an earlier report of this process: this one itself, if everything was
+    /// [`reset`](crate::reset) in between.
+    ///
+    /// The shortest and the longest time are right to within a quarter, unless they are records. So are percentiles, as
+    /// always.
+    pub fn since(&self, earlier: &Report) -> Report {
+        if earlier.period != self.period {
+            return self.clone();
+        }
+        let totals = self.totals.iter().filter_map(|now| {
+            let before =
+                earlier.totals.iter().find(|e| std::ptr::eq(e.class, now.class) && e.kind == now.kind);
+            before.map_or_else(|| Some(now.clone()), |before| now.since(before))
+        });
+        Self::draw_up(self.mode, self.period, totals.collect())
+    }
+
     /// The figures of a class, if there are any: those of its exclusive or its writing acquisitions.
     pub fn class(&self, name: &str) -> Option<&ClassReport> {
         self.classes.iter().find(|c| c.name == name && c.kind != Kind::Read)
@@ -112,6 +144,12 @@ impl Report {
     /// One JSON object; the keys are the field names of [`Report`] and the types it is made of.
     pub fn to_json(&self) -> String {
         json::render(self)
+    }
+
+    /// The text format of Prometheus (exposition format 0.0.4): per class and kind counters and two summaries, times in
+    /// seconds.
+    pub fn to_prometheus(&self) -> String {
+        prometheus::render(self)
     }
 }
 
@@ -133,19 +171,21 @@ impl Times {
     }
 }
 
-impl From<Totals> for ClassReport {
-    fn from(totals: Totals) -> Self {
+impl From<&Totals> for ClassReport {
+    fn from(totals: &Totals) -> Self {
+        let wait = TimeTotals::sum(totals.waiters.values().map(|site| &site.times));
+        let hold = TimeTotals::sum(totals.holders.values().map(|site| &site.times));
         Self {
             name: totals.class.name(),
             kind: totals.kind,
-            contentions: totals.contentions,
+            contentions: wait.count,
             con_bounces: totals.con_bounces,
-            acquisitions: totals.acquisitions,
+            acquisitions: hold.count,
             acq_bounces: totals.acq_bounces,
-            wait: Times::from(&totals.wait),
-            hold: Times::from(&totals.hold),
-            waiters: sites(&totals.waiters, |site| (site.total_ns, site.count)),
-            holders: sites(&totals.holders, |site| (site.count, site.total_ns)),
+            wait: Times::from(&wait),
+            hold: Times::from(&hold),
+            waiters: sites(&totals.waiters, |total| total.times.count, |site| (site.total_ns, site.count)),
+            holders: sites(&totals.holders, |total| total.awaited, |site| (site.count, site.total_ns)),
         }
     }
 }
@@ -155,23 +195,34 @@ impl From<&TimeTotals> for Times {
         if totals.count == 0 {
             return Self::default();
         }
+        let ns_per_tick = clock::ns_per_tick();
+        let ns = |ticks: u64| (ticks as f64 * ns_per_tick) as u64;
         // A bucket's end may lie beyond the longest time it holds.
-        let quantile = |part| totals.histogram.quantile(part).min(totals.max_ns);
+        let quantile =
+            |part| ns(totals.histogram.quantile(part).clamp(totals.min.min(totals.max), totals.max));
         Self {
             count: totals.count,
-            min_ns: totals.min_ns.min(totals.max_ns),
-            max_ns: totals.max_ns,
-            total_ns: totals.total_ns,
+            min_ns: ns(totals.min.min(totals.max)),
+            max_ns: ns(totals.max),
+            total_ns: ns(totals.total),
             p50_ns: quantile(0.50),
             p99_ns: quantile(0.99),
         }
     }
 }
 
-fn sites(totals: &SiteTotals, order: impl Fn(&Site) -> (u64, u64)) -> Vec<Site> {
-    let mut sites: Vec<Site> = totals
-        .iter()
-        .map(|(place, &(count, total_ns))| Site { file: place.file(), line: place.line(), count, total_ns })
+fn sites(
+    totals: &SiteTotals,
+    count: impl Fn(&SiteTotal) -> u64,
+    order: impl Fn(&Site) -> (u64, u64),
+) -> Vec<Site> {
+    let known = totals.iter().filter_map(|(place, total)| Some(((*place)?, total)));
+    let mut sites: Vec<Site> = known
+        .map(|(place, total)| {
+            let times = Times::from(&total.times);
+            let (file, line) = (place.file(), place.line());
+            Site { file, line, count: count(total), total_ns: times.total_ns, times }
+        })
         .collect();
     sites.sort_by(|a, b| order(b).cmp(&order(a)).then_with(|| (a.file, a.line).cmp(&(b.file, b.line))));
     sites

@@ -1,5 +1,6 @@
 //! A bare lock that knows its class, remembers who took it, and leaves notes for the report.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr;
@@ -8,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use lock_api::{RawMutex, RawRwLock};
 
 use crate::check::{self, Acquisition};
-use crate::counters::{self, Note};
+use crate::counters::{self, Held, Waited};
 use crate::mode::{Mode, mode};
-use crate::place::{Place, PlaceCell};
+use crate::place::{Marked, Place, PlaceCell};
 use crate::raw::{FutexRwLock, RawLock, Waiting};
 use crate::{Class, Kind, clock};
 
@@ -20,16 +21,20 @@ static UNNAMED: Class = Class::new("lockstat.unnamed");
 /// The bare lock `R` with its class.
 pub struct Tracked<R> {
     raw: R,
-    /// Processor on which the lock was last taken while that was being watched; see `Watch`.
+    /// Processor on which the lock was last taken while that was being watched.
     last_cpu: AtomicU32,
     class: &'static Class,
     /// Where the newest holder took it; none before the first. Stale once the lock is free.
     holder: PlaceCell,
 }
 
-/// What goes along with one acquisition until the release.
+/// What goes along with one acquisition until the release; counting waits until the lock is free again, so as not to
+/// prolong the section. Two words, so that a guard stays in registers.
 pub struct Hold {
-    watch: Option<Watch>,
+    /// When the lock was taken, in ticks; 0 if hold times are not measured.
+    since: u64,
+    /// Where, if there is anything to count.
+    site: Marked,
     /// A guard stays in its thread: what is held is known per thread.
     _not_send: PhantomData<*mut ()>,
 }
@@ -37,19 +42,13 @@ pub struct Hold {
 // SAFETY: a shared reference to a `Hold` gives access to nothing.
 unsafe impl Sync for Hold {}
 
-/// An acquisition that will be counted. Counting waits until the lock is free again, so as not to prolong the
-/// section.
-struct Watch {
-    note: Note,
-    /// When the lock was taken, if hold times are measured.
-    since_ns: Option<u64>,
+thread_local! {
+    /// A wait that is over and not yet counted. There is at most one: before a thread waits again, it counts this.
+    static WAITED: Cell<Option<Waited>> = const { Cell::new(None) };
 }
 
-/// Who waited and for whom.
-struct Wait {
-    waited_ns: u64,
-    bounced: bool,
-    holder: Option<Place>,
+impl Hold {
+    const UNWATCHED: Self = Self { since: 0, site: Marked::NONE, _not_send: PhantomData };
 }
 
 impl<R> Tracked<R> {
@@ -66,9 +65,9 @@ impl<R> Tracked<R> {
     fn take(&self, how: How, site: Place, fast: impl FnOnce(&R) -> bool, slow: impl FnOnce(&R)) -> Hold {
         let acquisition = self.acquisition(how.waiting, site);
         check::acquiring(acquisition);
-        let wait = if fast(&self.raw) { None } else { self.wait(slow) };
+        let hold = if fast(&self.raw) { self.taken(site) } else { self.wait(how.kind, site, slow) };
         check::acquired(acquisition);
-        self.taken(how.kind, site, wait)
+        hold
     }
 
     #[inline]
@@ -77,65 +76,85 @@ impl<R> Tracked<R> {
             return None;
         }
         check::acquired(self.acquisition(how.waiting, site));
-        Some(self.taken(how.kind, site, None))
+        Some(self.taken(site))
     }
 
     /// The way out.
     #[inline]
-    fn leave(&self, hold: Hold, unlock: impl FnOnce(&R)) {
+    fn leave(&self, kind: Kind, hold: Hold, unlock: impl FnOnce(&R)) {
         check::released(ptr::from_ref(self).addr());
-        match hold.watch {
-            None => unlock(&self.raw),
-            Some(watch) => {
-                let class = self.class;
-                let held_ns = watch.since_ns.map(|since| clock::now_ns() - since);
-                unlock(&self.raw);
-                counters::record(class, Note { held_ns, ..watch.note });
-            }
-        }
+        if hold.site.is_none() { unlock(&self.raw) } else { self.leave_watched(kind, hold, unlock) }
     }
 
     #[inline]
-    fn taken(&self, kind: Kind, site: Place, wait: Option<Wait>) -> Hold {
+    fn taken(&self, site: Place) -> Hold {
         self.holder.set(site);
-        let watch = if wait.is_some() || mode() == Mode::Full { self.watch(kind, site, wait) } else { None };
-        Hold { watch, _not_send: PhantomData }
+        if mode() == Mode::Full { self.watch(site) } else { Hold::UNWATCHED }
+    }
+
+    #[inline(never)]
+    fn watch(&self, site: Place) -> Hold {
+        let (now, cpu) = clock::now_and_cpu();
+        Hold { since: now, site: Marked::new(site, self.moved_to(cpu), false), _not_send: PhantomData }
+    }
+
+    /// Notes on which processor the lock was taken; says whether that is a new one. Readers of a read-write lock may do
+    /// this at the same time: then one of the processors stays.
+    #[inline]
+    fn moved_to(&self, cpu: u32) -> bool {
+        let moved = self.last_cpu.load(Ordering::Relaxed) != cpu;
+        if moved {
+            self.last_cpu.store(cpu, Ordering::Relaxed);
+        }
+        moved
     }
 
     #[cold]
-    fn watch(&self, kind: Kind, site: Place, wait: Option<Wait>) -> Option<Watch> {
-        let cpu = clock::cpu();
-        let moved = self.last_cpu.swap(cpu, Ordering::Relaxed) != cpu;
-        let full = mode() == Mode::Full;
-        let note = Note {
-            kind,
-            site,
-            waited_ns: wait.as_ref().map(|w| w.waited_ns),
-            wait_bounced: wait.as_ref().is_some_and(|w| w.bounced),
-            holder: wait.and_then(|w| w.holder),
-            acquired: full,
-            acquire_bounced: full && moved,
-            held_ns: None,
-        };
-        Some(Watch { note, since_ns: full.then(clock::now_ns) })
-    }
-
-    #[cold]
-    fn wait(&self, slow: impl FnOnce(&R)) -> Option<Wait> {
+    fn wait(&self, kind: Kind, site: Place, slow: impl FnOnce(&R)) -> Hold {
         if mode() == Mode::Off {
             slow(&self.raw);
-            return None;
+            self.holder.set(site);
+            return Hold::UNWATCHED;
         }
+        count_wait();
         let holder = self.holder.place();
-        let bounced = self.last_cpu.load(Ordering::Relaxed) != clock::cpu();
-        let began_ns = clock::now_ns();
+        let (began, cpu) = clock::now_and_cpu();
+        let bounced = self.last_cpu.load(Ordering::Relaxed) != cpu;
         slow(&self.raw);
-        Some(Wait { waited_ns: clock::now_ns() - began_ns, bounced, holder })
+        let (now, cpu) = clock::now_and_cpu();
+        self.holder.set(site);
+        let ticks = now.saturating_sub(began);
+        WAITED.set(Some(Waited { class: self.class, kind, site, ticks, bounced, holder }));
+        let since = if mode() == Mode::Full { now } else { 0 };
+        Hold { since, site: Marked::new(site, self.moved_to(cpu), true), _not_send: PhantomData }
+    }
+
+    #[inline(never)]
+    fn leave_watched(&self, kind: Kind, hold: Hold, unlock: impl FnOnce(&R)) {
+        // Read before the lock is free: then it may be dropped by somebody else.
+        let class = self.class;
+        let now = if hold.since == 0 { 0 } else { clock::now() };
+        unlock(&self.raw);
+        if hold.site.waited() {
+            count_wait();
+        }
+        if let (1.., Some(site)) = (hold.since, hold.site.place()) {
+            let (ticks, bounced) = (now.saturating_sub(hold.since), hold.site.moved());
+            counters::record_hold(&Held { class, kind, site, ticks, bounced });
+        }
     }
 
     #[inline]
     fn acquisition(&self, waiting: Waiting, site: Place) -> Acquisition {
         Acquisition { class: self.class, lock: ptr::from_ref(self).addr(), waiting, site }
+    }
+}
+
+/// Counts the wait that this thread has left to be counted, if it has.
+#[inline]
+fn count_wait() {
+    if let Some(waited) = WAITED.take() {
+        counters::record_wait(&waited);
     }
 }
 
@@ -173,7 +192,7 @@ unsafe impl<R: RawLock> RawMutex for Tracked<R> {
     #[inline]
     unsafe fn unlock(&self, hold: Hold) {
         // SAFETY: the caller holds the lock, as this function demands too.
-        self.leave(hold, |raw| unsafe { raw.unlock() });
+        self.leave(Kind::Exclusive, hold, |raw| unsafe { raw.unlock() });
     }
 
     fn is_locked(&self) -> bool {
@@ -202,7 +221,7 @@ unsafe impl RawRwLock for Tracked<FutexRwLock> {
 
     #[inline]
     unsafe fn unlock_shared(&self, hold: Hold) {
-        self.leave(hold, FutexRwLock::unlock_shared);
+        self.leave(Kind::Read, hold, FutexRwLock::unlock_shared);
     }
 
     #[inline]
@@ -220,7 +239,7 @@ unsafe impl RawRwLock for Tracked<FutexRwLock> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self, hold: Hold) {
-        self.leave(hold, FutexRwLock::unlock_exclusive);
+        self.leave(Kind::Write, hold, FutexRwLock::unlock_exclusive);
     }
 
     fn is_locked(&self) -> bool {

@@ -53,6 +53,8 @@ fn the_opposite_order_panics_and_names_both_chains() {
     static B: Class = Class::new("t.order.b");
     static C: Class = Class::new("t.order.c");
     let (a, b, c) = (Mutex::new(&A, ()), RwLock::new(&B, ()), SpinLock::new(&C, ()));
+    // Each acquisition on a line of its own, which the message must name.
+    let earlier = line!() + 2;
     let chain = || {
         let _a = a.lock();
         drop(b.read());
@@ -64,14 +66,20 @@ fn the_opposite_order_panics_and_names_both_chains() {
     thread::scope(|s| s.spawn(chain).join()).expect("a new order is learnt");
     thread::scope(|s| s.spawn(rest).join()).expect("a longer one too");
     chain();
+    let now = line!() + 2;
     let message = panic_of(|| {
         let _b = b.read();
         drop(a.lock());
     });
-    assert_names(
-        &message,
-        &["now:     `t.order.b`", "-> `t.order.a`", "earlier: `t.order.a`", "-> `t.order.b`"],
-    );
+    let site = |line: u32| format!("({}:{line}:", file!());
+    for chain in [
+        format!("now:     `t.order.b` {}", site(now)),
+        format!("-> `t.order.a` {}", site(now + 1)),
+        format!("earlier: `t.order.a` {}", site(earlier)),
+        format!("-> `t.order.b` {}", site(earlier + 1)),
+    ] {
+        assert_names(&message, &[&chain]);
+    }
     // Trying to take a lock cannot wait for ever, so it is not an error in itself; what is then held counts.
     let message = panic_of(|| {
         let _c = c.try_lock();

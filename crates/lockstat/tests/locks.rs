@@ -1,11 +1,12 @@
 //! The locks under real threads: they exclude, nobody sleeps for ever, and what they count is true.
 //! Every test has classes of its own, since tests share the process and its report.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use loligo_lockstat::{Class, HeavyMutex, Mutex, RwLock, SpinLock};
+use loligo_lockstat::{AdaptiveMutex, Class, HeavyMutex, Mutex, RwLock, SpinLock};
 
 const THREADS: u64 = 8;
 const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
@@ -36,6 +37,7 @@ macro_rules! excludes {
 excludes!(mutex_excludes, Mutex);
 excludes!(spin_lock_excludes, SpinLock);
 excludes!(heavy_mutex_excludes, HeavyMutex);
+excludes!(adaptive_mutex_excludes, AdaptiveMutex);
 
 #[test]
 fn waiters_on_a_long_hold_all_get_through() {
@@ -43,11 +45,13 @@ fn waiters_on_a_long_hold_all_get_through() {
     let mutex = Mutex::new(&CLASS, 0);
     let heavy = HeavyMutex::new(&CLASS, 0);
     let spin = SpinLock::new(&CLASS, 0);
+    let adaptive = AdaptiveMutex::new(&CLASS, 0);
     thread::scope(|s| {
         for _ in 0..THREADS {
             s.spawn(|| hold_long(&mutex.lock()));
             s.spawn(|| hold_long(&heavy.lock()));
             s.spawn(|| hold_long(&spin.lock()));
+            s.spawn(|| hold_long(&adaptive.lock()));
         }
     });
 }
@@ -97,18 +101,34 @@ fn a_reader_does_not_keep_another_out() {
     assert!(lock.try_write().is_some());
 }
 
-#[test]
-fn a_panic_releases_the_lock() {
-    static CLASS: Class = Class::new("t.panic");
-    let lock = Mutex::new(&CLASS, ());
-    let panicked = thread::scope(|s| {
-        s.spawn(|| {
-            let _guard = lock.lock();
-            std::panic::resume_unwind(Box::new(()));
-        })
-        .join()
-        .is_err()
-    });
-    assert!(panicked);
-    assert!(lock.try_lock().is_some());
+/// A panicking holder leaves each kind of lock free, and wakes who sleeps for it.
+macro_rules! survives_a_panic {
+    ($name:ident, $lock:ident, $take:ident) => {
+        #[test]
+        fn $name() {
+            static CLASS: Class = Class::new(concat!("t.", stringify!($name)));
+            let lock = $lock::new(&CLASS, 0);
+            let held = Barrier::new(2);
+            thread::scope(|s| {
+                let holder = s.spawn(|| {
+                    let mut value = lock.$take();
+                    *value += 1;
+                    held.wait();
+                    // Long enough for the other to sleep, in most runs; the result is the same in all.
+                    thread::sleep(Duration::from_millis(2));
+                    std::panic::resume_unwind(Box::new(()));
+                });
+                held.wait();
+                *lock.$take() += 1;
+                assert!(holder.join().is_err());
+            });
+            assert_eq!(lock.into_inner(), 2);
+        }
+    };
 }
+
+survives_a_panic!(a_panic_releases_a_mutex, Mutex, lock);
+survives_a_panic!(a_panic_releases_a_spin_lock, SpinLock, lock);
+survives_a_panic!(a_panic_releases_a_heavy_mutex, HeavyMutex, lock);
+survives_a_panic!(a_panic_releases_an_adaptive_mutex, AdaptiveMutex, lock);
+survives_a_panic!(a_panic_releases_a_writer, RwLock, write);

@@ -12,18 +12,41 @@ use loom::thread;
 #[path = "../src/raw"]
 #[allow(dead_code, unreachable_pub, reason = "the library uses more of these than the models do")]
 mod raw {
-    /// Spinning adds interleavings but no new ones of interest.
-    const MUTEX_SPINS: u32 = 0;
+    /// Looking again adds interleavings but no new ones of interest.
+    const LOOKS: u32 = 0;
 
+    pub(crate) mod adaptive;
     pub(crate) mod mutex;
     pub(crate) mod rwlock;
 
     /// Namesake of `src/raw/sync.rs`.
     mod sync {
-        pub(super) use loom::hint::spin_loop;
-        pub(super) use loom::sync::atomic::AtomicU32;
         pub(super) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+        pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
         use loom::sync::{Condvar, Mutex};
+
+        pub(super) fn pause(_step: u32) {
+            loom::thread::yield_now();
+        }
+
+        /// A clock that stands still would never let a spinning waiter sleep, so each reading takes a tick.
+        pub(super) fn now() -> u64 {
+            TICKS.with(|ticks| {
+                ticks.set(ticks.get() + 1);
+                ticks.get()
+            })
+        }
+
+        loom::thread_local! {
+            static TICKS: std::cell::Cell<u64> = std::cell::Cell::new(0);
+        }
+
+        /// Enough for a waiter to look once or twice.
+        pub(super) fn wake_cost() -> u64 {
+            2
+        }
+
+        pub(super) fn learn_wake_cost(_ticks: u64) {}
 
         /// A futex: the look at the word and the falling asleep are one step, under `asleep`.
         pub(super) struct Futex {
@@ -41,14 +64,15 @@ mod raw {
                 &self.word
             }
 
-            pub(super) fn wait(&self, value: u32) {
+            pub(super) fn wait(&self, value: u32) -> bool {
                 let mut asleep = self.asleep.lock().expect("no panic");
                 if self.word.load(Relaxed) != value {
-                    return;
+                    return false;
                 }
                 *asleep += 1;
                 let mut asleep = self.wakeup.wait(asleep).expect("no panic");
                 *asleep -= 1;
+                true
             }
 
             pub(super) fn wake_one(&self) -> bool {
@@ -64,9 +88,20 @@ mod raw {
         }
     }
 
-    impl<const SPINS: u32> mutex::FutexMutex<SPINS> {
+    impl<const LOOKS: u32> mutex::FutexMutex<LOOKS> {
         pub(crate) fn free() -> Self {
             Self::from_word(sync::Futex::new(mutex::FREE))
+        }
+    }
+
+    impl adaptive::Adaptive {
+        pub(crate) fn free() -> Self {
+            use sync::{AtomicU32, AtomicU64, Futex};
+            Self::from_parts(
+                Futex::new(mutex::FREE),
+                AtomicU32::new(0),
+                [AtomicU64::new(0), AtomicU64::new(0)],
+            )
         }
     }
 
@@ -77,6 +112,7 @@ mod raw {
     }
 }
 
+use raw::adaptive::Adaptive;
 use raw::mutex::FutexMutex;
 use raw::rwlock::FutexRwLock;
 
@@ -103,7 +139,15 @@ impl<L> Guarded<L> {
     }
 }
 
-fn increment(guarded: &Guarded<FutexMutex<0>>) {
+fn increment<const LOOKS: u32>(guarded: &Guarded<FutexMutex<LOOKS>>) {
+    if !guarded.lock.try_lock() {
+        guarded.lock.lock_slow();
+    }
+    guarded.bump();
+    guarded.lock.unlock();
+}
+
+fn increment_adaptive(guarded: &Guarded<Adaptive>) {
     if !guarded.lock.try_lock() {
         guarded.lock.lock_slow();
     }
@@ -137,7 +181,22 @@ fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn a_mutex_excludes_and_wakes() {
     check(3, || {
-        let guarded = Guarded::new(FutexMutex::free());
+        let guarded = Guarded::new(FutexMutex::<0>::free());
+        let threads = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            thread::spawn(move || increment(&guarded))
+        });
+        increment(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 3);
+    });
+}
+
+/// With looks: a waiter that is awake may take what a sleeper was woken for.
+#[test]
+fn a_mutex_excludes_and_wakes_while_others_look() {
+    check(2, || {
+        let guarded = Guarded::new(FutexMutex::<1>::free());
         let threads = [(); 2].map(|()| {
             let guarded = guarded.clone();
             thread::spawn(move || increment(&guarded))
@@ -151,10 +210,36 @@ fn a_mutex_excludes_and_wakes() {
 #[test]
 fn a_mutex_taken_again_and_again() {
     check(4, || {
-        let guarded = Guarded::new(FutexMutex::free());
+        let guarded = Guarded::new(FutexMutex::<0>::free());
         let other = guarded.clone();
         let thread = thread::spawn(move || (0..2).for_each(|_| increment(&other)));
         (0..2).for_each(|_| increment(&guarded));
+        thread.join().expect("no panic");
+        assert_eq!(guarded.read(), 4);
+    });
+}
+
+#[test]
+fn an_adaptive_mutex_excludes_and_wakes() {
+    check(2, || {
+        let guarded = Guarded::new(Adaptive::free());
+        let threads = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            thread::spawn(move || increment_adaptive(&guarded))
+        });
+        increment_adaptive(&guarded);
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(guarded.read(), 3);
+    });
+}
+
+#[test]
+fn an_adaptive_mutex_taken_again_and_again() {
+    check(3, || {
+        let guarded = Guarded::new(Adaptive::free());
+        let other = guarded.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|_| increment_adaptive(&other)));
+        (0..2).for_each(|_| increment_adaptive(&guarded));
         thread.join().expect("no panic");
         assert_eq!(guarded.read(), 4);
     });

@@ -18,6 +18,7 @@ fn the_report_tells_who_waited_for_whom_and_how_long() {
     contended();
     full();
     off();
+    differences();
     reset_forgets();
 }
 
@@ -100,11 +101,66 @@ fn off() {
     set_mode(Mode::Contended);
 }
 
+/// What has come since an earlier report, and nothing else.
+fn differences() {
+    set_mode(Mode::Full);
+    let table = RwLock::new(&TABLE, 0);
+    let take = |times: u64| (0..times).for_each(|_| *table.write() += 1);
+    take(3);
+    let earlier = report();
+    assert!(earlier.since(&earlier).classes.is_empty());
+    take(4);
+    let report = report();
+    let since = report.since(&earlier);
+    let class = since.class("t.table").expect("it was taken");
+    assert_eq!(
+        (class.kind, class.acquisitions, class.hold.count, class.holders.len()),
+        (Kind::Write, 4, 4, 1)
+    );
+    assert_eq!(since.classes.len(), 1, "the others have rested: {since:?}");
+    assert!(since.quiet.contains(&"t.queue"));
+    let hold = class.hold;
+    assert!(hold.min_ns <= hold.p50_ns && hold.p50_ns <= hold.p99_ns && hold.p99_ns <= hold.max_ns);
+    assert!(hold.total_ns <= hold.max_ns * 4 && hold.total_ns >= hold.min_ns);
+    let whole = report.class("t.table").expect("it was taken").hold;
+    assert!(whole.min_ns <= hold.min_ns && hold.max_ns <= whole.max_ns);
+    set_mode(Mode::Contended);
+    assert_prometheus(&report);
+}
+
+/// Each line is a comment or `name{labels} number`; each name is declared once; counts are the report's.
+fn assert_prometheus(report: &Report) {
+    let text = report.to_prometheus();
+    let mut declared: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a name and a type");
+            assert!(["counter", "summary", "gauge"].contains(&kind), "{line}");
+            assert!(!declared.contains(&name), "{name} twice");
+            declared.push(name);
+        } else if !line.starts_with("# HELP ") {
+            let (series, value) = line.rsplit_once(' ').expect("a series and a value");
+            let name = series.split('{').next().expect("a name");
+            let base = ["_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            assert!(declared.contains(&name) || declared.contains(&base), "{line}");
+            assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+        }
+    }
+    let class = report.class("t.table").expect("it was taken");
+    let line = format!(
+        "loligo_lock_acquisitions_total{{class=\"t.table\",kind=\"write\"}} {}\n",
+        class.acquisitions
+    );
+    assert!(text.contains(&line), "{text}");
+}
+
 /// Counters of living threads are forgotten as well as those of dead ones.
 fn reset_forgets() {
+    let earlier = report();
     reset();
     let report = report();
     assert!(report.classes.is_empty(), "{report:?}");
+    assert!(report.since(&earlier).classes.is_empty());
     assert!(report.quiet.contains(&"t.queue") && report.quiet.contains(&"t.table"));
     set_mode(Mode::Full);
     let mutex = Mutex::new(&QUEUE, ());

@@ -1,13 +1,15 @@
 //! The bare locks: a word or two and what to do while it is taken. No class, no counting.
 //!
-//! The algorithms in `mutex.rs` and `rwlock.rs` see the world only through `super::sync`, so that `tests/loom.rs` can
+//! The algorithms in `mutex.rs`, `adaptive.rs` and `rwlock.rs` see the world only through `super::sync`, so that `tests/loom.rs` can
 //! compile the same files against loom's.
 
+mod adaptive;
 mod mutex;
 mod rwlock;
 mod spin;
 mod sync;
 
+pub(crate) use adaptive::Adaptive;
 pub(crate) use mutex::FutexMutex;
 pub(crate) use rwlock::FutexRwLock;
 pub(crate) use spin::Spin;
@@ -48,18 +50,18 @@ pub unsafe trait RawLock {
     fn is_locked(&self) -> bool;
 }
 
-/// How often a `Mutex` looks again before it sleeps: about a microsecond, less than a sleep and a wake-up cost
+/// How often a `Mutex` looks before it sleeps: for two to three microseconds, less than a sleep and a wake-up cost
 /// (measured on two cores: about 5 µs), and long enough for the short sections it is meant for.
-const MUTEX_SPINS: u32 = 100;
+const LOOKS: u32 = sync::PAUSES + 4;
 
 /// The lock of [`Mutex`](crate::Mutex).
-pub(crate) type Sleeping = FutexMutex<MUTEX_SPINS>;
+pub(crate) type Sleeping = FutexMutex<LOOKS>;
 /// The lock of [`HeavyMutex`](crate::HeavyMutex).
 pub(crate) type Heavy = FutexMutex<0>;
 
 // SAFETY: `FutexMutex::lock` and `try_lock` return only after they have changed the word from free to held, with
 // Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
-unsafe impl<const SPINS: u32> RawLock for FutexMutex<SPINS> {
+unsafe impl<const LOOKS: u32> RawLock for FutexMutex<LOOKS> {
     const INIT: Self = Self::from_word(sync::Futex::new(mutex::FREE));
     const WAITING: Waiting = Waiting::Sleeps;
 
@@ -82,9 +84,41 @@ unsafe impl<const SPINS: u32> RawLock for FutexMutex<SPINS> {
     }
 }
 
+// SAFETY: `try_lock` and `lock_slow` return only after they have changed the word from free to held or awaited, with
+// Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
+unsafe impl RawLock for Adaptive {
+    const INIT: Self = Self::from_parts(
+        sync::Futex::new(mutex::FREE),
+        sync::AtomicU32::new(0),
+        [const { sync::AtomicU64::new(0) }; 2],
+    );
+    const WAITING: Waiting = Waiting::Sleeps;
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        Adaptive::try_lock(self)
+    }
+
+    fn lock_slow(&self) {
+        Adaptive::lock_slow(self);
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        Adaptive::unlock(self);
+    }
+
+    fn is_locked(&self) -> bool {
+        Adaptive::is_locked(self)
+    }
+}
+
 impl FutexRwLock {
     /// A free lock.
     pub(crate) const fn new() -> Self {
         Self::from_words(sync::Futex::new(0), sync::Futex::new(0))
     }
 }
+
+#[cfg(test)]
+mod tests;

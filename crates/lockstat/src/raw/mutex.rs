@@ -9,39 +9,37 @@
 //! A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still sleep: at worst one
 //! wake-up finds nobody.
 
-use super::sync::{Acquire, Futex, Relaxed, Release, spin_loop};
+use super::sync::{Acquire, Futex, Relaxed, Release, pause};
 
 pub(super) const FREE: u32 = 0;
-const HELD: u32 = 1;
-const AWAITED: u32 = 2;
+pub(super) const HELD: u32 = 1;
+pub(super) const AWAITED: u32 = 2;
 
-/// The lock; a waiter looks `SPINS` times before it sleeps.
-pub struct FutexMutex<const SPINS: u32> {
+/// The lock; a waiter looks `LOOKS` times, at growing distances, before it sleeps.
+pub struct FutexMutex<const LOOKS: u32> {
     word: Futex,
 }
 
-impl<const SPINS: u32> FutexMutex<SPINS> {
+impl<const LOOKS: u32> FutexMutex<LOOKS> {
     pub(super) const fn from_word(word: Futex) -> Self {
         Self { word }
     }
 
     #[inline]
     pub(crate) fn try_lock(&self) -> bool {
-        self.word.word().compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+        self.take(HELD)
     }
 
     #[cold]
     pub(crate) fn lock_slow(&self) {
-        let mut seen = self.spin();
-        if seen == FREE && self.try_lock() {
+        if self.spin(HELD) {
             return;
         }
-        loop {
-            if seen != AWAITED && self.word.word().swap(AWAITED, Acquire) == FREE {
+        while self.word.word().swap(AWAITED, Acquire) != FREE {
+            self.word.wait(AWAITED);
+            if self.spin(AWAITED) {
                 return;
             }
-            self.word.wait(AWAITED);
-            seen = self.spin();
         }
     }
 
@@ -56,21 +54,28 @@ impl<const SPINS: u32> FutexMutex<SPINS> {
         self.word.word().load(Relaxed) != FREE
     }
 
+    #[inline]
+    fn take(&self, how: u32) -> bool {
+        self.word.word().compare_exchange(FREE, how, Acquire, Relaxed).is_ok()
+    }
+
     #[cold]
     fn wake(&self) {
         self.word.wake_one();
     }
 
-    /// Looks until the lock is free or others sleep for it already: to go on spinning would be to jump the queue.
-    fn spin(&self) -> u32 {
-        let mut seen = self.word.word().load(Relaxed);
-        for _ in 0..SPINS {
-            if seen != HELD {
-                break;
+    /// Looks for a while; true if the lock has been taken.
+    ///
+    /// Also while others sleep for it: they are woken one by one and look, too. Who slept at once instead, because
+    /// somebody sleeps, would have to be woken himself, and so would the next, and no short section would ever again
+    /// be waited for awake.
+    fn spin(&self, how: u32) -> bool {
+        for step in 0..LOOKS {
+            if self.word.word().load(Relaxed) == FREE && self.take(how) {
+                return true;
             }
-            spin_loop();
-            seen = self.word.word().load(Relaxed);
+            pause(step);
         }
-        seen
+        false
     }
 }

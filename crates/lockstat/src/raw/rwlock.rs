@@ -10,7 +10,8 @@
 //! both sorts wait, a writer is woken first. `turn` counts the wake-ups of writers: a writer reads it before it looks
 //! at `state` for the last time, so a wake-up in between makes its sleep end at once.
 
-use super::sync::{Acquire, Futex, Relaxed, Release, spin_loop};
+use super::LOOKS;
+use super::sync::{Acquire, Futex, Relaxed, Release, pause};
 
 const COUNT: u32 = READERS_SLEEP - 1;
 const READERS_SLEEP: u32 = 1 << 30;
@@ -19,8 +20,6 @@ const SLEEPERS: u32 = READERS_SLEEP | WRITERS_SLEEP;
 const ONE_READER: u32 = 1;
 const A_WRITER: u32 = COUNT;
 const READERS_MAX: u32 = COUNT - 1;
-
-const SPINS: u32 = super::MUTEX_SPINS;
 
 /// The lock of [`RwLock`](crate::RwLock).
 pub struct FutexRwLock {
@@ -80,7 +79,10 @@ impl FutexRwLock {
 
     #[inline]
     pub(crate) fn try_lock_exclusive(&self) -> bool {
-        let state = self.state.word().load(Relaxed);
+        // Mostly nobody is there, and a look first would take as long as the exchange.
+        let Err(state) = self.state.word().compare_exchange(0, A_WRITER, Acquire, Relaxed) else {
+            return true;
+        };
         state & COUNT == 0
             && self.state.word().compare_exchange(state, state | A_WRITER, Acquire, Relaxed).is_ok()
     }
@@ -185,11 +187,11 @@ impl FutexRwLock {
 
     fn spin(&self, wait: impl Fn(u32) -> bool) -> u32 {
         let mut state = self.state.word().load(Relaxed);
-        for _ in 0..SPINS {
+        for step in 0..LOOKS {
             if !wait(state) {
                 break;
             }
-            spin_loop();
+            pause(step);
             state = self.state.word().load(Relaxed);
         }
         state

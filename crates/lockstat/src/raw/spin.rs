@@ -1,8 +1,4 @@
-use super::{FutexMutex, RawLock, Waiting};
-
-/// How often a waiter looks again before it concludes that the holder is not running. A leaf section takes some tens
-/// of nanoseconds, this a microsecond or two.
-const SPINS: u32 = 100;
+use super::{RawLock, Sleeping, Waiting};
 
 /// The lock of [`SpinLock`](crate::SpinLock): one for leaf sections.
 ///
@@ -11,11 +7,11 @@ const SPINS: u32 = 100;
 /// two processors a lock whose waiters yielded and napped instead of sleeping took eight times the processor time. So
 /// in the end this one's waiters sleep like a mutex's, and what makes it a spin lock is what test builds demand of
 /// its sections.
-pub struct Spin(FutexMutex<SPINS>);
+pub struct Spin(Sleeping);
 
-// SAFETY: as `FutexMutex`, which does it all.
+// SAFETY: as `Sleeping`, which does it all.
 unsafe impl RawLock for Spin {
-    const INIT: Self = Self(FutexMutex::INIT);
+    const INIT: Self = Self(Sleeping::INIT);
     const WAITING: Waiting = Waiting::Spins;
 
     #[inline]
@@ -29,7 +25,7 @@ unsafe impl RawLock for Spin {
 
     #[inline]
     unsafe fn unlock(&self) {
-        self.0.unlock();
+        Sleeping::unlock(&self.0);
     }
 
     fn is_locked(&self) -> bool {

@@ -50,6 +50,7 @@ fn site(out: &mut String, site: &Site) {
     number(out, "line", site.line.into());
     number(out, "count", site.count);
     number(out, "total_ns", site.total_ns);
+    times(out, "times", &site.times);
     out.push('}');
 }
 

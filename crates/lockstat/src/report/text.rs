@@ -74,7 +74,7 @@ fn render_sites(out: &mut String, name: &str, sites: &[Site]) {
     }
     let _ = writeln!(out, "{:>NAME_WIDTH$}", "-".repeat(name.len()));
     for site in sites.iter().take(SITES_SHOWN) {
-        let Site { file, line, count, total_ns } = site;
+        let Site { file, line, count, total_ns, .. } = site;
         let _ = writeln!(
             out,
             "{name:>NAME_WIDTH$} {count:>14} {:>16} {file}:{line}",

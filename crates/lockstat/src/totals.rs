@@ -1,0 +1,129 @@
+//! Sums over all threads, in ticks, and differences of two such sums.
+
+use std::collections::HashMap;
+
+use crate::histogram::Counts;
+use crate::place::Place;
+use crate::{Class, Kind};
+
+/// The sum for one class and kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Totals {
+    pub(crate) class: &'static Class,
+    pub(crate) kind: Kind,
+    pub(crate) con_bounces: u64,
+    pub(crate) acq_bounces: u64,
+    /// Per place that waited: the times waited.
+    pub(crate) waiters: SiteTotals,
+    /// Per place that held: how often it was waited for, and the times held.
+    pub(crate) holders: SiteTotals,
+}
+
+/// By place; what found no room in a thread's list has none.
+pub(crate) type SiteTotals = HashMap<Option<Place>, SiteTotal>;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteTotal {
+    pub(crate) awaited: u64,
+    pub(crate) times: TimeTotals,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TimeTotals {
+    pub(crate) count: u64,
+    pub(crate) total: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) histogram: Counts,
+}
+
+impl Totals {
+    pub(crate) fn new(class: &'static Class, kind: Kind) -> Self {
+        Self {
+            class,
+            kind,
+            con_bounces: 0,
+            acq_bounces: 0,
+            waiters: SiteTotals::new(),
+            holders: SiteTotals::new(),
+        }
+    }
+
+    /// What has come since an earlier sum of the same class and kind; none if nothing has.
+    pub(crate) fn since(&self, earlier: &Self) -> Option<Self> {
+        let since = Self {
+            class: self.class,
+            kind: self.kind,
+            con_bounces: self.con_bounces.saturating_sub(earlier.con_bounces),
+            acq_bounces: self.acq_bounces.saturating_sub(earlier.acq_bounces),
+            waiters: sites_since(&self.waiters, &earlier.waiters),
+            holders: sites_since(&self.holders, &earlier.holders),
+        };
+        (!since.waiters.is_empty() || !since.holders.is_empty()).then_some(since)
+    }
+}
+
+fn sites_since(now: &SiteTotals, earlier: &SiteTotals) -> SiteTotals {
+    let since = now.iter().filter_map(|(&place, now)| {
+        let since = match earlier.get(&place) {
+            Some(earlier) => now.since(earlier),
+            None => now.clone(),
+        };
+        (since.awaited > 0 || since.times.count > 0).then_some((place, since))
+    });
+    since.collect()
+}
+
+impl SiteTotal {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.awaited += other.awaited;
+        self.times.add(&other.times);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            awaited: self.awaited.saturating_sub(earlier.awaited),
+            times: self.times.since(&earlier.times),
+        }
+    }
+}
+
+impl Default for TimeTotals {
+    fn default() -> Self {
+        Self { count: 0, total: 0, min: u64::MAX, max: 0, histogram: Counts::default() }
+    }
+}
+
+impl TimeTotals {
+    pub(crate) fn sum<'a>(times: impl IntoIterator<Item = &'a TimeTotals>) -> Self {
+        times.into_iter().fold(Self::default(), |mut sum, times| {
+            sum.add(times);
+            sum
+        })
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total = self.total.wrapping_add(other.total);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.histogram.add(&other.histogram);
+    }
+
+    /// The extremes of what has come since are known exactly if they are new ones; else to within their bucket.
+    fn since(&self, earlier: &Self) -> Self {
+        let histogram = self.histogram.since(&earlier.histogram);
+        let Some((lowest, highest)) = histogram.range() else {
+            return Self::default();
+        };
+        let is_new_min = self.min < earlier.min;
+        let is_new_max = self.max > earlier.max;
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            total: self.total.wrapping_sub(earlier.total),
+            min: if is_new_min { self.min } else { lowest.max(self.min) },
+            max: if is_new_max { self.max } else { highest.min(self.max) },
+            histogram,
+        }
+    }
+}
