@@ -18,6 +18,7 @@ use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::oneshot;
 
+use crate::admin::{Admin, AdminSocket, ConfigOption, OsdFigures, register_builtin};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
@@ -35,6 +36,7 @@ pub(crate) struct Cluster {
     facts: Facts,
     mon: Arc<MonService>,
     messengers: [Arc<Messenger>; 2],
+    _admin: AdminSocket,
     _dir: DataDir,
 }
 
@@ -52,6 +54,7 @@ impl Cluster {
         let store = Arc::new(MemoryStore::new(builder.memory_bytes));
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let doors = Doors::new(&builder, &state);
+        let figures_of = Arc::clone(&osd);
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         let (osd_messenger, osd_addr) = doors.open_osd(osd, &mon).await?;
         let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
@@ -64,8 +67,21 @@ impl Cluster {
         dir.write_conf(fsid, &addrs, builder.auth)?;
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
         started.map_err(io::Error::other)?;
-        let facts = Facts { fsid, mon_addr, osd_addr, conf: dir.conf(), keyring: dir.keyring() };
-        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], _dir: dir })
+        let admin = Admin::new();
+        let facts = Facts {
+            fsid,
+            mon_addr,
+            osd_addr,
+            conf: dir.conf(),
+            keyring: dir.keyring(),
+            admin_socket: dir.admin_socket(),
+            admin: admin.clone(),
+        };
+        register_builtin(&admin, move || figures(&figures_of));
+        register_settings(&facts, builder.auth, builder.memory_bytes);
+        let socket = AdminSocket::open(&facts.admin_socket, admin);
+        let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
+        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -194,6 +210,41 @@ impl Doors {
         }
         Ok((messenger, bound))
     }
+}
+
+/// What `config show` says, by the names of Ceph's options.
+fn register_settings(facts: &Facts, auth: Auth, memory_bytes: u64) {
+    let method = match auth {
+        Auth::Cephx => "cephx",
+        Auth::None => "none",
+    };
+    let settings = [
+        ("fsid", facts.fsid.to_string()),
+        ("mon_host", format!("[v2:{}]", facts.mon_addr)),
+        ("auth_cluster_required", method.to_owned()),
+        ("auth_service_required", method.to_owned()),
+        ("auth_client_required", method.to_owned()),
+        ("keyring", facts.keyring.display().to_string()),
+        ("admin_socket", facts.admin_socket.display().to_string()),
+        ("osd_objectstore", "memstore".to_owned()),
+        ("memstore_device_bytes", memory_bytes.to_string()),
+    ];
+    for (name, value) in settings {
+        facts.admin.option(ConfigOption::new(name, move || value.clone()));
+    }
+}
+
+fn figures(osd: &Osd) -> OsdFigures {
+    let statfs = osd.statfs();
+    let start =
+        OsdFigures { total_bytes: statfs.total, available_bytes: statfs.available, ..OsdFigures::default() };
+    osd.pool_stats().values().fold(start, |sum, pool| OsdFigures {
+        reads: sum.reads + pool.reads,
+        read_bytes: sum.read_bytes + pool.read_bytes,
+        writes: sum.writes + pool.writes,
+        written_bytes: sum.written_bytes + pool.written_bytes,
+        ..sum
+    })
 }
 
 /// What the osdmap must say before clients come.

@@ -64,6 +64,10 @@ impl DataDir {
         self.path.join("keyring")
     }
 
+    pub(crate) fn admin_socket(&self) -> PathBuf {
+        self.path.join("loligo.asok")
+    }
+
     /// Writes the configuration file for clients.
     pub(crate) fn write_conf(&self, fsid: Uuid, mon: &EntityAddrVec, auth: Auth) -> Result<(), StartError> {
         let addrs: Vec<_> = mon.0.iter().filter_map(|addr| Some(format!("v2:{}", addr.sock?))).collect();
@@ -79,9 +83,15 @@ impl DataDir {
              auth cluster required = {method}\n\
              auth service required = {method}\n\
              auth client required = {method}\n\
-             keyring = {}\n",
+             keyring = {}\n\
+             # So that `ceph daemon osd.0 help` finds the server; clients would take one in [global] for their own.\n\
+             [mon]\n\
+             admin socket = {asok}\n\
+             [osd]\n\
+             admin socket = {asok}\n",
             addrs.join(","),
             self.keyring().display(),
+            asok = self.admin_socket().display(),
         );
         let (path, temporary) = (self.conf(), self.path.join("ceph.conf.new"));
         let write = || {

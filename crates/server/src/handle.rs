@@ -9,6 +9,7 @@ use loligo_wire::Uuid;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::{oneshot, watch};
 
+use crate::admin::Admin;
 use crate::cluster::Cluster;
 use crate::{Builder, StartError};
 
@@ -30,6 +31,8 @@ pub(crate) struct Facts {
     pub(crate) osd_addr: SocketAddr,
     pub(crate) conf: PathBuf,
     pub(crate) keyring: PathBuf,
+    pub(crate) admin_socket: PathBuf,
+    pub(crate) admin: Admin,
 }
 
 impl Handle {
@@ -81,6 +84,16 @@ impl Handle {
     /// The cluster's id.
     pub fn fsid(&self) -> Uuid {
         self.facts.fsid
+    }
+
+    /// Where the server answers questions: `ceph --admin-daemon SOCKET help`.
+    pub fn admin_socket(&self) -> &Path {
+        &self.facts.admin_socket
+    }
+
+    /// What it answers there, to add to it.
+    pub fn admin(&self) -> &Admin {
+        &self.facts.admin
     }
 
     /// How long it took to start.

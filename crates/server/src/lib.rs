@@ -15,8 +15,12 @@
 //!
 //! Objects of a memory server live as long as the process. With a data directory of its own
 //! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are empty then.
+//!
+//! A running server answers questions at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol: `ceph
+//! --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod builder;
 mod cluster;
 mod dir;

@@ -256,3 +256,27 @@ fn a_cluster_keeps_what_it_is_over_a_restart() {
     assert_eq!(ok(&conf, "ceph", &["auth", "get-or-create", "client.kept"]), key);
     assert_eq!(ok(&conf, "rados", &["-p", "kept", "ls"]), "");
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_admin_socket_speaks_to_stock_ceph() {
+    let server = server();
+    let socket = server.admin_socket().to_str().expect("a path in UTF-8");
+    let ask = |words: &[&str]| ok(server.conf(), "ceph", &[&["--admin-daemon", socket], words].concat());
+    assert!(ask(&["help"]).contains("\"lock_stat\": "));
+    assert!(ask(&["version"]).contains("loligo version"));
+    assert!(ask(&["lock_stat"]).starts_with("lock_stat version 0.4\n"));
+    assert!(ask(&["lock_stat", "json"]).starts_with("{\"mode\":\"contended\""));
+    assert!(ask(&["-f", "json", "lock_stat"]).starts_with("{\"mode\":\"contended\""));
+    assert_eq!(ask(&["lock_stat", "mode", "full"]), "full\n");
+    assert_eq!(ask(&["config", "get", "lock_stat_mode"]), "{\n    \"lock_stat_mode\": \"full\"\n}\n");
+    assert_eq!(ask(&["config", "set", "lock_stat_mode", "contended"]), "{\n    \"success\": \"\"\n}\n");
+    assert_eq!(ask(&["lock_stat", "mode"]), "contended\n");
+    assert_eq!(ask(&["lock_stat", "reset"]), "forgotten\n");
+    assert!(ask(&["perf", "dump"]).contains("\"op_w\": 0"));
+    assert!(ask(&["config", "show"]).contains("\"osd_objectstore\": \"memstore\""));
+    // Found by the daemon's name in the configuration, too.
+    assert!(ok(server.conf(), "ceph", &["daemon", "osd.0", "version"]).contains("loligo version"));
+    let refused = run(server.conf(), "ceph", &["--admin-daemon", socket, "nonsense"]);
+    assert!(!refused.status.success());
+}

@@ -1,0 +1,258 @@
+//! The admin socket: Ceph's protocol, on a thread of its own, so that it answers also when everything else is stuck.
+//!
+//! Stock `ceph --admin-daemon SOCKET COMMAND` talks to it. Each part of the server registers its commands and options
+//! here, beside those that every server has.
+
+mod builtin;
+mod protocol;
+mod socket;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use loligo_lockstat::{Class, RwLock};
+use serde::Serialize;
+use serde_json::{Serializer, Value, json};
+
+pub(crate) use builtin::{OsdFigures, register as register_builtin};
+pub(crate) use socket::AdminSocket;
+
+/// Guards the tables of commands and options; held to look one up or to add one, never while one runs.
+static TABLES: Class = Class::new("server.admin");
+
+/// Commands and options of an admin socket. Clones are the same.
+#[derive(Clone)]
+pub struct Admin(Arc<RwLock<Tables>>);
+
+#[derive(Default)]
+struct Tables {
+    commands: BTreeMap<String, Arc<Command>>,
+    options: BTreeMap<String, Arc<ConfigOption>>,
+}
+
+impl Admin {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(RwLock::new(&TABLES, Tables::default())))
+    }
+
+    /// Adds a command; one of the same name is replaced.
+    pub fn command(&self, command: Command) {
+        self.0.write().commands.insert(command.prefix.clone(), Arc::new(command));
+    }
+
+    /// Adds an option to `config show`, `config get` and `config set`; one of the same name is replaced.
+    pub fn option(&self, option: ConfigOption) {
+        self.0.write().options.insert(option.name.clone(), Arc::new(option));
+    }
+
+    fn commands(&self) -> Vec<Arc<Command>> {
+        self.0.read().commands.values().cloned().collect()
+    }
+
+    fn options(&self) -> Vec<Arc<ConfigOption>> {
+        self.0.read().options.values().cloned().collect()
+    }
+
+    /// By its name, in which Ceph's programs may write `-` or a space for `_`.
+    fn find_option(&self, name: &str) -> Option<Arc<ConfigOption>> {
+        self.0.read().options.get(&name.replace(['-', ' '], "_")).cloned()
+    }
+
+    /// The command with the longest name that begins the given words, and what is left of them.
+    fn find<'a>(&self, words: &'a [String]) -> Option<(Arc<Command>, &'a [String])> {
+        let tables = self.0.read();
+        (1..=words.len()).rev().find_map(|n| {
+            let command = tables.commands.get(&words[..n].join(" "))?;
+            Some((Arc::clone(command), &words[n..]))
+        })
+    }
+
+    /// Carries out a request as it came, without its terminator, and gives the text of the reply.
+    fn answer(&self, request: &[u8]) -> String {
+        let answer = protocol::parse(request).and_then(|(words, mut request)| {
+            let (command, rest) = self.find(&words).ok_or_else(|| {
+                Failure(format!("there is no command '{}'; 'help' lists them", words.join(" ")))
+            })?;
+            command.bind(rest, &mut request)?;
+            (command.run)(&request)
+        });
+        answer.unwrap_or_else(|failure| format!("ERROR: {failure}\n"))
+    }
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.commands().into_iter().map(|c| c.prefix.clone());
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// Why a command was refused, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+type Run = Box<dyn Fn(&Request) -> Result<String, Failure> + Send + Sync>;
+
+/// A command: its name, which may have several words, its arguments, and what it does.
+///
+/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short.
+pub struct Command {
+    prefix: String,
+    help: String,
+    args: Vec<Arg>,
+    run: Run,
+}
+
+/// An argument. Those that are required come first.
+struct Arg {
+    name: String,
+    required: bool,
+    /// What it may be; anything if there are none.
+    choices: Vec<String>,
+    /// It takes all words that are left.
+    takes_rest: bool,
+}
+
+impl Command {
+    /// A command without arguments. `help` is one sentence.
+    pub fn new(
+        prefix: impl Into<String>,
+        help: impl Into<String>,
+        run: impl Fn(&Request) -> Result<String, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Box::new(run) }
+    }
+
+    /// Adds an argument that must be given.
+    pub fn required(self, name: &str, choices: &[&str]) -> Self {
+        self.arg(name, choices, true, false)
+    }
+
+    /// Adds an argument that may be given.
+    pub fn optional(self, name: &str, choices: &[&str]) -> Self {
+        self.arg(name, choices, false, false)
+    }
+
+    /// Adds a last argument that takes all words that are left, of which there must be one.
+    pub fn rest(self, name: &str) -> Self {
+        self.arg(name, &[], true, true)
+    }
+
+    fn arg(mut self, name: &str, choices: &[&str], required: bool, takes_rest: bool) -> Self {
+        let choices = choices.iter().map(|&choice| choice.to_owned()).collect();
+        self.args.push(Arg { name: name.to_owned(), required, choices, takes_rest });
+        self
+    }
+
+    /// Gives words without a name to the arguments in their order, and checks what the request says.
+    fn bind(&self, mut words: &[String], request: &mut Request) -> Result<(), Failure> {
+        for arg in &self.args {
+            if !request.args.contains_key(&arg.name) && !words.is_empty() {
+                let taken = if arg.takes_rest { words.len() } else { 1 };
+                request.args.insert(arg.name.clone(), words[..taken].join(" "));
+                words = &words[taken..];
+            }
+            arg.check(request.args.get(&arg.name).map(String::as_str))?;
+        }
+        match words {
+            [] => Ok(()),
+            [word, ..] => Err(Failure(format!("'{}' does not know what to do with '{word}'", self.prefix))),
+        }
+    }
+
+    /// As `get_command_descriptions` gives it: the form that Ceph's `ceph_argparse.py` reads.
+    fn describe(&self) -> Value {
+        let words = self.prefix.split(' ').map(|word| json!(word));
+        let sig: Vec<Value> = words.chain(self.args.iter().map(Arg::describe)).collect();
+        json!({ "sig": sig, "help": self.help, "module": "", "perm": "", "flags": 0 })
+    }
+}
+
+impl Arg {
+    fn check(&self, value: Option<&str>) -> Result<(), Failure> {
+        match value {
+            None if self.required => Err(Failure(format!("missing: {}", self.name))),
+            // Any program may ask for any format; what is not known here is answered as if it had not.
+            Some(value) if self.name != "format" && !self.allows(value) => {
+                Err(Failure(format!("{} is '{value}', not one of {}", self.name, self.choices.join(", "))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn allows(&self, value: &str) -> bool {
+        self.choices.is_empty() || self.choices.iter().any(|choice| choice == value)
+    }
+
+    fn describe(&self) -> Value {
+        let mut described = json!({ "name": self.name, "req": self.required.to_string() });
+        described["type"] = json!(if self.choices.is_empty() { "CephString" } else { "CephChoices" });
+        if !self.choices.is_empty() {
+            described["strings"] = json!(self.choices.join("|"));
+        }
+        if self.takes_rest {
+            described["n"] = json!("N");
+        }
+        described
+    }
+}
+
+/// What a client wants to know or have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    args: BTreeMap<String, String>,
+}
+
+impl Request {
+    /// An argument, if it was given.
+    pub fn arg(&self, name: &str) -> Option<&str> {
+        self.args.get(name).map(String::as_str)
+    }
+
+    /// An answer in JSON, in the format that the client asked for: `json` on one line, else indented.
+    pub fn json(&self, value: &Value) -> String {
+        if self.arg("format") == Some("json") {
+            return value.to_string();
+        }
+        let mut out = Vec::new();
+        let indent = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+        let written = value.serialize(&mut Serializer::with_formatter(&mut out, indent));
+        match written.map(|()| String::from_utf8(out)) {
+            Ok(Ok(text)) => text + "\n",
+            _ => value.to_string(),
+        }
+    }
+}
+
+type Get = Box<dyn Fn() -> String + Send + Sync>;
+type Set = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
+
+/// A named setting of the running server.
+pub struct ConfigOption {
+    name: String,
+    get: Get,
+    set: Option<Set>,
+}
+
+impl ConfigOption {
+    /// A setting that is shown. The name is as in Ceph's configuration, with `_`.
+    pub fn new(name: impl Into<String>, get: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), get: Box::new(get), set: None }
+    }
+
+    /// And can be changed while the server runs.
+    pub fn settable(mut self, set: impl Fn(&str) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
+        self.set = Some(Box::new(set));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

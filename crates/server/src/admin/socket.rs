@@ -1,0 +1,161 @@
+//! The socket and its thread.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{env, fs, process};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use super::{Admin, protocol};
+
+/// Connections at a time; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a client may take to ask and to listen.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A pause after an accept that failed, as it does when there is no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that answers requests until it is dropped; then its file is gone.
+#[derive(Debug)]
+pub(crate) struct AdminSocket {
+    path: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminSocket {
+    /// Listens at a path, which nobody else uses: what is there is replaced.
+    pub(crate) fn open(path: &Path, admin: Admin) -> io::Result<Self> {
+        let listener = listen(path)?;
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let run = move || match runtime(listener) {
+            Ok((runtime, listener)) => {
+                let _ = ready.send(Ok(()));
+                serve(&runtime, &listener, &admin, stopped);
+            }
+            Err(e) => drop(ready.send(Err(e))),
+        };
+        let thread = thread::Builder::new().name("loligo-asok".to_owned()).spawn(run)?;
+        is_ready.recv().map_err(io::Error::other)??;
+        Ok(Self { path: path.to_owned(), stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Only the owner may connect, at no time anybody else: the socket is made in a directory that is closed to others, and
+/// comes to its place when its own mode is right. That directory has a short name, since the path of a socket has 107
+/// bytes at most when it is bound; where it ends up may be deeper.
+fn listen(path: &Path) -> io::Result<net::UnixListener> {
+    let dir = path.with_file_name(".asok.new");
+    let closed = || fs::DirBuilder::new().mode(0o700).create(&dir);
+    closed().or_else(|e| match e.kind() {
+        // Left by a server that was killed in the middle of this.
+        io::ErrorKind::AlreadyExists => fs::remove_dir_all(&dir).and_then(|()| closed()),
+        _ => Err(e),
+    })?;
+    let bound = bind(&dir.join("s")).and_then(|listener| {
+        fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o600))?;
+        fs::rename(dir.join("s"), path)?;
+        Ok(listener)
+    });
+    let _ = fs::remove_dir_all(&dir);
+    bound
+}
+
+fn bind(path: &Path) -> io::Result<net::UnixListener> {
+    const SOCKET_PATH_MAX: usize = 107;
+    if path.as_os_str().len() <= SOCKET_PATH_MAX {
+        return net::UnixListener::bind(path);
+    }
+    // By a link to the directory from a place that is not as deep.
+    let link = env::temp_dir().join(format!("loligo-asok.{}", process::id()));
+    let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+    std::os::unix::fs::symlink(dir, &link)?;
+    let bound = net::UnixListener::bind(link.join(name));
+    let _ = fs::remove_file(&link);
+    bound
+}
+
+fn runtime(listener: net::UnixListener) -> io::Result<(Runtime, UnixListener)> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    listener.set_nonblocking(true)?;
+    let entered = runtime.enter();
+    let listener = UnixListener::from_std(listener)?;
+    drop(entered);
+    Ok((runtime, listener))
+}
+
+fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped: oneshot::Receiver<()>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    runtime.block_on(async {
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, stream) = tokio::select! {
+                _ = &mut stopped => return,
+                (place, accepted) = accepted => match accepted {
+                    Ok((stream, _)) => (place, stream),
+                    Err(_) => {
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                },
+            };
+            let admin = admin.clone();
+            tokio::spawn(async move {
+                // A client that goes away or takes too long has no answer; there is nobody to tell.
+                let _ = timeout(PATIENCE, converse(stream, &admin)).await;
+                drop(place);
+            });
+        }
+    });
+}
+
+/// One request, one reply.
+async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
+    let Some(request) = receive(&mut stream).await? else { return Ok(()) };
+    let reply = protocol::reply(&admin.answer(&request));
+    stream.write_all(&reply).await?;
+    stream.shutdown().await
+}
+
+/// A request without its end; none if the client has gone or sends more than a request may have.
+async fn receive(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
+    let mut received = Vec::with_capacity(1024);
+    loop {
+        if let Some(len) = protocol::end(&received) {
+            received.truncate(len);
+            return Ok(Some(received));
+        }
+        if received.len() >= protocol::REQUEST_MAX {
+            return Ok(None);
+        }
+        let room = (protocol::REQUEST_MAX - received.len()) as u64;
+        if stream.take(room).read_buf(&mut received).await? == 0 {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Goal: every request has an answer and none does harm. Method: the tables asked directly, and a socket asked by bytes.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::{env, fs};
+
+use super::*;
+
+/// Commands that all servers have, and a level as a log has it.
+fn admin() -> (Admin, Arc<AtomicU32>) {
+    let admin = Admin::new();
+    register_builtin(&admin, || OsdFigures { reads: 3, writes: 4, ..OsdFigures::default() });
+    let level = Arc::new(AtomicU32::new(0));
+    let (get, set) = (Arc::clone(&level), Arc::clone(&level));
+    let option = ConfigOption::new("debug_msgr", move || get.load(Ordering::Relaxed).to_string());
+    admin.option(option.settable(move |value| {
+        let level = value.parse().map_err(|_| Failure("not a number".to_owned()))?;
+        set.store(level, Ordering::Relaxed);
+        Ok(())
+    }));
+    (admin, level)
+}
+
+fn json_of(admin: &Admin, request: &str) -> Value {
+    let answer = admin.answer(request.as_bytes());
+    serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{request}: {e} in {answer}"))
+}
+
+#[test]
+fn words_and_json_mean_the_same() {
+    let (admin, level) = admin();
+    assert_eq!(json_of(&admin, "config set debug_msgr 10"), json!({ "success": "" }));
+    assert_eq!(level.load(Ordering::Relaxed), 10);
+    let request = r#"{"prefix": "config set", "var": "debug-msgr", "val": ["20"], "format": "json"}"#;
+    assert_eq!(admin.answer(request.as_bytes()), r#"{"success":""}"#);
+    assert_eq!(level.load(Ordering::Relaxed), 20);
+    assert_eq!(json_of(&admin, "config get debug_msgr"), json!({ "debug_msgr": "20" }));
+    assert_eq!(json_of(&admin, r#"{"prefix":"config show"}"#)["debug_msgr"], "20");
+    assert_eq!(json_of(&admin, "perf dump")["osd"]["op"], 7);
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let (admin, level) = admin();
+    for (request, why) in [
+        ("", "no command"),
+        ("nonsense", "no command 'nonsense'"),
+        ("config", "no command"),
+        ("config set debug_msgr", "missing: val"),
+        ("config set debug_msgr high", "not a number"),
+        ("config set fsid 1", "no option"),
+        ("config get", "missing: var"),
+        ("version now", "does not know what to do with 'now'"),
+        ("lock_stat mode everything", "not one of off, contended, full"),
+        ("{", "JSON"),
+        (r#"{"prefix": 1}"#, "'prefix'"),
+        (r#"["help"]"#, "no command"),
+    ] {
+        let answer = admin.answer(request.as_bytes());
+        assert!(answer.starts_with("ERROR: ") && answer.contains(why), "{request}: {answer}");
+    }
+    assert!(admin.answer(b"\xff\xfe").starts_with("ERROR: "));
+    assert_eq!(level.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn descriptions_have_the_form_that_ceph_reads() {
+    let (admin, _) = admin();
+    let described = json_of(&admin, "get_command_descriptions");
+    let commands = described.as_object().expect("an object");
+    let sig_of = |prefix: &str| {
+        let words: Vec<Value> = prefix.split(' ').map(|w| json!(w)).collect();
+        let found = commands.values().map(|c| c["sig"].as_array().expect("a list"));
+        let is_it = |sig: &&Vec<Value>| sig.iter().filter(|a| a.is_string()).eq(words.iter());
+        found.clone().find(is_it).unwrap_or_else(|| panic!("{prefix} in {described}")).clone()
+    };
+    assert_eq!(sig_of("help"), [json!("help")]);
+    let set = sig_of("config set");
+    assert_eq!(set[2], json!({ "name": "var", "type": "CephString", "req": "true" }));
+    assert_eq!(set[3], json!({ "name": "val", "type": "CephString", "req": "true", "n": "N" }));
+    let format = &sig_of("lock_stat")[1];
+    assert_eq!((&format["type"], &format["req"]), (&json!("CephChoices"), &json!("false")));
+    assert!(json_of(&admin, "help")["lock_stat"].is_string());
+    assert!(json_of(&admin, "help").get("0").is_none(), "for programs only");
+}
+
+#[test]
+fn locks_report_in_every_format() {
+    let (admin, _) = admin();
+    assert!(admin.answer(b"lock_stat").starts_with("lock_stat version 0.4\n"));
+    assert!(json_of(&admin, "lock_stat json")["classes"].is_array());
+    assert!(json_of(&admin, r#"{"prefix":"lock_stat","format":"json-pretty"}"#)["mode"].is_string());
+    assert!(admin.answer(b"lock_stat prometheus").contains("# TYPE loligo_lock_contentions_total counter\n"));
+    assert!(admin.answer(b"lock_stat xml").starts_with("lock_stat version"));
+}
+
+/// A directory for one test, removed at its end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("loligo-asok-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a socket answers to some bytes: the text, or nothing.
+fn ask(path: &Path, request: &[u8]) -> Option<String> {
+    let mut stream = UnixStream::connect(path).expect("it listens");
+    stream.write_all(request).expect("it takes the request");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).ok()?;
+    let (len, text) = reply.split_first_chunk::<4>()?;
+    assert_eq!(u32::from_be_bytes(*len) as usize, text.len());
+    Some(String::from_utf8(text.to_vec()).expect("text"))
+}
+
+#[test]
+fn a_socket_answers_whoever_may_ask() {
+    let scratch = Scratch::new("answers");
+    let path = scratch.0.join("loligo.asok");
+    fs::write(&path, "left by somebody").expect("a file");
+    let socket = AdminSocket::open(&path, admin().0).expect("it opens");
+    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(fs::read_dir(&scratch.0).expect("a directory").count(), 1, "nothing else is left there");
+
+    assert!(ask(&path, b"{\"prefix\": \"version\"}\0").is_some_and(|text| text.contains("loligo version")));
+    assert!(ask(&path, b"help\n").is_some_and(|text| text.contains("lock_stat")));
+    assert_eq!(ask(&path, &[0, 0, 0, 0]).as_deref(), Some("2"));
+    assert!(ask(&path, &[0, 0, 0, 9]).is_some_and(|text| text.starts_with("ERROR")));
+    // One that sends too much has no answer, one that only listens does not keep others waiting.
+    assert_eq!(ask(&path, &[b'x'; protocol::REQUEST_MAX]), None);
+    let idle: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
+    assert!(ask(&path, b"version\0").is_some());
+    drop(idle);
+    drop(socket);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_request_may_come_in_pieces_and_many_at_a_time() {
+    let scratch = Scratch::new("pieces");
+    let path = scratch.0.join("loligo.asok");
+    let _socket = AdminSocket::open(&path, admin().0).expect("it opens");
+    let answers = Mutex::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..40 {
+            s.spawn(|| {
+                let mut stream = UnixStream::connect(&path).expect("it listens");
+                for byte in b"{\"prefix\":\"config get\",\"var\":\"debug_msgr\"}\0" {
+                    stream.write_all(&[*byte]).expect("it takes the byte");
+                }
+                let mut reply = Vec::new();
+                stream.read_to_end(&mut reply).expect("it answers");
+                assert!(reply.ends_with(b"}\n"));
+                *answers.lock().expect("no panic") += 1;
+            });
+        }
+    });
+    assert_eq!(answers.into_inner().expect("no panic"), 40);
+}
+
+#[test]
+fn a_path_may_be_longer_than_a_sockets() {
+    let scratch = Scratch::new("long");
+    let dir = scratch.0.join("d".repeat(120));
+    fs::create_dir_all(&dir).expect("a directory");
+    let path = dir.join("loligo.asok");
+    let socket = AdminSocket::open(&path, admin().0).expect("it opens");
+    let link = scratch.0.join("short");
+    std::os::unix::fs::symlink(&dir, &link).expect("a link");
+    assert!(ask(&link.join("loligo.asok"), b"version\0").is_some());
+    drop(socket);
+}
