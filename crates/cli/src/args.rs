@@ -15,6 +15,16 @@ Options that all Ceph programs share, and that are read as Ceph reads them:
   --OPTION VALUE       any option of the configuration that the client knows
 CEPH_ARGS may hold any of them.";
 
+const LOCKSTAT: &str = "\
+Show who waits for whose lock in a running server.
+
+Asks at the server's admin socket, DIR/loligo.asok of `loligo serve --data DIR`. Per class of locks: how often and how long \
+threads waited and where, and who held the lock; in the columns of Linux's /proc/lock_stat (times in microseconds), as JSON or \
+for Prometheus (--format). How long locks were held is measured in mode full:
+
+  ceph --admin-daemon SOCKET lock_stat mode off|contended|full
+  ceph --admin-daemon SOCKET lock_stat reset";
+
 /// Objects in Ceph pools, and a Ceph-compatible server in one process.
 #[derive(Parser)]
 #[command(name = "loligo", version, after_help = SHARED_OPTIONS, max_term_width = 120)]
@@ -28,18 +38,29 @@ pub(crate) struct Cli {
     pub(crate) namespace: String,
 
     /// How results are printed.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Plain)]
-    pub(crate) format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
+    pub(crate) format: FormatName,
 
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
+/// What `--format` may say.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum FormatName {
     /// For people.
+    #[value(alias = "text")]
     Plain,
     /// For programs.
+    Json,
+    /// For Prometheus; only `lockstat` has it.
+    Prometheus,
+}
+
+/// How all commands but `lockstat` print their results.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Plain,
     Json,
 }
 
@@ -114,6 +135,9 @@ pub(crate) enum Command {
         #[arg(long)]
         run_name: Option<String>,
     },
+    /// Show who waits for whose lock in a running server.
+    #[command(long_about = LOCKSTAT)]
+    Lockstat(Lockstat),
     /// Print a completion script for a shell.
     Completions { shell: Shell },
 }
@@ -138,6 +162,15 @@ pub(crate) struct Serve {
     /// Threads that serve connections (default: one for each processor).
     #[arg(long)]
     pub(crate) workers: Option<usize>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Lockstat {
+    /// The server's admin socket.
+    pub(crate) socket: PathBuf,
+    /// Show it each second, those who waited longest in total first.
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

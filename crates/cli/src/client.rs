@@ -3,7 +3,7 @@
 use loligo_rados::{Builder, IoCtx, Rados};
 use tokio::runtime::Runtime;
 
-use crate::args::{Cli, Format};
+use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
 
 /// What the command line says about the cluster and the pool, not connected yet.
@@ -26,7 +26,12 @@ pub(crate) struct Pool {
 impl Client {
     pub(crate) fn new(builder: Builder, cli: &Cli) -> Self {
         let Cli { pool, namespace, format, .. } = cli;
-        Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format: *format }
+        let format = match format {
+            FormatName::Json => Format::Json,
+            // The other is for `lockstat`, which connects to no cluster.
+            FormatName::Plain | FormatName::Prometheus => Format::Plain,
+        };
+        Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format }
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {

@@ -8,7 +8,7 @@ use loligo_rados::Builder;
 use loligo_server::Server;
 use sha2::{Digest, Sha256};
 
-use crate::args::{Bench, Cli, Command, Format, Mode};
+use crate::args::{Bench, Cli, Command, FormatName, Mode};
 use crate::bench;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
@@ -46,7 +46,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
     let cli = Cli {
         pool: vec![POOL.to_owned()],
         namespace: String::new(),
-        format: Format::Plain,
+        format: FormatName::Plain,
         command: Command::Lspools,
     };
     Client::new(Builder::new().conf_file(conf), &cli).pool().await

@@ -8,6 +8,7 @@ mod bench;
 mod client;
 mod demo;
 mod failure;
+mod lockstat;
 mod object;
 mod pool;
 mod serve;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use loligo_rados::Builder;
 
-use args::{Cli, Command};
+use args::{Cli, Command, FormatName};
 use client::Client;
 use failure::Failure;
 
@@ -41,6 +42,9 @@ fn run() -> Result<(), Failure> {
     let mut words: Vec<String> = std::env::args().collect();
     let builder = Builder::new().args(&mut words).map_err(|e| Failure::new("command line", e))?;
     let cli = Cli::parse_from(words);
+    if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
+        return Err(Failure::new("--format prometheus", "only lockstat has it"));
+    }
     match &cli.command {
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
@@ -48,6 +52,7 @@ fn run() -> Result<(), Failure> {
         }
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool),
+        Command::Lockstat(options) => lockstat::run(options, cli.format),
         Command::Bench(options) => bench::run(Client::new(builder, &cli), options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, &cli), run_name.as_deref()),
         command => {

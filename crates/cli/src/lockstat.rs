@@ -1,0 +1,340 @@
+//! `loligo lockstat`: what a running server's locks say, once or each second.
+
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use console::Term;
+use serde::Deserialize;
+
+use crate::args::{FormatName, Lockstat};
+use crate::failure::{Context, Failure};
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a report that are read; real ones have some kilobytes.
+const REPORT_MAX: u64 = 64 << 20;
+const INTERVAL: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure> {
+    let socket = &options.socket;
+    if options.watch {
+        return watch(socket);
+    }
+    let text = ask(socket, format_name(format))?;
+    print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
+    Ok(())
+}
+
+/// As the server knows it.
+fn format_name(format: FormatName) -> &'static str {
+    match format {
+        FormatName::Plain => "text",
+        FormatName::Json => "json",
+        FormatName::Prometheus => "prometheus",
+    }
+}
+
+/// Asks at an admin socket: a JSON object and a zero byte there, four bytes of length and a text back.
+fn ask(socket: &Path, format: &str) -> Result<String, Failure> {
+    let request = serde_json::json!({ "prefix": "lock_stat", "format": format });
+    let exchange = || -> io::Result<String> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{request}\0").as_bytes())?;
+        let mut len = [0; 4];
+        stream.read_exact(&mut len)?;
+        let mut text = String::new();
+        stream.take(u64::from(u32::from_be_bytes(len)).min(REPORT_MAX)).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    exchange().context(|| format!("ask {}", socket.display()))
+}
+
+/// A server's report, of which this module shows a part.
+#[derive(Clone, Debug, Deserialize)]
+struct Report {
+    mode: String,
+    classes: Vec<Class>,
+    quiet: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Class {
+    name: String,
+    kind: String,
+    contentions: u64,
+    acquisitions: u64,
+    wait: Times,
+    hold: Times,
+    waiters: Vec<Site>,
+    holders: Vec<Site>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Times {
+    max_ns: u64,
+    total_ns: u64,
+    avg_ns: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Site {
+    file: String,
+    line: u32,
+}
+
+/// Shows the report again and again, on a terminal in place, else one below the other. Ends with the server, or when
+/// nobody reads any more.
+fn watch(socket: &Path) -> Result<(), Failure> {
+    let terminal = Term::stdout();
+    let mut before: Option<(Instant, Report)> = None;
+    loop {
+        let now = Instant::now();
+        let text = ask(socket, "json")?;
+        let report: Report = serde_json::from_str(&text)
+            .map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
+        let interval = before.as_ref().map(|(then, report)| (now.duration_since(*then), report));
+        let size = terminal.is_term().then(|| terminal.size());
+        let lines = draw(&report, interval, size.map(|(rows, columns)| (rows.into(), columns.into())));
+        if !show(&lines, size.is_some()).context(|| "write to standard output".to_owned())? {
+            return Ok(());
+        }
+        before = Some((now, report));
+        thread::sleep(INTERVAL.saturating_sub(now.elapsed()));
+    }
+}
+
+/// False if nobody reads.
+fn show(lines: &[String], in_place: bool) -> io::Result<bool> {
+    let mut out = String::new();
+    // Home; each line clears what stood there before; at the end everything below. So nothing flickers.
+    if in_place {
+        out.push_str("\x1b[H");
+        out.push_str(&lines.iter().map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n"));
+        out.push_str("\x1b[J");
+    } else {
+        lines.iter().for_each(|line| out += &format!("{line}\n"));
+        out.push('\n');
+    }
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
+const NAME_WIDTH: usize = 26;
+const COLUMN_WIDTH: usize = 9;
+
+/// The view's lines, no more and no longer than fit into rows and columns. `interval` is the report before and how long
+/// ago that was.
+fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(usize, usize)>) -> Vec<String> {
+    let mut classes: Vec<&Class> = report.classes.iter().collect();
+    classes.sort_by_key(|c| (Reverse(c.wait.total_ns), Reverse(c.hold.total_ns), c.name.as_str()));
+    let is_full = report.mode == "full";
+    let waited: u64 = classes.iter().map(|c| c.wait.total_ns).sum();
+    let mut lines = vec![
+        format!(
+            "locks, mode {}: waited {} in {} waits; {} classes of which there is nothing to tell",
+            report.mode,
+            time(waited),
+            count(classes.iter().map(|c| c.contentions).sum()),
+            report.quiet.len()
+        ),
+        String::new(),
+        header(is_full),
+    ];
+    for class in classes {
+        lines.push(row(class, interval, is_full));
+        if let Some(sites) = sites(class) {
+            lines.push(sites);
+        }
+    }
+    if let Some((rows, columns)) = size {
+        lines.truncate(rows.max(1));
+        lines.iter_mut().for_each(|line| *line = line.chars().take(columns).collect());
+    }
+    lines
+}
+
+fn header(is_full: bool) -> String {
+    let mut out = format!("{:<NAME_WIDTH$}", "class");
+    let waits = ["waits/s", "wait/s", "waits", "wait", "avg", "p50", "p99", "max"];
+    let holds = ["taken/s", "hold/s", "held p50", "held p99", "held max"];
+    for column in waits.iter().chain(holds.iter().filter(|_| is_full)) {
+        let _ = write!(out, "{column:>COLUMN_WIDTH$}");
+    }
+    out
+}
+
+fn row(class: &Class, interval: Option<(Duration, &Report)>, is_full: bool) -> String {
+    let name =
+        if class.kind == "exclusive" { class.name.clone() } else { format!("{} {}", class.name, class.kind) };
+    let rates = interval.map(|(elapsed, before)| rates(class, before, elapsed));
+    let rate = |figure: fn(&Rates) -> String| rates.as_ref().map_or_else(|| "-".to_owned(), figure);
+    let wait = &class.wait;
+    let mut cells = vec![
+        rate(|r| count(r.waits)),
+        rate(|r| time(r.waited_ns)),
+        count(class.contentions),
+        time(wait.total_ns),
+        time(wait.avg_ns),
+        time(wait.p50_ns),
+        time(wait.p99_ns),
+        time(wait.max_ns),
+    ];
+    if is_full {
+        let hold = &class.hold;
+        cells.extend([rate(|r| count(r.taken)), rate(|r| time(r.held_ns))]);
+        cells.extend([time(hold.p50_ns), time(hold.p99_ns), time(hold.max_ns)]);
+    }
+    let mut out = format!("{name:<NAME_WIDTH$}");
+    cells.iter().for_each(|cell| out += &format!("{cell:>COLUMN_WIDTH$}"));
+    out
+}
+
+/// What came per second since the report before.
+struct Rates {
+    waits: u64,
+    waited_ns: u64,
+    taken: u64,
+    held_ns: u64,
+}
+
+fn rates(class: &Class, before: &Report, elapsed: Duration) -> Rates {
+    let earlier = before.classes.iter().find(|c| c.name == class.name && c.kind == class.kind);
+    // After a reset there may be less than before.
+    let per_second = |figure: fn(&Class) -> u64| {
+        let more = figure(class).checked_sub(earlier.map_or(0, figure)).unwrap_or(figure(class));
+        (more as f64 / elapsed.as_secs_f64().max(1e-3)).round() as u64
+    };
+    Rates {
+        waits: per_second(|c| c.contentions),
+        waited_ns: per_second(|c| c.wait.total_ns),
+        taken: per_second(|c| c.acquisitions),
+        held_ns: per_second(|c| c.hold.total_ns),
+    }
+}
+
+/// Where the longest waited and for whom, below the class's row.
+fn sites(class: &Class) -> Option<String> {
+    let waiter = class.waiters.first()?;
+    let mut out = format!("    waits at {}:{}", waiter.file, waiter.line);
+    if let Some(holder) = class.holders.first() {
+        let _ = write!(out, ", held at {}:{}", holder.file, holder.line);
+    }
+    Some(out)
+}
+
+/// `870 ns`, `12.3 µs`, `4.5 ms`, `61.2 s`.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+/// `999`, `12.3k`, `4.5M`.
+fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}M", n as f64 / 1e6),
+        _ => format!("{:.1}G", n as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loligo_lockstat::{Mutex, SpinLock, report, reset};
+    use std::sync::Barrier;
+
+    fn class(name: &str, waits: u64, waited_ns: u64) -> String {
+        let times = format!(
+            r#"{{"count":{waits},"min_ns":1,"max_ns":900,"total_ns":{waited_ns},"avg_ns":5,"p50_ns":4,"p99_ns":8}}"#
+        );
+        format!(
+            r#"{{"name":"{name}","kind":"exclusive","contentions":{waits},"acquisitions":0,"wait":{times},"hold":{times},
+            "waiters":[{{"file":"a.rs","line":7}}],"holders":[{{"file":"b.rs","line":8}}]}}"#
+        )
+    }
+
+    fn parsed(classes: &[String]) -> Report {
+        let text = format!(r#"{{"mode":"contended","classes":[{}],"quiet":["q"]}}"#, classes.join(","));
+        serde_json::from_str(&text).expect("a report")
+    }
+
+    #[test]
+    fn the_longest_wait_stands_first_and_rates_are_per_second() {
+        let before = parsed(&[class("t.few", 10, 1_000)]);
+        let now = parsed(&[class("t.few", 30, 5_000), class("t.long", 1, 2_000_000)]);
+        let lines = draw(&now, Some((Duration::from_secs(2), &before)), None);
+        assert!(lines[3].starts_with("t.long "), "{lines:?}");
+        assert_eq!(lines[4], "    waits at a.rs:7, held at b.rs:8");
+        let few: Vec<&str> = lines[5].split_whitespace().collect();
+        assert_eq!(few[..8], ["t.few", "10", "2.0", "µs", "30", "5.0", "µs", "5"]);
+        assert!(draw(&now, None, None)[3].contains(" - "));
+        // After a reset.
+        let lines = draw(&before, Some((Duration::from_secs(1), &now)), None);
+        assert_eq!(lines[3].split_whitespace().nth(1), Some("10"));
+    }
+
+    #[test]
+    fn no_line_is_too_long_and_none_too_many() {
+        let many: Vec<String> = (0..50).map(|i| class(&format!("t.class{i}"), i, i * 1000)).collect();
+        let lines = draw(&parsed(&many), None, Some((24, 80)));
+        assert_eq!(lines.len(), 24);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn figures_are_short() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_250, "1.2 µs"),
+            (2_000_000, "2.0 ms"),
+            (61_000_000_000, "61.0 s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+        for (n, text) in [(9_999, "9999"), (12_345, "12.3k"), (5_000_000, "5.0M")] {
+            assert_eq!(count(n), text);
+        }
+    }
+
+    /// What this reads is what the locks write.
+    #[test]
+    fn the_locks_own_report_is_understood() {
+        static A: loligo_lockstat::Class = loligo_lockstat::Class::new("t.cli");
+        reset();
+        let (lock, other) = (Mutex::new(&A, ()), SpinLock::new(&A, ()));
+        drop(other.lock());
+        let held = Barrier::new(2);
+        while report().class("t.cli").is_none() {
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    let _guard = lock.lock();
+                    held.wait();
+                    std::thread::sleep(Duration::from_millis(5));
+                });
+                held.wait();
+                drop(lock.lock());
+            });
+        }
+        let understood: Report = serde_json::from_str(&report().to_json()).expect("a report");
+        let class = understood.classes.iter().find(|c| c.name == "t.cli").expect("it was contended");
+        assert!(class.contentions == 1 && class.wait.total_ns > 0 && class.waiters.len() == 1);
+    }
+}
