@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -86,6 +87,7 @@ impl Osd {
         self.store.statfs()
     }
 
+    /// Takes a request. `Break`: the connection is closed, and nothing more of it is to be taken.
     fn request(
         &self,
         places: &Places,
@@ -93,17 +95,19 @@ impl Osd {
         session: &Arc<Session>,
         msg: &Msg,
         op: MOSDOp,
-    ) {
+    ) -> ControlFlow<()> {
         if session.lacks_map(op.map_epoch, places.epoch()) {
             let _ = conn.send(Msg::new(&places.message()));
         }
         let Some(pool) = places.pool(op.spgid.pgid.pool).filter(|pool| addressed_right(pool, &op)) else {
-            return; // Made with another map than ours: the client sends it again when it has the one just sent.
+            // Made with another map than ours: the client sends it again when it has the one just sent.
+            return ControlFlow::Continue(());
         };
         let tid = msg.header.tid;
         let refuse = |op: MOSDOp, errno: Errno| {
             let reply = MOSDOpReply::answer(op, errno.code(), places.epoch());
             let _ = conn.send(Msg::new(&reply).with_tid(tid));
+            ControlFlow::Continue(())
         };
         if let Err(errno) = self.allowed(places, pool, conn, session, &op) {
             return refuse(op, errno);
@@ -120,10 +124,13 @@ impl Osd {
             limits: self.limits,
         };
         let request = Request { conn: Arc::clone(conn), op, context, hold: conn.hold(msg.len()) };
-        if !slot.submit(request) {
-            // As many requests wait as may: let the client's connection go; it sends what is unanswered again.
-            conn.mark_down();
+        if slot.submit(request) {
+            return ControlFlow::Continue(());
         }
+        // As many requests wait as may: let the client's connection go; it sends what is unanswered again. What came behind
+        // this request must not be executed before it.
+        conn.mark_down();
+        ControlFlow::Break(())
     }
 
     /// The checks before a request may enter its slot, in a stock OSD's order.
@@ -165,9 +172,12 @@ impl Dispatcher for Osd {
         let places = self.places.load();
         let session = Session::of(conn);
         for msg in msgs.drain(..).filter(|msg| msg.header.kind == MOSDOp::KIND) {
-            match msg.open() {
-                Ok(op) => self.request(&places, conn, &session, &msg, op),
+            let op = match msg.open() {
+                Ok(op) => op,
                 Err(e) => return conn.refuse(msg.header.kind, e),
+            };
+            if self.request(&places, conn, &session, &msg, op).is_break() {
+                return;
             }
         }
     }
