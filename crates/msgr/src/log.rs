@@ -33,9 +33,9 @@ pub fn stderr_log() -> Log {
     })
 }
 
-/// Lets at most [`LINES_AT_ONCE`] lines of a level through at once and one more every [`LINE_INTERVAL_NS`], so that peers
-/// that send nonsense without end do not fill a disk, or keep us busy with writing. The next line that is let through
-/// follows one that says how many were not.
+/// Lets at most 20 lines of a level through at once and 10 more in each second, so that peers that send nonsense without end
+/// do not fill a disk, or keep us busy with writing. The next line that is let through follows one that says how many were
+/// not.
 pub fn bounded_log(to: Log) -> Log {
     let began = Instant::now();
     let buckets: [Bucket; 3] = Default::default();

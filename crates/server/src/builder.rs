@@ -96,9 +96,9 @@ impl Builder {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
-    /// Where lines about what goes wrong go, by default to standard error: peers that break the protocol or fail to
-    /// authenticate are [errors](loligo_msgr::Level::Error), lost connections are not. At most twenty of a level come at
-    /// once, and ten in each second after that.
+    /// Where lines about what goes wrong go. Peers that break the protocol are [errors](loligo_msgr::Level::Error), lost
+    /// connections are not; the default writes errors to standard error. At most 20 lines of a level come at once, and 10
+    /// more in each second.
     pub fn log(self, log: Log) -> Self {
         Self { log: bounded_log(log), ..self }
     }

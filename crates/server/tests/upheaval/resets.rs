@@ -17,21 +17,23 @@ use crate::common::{PYTHON_HEAD, Running, builder, connect, soon};
 const OBJECTS: usize = 12;
 /// Appends in flight on each object.
 const WINDOW: usize = 4;
-/// The most that a connection lives for, in bytes: a handshake and some tens of appends.
+/// The most that a connection lives for, in bytes: a handshake and some tens of appends of up to 900 bytes.
 const LIFE_MAX: u64 = 20_000;
 
-/// What is appended to an object as the `i`th: its number, and some more so that it is of some length.
-fn token(i: usize) -> Vec<u8> {
+/// What is appended to an object as the `i`th: its number, and some more so that it is of some length, up to `scale` times
+/// 900 bytes.
+fn token(i: usize, scale: usize) -> Vec<u8> {
     let mut bytes = format!("{i:07}|").into_bytes();
-    bytes.resize(8 + i * 37 % 900, b'.');
+    bytes.resize(8 + i * 37 % 900 * scale, b'.');
     bytes
 }
 
 /// Appends to one object while `go_on` says so, [`WINDOW`] at once, in order. Returns how often.
-async fn append(pool: IoCtx, name: String, go_on: Arc<AtomicBool>) -> (String, usize) {
+async fn append(pool: IoCtx, name: String, scale: usize, go_on: Arc<AtomicBool>) -> (String, usize) {
     let mut count = 0;
     while go_on.load(Ordering::Relaxed) {
-        let window = (count..count + WINDOW).map(|i| pool.append(name.as_str(), Bytes::from(token(i))));
+        let window =
+            (count..count + WINDOW).map(|i| pool.append(name.as_str(), Bytes::from(token(i, scale))));
         for appended in soon("appends", join_all(window)).await {
             appended.expect("appended");
         }
@@ -41,9 +43,9 @@ async fn append(pool: IoCtx, name: String, go_on: Arc<AtomicBool>) -> (String, u
 }
 
 /// Checks that an object is what was appended: once, in order, whole.
-async fn check(pool: &IoCtx, name: &str, count: usize, seed: u64) {
+async fn check(pool: &IoCtx, name: &str, count: usize, scale: usize, seed: u64) {
     let got = soon("a read", pool.read(name, 0, 0)).await.expect("read");
-    let expected: Vec<u8> = (0..count).flat_map(token).collect();
+    let expected: Vec<u8> = (0..count).flat_map(|i| token(i, scale)).collect();
     let differ = got.iter().zip(&expected).position(|(a, b)| a != b);
     assert!(
         got == expected,
@@ -55,17 +57,19 @@ async fn check(pool: &IoCtx, name: &str, count: usize, seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn our_appends_happen_once_and_in_order() {
-    for seed in [11, 12, 13] {
+    for (seed, scale) in [(11, 1), (12, 1), (13, 80)] {
         let server = Server::memory().pool("data").start().expect("the server starts");
         let mon = FaultProxy::start(server.mon_addr(), seed, LIFE_MAX, 5).await.expect("a proxy");
-        let osd = FaultProxy::start(server.osd_addr(), seed + 100, LIFE_MAX, 15).await.expect("a proxy");
+        let osd = FaultProxy::start(server.osd_addr(), seed + 100, LIFE_MAX * scale as u64, 15)
+            .await
+            .expect("a proxy");
         let (to_mon, to_osd) = (mon.addr(), osd.addr());
         let through = move |kind, _: SocketAddr| if kind == EntityType::MON { to_mon } else { to_osd };
         let rados = builder(server.conf()).reroute(through).connect().await.expect("connects");
         let pool = rados.ioctx("data").await.expect("the pool");
         let go_on = Arc::new(AtomicBool::new(true));
         let writers: Vec<_> = (0..OBJECTS)
-            .map(|i| tokio::spawn(append(pool.clone(), format!("o{i}"), Arc::clone(&go_on))))
+            .map(|i| tokio::spawn(append(pool.clone(), format!("o{i}"), scale, Arc::clone(&go_on))))
             .collect();
         // The monitor is kept busy too, or its connection would not live for many bytes.
         while osd.faults() < 15 || mon.faults() < 2 {
@@ -76,7 +80,7 @@ async fn our_appends_happen_once_and_in_order() {
         let (_direct, direct) = connect(server.conf()).await;
         for writer in writers {
             let (name, count) = soon("a writer", writer).await.expect("no panic");
-            check(&direct, &name, count, seed).await;
+            check(&direct, &name, count, scale, seed).await;
         }
     }
 }
@@ -119,7 +123,7 @@ async fn a_stock_clients_appends_happen_once_and_in_order() {
         assert!(faults.iter().any(|(kind, n)| *kind == EntityType::OSD && *n > 8), "seed {seed}: {faults:?}");
         let (_rados, pool) = connect(server.conf()).await;
         for i in 0..OBJECTS {
-            check(&pool, &format!("o{i}"), STOCK_APPENDS, seed).await;
+            check(&pool, &format!("o{i}"), STOCK_APPENDS, 1, seed).await;
         }
     }
 }
