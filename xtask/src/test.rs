@@ -9,7 +9,7 @@ use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release, UpOptions};
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
-const LOOM_CRATES: [&str; 2] = ["lane", "lockstat"];
+const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
 
 #[derive(Default)]
 struct Totals {

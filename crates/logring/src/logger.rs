@@ -1,0 +1,367 @@
+//! The log thread: its life, its rounds, and what others may ask of it.
+
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::arrivals::Arrivals;
+use crate::clock::{self, WallClock};
+use crate::crash;
+use crate::handshake::{Bell, Ticket};
+use crate::line::Lines;
+use crate::merge::{Found, Merge};
+use crate::recent::Recent;
+use crate::sink::{Output, Sink};
+use crate::subsys::{self, Subsys, levels};
+use crate::thread::this_thread;
+
+/// How often the rings are looked at while there is something in them. A line is in the file within two of these.
+const ROUND_MIN: Duration = Duration::from_millis(10);
+/// How often when there was nothing for long: what an idle program costs is five wake-ups in a second.
+const ROUND_MAX: Duration = Duration::from_millis(200);
+/// An entry stays in its ring for this long, so that one that was begun earlier and ends later still comes first.
+const HELD_BACK: Duration = Duration::from_millis(2);
+/// Lines are written when there are this many bytes of them, and at a round's end.
+const WRITE_BYTES: usize = 64 << 10;
+/// Who waits for the log thread looks this often whether it is still there.
+const WAIT_STEP: Duration = Duration::from_millis(100);
+
+pub(crate) static BELL: Bell = Bell::new();
+static FLUSH: Ticket = Ticket::new();
+static DUMP: Ticket = Ticket::new();
+static REOPEN: Ticket = Ticket::new();
+static STOP: AtomicBool = AtomicBool::new(false);
+/// A log thread exists. One at a time.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+/// It answers. See `Ticket::wait` for how this ends.
+static OPEN: AtomicBool = AtomicBool::new(false);
+/// The bell was rung by `nudge` since the log thread last woke up: once is enough.
+static NUDGED: AtomicBool = AtomicBool::new(false);
+/// The log thread, so that it does not wait for itself.
+static THREAD: AtomicU64 = AtomicU64::new(0);
+
+/// What the last log thread left for the next one: rings live longer than it.
+static LEFT: Arrivals<Merge> = Arrivals::new();
+
+/// What the log shall be like.
+#[derive(Debug)]
+pub struct Config {
+    sink: Sink,
+    recent_max: usize,
+    dump_on_crash: bool,
+    errors_to_stderr: bool,
+}
+
+impl Config {
+    /// To a sink; otherwise as Ceph's daemons have it.
+    pub fn new(sink: Sink) -> Self {
+        Self { sink, recent_max: 10_000, dump_on_crash: false, errors_to_stderr: false }
+    }
+
+    /// Entries that are kept for a crash (Ceph: `log_max_recent`); by default 10,000.
+    pub fn recent_max(self, entries: usize) -> Self {
+        Self { recent_max: entries, ..self }
+    }
+
+    /// Whether a panic or a fatal signal writes what is kept. For the whole process, and not undone; by default not.
+    pub fn dump_on_crash(self, dump: bool) -> Self {
+        Self { dump_on_crash: dump, ..self }
+    }
+
+    /// Whether entries of level −1 also go to standard error; by default not.
+    pub fn errors_to_stderr(self, also: bool) -> Self {
+        Self { errors_to_stderr: also, ..self }
+    }
+}
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// This process has one already.
+    #[error("the log has been started already")]
+    Running,
+    /// The file could not be opened, or the thread not be made.
+    #[error("log {name}: {source}")]
+    Io {
+        /// The file.
+        name: String,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+/// The log, which ends when this is dropped: all that was logged before is written then.
+#[derive(Debug)]
+pub struct Logger {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Logger {
+    /// Writes all that was logged, and ends the log. What is logged later is not recorded.
+    pub fn stop(self) {}
+}
+
+impl Drop for Logger {
+    fn drop(&mut self) {
+        if crash::is_forked() {
+            return; // the thread is the parent's
+        }
+        subsys::set_recording(false);
+        STOP.store(true, SeqCst);
+        BELL.ring();
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked but for a bug of ours, of which it has told.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts the log of this process.
+pub fn start(config: Config) -> Result<Logger, StartError> {
+    let name = match &config.sink {
+        Sink::File(path) => path.display().to_string(),
+        _ => String::new(),
+    };
+    if TAKEN.swap(true, SeqCst) {
+        return Err(StartError::Running);
+    }
+    let output = match Output::open(config.sink) {
+        Ok(output) => output,
+        Err(source) => {
+            TAKEN.store(false, SeqCst);
+            return Err(StartError::Io { name, source });
+        }
+    };
+    crash::watch_forks();
+    clock::choose();
+    STOP.store(false, SeqCst);
+    // Before the thread: what is logged from now on is in the rings when it comes.
+    OPEN.store(true, SeqCst);
+    subsys::set_recording(true);
+    let end = End;
+    let (errors_to_stderr, recent_max) = (config.errors_to_stderr, config.recent_max);
+    let spawned = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
+        let _end = end;
+        THREAD.store(this_thread(), SeqCst);
+        let mut merge = LEFT.take().pop().unwrap_or_default();
+        let clock = WallClock::calibrate();
+        let (recent, lines) = (Recent::new(recent_max), Lines::default());
+        Worker { output, errors_to_stderr, recent, lines, clock }.run(&mut merge);
+        LEFT.add(merge);
+    });
+    let thread = spawned.map_err(|source| StartError::Io { name, source })?;
+    if config.dump_on_crash {
+        crash::install();
+    }
+    Ok(Logger { thread: Some(thread) })
+}
+
+/// However the log thread ends, or if it cannot be made: nobody waits for it any more, and another one may begin.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        subsys::set_recording(false);
+        OPEN.store(false, SeqCst);
+        [&FLUSH, &DUMP, &REOPEN].iter().for_each(|ticket| ticket.close());
+        THREAD.store(0, SeqCst);
+        TAKEN.store(false, SeqCst);
+    }
+}
+
+/// Waits until all that was logged before this call is written. False: there is no log.
+pub fn flush() -> bool {
+    ask(&FLUSH)
+}
+
+/// Writes the newest entries that are kept, those above the log's level too, and forgets them: `log dump`.
+pub fn dump() -> bool {
+    ask(&DUMP)
+}
+
+/// Opens the log file again, after somebody has moved the old one away: what SIGHUP is for.
+pub fn reopen() -> bool {
+    ask(&REOPEN)
+}
+
+fn ask(ticket: &Ticket) -> bool {
+    is_open() && !is_log_thread() && {
+        let number = ticket.ask();
+        BELL.ring();
+        ticket.wait(number, WAIT_STEP, is_open)
+    }
+}
+
+/// As [`dump`], for a crash: waits no longer than so many tenths of a second. Only atomics and futexes, no lock and no memory.
+pub(crate) fn dump_within(steps: u32) -> bool {
+    if !is_open() || is_log_thread() {
+        return false;
+    }
+    let number = DUMP.ask();
+    BELL.ring();
+    let left = std::cell::Cell::new(steps);
+    DUMP.wait(number, WAIT_STEP, || {
+        left.set(left.get().saturating_sub(1));
+        is_open() && left.get() > 0
+    })
+}
+
+pub(crate) fn is_open() -> bool {
+    OPEN.load(SeqCst)
+}
+
+/// Whether the caller is the log thread itself.
+pub(crate) fn is_log_thread() -> bool {
+    THREAD.load(SeqCst) == this_thread()
+}
+
+/// In the child of a fork there is no log thread. Atomics only.
+pub(crate) fn forked() {
+    subsys::set_recording(false);
+    OPEN.store(false, SeqCst);
+}
+
+/// Something should not wait for the next round: a ring fills, or an error was logged.
+#[inline]
+pub(crate) fn nudge() {
+    // Relaxed: a nudge that gets lost is made up for by the next round.
+    if !NUDGED.load(Relaxed) && !NUDGED.swap(true, Relaxed) {
+        BELL.ring();
+    }
+}
+
+struct Worker {
+    output: Output,
+    errors_to_stderr: bool,
+    recent: Recent,
+    lines: Lines,
+    clock: WallClock,
+}
+
+impl Worker {
+    fn run(&mut self, merge: &mut Merge) {
+        let mut pause = ROUND_MIN;
+        loop {
+            let seen = BELL.look();
+            NUDGED.store(false, Relaxed);
+            // What is asked for is looked at before the rings are, so that a flush covers what was logged before it.
+            let (stop, flush, dump, reopen) =
+                (STOP.load(SeqCst), FLUSH.pending(), DUMP.pending(), REOPEN.pending());
+            let now = self.clock.look();
+            let at_once = stop || flush.is_some() || dump.is_some() || reopen.is_some();
+            let upto = if at_once { now } else { now.saturating_sub(self.clock.ticks_of(HELD_BACK)) };
+            let found = self.round(merge, now, upto);
+            if let Some(number) = reopen {
+                self.reopen();
+                REOPEN.finish(number);
+            }
+            if let Some(number) = dump {
+                self.dump(now);
+                DUMP.finish(number);
+            }
+            if let Some(number) = flush {
+                FLUSH.finish(number);
+            }
+            if stop {
+                return;
+            }
+            pause = if found { ROUND_MIN } else { (pause * 2).min(ROUND_MAX) };
+            BELL.wait(seen, pause);
+        }
+    }
+
+    /// Writes what is due. Whether there was anything.
+    fn round(&mut self, merge: &mut Merge, now: u64, upto: u64) -> bool {
+        if let Some((lost, why)) = self.output.take_lost() {
+            self.say(now, format_args!("{lost} lines could not be written: {why}"));
+        }
+        let mut found = false;
+        merge.take(upto, |what| {
+            found = true;
+            match what {
+                Found::Entry(entry) => {
+                    if i16::from(entry.header.level) <= i16::from(levels(entry.header.subsys).log) {
+                        let begin = self.lines.as_bytes().len();
+                        self.lines.entry(self.clock.wall_ns(entry.header.ticks), &entry);
+                        if self.errors_to_stderr && entry.header.level < 0 {
+                            to_stderr(&self.lines.as_bytes()[begin..]);
+                        }
+                    }
+                    self.recent.keep(&entry);
+                }
+                Found::Dropped(count, Some(thread)) => {
+                    let (number, name) = (thread.thread, &thread.name);
+                    self.say(now, format_args!("{count} entries dropped by thread {number:x} ({name})"));
+                }
+                Found::Dropped(count, None) => {
+                    self.say(now, format_args!("{count} entries dropped by threads without a ring"));
+                }
+            }
+            if self.lines.as_bytes().len() >= WRITE_BYTES {
+                self.write();
+            }
+        });
+        self.write();
+        found
+    }
+
+    /// A line of the log's own, at level −1: whoever reads the log must see it.
+    fn say(&mut self, now: u64, text: std::fmt::Arguments<'_>) {
+        self.lines.text(self.clock.wall_ns(now), this_thread(), -1, Subsys::NONE, text);
+    }
+
+    fn write(&mut self) {
+        if !self.lines.as_bytes().is_empty() {
+            self.output.write(self.lines.as_bytes(), self.lines.count());
+            self.lines.clear();
+        }
+    }
+
+    fn reopen(&mut self) {
+        if let Err(e) = self.output.reopen() {
+            let now = clock::ticks();
+            let name = self.output.name();
+            self.say(now, format_args!("log {name} cannot be opened again: {e}"));
+            self.write();
+        }
+    }
+
+    /// As Ceph shows it: the newest entry last and numbered 0.
+    fn dump(&mut self, now: u64) {
+        if let Some((signal, thread)) = crash::caught() {
+            let name = crash::name_of(signal);
+            self.lines.bare(format_args!("*** Caught signal ({name}) **\n in thread {thread:x}\n\n"));
+        }
+        self.lines.bare(format_args!("--- begin dump of recent events ---\n"));
+        let mut recent = std::mem::replace(&mut self.recent, Recent::new(0));
+        let mut left = recent.len();
+        recent.empty(|entry| {
+            left -= 1;
+            self.lines.bare(format_args!("{:>6}> ", format!("-{left}")));
+            self.lines.entry(self.clock.wall_ns(entry.header.ticks), &entry);
+            if self.lines.as_bytes().len() >= WRITE_BYTES {
+                self.write();
+            }
+        });
+        self.lines.bare(format_args!("--- logging levels ---\n"));
+        for subsys in Subsys::ALL {
+            let levels = levels(*subsys);
+            let (log, gather, name) = (levels.log, levels.gather, subsys.name());
+            self.lines.bare(format_args!("  {log:2}/{gather:2} {name}\n"));
+        }
+        let (max, name) = (recent.entries_max(), self.output.name());
+        self.lines.bare(format_args!("  max_recent {max:9}\n  log_file {name}\n"));
+        self.lines.bare(format_args!("--- end dump of recent events ---\n"));
+        self.recent = recent;
+        let _ = self.clock.wall_ns(now);
+        self.write();
+    }
+}
+
+fn to_stderr(line: &[u8]) {
+    use std::io::Write as _;
+    // Nobody can be told if this fails, too.
+    let _ = io::stderr().write_all(line);
+}

@@ -1,0 +1,110 @@
+//! Takes the entries of all rings in the order of their times.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::entry::{ENTRY_WORDS_MAX, Entry};
+use crate::thread::{ARRIVALS, About, DROPPED_WITHOUT_RING, Source};
+
+/// What the log thread finds.
+pub(crate) enum Found<'a> {
+    Entry(Entry<'a>),
+    /// Entries for which a thread's ring had no room, since the last time. Without a thread: those that got no ring.
+    Dropped(u64, Option<&'a About>),
+}
+
+/// The log thread's side of all rings. It outlives the log thread: the next one goes on with it.
+#[derive(Default)]
+pub(crate) struct Merge {
+    rings: Vec<Ring>,
+    /// The oldest entry of each ring that has one, while a merge runs.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    dropped_without_ring: u64,
+}
+
+struct Ring {
+    source: Source,
+    /// Words that were there when the merge began.
+    available: usize,
+    /// The thread had ended before that.
+    ended: bool,
+    dropped_reported: u64,
+}
+
+impl Merge {
+    /// Takes all entries up to a time, in order.
+    ///
+    /// `upto` must have been read from the clock before the call: then every entry that was complete at that time is
+    /// seen here, those of new rings included, and what is left for later is younger than all that is taken.
+    pub(crate) fn take(&mut self, upto: u64, mut each: impl FnMut(Found<'_>)) {
+        self.look();
+        let mut buffer = [0; ENTRY_WORDS_MAX];
+        while let Some(Reverse((ticks, index))) = self.heads.pop() {
+            if ticks > upto {
+                self.heads.clear();
+                break;
+            }
+            let ring = &mut self.rings[index];
+            let thread = ring.source.about.thread;
+            if let Some(words) = ring.pop(&mut buffer) {
+                // SAFETY: rings hold whole entries only, and this is the next one.
+                each(Found::Entry(unsafe { Entry::new(thread, words) }));
+            }
+            if let Some(ticks) = ring.head() {
+                self.heads.push(Reverse((ticks, index)));
+            }
+        }
+        self.report_dropped(&mut each);
+        self.rings.retain(|ring| !(ring.ended && ring.available == 0));
+    }
+
+    fn look(&mut self) {
+        let arrived = ARRIVALS.take().into_iter();
+        let new = arrived.map(|source| Ring { source, available: 0, ended: false, dropped_reported: 0 });
+        self.rings.extend(new);
+        for (index, ring) in self.rings.iter_mut().enumerate() {
+            // In this order: once the thread has ended, all that it wrote is seen.
+            ring.ended = ring.source.consumer.is_abandoned();
+            ring.available = ring.source.consumer.slots();
+            if let Some(ticks) = ring.head() {
+                self.heads.push(Reverse((ticks, index)));
+            }
+        }
+    }
+
+    fn report_dropped(&mut self, each: &mut impl FnMut(Found<'_>)) {
+        for ring in &mut self.rings {
+            let dropped = ring.source.about.dropped.load(Relaxed);
+            if dropped != ring.dropped_reported {
+                each(Found::Dropped(dropped - ring.dropped_reported, Some(&ring.source.about)));
+                ring.dropped_reported = dropped;
+            }
+        }
+        let dropped = DROPPED_WITHOUT_RING.load(Relaxed);
+        if dropped != self.dropped_without_ring {
+            each(Found::Dropped(dropped - self.dropped_without_ring, None));
+            self.dropped_without_ring = dropped;
+        }
+    }
+}
+
+impl Ring {
+    /// The time of the oldest entry that was there when the merge began.
+    fn head(&self) -> Option<u64> {
+        if self.available == 0 { None } else { self.source.consumer.peek().ok().copied() }
+    }
+
+    /// Takes the oldest entry.
+    fn pop<'a>(&mut self, buffer: &'a mut [u64; ENTRY_WORDS_MAX]) -> Option<&'a [u64]> {
+        let consumer = &mut self.source.consumer;
+        let header = consumer.read_chunk(3).ok()?;
+        let (first, second) = header.as_slices();
+        let kind = *first.get(2).or_else(|| second.get(2 - first.len()))?;
+        let entry = &mut buffer[..(kind & 0xffff) as usize];
+        // Room is given back entry by entry: a thread that waits for none may need it at once.
+        consumer.pop_entire_slice(entry).ok()?;
+        self.available = self.available.saturating_sub(entry.len());
+        Some(entry)
+    }
+}

@@ -1,0 +1,247 @@
+//! The caller's side: a thread's ring, and how an entry gets into it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Write as _};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::arrivals::Arrivals;
+use crate::entry::{self, ENTRY_WORDS_MAX, HEADER_WORDS, Header, MetaOf, Place, Site};
+use crate::raw::{Raw, Text, Wire};
+use crate::{Subsys, clock, logger};
+
+/// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time that the log
+/// thread needs to wake up on a busy machine.
+pub const RING_BYTES: usize = 128 << 10;
+/// All rings together. Beyond half of it a thread gets [`RING_BYTES_SMALL`], beyond all of it none.
+pub const RINGS_BYTES_MAX: usize = 64 << 20;
+const RING_BYTES_SMALL: usize = 16 << 10;
+
+const _: () = assert!(ENTRY_WORDS_MAX * 8 <= RING_BYTES_SMALL, "every entry fits every ring");
+
+/// New rings.
+pub(crate) static ARRIVALS: Arrivals<Source> = Arrivals::new();
+/// Of all rings that exist.
+static RINGS_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// Entries of threads that got no ring.
+pub(crate) static DROPPED_WITHOUT_RING: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// This thread's ring, or null. Without a destructor, so that looking at it is one load.
+    static RING: Cell<*mut Local> = const { Cell::new(ptr::null_mut()) };
+    /// Frees it when the thread ends.
+    static OWNER: RefCell<Option<Owner>> = const { RefCell::new(None) };
+}
+
+struct Local {
+    producer: Producer<u64>,
+    about: Arc<About>,
+    /// With fewer words free the log thread is woken.
+    nudge_below: usize,
+}
+
+/// What is known of a thread that logs.
+pub(crate) struct About {
+    /// As Ceph names threads: `pthread_self`.
+    pub(crate) thread: u64,
+    /// As the program names it.
+    pub(crate) name: String,
+    /// Entries that found no room. Written by the thread only.
+    pub(crate) dropped: AtomicU64,
+    ring_bytes: usize,
+}
+
+impl Drop for About {
+    fn drop(&mut self) {
+        RINGS_BYTES.fetch_sub(self.ring_bytes, Relaxed);
+    }
+}
+
+/// The log thread's end of a ring.
+pub(crate) struct Source {
+    pub(crate) consumer: Consumer<u64>,
+    pub(crate) about: Arc<About>,
+}
+
+/// Records a call of `log!` whose level is on.
+#[inline(always)]
+pub fn record<S, A, F>(args: &A, format: F)
+where
+    S: Site,
+    A: Raw,
+    F: Fn(&mut dyn fmt::Write, A::View<'_>) -> fmt::Result + Copy,
+{
+    let () = MetaOf::<S, A, F>::CAPTURES_NOTHING;
+    let _ = format;
+    let ticks = clock::ticks();
+    let Place { subsys, level, .. } = S::PLACE;
+    // Foreign code runs here and not below, where the ring is borrowed: it might log, too.
+    let args = args.raw();
+    let words = HEADER_WORDS + A::Wire::words(&args);
+    let header = Header { ticks, meta: MetaOf::<S, A, F>::META, words, subsys, level };
+    write::<A::Wire>(header, args);
+    if level < 0 {
+        logger::nudge();
+    }
+}
+
+/// Records a text whose subsystem and level are known at run time only, if they are on. The caller formats it.
+pub fn line(subsys: Subsys, level: i8, text: fmt::Arguments<'_>) {
+    if !subsys.records(level) {
+        return;
+    }
+    let ticks = clock::ticks();
+    let mut formatted = Text::empty();
+    // An error says that the text is cut.
+    let _ = formatted.write_fmt(text);
+    let text = formatted.as_str();
+    let words = HEADER_WORDS + str::words(&text);
+    write::<str>(Header { ticks, meta: line_meta(), words, subsys, level }, text);
+    if level < 0 {
+        logger::nudge();
+    }
+}
+
+fn line_meta() -> &'static entry::Meta {
+    struct Here;
+    impl Site for Here {
+        const PLACE: Place = Place { subsys: Subsys::NONE, level: 0, file: file!(), line: line!() };
+    }
+    fn of<A: Raw, F>(_: F) -> &'static entry::Meta
+    where
+        F: Fn(&mut dyn fmt::Write, A::View<'_>) -> fmt::Result + Copy,
+    {
+        MetaOf::<Here, A, F>::META
+    }
+    of::<str_ref, _>(|out, text| write!(out, "{text}"))
+}
+
+#[allow(non_camel_case_types)]
+type str_ref = &'static str;
+
+#[inline(always)]
+fn write<W: Wire + ?Sized>(header: Header, args: W::Of<'_>) {
+    let local = RING.get();
+    if !local.is_null() {
+        // SAFETY: the ring belongs to this thread, which is here and not in `Owner::drop`; nothing below runs foreign
+        // code or comes back here, so this is the only reference.
+        let local = unsafe { &mut *local };
+        if let Ok(mut chunk) = local.producer.write_chunk_uninit(header.words) {
+            let (first, second) = chunk.as_mut_slices();
+            if second.is_empty() {
+                entry::put::<W>(header, args, first);
+                // SAFETY: `put` has written every word.
+                unsafe { chunk.commit_all() };
+                if local.producer.cached_slots() < local.nudge_below {
+                    local.nudge();
+                }
+                return;
+            }
+        }
+    }
+    write_slowly(header.words, &|out| entry::put::<W>(header, args, out));
+}
+
+/// Without a ring, over the ring's end, and where there is no room.
+#[cold]
+#[inline(never)]
+fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
+    let mut buffer = [MaybeUninit::<u64>::uninit(); ENTRY_WORDS_MAX];
+    let buffer = &mut buffer[..words];
+    put(buffer);
+    // SAFETY: `put` has written every word.
+    let entry = unsafe { &*(ptr::from_ref(buffer) as *const [u64]) };
+    if RING.get().is_null() {
+        match OWNER.try_with(|owner| *owner.borrow_mut() = Owner::new()) {
+            Ok(()) => {}
+            Err(_) => return write_last(entry),
+        }
+    }
+    let local = RING.get();
+    if local.is_null() {
+        DROPPED_WITHOUT_RING.fetch_add(1, Relaxed);
+        return logger::nudge();
+    }
+    // SAFETY: as in `write`.
+    let local = unsafe { &mut *local };
+    if local.producer.push_entire_slice(entry).is_err() {
+        let dropped = &local.about.dropped;
+        dropped.store(dropped.load(Relaxed) + 1, Relaxed);
+        logger::nudge();
+    }
+}
+
+/// The thread is ending, and its ring has gone: a ring for this entry.
+fn write_last(entry: &[u64]) {
+    let pushed = new_ring(entry.len() * 8).map(|mut local| local.producer.push_entire_slice(entry));
+    if !matches!(pushed, Some(Ok(()))) {
+        DROPPED_WITHOUT_RING.fetch_add(1, Relaxed);
+    }
+}
+
+impl Local {
+    #[cold]
+    #[inline(never)]
+    fn nudge(&self) {
+        // Looks at what the log thread has taken meanwhile.
+        if self.producer.slots() < self.nudge_below {
+            logger::nudge();
+        }
+    }
+}
+
+struct Owner(*mut Local);
+
+impl Owner {
+    fn new() -> Option<Self> {
+        let taken = RINGS_BYTES.load(Relaxed);
+        let bytes = if taken < RINGS_BYTES_MAX / 2 { RING_BYTES } else { RING_BYTES_SMALL };
+        let mut local = new_ring(bytes)?;
+        local.nudge_below = bytes / 8 / 2;
+        let local = Box::into_raw(Box::new(local));
+        RING.set(local);
+        Some(Self(local))
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        RING.set(ptr::null_mut());
+        // SAFETY: made by `Box::into_raw` in `new`, and no longer to be found. Dropping the producer tells the log
+        // thread that no more will come; what is there, it still takes.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+/// Makes a ring and leaves its other end for the log thread. None at the bound of all rings.
+fn new_ring(bytes: usize) -> Option<Local> {
+    let reserve = |taken: usize| (taken + bytes <= RINGS_BYTES_MAX).then_some(taken + bytes);
+    RINGS_BYTES.fetch_update(Relaxed, Relaxed, reserve).ok()?;
+    let (mut producer, mut consumer) = RingBuffer::new(bytes / 8);
+    // Touches the memory now: later it would be a page fault every 100 entries.
+    if let Ok(chunk) = producer.write_chunk_uninit(bytes / 8) {
+        chunk.fill_from_iter(std::iter::repeat(0));
+    }
+    if let Ok(chunk) = consumer.read_chunk(bytes / 8) {
+        chunk.commit_all();
+    }
+    let about = Arc::new(About {
+        thread: this_thread(),
+        name: std::thread::current().name().unwrap_or_default().to_owned(),
+        dropped: AtomicU64::new(0),
+        ring_bytes: bytes,
+    });
+    ARRIVALS.add(Source { consumer, about: Arc::clone(&about) });
+    Some(Local { producer, about, nudge_below: 0 })
+}
+
+/// `pthread_self`; safe in a signal handler.
+pub(crate) fn this_thread() -> u64 {
+    // SAFETY: always succeeds.
+    unsafe { libc::pthread_self() as u64 }
+}
