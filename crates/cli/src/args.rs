@@ -12,6 +12,9 @@ Options that all Ceph programs share, and that are read as Ceph reads them:
   -n, --name TYPE.ID   who to authenticate as (default client.admin);  --id ID  is client.ID
   -k, --keyring FILE   where its key is (else CEPH_KEYRING, the configuration, the default places)
   -m, --mon-host LIST  the monitors
+  --log-file FILE      where the log goes (serve: loligo.log in its directory; - is standard error)
+  --debug-SUBSYS N[/M] log up to level N, keep up to M for a crash: none, msgr, mon, monc, osd, auth, store, client,
+                       objecter, asok
   --OPTION VALUE       any option of the configuration that the client knows
 CEPH_ARGS may hold any of them.";
 

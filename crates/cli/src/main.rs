@@ -9,6 +9,7 @@ mod client;
 mod demo;
 mod failure;
 mod lockstat;
+mod log;
 mod object;
 mod pool;
 mod serve;
@@ -21,7 +22,7 @@ use loligo_rados::Builder;
 
 use args::{Cli, Command, FormatName};
 use client::Client;
-use failure::Failure;
+use failure::{Context, Failure};
 
 /// Many small buffers are made by one thread and freed by another: what this allocator is for.
 #[global_allocator]
@@ -51,12 +52,19 @@ fn run() -> Result<(), Failure> {
             Ok(())
         }
         Command::Demo => demo::run(),
-        Command::Serve(options) => serve::run(options, &cli.pool),
+        Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
-        Command::Bench(options) => bench::run(Client::new(builder, &cli), options),
-        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, &cli), run_name.as_deref()),
+        _ => client_command(&cli, builder),
+    }
+}
+
+fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
+    let _log = log::of_client(&builder.load().context(|| "connect".to_owned())?)?;
+    match &cli.command {
+        Command::Bench(options) => bench::run(Client::new(builder, cli), options),
+        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli), run_name.as_deref()),
         command => {
-            let client = Client::new(builder, &cli);
+            let client = Client::new(builder, cli);
             let runtime = client::runtime(1)?;
             runtime.block_on(async {
                 match command {

@@ -1,16 +1,24 @@
 //! `loligo serve`: the server until it is told to stop.
 
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::time::Instant;
 
+use loligo_cephx::conf::ConfError;
+use loligo_logring::Logger;
+use loligo_rados::Builder as ConfBuilder;
 use loligo_server::{Auth, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{AuthMethod, Serve, Store};
 use crate::client;
 use crate::failure::{Context, Failure};
+use crate::log;
 
-pub(crate) fn run(options: &Serve, pools: &[String]) -> Result<(), Failure> {
+pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();
+    let _log = start_log(options, conf)?;
     let Store::Memory = options.store;
     let mut builder =
         Server::memory().data_dir(&options.data).mon_addr(options.mon_addr).auth(match options.auth {
@@ -35,7 +43,7 @@ pub(crate) fn run(options: &Serve, pools: &[String]) -> Result<(), Failure> {
     );
     client::runtime(1)?.block_on(async {
         let failure = tokio::select! {
-            told = told_to_stop() => told.context(|| "signals".to_owned()).err(),
+            told = follow_signals() => told.context(|| "signals".to_owned()).err(),
             why = server.failed() => Some(Failure::new("serve", why)),
         };
         server.shutdown().await;
@@ -43,13 +51,32 @@ pub(crate) fn run(options: &Serve, pools: &[String]) -> Result<(), Failure> {
     })
 }
 
-/// Waits for SIGTERM or SIGINT.
-async fn told_to_stop() -> std::io::Result<()> {
+/// The log, in the data directory unless the configuration says otherwise.
+fn start_log(options: &Serve, conf: &ConfBuilder) -> Result<Logger, Failure> {
+    let data = &options.data;
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
+    made.context(|| format!("serve {}", data.display()))?;
+    let conf = match conf.load() {
+        // Clients' CEPH_CONF may name the file that we are about to write.
+        Err(ConfError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            let mut no_file = vec!["--no-config-file".to_owned()];
+            conf.clone().args(&mut no_file).and_then(|conf| conf.load())
+        }
+        loaded => loaded,
+    };
+    log::of_server(&conf.context(|| "configuration".to_owned())?, data.join("loligo.log"))
+}
+
+/// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.
+async fn follow_signals() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hangup.recv() => drop(tokio::task::spawn_blocking(loligo_logring::reopen).await),
+        }
     }
-    Ok(())
 }

@@ -23,9 +23,9 @@ use std::time::{Duration, Instant, SystemTime};
 use loligo_logring::{Config, Logger, Sink, flush, log, set_option};
 
 const ROUNDS: usize = 7;
-/// Fits a ring twice, so that a burst is never dropped.
-const BURST: usize = 500;
-const BURSTS: usize = 20;
+/// Fits a ring, so that nothing is ever dropped.
+const BURST: usize = 1900;
+const BURSTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(15);
 /// Ceph's `log_max_new`.
 const QUEUE_MAX: usize = 1000;

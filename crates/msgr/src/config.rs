@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loligo_wire::{EntityType, features};
 
-use crate::log::{Log, stderr_log};
+use crate::log::{Log, process_log};
 use crate::{ConnectAuth, Throttle, random};
 
 /// Says where to dial instead of a peer's address.
@@ -30,7 +30,7 @@ pub struct Config {
     pub connect_back: Option<Arc<dyn ConnectAuth>>,
     /// Bounds and times.
     pub limits: Limits,
-    /// Where log lines go. The default is [`stderr_log`].
+    /// Where log lines go. The default is [`process_log`].
     pub log: Log,
     /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
     pub reroute: Option<Reroute>,
@@ -47,7 +47,7 @@ impl Config {
             policies: Policies::new(Policy::stateless_server()),
             connect_back: None,
             limits: Limits::default(),
-            log: stderr_log(),
+            log: process_log(),
             reroute: None,
         }
     }

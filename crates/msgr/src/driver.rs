@@ -144,6 +144,7 @@ impl Driver {
         let Established { sealer, opener, out, .. } = established;
         let writer = Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0 };
         let Some(baton) = self.conn.open(peer, writer, peer_in_seq, !accepted) else { return Next::End };
+        self.ctx.log(Level::Info, format_args!("{:?}: open", self.conn));
         let dispatcher = &self.ctx.dispatcher;
         if accepted {
             dispatcher.accepted(&self.conn);

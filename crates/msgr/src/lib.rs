@@ -34,7 +34,7 @@ pub use config::{Config, Limits, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
 pub use error::{Error, SendError};
-pub use log::{Level, Log, bounded_log, stderr_log};
+pub use log::{Level, Log, bounded_log, process_log};
 pub use loligo_cephx::handshake::Identity;
 pub use messenger::Messenger;
 pub use throttle::{Hold, Throttle};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use loligo_logring::Subsys;
+
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -20,17 +22,33 @@ pub enum Level {
 /// Where log lines go.
 pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
 
-/// Writes errors to standard error, [bounded](bounded_log); nothing else.
-pub fn stderr_log() -> Log {
-    let errors = bounded_log(Arc::new(|_, line| {
-        // There is nobody to tell that standard error is gone.
-        let _ = writeln!(io::stderr(), "{line}");
+/// Into the log of the process (`loligo_logring`, subsystem `msgr`), or errors to standard error if it has none;
+/// [bounded](bounded_log).
+pub fn process_log() -> Log {
+    let bounded = bounded_log(Arc::new(|level, line| {
+        if Subsys::MSGR.records(level.number()) {
+            loligo_logring::line(Subsys::MSGR, level.number(), line);
+        } else {
+            // There is nobody to tell that standard error is gone.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
     }));
     Arc::new(move |level, line| {
-        if level == Level::Error {
-            errors(level, line);
+        if level == Level::Error || Subsys::MSGR.records(level.number()) {
+            bounded(level, line);
         }
     })
+}
+
+impl Level {
+    /// As Ceph numbers levels.
+    fn number(self) -> i8 {
+        match self {
+            Self::Error => -1,
+            Self::Info => 1,
+            Self::Debug => 10,
+        }
+    }
 }
 
 /// Lets at most 20 lines of a level through at once and 10 more in each second, so that peers that send nonsense without end

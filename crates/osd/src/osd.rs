@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use loligo_cephx::caps::Access;
 use loligo_lockstat::{Class, Mutex};
+use loligo_logring::log;
 use loligo_maps::{OsdMap, PoolFlags};
 use loligo_msgr::{Connection, Dispatcher};
 use loligo_store::{ObjectStore, StatFs, StoreError};
@@ -103,8 +104,19 @@ impl Osd {
             // Made with another map than ours: the client sends it again when it has the one just sent.
             return ControlFlow::Continue(());
         };
-        let tid = msg.header.tid;
+        let (tid, client) = (msg.header.tid, session.client);
+        log!(
+            OSD,
+            10,
+            "client.{}:{} {} ops in pg {} e{}",
+            client,
+            tid,
+            op.ops.len(),
+            op.spgid.pgid,
+            places.epoch()
+        );
         let refuse = |op: MOSDOp, errno: Errno| {
+            log!(OSD, 5, "client.{}:{} refused: {}", client, tid, errno.code());
             let reply = MOSDOpReply::answer(op, errno.code(), places.epoch());
             let _ = conn.send(Msg::new(&reply).with_tid(tid));
             ControlFlow::Continue(())

@@ -4,6 +4,7 @@
 //! here, beside those that every server has.
 
 mod builtin;
+mod log;
 mod protocol;
 mod socket;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 use serde_json::{Serializer, Value, json};
 
 pub(crate) use builtin::{OsdFigures, register as register_builtin};
+pub(crate) use log::register as register_log;
 pub(crate) use socket::AdminSocket;
 
 /// Guards the tables of commands and options; held to look one up or to add one, never while one runs.

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loligo_msgr::{Log, bounded_log, stderr_log};
+use loligo_msgr::{Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
 use crate::StartError;
@@ -24,7 +24,7 @@ impl Server {
             auth: Auth::Cephx,
             memory_bytes: 8 << 30,
             threads: None,
-            log: stderr_log(),
+            log: process_log(),
             announce: None,
         }
     }
@@ -97,7 +97,7 @@ impl Builder {
     }
 
     /// Where lines about what goes wrong go. Peers that break the protocol are [errors](loligo_msgr::Level::Error), lost
-    /// connections are not; the default writes errors to standard error. At most 20 lines of a level come at once, and 10
+    /// connections are not; the default is the process's log (`loligo_logring`), or standard error for errors. At most 20 lines of a level come at once, and 10
     /// more in each second.
     pub fn log(self, log: Log) -> Self {
         Self { log: bounded_log(log), ..self }

@@ -7,6 +7,7 @@ use std::{fs, io};
 use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::key::CryptoKey;
 use loligo_cephx::server::{AuthConfig, AuthServer};
+use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, State};
@@ -18,7 +19,7 @@ use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::oneshot;
 
-use crate::admin::{Admin, AdminSocket, ConfigOption, OsdFigures, register_builtin};
+use crate::admin::{Admin, AdminSocket, ConfigOption, OsdFigures, register_builtin, register_log};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
@@ -67,6 +68,7 @@ impl Cluster {
         dir.write_conf(fsid, &addrs, builder.auth)?;
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
         started.map_err(io::Error::other)?;
+        log!(MON, 1, "serving {}: monitor at {}, OSD at {}", text(&fsid), mon_addr, osd_addr);
         let admin = Admin::new();
         let facts = Facts {
             fsid,
@@ -78,6 +80,7 @@ impl Cluster {
             admin: admin.clone(),
         };
         register_builtin(&admin, move || figures(&figures_of));
+        register_log(&admin);
         register_settings(&facts, builder.auth, builder.memory_bytes);
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
@@ -102,6 +105,7 @@ impl Cluster {
             messenger.shutdown().await;
         }
         self.mon.stop().await;
+        log!(MON, 1, "{}", why);
         why
     }
 }

@@ -9,7 +9,8 @@ use loligo_wire::{EntityName, EntityType};
 use super::ConfError;
 use super::ini::normalize;
 
-/// Options of ceph.conf that this project looks at. On the command line they are taken as `--option value`.
+/// Options of ceph.conf that this project looks at, besides `debug_` and a subsystem. On the command line they are taken
+/// as `--option value`.
 const KNOWN: &[&str] = &[
     "admin_socket",
     "auth_client_required",
@@ -95,7 +96,7 @@ impl Options {
     ///
     /// `--` ends the options. The program's own options must not be named like one of these.
     pub fn take(&mut self, args: &mut Vec<String>) -> Result<(), ConfError> {
-        self.take_some(args, |option| KNOWN.contains(&option))
+        self.take_some(args, |option| KNOWN.contains(&option) || option.starts_with("debug_"))
     }
 
     /// What the environment says. In `CEPH_ARGS` every `--option` is taken: nobody else would.
@@ -226,8 +227,9 @@ mod tests {
 
     #[test]
     fn shared_options_are_taken_and_the_rest_is_left() {
-        let mut args =
-            words("-p pool --id a put -k ring --ms-client-mode=secure obj file --mon_host h --x 1 -- -c d");
+        let mut args = words(
+            "-p pool --id a put -k ring --ms-client-mode=secure obj file --mon_host h --x 1 --debug-ms 5 -- -c d",
+        );
         let mut options = Options::default();
         options.take(&mut args).unwrap();
         assert_eq!(args, words("-p pool put obj file --x 1 -- -c d"));
@@ -235,6 +237,7 @@ mod tests {
         assert_eq!(options.settings["keyring"], "ring");
         assert_eq!(options.settings["ms_client_mode"], "secure");
         assert_eq!(options.settings["mon_host"], "h");
+        assert_eq!(options.settings["debug_ms"], "5");
     }
 
     #[test]

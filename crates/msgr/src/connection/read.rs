@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::BytesMut;
 use loligo_lockstat::blocking_point;
+use loligo_logring::log;
 use loligo_msgr_proto::{Frame, Opener};
 use loligo_wire::message::Msg;
 use socket2::SockRef;
@@ -102,6 +103,7 @@ impl Connection {
         if !self.queue.cork(arrivals.msgs.len(), control) {
             return arrivals.msgs.clear();
         }
+        log!(MSGR, 10, "connection {} brings {} messages", self.id, arrivals.msgs.len());
         blocking_point("dispatch");
         ctx.dispatcher.dispatch(self, &mut arrivals.msgs);
         arrivals.msgs.clear();

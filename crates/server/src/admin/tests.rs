@@ -184,3 +184,17 @@ fn a_path_may_be_longer_than_a_sockets() {
     assert!(ask(&link.join("loligo.asok"), b"version\0").is_some());
     drop(socket);
 }
+
+#[test]
+fn levels_of_the_log_are_settings() {
+    let admin = Admin::new();
+    register_builtin(&admin, OsdFigures::default);
+    register_log(&admin);
+    assert_eq!(json_of(&admin, "config set debug_objecter 3/7"), json!({ "success": "" }));
+    assert_eq!(json_of(&admin, "config get debug_objecter"), json!({ "debug_objecter": "3/7" }));
+    assert_eq!(json_of(&admin, "config set debug_ms 4"), json!({ "success": "" }));
+    assert_eq!(json_of(&admin, "config get debug-msgr"), json!({ "debug_msgr": "4/4" }));
+    let refused = admin.answer(b"config set debug_osd loud");
+    assert!(refused.starts_with("ERROR: error setting 'debug_osd' to 'loud': "), "{refused}");
+    assert_eq!(admin.answer(b"log dump"), "ERROR: this process has no log\n");
+}

@@ -1,0 +1,96 @@
+//! The server's log, as an operator meets it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::{env, fs};
+
+fn loligo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+    // What this machine is configured to is none of the tests' business.
+    command.args(["--no-config-file"]).env_remove("CEPH_CONF").env_remove("CEPH_ARGS");
+    command
+}
+
+/// A server, killed if the test fails.
+struct Server(Child, PathBuf);
+
+impl Server {
+    fn start(name: &str, options: &[&str]) -> Self {
+        let dir = env::temp_dir().join(format!("loligo-cli-{name}.{}", std::process::id()));
+        let mut child = loligo()
+            .args(["-p", "p", "serve", "--mon-addr", "127.0.0.1:0", "--data"])
+            .arg(&dir)
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert!(ready.starts_with("ready "), "{ready}");
+        Self(child, dir)
+    }
+
+    fn put(&self) {
+        let conf = self.1.join("ceph.conf");
+        let put = Command::new(env!("CARGO_BIN_EXE_loligo"))
+            .arg("-c")
+            .args([&conf, Path::new("-p"), Path::new("p"), Path::new("put"), Path::new("o"), &conf])
+            .env_remove("CEPH_ARGS")
+            .output()
+            .unwrap();
+        assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+        assert!(put.stderr.is_empty(), "a client without a log says nothing");
+    }
+
+    fn stop(mut self) -> PathBuf {
+        let killed = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(killed.success() && self.0.wait().unwrap().success());
+        self.1.clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_server_logs_to_its_directory_at_the_levels_that_it_is_told() {
+    let server = Server::start("log", &["--debug-osd", "10/20", "--debug-ms=0/0"]);
+    server.put();
+    let dir = server.stop();
+    let log = fs::read_to_string(dir.join("loligo.log")).unwrap();
+    assert!(log.contains("  1 mon: serving "), "{log}");
+    assert!(log.contains(" 10 osd: client."), "{log}");
+    assert!(!log.contains(" msgr: "), "{log}");
+    let key = fs::read_to_string(dir.join("keyring")).unwrap();
+    let key = key.lines().find_map(|line| line.trim().strip_prefix("key = ")).unwrap();
+    assert!(!log.contains(key), "no key is ever logged");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_log_goes_where_it_is_told() {
+    let path = env::temp_dir().join(format!("loligo-cli-elsewhere.{}", std::process::id()));
+    let server = Server::start("log-file", &["--log-file", path.to_str().unwrap(), "--debug-msgr", "1"]);
+    server.put();
+    let dir = server.stop();
+    let log = fs::read_to_string(&path).unwrap();
+    assert!(log.contains("  1 msgr: connection ") && log.contains(": open\n"), "{log}");
+    assert!(!log.contains(" 10 "), "{log}");
+    assert!(!dir.join("loligo.log").exists());
+    fs::remove_file(path).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_wrong_level_is_refused() {
+    let dir = env::temp_dir().join(format!("loligo-cli-wrong.{}", std::process::id()));
+    let refused = loligo().args(["serve", "--debug-osd", "loud", "--data"]).arg(&dir).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("option debug_osd = 'loud': a level from 0 to 99"), "{said}");
+    fs::remove_dir_all(dir).unwrap();
+}

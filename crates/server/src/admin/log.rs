@@ -1,0 +1,32 @@
+//! The log's levels as settings, under our names and Ceph's, and its commands. The log is the process's, not one server's.
+
+use loligo_logring::{Subsys, levels, set_option};
+use serde_json::json;
+
+use super::{Admin, Command, ConfigOption, Failure, Request};
+
+/// What a command does; false if there is no log.
+type Act = fn() -> bool;
+
+/// Adds them all.
+pub(crate) fn register(admin: &Admin) {
+    for subsys in Subsys::ALL {
+        for name in subsys.options() {
+            let option = name.clone();
+            let set = move |value: &str| set_option(&option, value).map_err(|e| Failure(e.to_string()));
+            admin.option(ConfigOption::new(name, || levels(*subsys).to_string()).settable(set));
+        }
+    }
+    let commands: [(&str, &str, Act); 3] = [
+        ("log dump", "Write the newest entries that are kept to the log.", loligo_logring::dump),
+        ("log flush", "Write what was logged to the log file.", loligo_logring::flush),
+        ("log reopen", "Open the log file anew.", loligo_logring::reopen),
+    ];
+    for (name, help, run) in commands {
+        let run = move |request: &Request| match run() {
+            true => Ok(request.json(&json!({}))),
+            false => Err(Failure("this process has no log".to_owned())),
+        };
+        admin.command(Command::new(name, help, run));
+    }
+}
