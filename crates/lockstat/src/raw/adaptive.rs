@@ -98,11 +98,15 @@ impl Adaptive {
         let patience = wake_cost();
         let (mut waited, mut step) = (0, 0);
         while self.spins_for(patience) && waited < patience {
-            if self.word.word().load(Relaxed) == FREE && self.take(how) {
-                self.learn(waited);
-                return true;
+            match self.word.word().load(Relaxed) {
+                FREE if self.take(how) => {
+                    self.learn(waited);
+                    return true;
+                }
+                // Others sleep for it already: to go on would be to jump the queue.
+                AWAITED => break,
+                _ => pause(step),
             }
-            pause(step);
             step += 1;
             waited = now().saturating_sub(came);
         }

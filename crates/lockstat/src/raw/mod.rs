@@ -50,9 +50,9 @@ pub unsafe trait RawLock {
     fn is_locked(&self) -> bool;
 }
 
-/// How often a `Mutex` looks before it sleeps: for two to three microseconds, less than a sleep and a wake-up cost
+/// How often a `Mutex` looks before it sleeps: for about two microseconds, less than a sleep and a wake-up cost
 /// (measured on two cores: about 5 µs), and long enough for the short sections it is meant for.
-const LOOKS: u32 = sync::PAUSES + 4;
+const LOOKS: u32 = sync::PAUSES;
 
 /// The lock of [`Mutex`](crate::Mutex).
 pub(crate) type Sleeping = FutexMutex<LOOKS>;

@@ -64,17 +64,15 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
         self.word.wake_one();
     }
 
-    /// Looks for a while; true if the lock has been taken.
-    ///
-    /// Also while others sleep for it: they are woken one by one and look, too. Who slept at once instead, because
-    /// somebody sleeps, would have to be woken himself, and so would the next, and no short section would ever again
-    /// be waited for awake.
+    /// Looks for a while, unless others sleep for it already: to go on would be to jump the queue. True if the lock has
+    /// been taken.
     fn spin(&self, how: u32) -> bool {
         for step in 0..LOOKS {
-            if self.word.word().load(Relaxed) == FREE && self.take(how) {
-                return true;
+            match self.word.word().load(Relaxed) {
+                FREE if self.take(how) => return true,
+                AWAITED => return false,
+                _ => pause(step),
             }
-            pause(step);
         }
         false
     }
