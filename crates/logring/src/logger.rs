@@ -245,12 +245,13 @@ impl Worker {
         let mut pause = ROUND_MIN;
         loop {
             let seen = BELL.look();
-            NUDGED.store(false, Relaxed);
+            // A ring that fills cannot wait, and an error should not.
+            let nudged = NUDGED.swap(false, Relaxed);
             // What is asked for is looked at before the rings are, so that a flush covers what was logged before it.
             let (stop, flush, dump, reopen) =
                 (STOP.load(SeqCst), FLUSH.pending(), DUMP.pending(), REOPEN.pending());
             let now = self.clock.look();
-            let at_once = stop || flush.is_some() || dump.is_some() || reopen.is_some();
+            let at_once = nudged || stop || flush.is_some() || dump.is_some() || reopen.is_some();
             let upto = if at_once { now } else { now.saturating_sub(self.clock.ticks_of(HELD_BACK)) };
             let found = self.round(merge, now, upto);
             if let Some(number) = reopen {

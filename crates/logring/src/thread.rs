@@ -41,8 +41,10 @@ thread_local! {
 struct Local {
     producer: Producer<u64>,
     about: Arc<About>,
-    /// With fewer words free the log thread is woken.
+    /// With fewer words free, by what is known of the log thread's side, `nudge` looks.
     nudge_below: usize,
+    /// Half of the ring's words: with fewer free the log thread is woken.
+    half: usize,
 }
 
 /// What is known of a thread that logs.
@@ -186,7 +188,10 @@ fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
     }
     // SAFETY: as in `write`.
     let local = unsafe { &mut *local };
-    if local.producer.push_entire_slice(entry).is_err() {
+    if local.producer.push_entire_slice(entry).is_ok() {
+        // The other side's index is fresh here, at the ring's end at least.
+        local.nudge_below = local.half;
+    } else {
         let dropped = &local.about.dropped;
         dropped.store(dropped.load(Relaxed) + 1, Relaxed);
         logger::nudge();
@@ -204,11 +209,17 @@ fn write_last(entry: &[u64]) {
 impl Local {
     #[cold]
     #[inline(never)]
-    fn nudge(&self) {
+    fn nudge(&mut self) {
         // Looks at what the log thread has taken meanwhile.
-        if self.producer.slots() < self.nudge_below {
-            logger::nudge();
+        let free = self.producer.slots();
+        let half = self.half;
+        if free >= half {
+            self.nudge_below = half;
+            return;
         }
+        logger::nudge();
+        // To look at the other side's index takes as long as some calls: not again before half of the rest is used.
+        self.nudge_below = free / 2;
     }
 }
 
@@ -218,8 +229,7 @@ impl Owner {
     fn new() -> Option<Self> {
         let taken = RINGS_BYTES.load(Relaxed);
         let bytes = if taken < RINGS_BYTES_MAX / 2 { RING_BYTES } else { RING_BYTES_SMALL };
-        let mut local = new_ring(bytes)?;
-        local.nudge_below = bytes / 8 / 2;
+        let local = new_ring(bytes)?;
         let local = Box::into_raw(Box::new(local));
         RING.set(local);
         Some(Self(local))
@@ -254,7 +264,8 @@ fn new_ring(bytes: usize) -> Option<Local> {
         ring_bytes: bytes,
     });
     ARRIVALS.add(Source { consumer, about: Arc::clone(&about) });
-    Some(Local { producer, about, nudge_below: 0 })
+    let half = bytes / 8 / 2;
+    Some(Local { producer, about, nudge_below: half, half })
 }
 
 /// `pthread_self`; safe in a signal handler.
