@@ -21,8 +21,9 @@ const FLOORS: [(&str, u32); 15] = [
     ("osd", 5),
     ("mon", 5),
     ("server", 6),
-    ("cli", 8),
-    ("xtask", 8),
+    ("contend", 8),
+    ("cli", 9),
+    ("xtask", 9),
 ];
 
 /// Crates that read bytes of peers and must not panic on them.

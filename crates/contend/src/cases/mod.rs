@@ -1,0 +1,100 @@
+//! The cases: one file each.
+
+mod long_hold;
+mod out_queue;
+mod pg_slot;
+
+use crate::{Case, Error};
+
+/// All cases, in the order in which they are shown.
+pub fn cases() -> Vec<Box<dyn Case>> {
+    vec![
+        Box::new(out_queue::OutQueue::default()),
+        Box::new(long_hold::LongHold::default()),
+        Box::new(pg_slot::PgSlot::default()),
+    ]
+}
+
+/// The case of a name.
+///
+/// # Errors
+/// [`Error::NoSuchCase`].
+pub fn by_name(name: &str) -> Result<Box<dyn Case>, Error> {
+    let found = cases().into_iter().find(|case| case.name() == name);
+    found.ok_or_else(|| Error::NoSuchCase(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each case as it is, but small: that both forms work and measure something. How fast they are is not tested.
+
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Better, Form, Plan, run};
+
+    fn tiny_cases() -> Vec<Box<dyn Case>> {
+        vec![
+            Box::new(out_queue::OutQueue { threads: &[8] }),
+            Box::new(long_hold::LongHold { threads: 3 }),
+            Box::new(pg_slot::PgSlot { connections: 4, in_flight: 2, pgs: &[1, 2] }),
+        ]
+    }
+
+    /// One test for all, since the lock counters are the process's.
+    #[test]
+    fn each_case_measures_something_in_both_forms() {
+        let plan = Plan { rounds: 1, time: Duration::from_millis(40) };
+        for case in tiny_cases() {
+            let mut runs = 0;
+            let outcome = run(&*case, &plan, &mut |_| runs += 1).unwrap();
+            assert_eq!(runs, case.settings().len() * Form::BOTH.len());
+            for setting in &outcome.settings {
+                let what = format!("{}, {}", case.name(), setting.name);
+                for row in &setting.rows {
+                    let what = format!("{what}: {}: {} -> {}", row.metric.name, row.before, row.after);
+                    assert!(row.before.is_finite() && row.after.is_finite(), "{what}");
+                    assert!(row.before >= 0.0 && row.after >= 0.0, "{what}");
+                    // Nobody may have had to wait; but something took time, or was done.
+                    let is_about_waits = row.metric.name.contains("wait");
+                    assert!(is_about_waits || (row.before > 0.0 && row.after > 0.0), "{what}");
+                }
+                let spread_is_named = !setting.spread_of.is_empty();
+                for spread in &setting.spreads {
+                    assert_eq!(spread_is_named, !spread.is_empty(), "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_and_unlike() {
+        let names: BTreeSet<&str> = cases().iter().map(|case| case.name()).collect();
+        assert_eq!(names.len(), cases().len());
+        for name in names {
+            assert_eq!(by_name(name).unwrap().name(), name);
+        }
+        assert!(matches!(by_name("none"), Err(Error::NoSuchCase(_))));
+    }
+
+    #[test]
+    fn what_is_said_of_a_case_is_complete() {
+        for case in cases() {
+            let about = case.about();
+            for text in [about.title, about.before, about.after, about.source.author, about.source.title] {
+                assert!(!text.is_empty(), "{}", case.name());
+            }
+            assert!(about.source.url.starts_with("https://"), "{}", case.name());
+            let mut keys = BTreeSet::new();
+            for setting in case.settings() {
+                for metric in &setting.metrics {
+                    assert!(keys.insert((setting.name.clone(), metric.name)), "{} twice", metric.name);
+                    let ratio = metric.reference_ratio.unwrap_or(1.0);
+                    assert!(ratio > 0.0 && ratio.is_finite(), "{}", metric.name);
+                    assert!(metric.better == Better::Lower || metric.unit.symbol() == "1/s");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Many threads send on one connection: how long do they wait for its lock?
+//!
+//! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes is there, and sends the next, as processes do
+//! that use a storage cluster. Server, sealing, runtime and kind of mutex are the same for both forms.
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use loligo_lockstat::{Class, Mutex};
+use loligo_msgr::testing::OpenDoor;
+use loligo_msgr::{Config, ConnectAuth, Connection, Dispatcher, Messenger, Policy};
+use loligo_msgr_proto::{
+    ClientIdent, Established, Event, FLAG_LOSSY, Frame, Handshake, Limits, Local, Opener, OutBuf, Sealer,
+};
+use loligo_wire::message::{Header, Msg};
+use loligo_wire::{EntityAddr, EntityType, Tid, features};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use crate::measure::{Waits, waited_for};
+use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
+
+/// Bytes of a request's data and front, and of a reply.
+const DATA_BYTES: usize = 4096;
+const FRONT_BYTES: usize = 200;
+const REPLY_BYTES: usize = 150;
+
+/// A sending thread does little: this leaves room for a thousand of them.
+const STACK_BYTES: usize = 64 << 10;
+
+/// The lock of the "before".
+static CONNECTION: Class = Class::new("before.connection");
+
+/// The case.
+pub(super) struct OutQueue {
+    /// One setting for each number of sending threads.
+    pub(super) threads: &'static [usize],
+}
+
+impl Default for OutQueue {
+    fn default() -> Self {
+        Self { threads: &[256, 1000] }
+    }
+}
+
+impl Case for OutQueue {
+    fn name(&self) -> &'static str {
+        "out-queue"
+    }
+
+    fn about(&self) -> About {
+        About {
+            title: "A sender waits for the socket",
+            before: "One mutex per connection guards its queue and its socket. A worker holds it while it reads, dispatches \
+                     replies, seals and writes; every sender takes it to append its message.",
+            after: "loligo-msgr's out-queue: its lock is held to move messages in or out, never while anything is read, \
+                    written or dispatched.",
+            note: "The waits of the after are those of all locks of the messenger, at both ends of the connection. Its \
+                   senders write to the socket themselves when nobody else is writing, which counts as time in the send call.",
+            source: Source {
+                author: "Max Kellermann",
+                title: "[PATCH] fs/ceph/messenger: add separate lock for `out_queue`",
+                date: "2026-07-03",
+                url: "https://lore.kernel.org/lkml/20260703193803.3689912-1-max.kellermann@ionos.com/",
+            },
+        }
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let setting = |threads: &usize| Setting {
+            name: format!("{threads} threads"),
+            metrics: vec![
+                // 7,853.36 ms before; 210.87 ms on the new lock and 13.68 ms on the old one after.
+                Metric::lower("total wait per million requests", Unit::Ms)
+                    .published(7853.36 / (210.87 + 13.68)),
+                Metric::lower("average wait", Unit::Us).published(492.0 / 3.27),
+                // The old lock's remaining waits are the longest ones.
+                Metric::lower("longest wait", Unit::Us).published(37_877.04 / 7_130.96),
+                Metric::lower("waits per million requests", Unit::Count),
+                Metric::lower("time in the send call, p50", Unit::Us),
+                Metric::lower("time in the send call, p99", Unit::Us),
+                Metric::higher("requests", Unit::PerS),
+            ],
+            spread_of: "time in the send call",
+        };
+        self.threads.iter().map(setting).collect()
+    }
+
+    fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
+        let beds = Beds::new(self.threads[setting]);
+        let (server_rt, client_rt) = (runtime()?, runtime()?);
+        let (server, addr) = server_rt.block_on(listen())?;
+        let (storm, locks) = match form {
+            Form::Before => {
+                let connected = client_rt.block_on(OneMutex::connect(addr, Arc::clone(&beds)))?;
+                let worker = client_rt.spawn(Arc::clone(&connected).work());
+                loligo_lockstat::reset();
+                let storm = storm(&beds, time, move |msg| connected.send(msg));
+                let locks = waited_for();
+                worker.abort();
+                (storm?, locks)
+            }
+            Form::After => {
+                let dispatcher = Arc::clone(&beds);
+                let client =
+                    client_rt.block_on(async { Messenger::new(Config::new(EntityType::CLIENT), dispatcher) });
+                let auth = OpenDoor::client("contend");
+                let conn = client.connect(EntityType::OSD, addr, Policy::lossy_client(), auth);
+                loligo_lockstat::reset();
+                let storm = storm(&beds, time, move |msg| conn.send(msg).is_ok());
+                let locks = waited_for();
+                client_rt.block_on(client.shutdown());
+                (storm?, locks)
+            }
+        };
+        server_rt.block_on(server.shutdown());
+        let waits = match form {
+            Form::Before => Waits::of(&locks, &[CONNECTION.name()]),
+            Form::After => Waits::of(&locks, &["msgr."]),
+        };
+        Ok(storm.sample(waits, locks))
+    }
+}
+
+/// Where a sending thread sleeps.
+#[derive(Default)]
+struct Bed {
+    replied: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+/// The sending threads, by the number of their requests.
+struct Beds {
+    beds: Vec<Bed>,
+    /// The connection is gone: nobody will be woken by a reply any more.
+    lost: AtomicBool,
+}
+
+impl Beds {
+    fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { beds: (0..count).map(|_| Bed::default()).collect(), lost: AtomicBool::new(false) })
+    }
+
+    fn wake(&self, msgs: &mut Vec<Msg>) {
+        for msg in msgs.drain(..) {
+            if let Some(bed) = self.beds.get(msg.header.tid.0 as usize) {
+                // Release: who sees it sees all that happened before the reply; the thread acquires.
+                bed.replied.store(true, Ordering::Release);
+                bed.unpark();
+            }
+        }
+    }
+
+    fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.beds.iter().for_each(Bed::unpark);
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until the reply is there; false if none will come.
+    fn sleep(&self, number: usize) -> bool {
+        while !self.beds[number].replied.swap(false, Ordering::Acquire) {
+            if self.is_lost() {
+                return false;
+            }
+            thread::park();
+        }
+        true
+    }
+}
+
+impl Bed {
+    fn unpark(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Dispatcher for Beds {
+    fn dispatch(&self, _: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.wake(msgs);
+    }
+
+    fn reset(&self, _: &Arc<Connection>, _: &loligo_msgr::Error) {
+        self.lose();
+    }
+}
+
+/// What the sending threads did.
+struct Storm {
+    requests: u64,
+    took: Duration,
+    in_send: Spread,
+}
+
+impl Storm {
+    fn sample(self, waits: Waits, locks: Vec<loligo_lockstat::ClassReport>) -> Sample {
+        let us = |part| self.in_send.quantile_ns(part) as f64 / 1e3;
+        let figures = vec![
+            waits.total_ms_per_million(self.requests),
+            waits.avg_us(),
+            waits.max_us(),
+            waits.count_per_million(self.requests),
+            us(0.5),
+            us(0.99),
+            self.requests as f64 / self.took.as_secs_f64(),
+        ];
+        Sample { figures, spread: self.in_send, locks }
+    }
+}
+
+/// Lets the threads send for a time. `send` says whether the message could be sent.
+fn storm(
+    beds: &Arc<Beds>,
+    time: Duration,
+    send: impl Fn(Msg) -> bool + Send + Sync + 'static,
+) -> Result<Storm, Error> {
+    let count = beds.beds.len();
+    let send = Arc::new(send);
+    let gate = Arc::new(Barrier::new(count + 1));
+    let over = Arc::new(AtomicBool::new(false));
+    let body = |number: usize| {
+        let (beds, send, gate, over) =
+            (Arc::clone(beds), Arc::clone(&send), Arc::clone(&gate), Arc::clone(&over));
+        move || {
+            beds.beds[number].thread.get_or_init(thread::current);
+            let (data, front) = (Bytes::from(vec![1; DATA_BYTES]), Bytes::from(vec![2; FRONT_BYTES]));
+            let mut in_send = Spread::new();
+            gate.wait();
+            // Relaxed: one request more or less does not matter.
+            while !over.load(Ordering::Relaxed) {
+                let header = Header { kind: 42, tid: Tid(number as u64), ..Header::default() };
+                let data = [data.clone()].into_iter().collect();
+                let msg = Msg { header, front: front.clone(), middle: Bytes::new(), data };
+                let began = Instant::now();
+                let is_sent = send(msg);
+                in_send.add(began.elapsed());
+                if !is_sent || !beds.sleep(number) {
+                    beds.lose();
+                    break;
+                }
+            }
+            in_send
+        }
+    };
+    let mut threads = Vec::with_capacity(count);
+    for number in 0..count {
+        let spawned = thread::Builder::new().stack_size(STACK_BYTES).spawn(body(number));
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                // Those that have started wait at the gate: stand in for those that have not.
+                over.store(true, Ordering::Relaxed);
+                let gate = &gate;
+                thread::scope(|s| (number..=count).for_each(|_| drop(s.spawn(|| gate.wait()))));
+                threads.into_iter().for_each(|thread| drop(thread.join()));
+                return Err(Error::Io { what: "start a sending thread", error });
+            }
+        }
+    }
+    gate.wait();
+    let began = Instant::now();
+    thread::sleep(time);
+    over.store(true, Ordering::Relaxed);
+    let mut in_send = Spread::new();
+    for thread in threads {
+        let of_thread = thread.join().map_err(|_| Error::talk("a sending thread")("it panicked"))?;
+        in_send.merge(&of_thread);
+    }
+    let took = began.elapsed();
+    if beds.is_lost() {
+        return Err(Error::talk("send requests")("the connection was lost"));
+    }
+    Ok(Storm { requests: in_send.count(), took, in_send })
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(Error::io("start a runtime"))
+}
+
+/// Answers each message with 150 bytes.
+struct Echo {
+    reply: Bytes,
+}
+
+impl Dispatcher for Echo {
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        for msg in msgs.drain(..) {
+            let header = Header { kind: 43, tid: msg.header.tid, ..Header::default() };
+            // If the connection is gone, the sender hears of it too.
+            let _ = conn.send(Msg { header, front: self.reply.clone(), ..Msg::default() });
+        }
+    }
+}
+
+async fn listen() -> Result<(Arc<Messenger>, EntityAddr), Error> {
+    let echo = Arc::new(Echo { reply: Bytes::from(vec![7; REPLY_BYTES]) });
+    let server = Messenger::new(Config::new(EntityType::OSD), echo);
+    let bound = server.bind(([127, 0, 0, 1], 0).into(), OpenDoor::client("server")).await;
+    let addr = EntityAddr::msgr2(bound.map_err(Error::io("listen on 127.0.0.1"))?);
+    let nonce = server.config().nonce;
+    Ok((server, addr.with_nonce(nonce)))
+}
+
+/// The "before": a connection with one mutex.
+struct OneMutex {
+    inner: Mutex<Inner>,
+    socket: Arc<TcpStream>,
+    pending: Notify,
+    beds: Arc<Beds>,
+}
+
+/// Everything that a connection has, under its mutex.
+struct Inner {
+    queue: Vec<Msg>,
+    socket: Arc<TcpStream>,
+    sealer: Sealer,
+    out: OutBuf,
+    out_seq: u64,
+    opener: Opener,
+    arrived: Vec<Msg>,
+}
+
+impl OneMutex {
+    async fn connect(addr: EntityAddr, beds: Arc<Beds>) -> Result<Arc<Self>, Error> {
+        let (stream, established) = handshake(addr).await?;
+        let Established { sealer, opener, out, .. } = established;
+        let socket = Arc::new(stream);
+        let inner = Inner {
+            queue: Vec::new(),
+            socket: Arc::clone(&socket),
+            sealer,
+            out,
+            out_seq: 0,
+            opener,
+            arrived: Vec::new(),
+        };
+        let inner = Mutex::new(&CONNECTION, inner);
+        Ok(Arc::new(Self { inner, socket, pending: Notify::new(), beds }))
+    }
+
+    fn send(&self, msg: Msg) -> bool {
+        self.inner.lock().queue.push(msg);
+        self.pending.notify_one();
+        true
+    }
+
+    /// The worker: woken by the socket and by senders.
+    async fn work(self: Arc<Self>) {
+        // An error ends the worker, and the senders hear of it.
+        let _ = self.serve().await;
+        self.beds.lose();
+    }
+
+    async fn serve(&self) -> io::Result<()> {
+        loop {
+            tokio::select! {
+                ready = self.socket.readable() => ready?,
+                () = self.pending.notified() => {}
+            }
+            while !self.turn()? {
+                self.socket.writable().await?;
+            }
+        }
+    }
+
+    /// Reads, dispatches and writes under the mutex. False if the socket takes no more.
+    fn turn(&self) -> io::Result<bool> {
+        let mut inner = self.inner.lock();
+        inner.read(&self.beds)?;
+        match inner.write() {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Inner {
+    fn read(&mut self, beds: &Beds) -> io::Result<()> {
+        loop {
+            match self.socket.try_read_buf(self.opener.spare()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+            while let Some(frame) = self.opener.next().map_err(io::Error::other)? {
+                if let Frame::Message(msg) = frame {
+                    self.arrived.push(msg);
+                }
+            }
+            beds.wake(&mut self.arrived);
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        for mut msg in self.queue.drain(..) {
+            self.out_seq += 1;
+            msg.header.seq = self.out_seq;
+            let Msg { header, front, middle, data } = msg;
+            let sealed = self.sealer.message(&header, &front, &middle, &data, &mut self.out);
+            sealed.map_err(io::Error::other)?;
+        }
+        while !self.out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 256];
+            let count = self.out.io_slices(&mut slices);
+            let written = self.socket.try_write_vectored(&slices[..count])?;
+            self.out.advance(written);
+        }
+        Ok(())
+    }
+}
+
+async fn handshake(addr: EntityAddr) -> Result<(TcpStream, Established), Error> {
+    const WHAT: &str = "connect to the case's own server";
+    let sock = addr.sock.ok_or_else(|| Error::talk(WHAT)("no address"))?;
+    let mut stream = TcpStream::connect(sock).await.map_err(Error::io(WHAT))?;
+    stream.set_nodelay(true).map_err(Error::io(WHAT))?;
+    let local = Local { kind: EntityType::CLIENT, peer_addr: addr, limits: Limits::default() };
+    let mut handshake = Handshake::client(local, OpenDoor::client("contend").connector(EntityType::OSD));
+    loop {
+        while let Some(bytes) = handshake.poll_transmit() {
+            stream.write_all(&bytes).await.map_err(Error::io(WHAT))?;
+        }
+        match handshake.poll_event() {
+            Some(Event::Authenticated { .. }) => {
+                let ident = ClientIdent {
+                    addrs: addr.with_nonce(1).into(),
+                    target_addr: addr,
+                    global_seq: 1,
+                    supported_features: features::SUPPORTED,
+                    flags: FLAG_LOSSY,
+                    ..ClientIdent::default()
+                };
+                handshake.identify(ident).map_err(Error::talk(WHAT))?;
+            }
+            Some(Event::Established) => break,
+            Some(_) => {}
+            None => {
+                let read = stream.read_buf(handshake.spare()).await.map_err(Error::io(WHAT))?;
+                if read == 0 {
+                    return Err(Error::talk(WHAT)("it hung up"));
+                }
+                handshake.receive().map_err(Error::talk(WHAT))?;
+            }
+        }
+    }
+    let established = handshake.into_established();
+    Ok((stream, established.map_err(|_| Error::talk(WHAT)("the handshake is not over"))?))
+}

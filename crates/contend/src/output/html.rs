@@ -1,0 +1,233 @@
+use std::fmt::Write;
+
+use loligo_lockstat::{ClassReport, Kind, Site};
+
+use super::format::{number, time};
+use super::svg;
+use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome};
+
+/// Places shown for each lock and list.
+const SITES_SHOWN: usize = 3;
+
+/// One page that needs nothing else: charts, and which lock was waited for where. Light or dark as the reader's system is.
+pub fn to_html(outcomes: &[Outcome], machine: &Machine, plan: &Plan) -> String {
+    let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
+    out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
+    out += "<title>loligo contend</title><style>";
+    out += include_str!("page.css");
+    out += "</style></head><body><main><h1>Who waits for whose lock, before and after</h1>";
+    let class = if machine.is_debug { "warn" } else { "quiet" };
+    let _ = write!(out, "<p class=\"{class}\">{}</p>", escaped(&machine.to_string()));
+    let rounds =
+        if plan.rounds == 1 { "One round".to_owned() } else { format!("Medians of {} rounds", plan.rounds) };
+    let _ = write!(
+        out,
+        "<p class=\"quiet\">{rounds} of {:?} for each form; <span class=\"key before\">before</span> and \
+         <span class=\"key after\">after</span> alternate on this machine. Before is the form that the published text \
+         describes; after is the product's own code.</p>",
+        plan.time
+    );
+    out += "<section><h2>At a glance</h2><p class=\"quiet\">How many times better the after is, on a logarithmic axis. A \
+            black or white stroke is the ratio that was published.</p>";
+    out += &svg::overview(outcomes);
+    out += "</section>";
+    outcomes.iter().for_each(|outcome| case(&mut out, outcome));
+    out += "</main></body></html>\n";
+    out
+}
+
+fn case(out: &mut String, outcome: &Outcome) {
+    let about = &outcome.about;
+    let _ =
+        write!(out, "<section><h2>{}<code>{}</code></h2><dl>", escaped(about.title), escaped(outcome.case));
+    for (class, label, text) in
+        [("before", "before", about.before), ("after", "after", about.after), ("note", "note", about.note)]
+    {
+        if !text.is_empty() {
+            let _ = write!(out, "<dt class=\"{class}\">{label}</dt><dd>{}</dd>", escaped(text));
+        }
+    }
+    let source = &about.source;
+    let _ = write!(
+        out,
+        "<dt class=\"note\">source</dt><dd>{}, <a href=\"{}\">{}</a>, {}</dd></dl>",
+        escaped(source.author),
+        escaped(source.url),
+        escaped(source.title),
+        escaped(source.date)
+    );
+    outcome.settings.iter().for_each(|each| setting(out, each));
+    out.push_str("</section>");
+}
+
+fn setting(out: &mut String, setting: &SettingOutcome) {
+    let _ = write!(out, "<h3>{}</h3>{}", escaped(&setting.name), svg::bars(setting));
+    if setting.spreads.iter().all(|spread| !spread.is_empty()) {
+        let mut title = setting.spread_of.to_owned();
+        if let Some(first) = title.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let _ = write!(out, "<h4>{}</h4>{}", escaped(&title), svg::distribution(setting));
+    }
+    out.push_str("<details><summary>Lock report: who waited for whom</summary>");
+    for (locks, form) in setting.locks.iter().zip(Form::BOTH) {
+        lock_report(out, locks, form);
+    }
+    out.push_str("</details>");
+}
+
+fn lock_report(out: &mut String, locks: &Locks, form: Form) {
+    let name = form.name();
+    let _ = write!(out, "<h4><span class=\"key {name}\">{name}</span>, last round</h4>");
+    if locks.is_empty() {
+        out.push_str("<p class=\"quiet\">Nobody waited for any lock that measures itself.</p>");
+        return;
+    }
+    out.push_str("<div class=\"scroll\"><table><tr><th>lock</th>");
+    for title in ["waits", "total", "average", "p50", "p99", "longest"] {
+        let _ = write!(out, "<th>{title}</th>");
+    }
+    out.push_str("</tr>");
+    locks.iter().for_each(|class| lock(out, class));
+    out.push_str("</table></div>");
+}
+
+fn lock(out: &mut String, class: &ClassReport) {
+    let kind = match class.kind {
+        Kind::Exclusive => "",
+        Kind::Write => ", to write",
+        Kind::Read => ", to read",
+    };
+    let waits = number(class.contentions as f64);
+    let _ = write!(out, "<tr><td><code>{}</code>{kind}</td><td>{waits}</td>", escaped(class.name));
+    let wait = &class.wait;
+    for ns in [wait.total_ns, wait.avg_ns(), wait.p50_ns, wait.p99_ns, wait.max_ns] {
+        let _ = write!(out, "<td>{}</td>", time(ns as f64));
+    }
+    out.push_str("</tr>");
+    class
+        .waiters
+        .iter()
+        .take(SITES_SHOWN)
+        .for_each(|waiter| site(out, "waited", waiter, Some(waiter.total_ns)));
+    class.holders.iter().take(SITES_SHOWN).for_each(|holder| site(out, "was held", holder, None));
+}
+
+/// A place that waited, and for how long in sum, or that held the lock while somebody waited.
+fn site(out: &mut String, did: &str, site: &Site, total_ns: Option<u64>) {
+    let total = total_ns.map_or_else(String::new, |ns| time(ns as f64));
+    let _ = write!(
+        out,
+        "<tr class=\"site\"><td>{did} at {}:{}</td><td>{}</td><td>{total}</td><td></td><td></td><td></td><td></td></tr>",
+        escaped(site.file),
+        site.line,
+        number(site.count as f64)
+    );
+}
+
+/// Text as it may stand in an element or between quotes.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loligo_lockstat::Times;
+
+    use super::*;
+    use crate::run;
+    use crate::testing::Counting;
+
+    fn page() -> String {
+        let plan = Plan { rounds: 3, time: Duration::from_secs(1) };
+        let mut outcome = run(&Counting::default(), &plan, &mut |_| ()).unwrap();
+        let place = Site { file: "a<b>.rs", line: 7, count: 5, total_ns: 123_000 };
+        outcome.settings[0].locks[0].push(ClassReport {
+            name: "some.lock",
+            kind: Kind::Write,
+            contentions: 5,
+            con_bounces: 0,
+            acquisitions: 0,
+            acq_bounces: 0,
+            wait: Times { count: 5, min_ns: 1, max_ns: 90_000, total_ns: 123_000, p50_ns: 2, p99_ns: 90_000 },
+            hold: Times::default(),
+            waiters: vec![place],
+            holders: vec![place],
+        });
+        to_html(&[outcome], &Machine::this(), &plan)
+    }
+
+    /// Each tag that opens is closed, in order; attributes stand in quotes; no bare `&`.
+    fn check_well_formed(page: &str) {
+        let page = page.strip_prefix("<!doctype html>").expect("says what it is");
+        let mut open = Vec::new();
+        let mut rest = page;
+        while let Some(at) = rest.find('<') {
+            check_text(&rest[..at]);
+            let end = rest[at..].find('>').expect("a tag ends") + at;
+            let tag = &rest[at + 1..end];
+            assert_eq!(tag.matches('"').count() % 2, 0, "quotes in <{tag}>");
+            check_text(tag);
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+            match tag.strip_prefix('/') {
+                Some(closed) => assert_eq!(open.pop(), Some(closed), "</{closed}>"),
+                None if tag.ends_with('/') => {}
+                None => open.push(name),
+            }
+            rest = &rest[end + 1..];
+            if name == "style" && open.last() == Some(&"style") {
+                rest = &rest[rest.find("</style>").expect("the style ends")..];
+            }
+        }
+        assert!(open.is_empty(), "left open: {open:?}");
+        assert_eq!(rest.trim(), "");
+    }
+
+    fn check_text(text: &str) {
+        for (at, _) in text.match_indices('&') {
+            let is_entity = ["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|e| text[at..].starts_with(e));
+            assert!(is_entity, "a bare & in {text}");
+        }
+    }
+
+    #[test]
+    fn the_page_is_well_formed() {
+        check_well_formed(&page());
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else() {
+        let page = page();
+        for loads in ["<script", "src=", "<link", "@import", "url(", "<iframe"] {
+            assert!(!page.contains(loads), "{loads}");
+        }
+    }
+
+    #[test]
+    fn the_page_tells_what_was_measured() {
+        let page = page();
+        for text in [
+            "A &lt;title&gt; &amp; more",
+            "÷ 10.0",
+            "÷ 35.0",
+            "none left",
+            "waited at a&lt;b&gt;.rs:7",
+            "123 µs",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains("NaN") && !page.contains("inf"), "every coordinate is a number");
+    }
+}
