@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -52,15 +53,17 @@ pub(crate) struct Cli {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
     /// For people.
-    #[value(alias = "text")]
+    #[value(aliases = ["text", "table"])]
     Plain,
     /// For programs.
     Json,
     /// For Prometheus; only `lockstat` has it.
     Prometheus,
+    /// A page with charts; only `contend` has it.
+    Html,
 }
 
-/// How all commands but `lockstat` print their results.
+/// How all commands but `lockstat` and `contend` print their results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Plain,
@@ -141,6 +144,8 @@ pub(crate) enum Command {
     /// Show who waits for whose lock in a running server.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
+    /// Measure published contention cases, before and after, on this machine.
+    Contend(Contend),
     /// Print a completion script for a shell.
     Completions { shell: Shell },
 }
@@ -214,6 +219,26 @@ pub(crate) struct Bench {
     pub(crate) run_name: Option<String>,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct Contend {
+    /// Which ones (default: all).
+    #[arg(value_name = "CASE", value_parser = PossibleValuesParser::new(case_names()))]
+    pub(crate) cases: Vec<String>,
+    /// Rounds; a figure is their median.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// How long each run of either form takes.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Write to a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn case_names() -> Vec<&'static str> {
+    loligo_contend::cases().iter().map(|case| case.name()).collect()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Write,
@@ -246,6 +271,24 @@ mod tests {
         for text in ["", "K", "4X", "-1", "1.5M", "99999999T"] {
             assert!(size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn contend_takes_its_cases_and_three_formats() {
+        for (format, style) in
+            [("table", FormatName::Plain), ("json", FormatName::Json), ("html", FormatName::Html)]
+        {
+            let words =
+                ["loligo", "contend", "out-queue", "--format", format, "--rounds", "2", "--seconds", "0.5"];
+            let cli = Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
+            assert!(cli.format == style);
+            let Command::Contend(options) = cli.command else { panic!("not contend") };
+            assert_eq!(
+                (options.cases, options.rounds, options.seconds),
+                (vec!["out-queue".to_owned()], 2, 0.5)
+            );
+        }
+        assert!(Cli::try_parse_from(["loligo", "contend", "no-such"]).is_err());
     }
 
     #[test]

@@ -24,14 +24,17 @@ pub(crate) struct Pool {
 }
 
 impl Client {
-    pub(crate) fn new(builder: Builder, cli: &Cli) -> Self {
-        let Cli { pool, namespace, format, .. } = cli;
-        let format = match format {
+    pub(crate) fn new(builder: Builder, cli: &Cli) -> Result<Self, Failure> {
+        let Cli { pool, namespace, .. } = cli;
+        let format = match cli.format {
+            FormatName::Plain => Format::Plain,
             FormatName::Json => Format::Json,
-            // The other is for `lockstat`, which connects to no cluster.
-            FormatName::Plain | FormatName::Prometheus => Format::Plain,
+            FormatName::Prometheus => {
+                return Err(Failure::new("--format prometheus", "is for lockstat only"));
+            }
+            FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
         };
-        Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format }
+        Ok(Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format })
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {

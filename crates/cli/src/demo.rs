@@ -49,7 +49,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
         format: FormatName::Plain,
         command: Command::Lspools,
     };
-    Client::new(Builder::new().conf_file(conf), &cli).pool().await
+    Client::new(Builder::new().conf_file(conf), &cli)?.pool().await
 }
 
 /// Real files in and out, compared byte for byte by their SHA-256.

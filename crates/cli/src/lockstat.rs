@@ -25,17 +25,18 @@ pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure>
     if options.watch {
         return watch(socket);
     }
-    let text = ask(socket, format_name(format))?;
+    let text = ask(socket, format_name(format)?)?;
     print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
     Ok(())
 }
 
 /// As the server knows it.
-fn format_name(format: FormatName) -> &'static str {
+fn format_name(format: FormatName) -> Result<&'static str, Failure> {
     match format {
-        FormatName::Plain => "text",
-        FormatName::Json => "json",
-        FormatName::Prometheus => "prometheus",
+        FormatName::Plain => Ok("text"),
+        FormatName::Json => Ok("json"),
+        FormatName::Prometheus => Ok("prometheus"),
+        FormatName::Html => Err(Failure::new("--format html", "is for contend only")),
     }
 }
 

@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod client;
+mod contend;
 mod demo;
 mod failure;
 mod lockstat;
@@ -51,6 +52,7 @@ fn run() -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
             Ok(())
         }
+        Command::Contend(options) => contend::run(options, cli.format),
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
@@ -61,10 +63,10 @@ fn run() -> Result<(), Failure> {
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let _log = log::of_client(&builder.load().context(|| "connect".to_owned())?)?;
     match &cli.command {
-        Command::Bench(options) => bench::run(Client::new(builder, cli), options),
-        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli), run_name.as_deref()),
+        Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
+        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),
         command => {
-            let client = Client::new(builder, cli);
+            let client = Client::new(builder, cli)?;
             let runtime = client::runtime(1)?;
             runtime.block_on(async {
                 match command {

@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         report.serve(memory::startup_and_idle(&loligo, &dir, options.rounds)?);
     }
     if wanted(options, "out-queue") {
-        report.out_queue(outqueue::compare(options.rounds)?);
+        report.out_queue(outqueue::compare(&loligo, options.rounds)?);
     }
     stock.down()?;
     std::fs::remove_dir_all(&dir)?;

@@ -1,13 +1,17 @@
 //! How long 1,000 threads wait for the lock of one connection's queue, against a connection with one mutex for everything:
-//! the example `out_queue_lock` of `loligo-msgr`, which runs both.
+//! `loligo contend out-queue`, which runs both.
 
 use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::measure::median;
 use crate::Result;
-use crate::process::{cargo, output_of};
+use crate::process::output_of;
+
+/// The setting that is shown.
+const SETTING: &str = "1000 threads";
 
 /// Medians of both forms.
 pub(super) struct OutQueue {
@@ -15,51 +19,39 @@ pub(super) struct OutQueue {
     after: Waits,
 }
 
-#[derive(Clone, Copy)]
 struct Waits {
     ops_per_s: f64,
-    contentions: f64,
+    contentions_per_million: f64,
     longest_us: f64,
-    total_ms: f64,
+    total_ms_per_million: f64,
 }
 
-pub(super) fn compare(rounds: usize) -> Result<OutQueue> {
-    let mut before = Vec::new();
-    let mut after = Vec::new();
-    for _ in 0..rounds {
-        let example = ["-p", "loligo-msgr", "--features", "testing", "--example", "out_queue_lock"];
-        let text = output_of(cargo().args(["run", "--quiet", "--release"]).args(example))?;
-        before.push(row(&text, "one mutex")?);
-        after.push(row(&text, "out-queue")?);
-    }
-    Ok(OutQueue { before: Waits::median(&before), after: Waits::median(&after) })
-}
-
-/// A row of the example's table: requests, per second, contentions, average and longest wait, total wait.
-fn row(text: &str, form: &str) -> Result<Waits> {
-    let numbers = text.lines().find_map(|line| {
-        let rest = line.strip_prefix(form)?;
-        let numbers: Vec<f64> = rest.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        (numbers.len() == 6).then_some(numbers)
-    });
-    let n = numbers.ok_or_else(|| format!("out_queue_lock printed no row '{form}':\n{text}"))?;
-    Ok(Waits { ops_per_s: n[1], contentions: n[2], longest_us: n[4], total_ms: n[5] })
+pub(super) fn compare(loligo: &Path, rounds: usize) -> Result<OutQueue> {
+    let rounds = rounds.to_string();
+    let mut contend = Command::new(loligo);
+    contend.args(["contend", "out-queue", "--format", "json", "--rounds", &rounds]);
+    let rows: Vec<Value> = serde_json::from_str(&output_of(&mut contend)?)?;
+    Ok(OutQueue { before: Waits::read(&rows, "before")?, after: Waits::read(&rows, "after")? })
 }
 
 impl Waits {
-    fn median(rounds: &[Self]) -> Self {
-        let of = |field: fn(&Self) -> f64| median(rounds.iter().map(field));
-        Self {
-            ops_per_s: of(|w| w.ops_per_s),
-            contentions: of(|w| w.contentions),
-            longest_us: of(|w| w.longest_us),
-            total_ms: of(|w| w.total_ms),
-        }
+    fn read(rows: &[Value], form: &str) -> Result<Self> {
+        let of = |name: &str| {
+            let metric = format!("{name}, {SETTING}");
+            let row = rows.iter().find(|row| row["metric"] == metric.as_str());
+            row.and_then(|row| row[form].as_f64()).ok_or_else(|| format!("contend printed no '{metric}'"))
+        };
+        Ok(Self {
+            ops_per_s: of("requests")?,
+            contentions_per_million: of("waits per million requests")?,
+            longest_us: of("longest wait")?,
+            total_ms_per_million: of("total wait per million requests")?,
+        })
     }
 
     fn json(&self) -> Value {
-        json!({"ops_per_s": self.ops_per_s, "contentions": self.contentions,
-               "longest_wait_us": self.longest_us, "total_wait_ms": self.total_ms})
+        json!({"ops_per_s": self.ops_per_s, "contentions_per_million": self.contentions_per_million,
+               "longest_wait_us": self.longest_us, "total_wait_ms_per_million": self.total_ms_per_million})
     }
 }
 
@@ -67,13 +59,13 @@ impl OutQueue {
     pub(super) fn table(&self) -> String {
         let mut t = format!(
             "\n{:<34} {:>10} {:>12} {:>12} {:>14}\n",
-            "1,000 threads on one connection", "ops/s", "contentions", "longest µs", "total wait ms"
+            "1,000 threads on one connection", "ops/s", "waits/M ops", "longest µs", "total ms/M ops"
         );
         for (name, w) in [("one mutex", &self.before), ("out-queue", &self.after)] {
             let _ = writeln!(
                 t,
                 "  {name:<32} {:>10.0} {:>12.0} {:>12.1} {:>14.2}",
-                w.ops_per_s, w.contentions, w.longest_us, w.total_ms
+                w.ops_per_s, w.contentions_per_million, w.longest_us, w.total_ms_per_million
             );
         }
         t
@@ -81,5 +73,26 @@ impl OutQueue {
 
     pub(super) fn json(&self) -> Value {
         json!({"one_mutex": self.before.json(), "out_queue": self.after.json()})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_by_metric_and_a_missing_one_is_named() {
+        let row = |metric: &str, before: f64| json!({"metric": format!("{metric}, 1000 threads"), "before": before});
+        let mut rows = vec![
+            row("requests", 1.0),
+            row("waits per million requests", 2.0),
+            row("longest wait", 3.0),
+            row("total wait per million requests", 4.0),
+        ];
+        let waits = Waits::read(&rows, "before").unwrap();
+        assert_eq!((waits.ops_per_s, waits.longest_us, waits.total_ms_per_million), (1.0, 3.0, 4.0));
+        rows.remove(2);
+        let missing = Waits::read(&rows, "before").err().unwrap().to_string();
+        assert!(missing.contains("longest wait"), "{missing}");
     }
 }

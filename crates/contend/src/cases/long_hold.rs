@@ -1,18 +1,25 @@
 //! Six threads do long work under one lock, or a thread for each processor short work: what do those that wait cost?
 
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loligo_lockstat::{Class, HeavyMutex};
+use loligo_lockstat::{AdaptiveMutex, Class, HeavyMutex};
 use rustix::thread::futex;
 
 use crate::measure::{thread_cpu, waited_for};
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-static LONG_HOLD: Class = Class::new("contend.long_hold");
+/// The lock of the "after".
+static HELD_LOCK: Class = Class::new("contend.long_hold");
+
+/// Steps of work under the lock and between two acquisitions, in the short-hold run: some tens of nanoseconds each.
+const SHORT_HOLD_ROUNDS: u64 = 32;
+const SHORT_PAUSE_ROUNDS: u64 = 32;
+/// Acquisitions between two looks at the clock.
+const SHORT_BATCH: u64 = 256;
 
 /// CPU seconds of the six readers together, as published: (user + system) of each.
 const PUBLISHED_BEFORE_CPU_S: f64 = 2.558 + 2.655 + 2.601 + 2.555 + 2.573 + 2.664;
@@ -43,9 +50,11 @@ impl Case for LongHold {
             title: "Waiters burn CPU on a long-held lock",
             before: "A mutex with optimistic spinning: who waits for it spins as long as its owner may be running, and sleeps \
                      only when it loses its processor.",
-            after: "loligo-lockstat's HeavyMutex, whose waiters sleep at once.",
+            after: "loligo-lockstat's HeavyMutex, whose waiters sleep at once, or its AdaptiveMutex, which learns from its own \
+                    holds whether to spin.",
             note: "At most one waiter spins on each processor besides the owner's, so with n processors the before burns at \
-                   most n times the CPU of the after; the published machine had enough processors for all six.",
+                   most n times the CPU of the after; the published machine had enough processors for all six. Short holds \
+                   are the counter-case: there spinning pays, and the adaptive lock must not lose to it.",
             source: Source {
                 author: "Yafang Shao",
                 title: "[RFC PATCH v2 1/3] locking/mutex: Add slow path variants for lock/unlock",
@@ -56,8 +65,8 @@ impl Case for LongHold {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        vec![Setting {
-            name: format!("{} threads, long holds", self.threads),
+        let long = |lock: &str| Setting {
+            name: format!("{} threads, long holds, {lock}", self.threads),
             metrics: vec![
                 Metric::lower("CPU time", Unit::S).published(PUBLISHED_BEFORE_CPU_S / PUBLISHED_AFTER_CPU_S),
                 Metric::lower("CPU time, times that of one thread doing it all", Unit::Times)
@@ -66,14 +75,40 @@ impl Case for LongHold {
                     .published(PUBLISHED_BEFORE_WALL_S / PUBLISHED_AFTER_WALL_S),
             ],
             spread_of: "",
-        }]
+        };
+        let short = Setting {
+            name: format!("{} threads, short holds, adaptive", self.short_threads()),
+            metrics: vec![
+                Metric::higher("acquisitions", Unit::PerS),
+                Metric::lower("CPU time of an acquisition and its work", Unit::Ns),
+            ],
+            spread_of: "",
+        };
+        vec![long("heavy"), long("adaptive"), short]
     }
 
-    fn measure(&self, _: usize, form: Form, time: Duration) -> Result<Sample, Error> {
-        match form {
-            Form::Before => self.long(&Optimistic::new(), time),
-            Form::After => self.long(&HeavyMutex::new(&LONG_HOLD, ()), time),
+    fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
+        match (form, Run::of(setting)) {
+            (Form::Before, Run::Short) => self.short(&Optimistic::new(), time),
+            (Form::Before, _) => self.long(&Optimistic::new(), time),
+            (Form::After, Run::LongHeavy) => self.long(&HeavyMutex::new(&HELD_LOCK, ()), time),
+            (Form::After, Run::LongAdaptive) => self.long(&AdaptiveMutex::new(&HELD_LOCK, ()), time),
+            (Form::After, Run::Short) => self.short(&AdaptiveMutex::new(&HELD_LOCK, ()), time),
         }
+    }
+}
+
+/// The settings, by index.
+#[derive(Clone, Copy)]
+enum Run {
+    LongHeavy,
+    LongAdaptive,
+    Short,
+}
+
+impl Run {
+    fn of(setting: usize) -> Self {
+        [Run::LongHeavy, Run::LongAdaptive, Run::Short][setting]
     }
 }
 
@@ -98,12 +133,52 @@ impl LongHold {
     }
 }
 
+impl LongHold {
+    /// A thread for each processor, and at least two: who spins needs a processor to do it on.
+    fn short_threads(&self) -> usize {
+        thread::available_parallelism().map_or(2, usize::from).clamp(2, self.threads.max(2))
+    }
+
+    /// The threads take the lock again and again until the time is over.
+    fn short(&self, lock: &impl Exclusion, time: Duration) -> Result<Sample, Error> {
+        let count = AtomicU64::new(0);
+        loligo_lockstat::reset();
+        let began = Instant::now();
+        let (wall, cpu) = together(self.short_threads(), |_| {
+            let mut own = 0;
+            while began.elapsed() < time {
+                for _ in 0..SHORT_BATCH {
+                    lock.with(|| work(SHORT_HOLD_ROUNDS));
+                    work(SHORT_PAUSE_ROUNDS);
+                }
+                own += SHORT_BATCH;
+            }
+            // Relaxed: it only counts, and is read after the threads have been joined.
+            count.fetch_add(own, Ordering::Relaxed);
+        })?;
+        let count = count.into_inner();
+        if count == 0 {
+            return Err(Error::NothingMeasured);
+        }
+        let cpu_ns: f64 = cpu.iter().map(|cpu| cpu.as_nanos() as f64).sum();
+        let figures = vec![count as f64 / wall.as_secs_f64(), cpu_ns / count as f64];
+        Ok(Sample { figures, spread: Spread::new(), locks: waited_for() })
+    }
+}
+
 /// A lock that can be held while something is done.
 trait Exclusion: Sync {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
 }
 
 impl Exclusion for HeavyMutex<()> {
+    fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _guard = self.lock();
+        f()
+    }
+}
+
+impl Exclusion for AdaptiveMutex<()> {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R {
         let _guard = self.lock();
         f()
@@ -240,8 +315,6 @@ impl Exclusion for Optimistic {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
 
     /// Two steps that are only right together if one thread at a time takes them.

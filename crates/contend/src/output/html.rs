@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use loligo_lockstat::{ClassReport, Kind, Site};
+use loligo_lockstat::{ClassReport, Kind, Site, Times};
 
 use super::format::{number, time};
 use super::svg;
@@ -100,29 +100,29 @@ fn lock(out: &mut String, class: &ClassReport) {
     };
     let waits = number(class.contentions as f64);
     let _ = write!(out, "<tr><td><code>{}</code>{kind}</td><td>{waits}</td>", escaped(class.name));
-    let wait = &class.wait;
-    for ns in [wait.total_ns, wait.avg_ns(), wait.p50_ns, wait.p99_ns, wait.max_ns] {
-        let _ = write!(out, "<td>{}</td>", time(ns as f64));
-    }
+    times(out, &class.wait);
     out.push_str("</tr>");
-    class
-        .waiters
-        .iter()
-        .take(SITES_SHOWN)
-        .for_each(|waiter| site(out, "waited", waiter, Some(waiter.total_ns)));
-    class.holders.iter().take(SITES_SHOWN).for_each(|holder| site(out, "was held", holder, None));
+    for waiter in class.waiters.iter().take(SITES_SHOWN) {
+        site(out, "waited", waiter);
+        times(out, &waiter.times);
+        out.push_str("</tr>");
+    }
+    for holder in class.holders.iter().take(SITES_SHOWN) {
+        site(out, "was held", holder);
+        out.push_str("<td></td><td></td><td></td><td></td><td></td></tr>");
+    }
 }
 
-/// A place that waited, and for how long in sum, or that held the lock while somebody waited.
-fn site(out: &mut String, did: &str, site: &Site, total_ns: Option<u64>) {
-    let total = total_ns.map_or_else(String::new, |ns| time(ns as f64));
-    let _ = write!(
-        out,
-        "<tr class=\"site\"><td>{did} at {}:{}</td><td>{}</td><td>{total}</td><td></td><td></td><td></td><td></td></tr>",
-        escaped(site.file),
-        site.line,
-        number(site.count as f64)
-    );
+/// The beginning of a row about a place that waited, or that held the lock while somebody waited.
+fn site(out: &mut String, did: &str, site: &Site) {
+    let (file, count) = (escaped(site.file), number(site.count as f64));
+    let _ = write!(out, "<tr class=\"site\"><td>{did} at {file}:{}</td><td>{count}</td>", site.line);
+}
+
+fn times(out: &mut String, times: &Times) {
+    for ns in [times.total_ns, times.avg_ns(), times.p50_ns, times.p99_ns, times.max_ns] {
+        let _ = write!(out, "<td>{}</td>", time(ns as f64));
+    }
 }
 
 /// Text as it may stand in an element or between quotes.
@@ -144,8 +144,6 @@ pub(super) fn escaped(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use loligo_lockstat::Times;
-
     use super::*;
     use crate::run;
     use crate::testing::Counting;
@@ -153,7 +151,9 @@ mod tests {
     fn page() -> String {
         let plan = Plan { rounds: 3, time: Duration::from_secs(1) };
         let mut outcome = run(&Counting::default(), &plan, &mut |_| ()).unwrap();
-        let place = Site { file: "a<b>.rs", line: 7, count: 5, total_ns: 123_000 };
+        let times =
+            Times { count: 5, min_ns: 1, max_ns: 90_000, total_ns: 123_000, p50_ns: 2, p99_ns: 90_000 };
+        let place = Site { file: "a<b>.rs", line: 7, count: 5, total_ns: 123_000, times };
         outcome.settings[0].locks[0].push(ClassReport {
             name: "some.lock",
             kind: Kind::Write,
@@ -161,7 +161,7 @@ mod tests {
             con_bounces: 0,
             acquisitions: 0,
             acq_bounces: 0,
-            wait: Times { count: 5, min_ns: 1, max_ns: 90_000, total_ns: 123_000, p50_ns: 2, p99_ns: 90_000 },
+            wait: times,
             hold: Times::default(),
             waiters: vec![place],
             holders: vec![place],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::format::{Verdict, figure, ratio, reference, row_ratio, time, verdict};
+use super::format::{Verdict, figure, number, ratio, reference, row_ratio, time, verdict};
 use super::html::escaped;
 use crate::{Form, Outcome, Row, SettingOutcome, Spread};
 
@@ -27,7 +27,7 @@ pub(super) fn overview(outcomes: &[Outcome]) -> String {
     for decade in 0..=decades as i32 {
         let at = x(10f64.powi(decade));
         let label =
-            if decade == 0 { "the same".to_owned() } else { format!("{} ×", 10i64.pow(decade as u32)) };
+            if decade == 0 { "the same".to_owned() } else { format!("{} ×", number(10f64.powi(decade))) };
         let _ = write!(out, r#"<line class="grid" x1="{at:.1}" y1="20" x2="{at:.1}" y2="{height:.0}"/>"#);
         let _ = write!(out, r#"<text class="small mid" x="{at:.1}" y="12">{label}</text>"#);
     }
@@ -137,7 +137,7 @@ const NINES_SHOWN: [(f64, &str); 7] = [
 pub(super) fn distribution(setting: &SettingOutcome) -> String {
     const HEIGHT: f64 = 330.0;
     const LEFT: f64 = 64.0;
-    const RIGHT: f64 = 780.0;
+    const RIGHT: f64 = 730.0;
     const TOP: f64 = 10.0;
     const BOTTOM: f64 = 290.0;
     let most = setting.spreads.iter().map(Spread::count).max().unwrap_or(0).max(10);

@@ -19,7 +19,7 @@
 //! enough to read it. Nothing is freed, encoded or written under this lock: what is to be freed is handed out.
 //!
 //! The lock is a spin lock, as in the kernel's fix of this case: its sections are short, and a thousand senders that sleep
-//! on it for one that lost its processor would have to be woken one by one. (Measured with `examples/out_queue_lock.rs`:
+//! on it for one that lost its processor would have to be woken one by one. (Measured with what is now `loligo contend out-queue`:
 //! half the waiting, a third of the longest wait.)
 //!
 //! It is not a `loligo_lane::Lane`, which has a lock of its own: here the state, what waits and what is unacknowledged

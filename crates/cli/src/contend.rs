@@ -1,0 +1,90 @@
+//! `loligo contend`: the published contention cases, before and after, on this machine.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use loligo_contend::{Case, Machine, Outcome, Plan, Step, to_html, to_json, to_table};
+
+use crate::args::{Contend, FormatName};
+use crate::failure::{Context, Failure};
+
+pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> {
+    let time = Duration::try_from_secs_f64(options.seconds).context(|| "contend --seconds".to_owned())?;
+    if time.is_zero() || options.rounds == 0 {
+        return Err(Failure::new("contend", "seconds must be more than 0 and rounds at least 1"));
+    }
+    let is_for_eyes = options.output.is_none() && io::stdout().is_terminal();
+    let colours = is_for_eyes && std::env::var_os("NO_COLOR").is_none();
+    let render: &dyn Fn(&[Outcome], &Machine, &Plan) -> String = match format {
+        FormatName::Plain => &|outcomes, machine, plan| to_table(outcomes, machine, plan, colours),
+        FormatName::Json => &|outcomes, _, _| to_json(outcomes),
+        FormatName::Html => &to_html,
+        FormatName::Prometheus => return Err(Failure::new("--format prometheus", "is for lockstat only")),
+    };
+    // Opened first: who waits for figures should not lose them to a wrong path.
+    let mut output: Box<dyn Write> = match &options.output {
+        Some(file) => Box::new(File::create(file).context(|| format!("contend: write {}", file.display()))?),
+        None => Box::new(io::stdout()),
+    };
+    let plan = Plan { rounds: options.rounds, time };
+    let outcomes = measure(&chosen(&options.cases)?, &plan)?;
+    let text = render(&outcomes, &Machine::this(), &plan);
+    output.write_all(text.as_bytes()).context(|| "contend: write".to_owned())
+}
+
+/// The cases of these names, each once; all if there are none.
+fn chosen(names: &[String]) -> Result<Vec<Box<dyn Case>>, Failure> {
+    if names.is_empty() {
+        return Ok(loligo_contend::cases());
+    }
+    let first = |(index, name): &(usize, &String)| !names[..*index].contains(name);
+    let named = names.iter().enumerate().filter(first).map(|(_, name)| loligo_contend::by_name(name));
+    named.collect::<Result<_, _>>().context(|| "contend".to_owned())
+}
+
+fn measure(cases: &[Box<dyn Case>], plan: &Plan) -> Result<Vec<Outcome>, Failure> {
+    // On standard error, and only if that is a terminal.
+    let bar = ProgressBar::new(plan.steps(cases) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let mut begun = 0;
+    let mut tell = |step: Step<'_>| {
+        bar.set_position(begun);
+        begun += 1;
+        let Step { case, setting, round, form } = step;
+        bar.set_message(format!("{case}, {setting}, round {}, {}", round + 1, form.name()));
+        bar.tick();
+    };
+    let outcomes = cases
+        .iter()
+        .map(|case| {
+            loligo_contend::run(&**case, plan, &mut tell).context(|| format!("contend {}", case.name()))
+        })
+        .collect();
+    bar.finish_and_clear();
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_chosen_by_name_and_once() {
+        let names = |chosen: &[&str]| {
+            let words: Vec<String> = chosen.iter().map(|&name| name.to_owned()).collect();
+            chosen_names(&words)
+        };
+        assert_eq!(names(&["pg-slot", "out-queue", "pg-slot"]).unwrap(), ["pg-slot", "out-queue"]);
+        assert_eq!(names(&[]).unwrap().len(), loligo_contend::cases().len());
+        let failure = names(&["no-such"]).unwrap_err();
+        assert!(failure.to_string().contains("no-such"), "{failure}");
+    }
+
+    fn chosen_names(words: &[String]) -> Result<Vec<&'static str>, Failure> {
+        Ok(chosen(words)?.iter().map(|case| case.name()).collect())
+    }
+}
