@@ -9,6 +9,7 @@ pub(super) fn figure(value: f64, unit: Unit) -> String {
         Unit::Us => time(value * 1e3),
         Unit::Ms => time(value * 1e6),
         Unit::S => time(value * 1e9),
+        Unit::PerS if value >= 999_500.0 => format!("{} M/s", number(value / 1e6)),
         Unit::PerS => format!("{} /s", number(value)),
         Unit::Count => number(value),
         Unit::Times => format!("{} ×", number(value)),
@@ -125,6 +126,7 @@ mod tests {
         }
         assert_eq!(figure(492.0, Unit::Us), "492 µs");
         assert_eq!(figure(25_000.0, Unit::PerS), "25,000 /s");
+        assert_eq!(figure(5_974_174.0, Unit::PerS), "5.97 M/s");
         assert_eq!(figure(1.5, Unit::Times), "1.50 ×");
     }
 
