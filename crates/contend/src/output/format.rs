@@ -11,6 +11,7 @@ pub(super) fn figure(value: f64, unit: Unit) -> String {
         Unit::S => time(value * 1e9),
         Unit::PerS if value >= 999_500.0 => format!("{} M/s", number(value / 1e6)),
         Unit::PerS => format!("{} /s", number(value)),
+        Unit::Count if value.fract() == 0.0 => grouped(&format!("{value:.0}")),
         Unit::Count => number(value),
         Unit::Times => format!("{} ×", number(value)),
     }
@@ -41,17 +42,22 @@ pub(super) fn number(value: f64) -> String {
     let text = format!("{value:.decimals$}");
     let (whole, rest) =
         text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) && !grouped.ends_with('-') {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
     match rest {
-        Some(rest) => format!("{grouped}.{rest}"),
-        None => grouped,
+        Some(rest) => format!("{}.{rest}", grouped(whole)),
+        None => grouped(whole),
     }
+}
+
+/// Digits in groups of three; a sign may stand before them.
+fn grouped(whole: &str) -> String {
+    let mut out = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// How many times better, as a factor of what was measured: `÷ 35`, `× 1.20`.
@@ -127,6 +133,7 @@ mod tests {
         assert_eq!(figure(492.0, Unit::Us), "492 µs");
         assert_eq!(figure(25_000.0, Unit::PerS), "25,000 /s");
         assert_eq!(figure(5_974_174.0, Unit::PerS), "5.97 M/s");
+        assert_eq!((figure(4.0, Unit::Count), figure(4.5, Unit::Count)), ("4".to_owned(), "4.50".to_owned()));
         assert_eq!(figure(1.5, Unit::Times), "1.50 ×");
     }
 

@@ -2,9 +2,9 @@ use std::fmt::Write;
 
 use loligo_lockstat::{ClassReport, Kind, Site, Times};
 
-use super::format::{number, time};
+use super::format::{figure, time};
 use super::svg;
-use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome};
+use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome, Unit};
 
 /// Places shown for each lock and list.
 const SITES_SHOWN: usize = 3;
@@ -98,7 +98,7 @@ fn lock(out: &mut String, class: &ClassReport) {
         Kind::Write => ", to write",
         Kind::Read => ", to read",
     };
-    let waits = number(class.contentions as f64);
+    let waits = figure(class.contentions as f64, Unit::Count);
     let _ = write!(out, "<tr><td><code>{}</code>{kind}</td><td>{waits}</td>", escaped(class.name));
     times(out, &class.wait);
     out.push_str("</tr>");
@@ -115,7 +115,7 @@ fn lock(out: &mut String, class: &ClassReport) {
 
 /// The beginning of a row about a place that waited, or that held the lock while somebody waited.
 fn site(out: &mut String, did: &str, site: &Site) {
-    let (file, count) = (escaped(site.file), number(site.count as f64));
+    let (file, count) = (escaped(site.file), figure(site.count as f64, Unit::Count));
     let _ = write!(out, "<tr class=\"site\"><td>{did} at {file}:{}</td><td>{count}</td>", site.line);
 }
 
