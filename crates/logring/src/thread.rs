@@ -18,7 +18,7 @@ use crate::{Subsys, clock, logger};
 /// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time that the log
 /// thread needs to wake up on a busy machine.
 pub const RING_BYTES: usize = 128 << 10;
-/// All rings together. Beyond half of it a thread gets [`RING_BYTES_SMALL`], beyond all of it none.
+/// All rings together. Beyond half of it a thread gets one of 16 KiB, beyond all of it none.
 pub const RINGS_BYTES_MAX: usize = 64 << 20;
 const RING_BYTES_SMALL: usize = 16 << 10;
 

@@ -163,7 +163,9 @@ fn rings_are_found_with_all_that_is_in_them() {
             }
         }
         assert_eq!(total, 3);
-        producers.map(|producer| producer.join().unwrap());
+        for producer in producers {
+            producer.join().unwrap();
+        }
         assert!(arrivals.take().is_empty());
     });
 }
