@@ -34,6 +34,8 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(95);
     /// The client is on the blocklist.
     pub const ESHUTDOWN: Self = Self(108);
+    /// The pool's quota is used up.
+    pub const EDQUOT: Self = Self(122);
     /// A comparison that did not hold.
     pub const ECANCELED: Self = Self(125);
 

@@ -19,6 +19,7 @@
 mod dups;
 mod errno;
 mod exec;
+pub mod fuzz;
 mod osd;
 mod place;
 mod session;

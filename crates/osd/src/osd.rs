@@ -10,15 +10,15 @@ use loligo_logring::log;
 use loligo_maps::{OsdMap, PoolFlags};
 use loligo_msgr::{Connection, Dispatcher};
 use loligo_store::{ObjectStore, StatFs, StoreError};
+use loligo_wire::PoolId;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{PoolId, UTime};
 
 use crate::errno::Errno;
-use crate::exec::{self, Context, Limits};
+use crate::exec::{self, Context, Limits, Room};
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
-use crate::slot::Request;
+use crate::slot::{Asker, Request};
 use crate::stats::PoolStats;
 
 /// Held while one map takes the place of another; requests never take it.
@@ -124,18 +124,17 @@ impl Osd {
         if let Err(errno) = self.allowed(places, pool, conn, session, &op) {
             return refuse(op, errno);
         }
-        let force = op.flags.contains(OsdFlags::FULL_FORCE);
-        let full = !force && (places.full() || pool.pool.flags.has(PoolFlags::FULL));
         let slot = &pool.slots[op.spgid.pgid.seed as usize];
         let context = Context {
             client: session.client,
             tid,
             epoch: places.epoch(),
             pg_num: pool.slots.len() as u32,
-            full,
+            room: room(places, pool, op.flags),
             limits: self.limits,
         };
-        let request = Request { conn: Arc::clone(conn), op, context, hold: conn.hold(msg.len()) };
+        let asker = Arc::clone(conn) as Arc<dyn Asker>;
+        let request = Request { asker, op, context, hold: conn.hold(msg.len()) };
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }
@@ -164,19 +163,36 @@ impl Osd {
                 return Err(Errno::EPERM);
             }
         }
+        self.limits.check_count(op)?;
+        if exec::is_pg_request(op) {
+            return Ok(());
+        }
         self.limits.check_names(op)?;
         if !places.map.blocklist.is_empty() && places.map.blocklist.contains(&peer_addrs(conn)) {
             return Err(Errno::ESHUTDOWN);
         }
-        exec::check_shape(op, access)
+        exec::check_shape(op, access, &self.limits)
     }
 }
 
 /// Whether the request's placement group is the one that our map has for its hash.
 fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
     let seed = op.spgid.pgid.seed;
-    let about_pg = op.ops.iter().any(|op| op.code.is_pg());
-    (seed as usize) < pool.slots.len() && (about_pg || pool.pool.fold(op.hash) == seed)
+    (seed as usize) < pool.slots.len() && (exec::is_pg_request(op) || pool.pool.fold(op.hash) == seed)
+}
+
+/// What a full pool does with requests that grow. Clients wait by themselves once they have the map that says so.
+fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
+    let full = places.full() || pool.pool.flags.has(PoolFlags::FULL);
+    if !full || flags.contains(OsdFlags::FULL_FORCE) {
+        Room::There
+    } else if !flags.contains(OsdFlags::FULL_TRY) {
+        Room::Wait
+    } else if pool.pool.flags.has(PoolFlags::FULL_QUOTA) {
+        Room::Refuse(Errno::EDQUOT)
+    } else {
+        Room::Refuse(Errno::ENOSPC)
+    }
 }
 
 impl Dispatcher for Osd {
@@ -193,9 +209,4 @@ impl Dispatcher for Osd {
             }
         }
     }
-}
-
-/// The time that changes without one get.
-pub(crate) fn mtime_of(op: &MOSDOp) -> UTime {
-    if op.mtime.is_zero() { UTime::now() } else { op.mtime }
 }

@@ -6,6 +6,7 @@ use loligo_lane::{Action, Lane, PushError, RunEnd};
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::{Connection, Hold};
 use loligo_store::{Collection, CommitListener, ObjectStore, StoreError};
+use loligo_wire::message::Msg;
 use loligo_wire::message::osd::MOSDOp;
 use loligo_wire::{Eversion, PgId};
 
@@ -43,9 +44,21 @@ pub(crate) struct SlotState {
     pub(crate) dups: Dups,
 }
 
+/// Whoever gets the answer.
+pub(crate) trait Asker: Send + Sync {
+    fn answer(&self, reply: Msg);
+}
+
+impl Asker for Connection {
+    fn answer(&self, reply: Msg) {
+        // A client whose connection is gone asks again, with the same number.
+        let _ = self.send(reply);
+    }
+}
+
 /// A request that has passed all checks.
 pub(crate) struct Request {
-    pub(crate) conn: Arc<Connection>,
+    pub(crate) asker: Arc<dyn Asker>,
     pub(crate) op: MOSDOp,
     pub(crate) context: Context,
     /// Counts the request against what may be read from clients, until it is answered.
@@ -86,13 +99,14 @@ impl Slot {
     }
 
     fn execute(&self, request: Request) {
-        let Request { conn, op, context, hold } = request;
+        let Request { asker, op, context, hold } = request;
         let reply = {
             let mut state = self.state.lock();
             exec::execute(&context, op, &*self.collection, &mut state, &self.counters)
         };
-        // A client whose connection is gone asks again, with the same number.
-        let _ = conn.send(reply);
+        if let Some(reply) = reply {
+            asker.answer(reply);
+        }
         drop(hold);
     }
 
@@ -104,10 +118,156 @@ impl Slot {
 }
 
 /// For stores that commit before they return: there is nothing to hear of.
-struct Synchronous;
+pub(crate) struct Synchronous;
 
 impl CommitListener for Synchronous {
     fn committed(&self, _: Eversion) {}
 
     fn stopped(&self, _: &StoreError) {}
+}
+
+#[cfg(test)]
+mod tests {
+    //! Goal: whoever runs a slot, each write happens once, in its sender's order. Method: threads that append to the same
+    //! objects and count the same counters in two slots, and send each request twice; then every object is what the
+    //! threads together must have made of it.
+
+    use std::collections::BTreeMap;
+    use std::sync::mpsc::{self, Receiver, Sender};
+    use std::thread;
+
+    use bytes::Bytes;
+    use loligo_store::memory::MemoryStore;
+    use loligo_wire::message::osd::{CmpOp, ObjectLocator, OpCode, OsdFlags, OsdOp, OsdReply, XattrArgs};
+    use loligo_wire::{Epoch, PoolId, Tid};
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::exec::{Limits, Room};
+
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 200;
+    const SLOTS: u32 = 2;
+    const OBJECTS: u64 = 3;
+
+    struct Inbox(Sender<OsdReply>);
+
+    impl Asker for Inbox {
+        fn answer(&self, reply: Msg) {
+            let data: Vec<u8> = reply.data.concat();
+            let reply = Msg { data: smallvec![Bytes::from(data)], ..reply };
+            // The thread that asked may have ended: it does not wait for the answers to repetitions.
+            let _ = self.0.send(OsdReply::open(&reply).expect("an answer"));
+        }
+    }
+
+    struct Client {
+        number: u64,
+        tid: u64,
+        slots: Arc<[Arc<Slot>]>,
+        inbox: Arc<Inbox>,
+        replies: Receiver<OsdReply>,
+    }
+
+    impl Client {
+        fn new(number: u64, slots: &Arc<[Arc<Slot>]>) -> Self {
+            let (sender, replies) = mpsc::channel();
+            Self { number, tid: 0, slots: Arc::clone(slots), inbox: Arc::new(Inbox(sender)), replies }
+        }
+
+        /// Sends a request, and the same again if it writes; the first answer. Both answers must be equal.
+        fn ask(&mut self, object: u64, ops: loligo_wire::message::osd::Ops) -> OsdReply {
+            let writes = ops.iter().any(|op| op.code.is_modify());
+            let locator = ObjectLocator::in_pool(PoolId(1));
+            let mut op = MOSDOp::new(locator, format!("o{object}").into(), ops, OsdFlags::RETURNVEC);
+            op.hash = object as u32;
+            self.tid += 1;
+            self.submit(op.clone());
+            if !writes {
+                return self.replies.recv().expect("an answer");
+            }
+            self.submit(MOSDOp { retry_attempt: 1, ..op });
+            let first = self.replies.recv().expect("an answer");
+            let again = self.replies.recv().expect("an answer to the repetition");
+            assert_eq!((first.result, first.replay_version), (again.result, again.replay_version));
+            let rvals = |reply: &OsdReply| reply.outs.iter().map(|out| out.rval).collect::<Vec<_>>();
+            assert_eq!(rvals(&first), rvals(&again));
+            first
+        }
+
+        fn submit(&self, op: MOSDOp) {
+            let slot = &self.slots[op.hash as usize % self.slots.len()];
+            let context = Context {
+                client: self.number,
+                tid: Tid(self.tid),
+                epoch: Epoch(1),
+                pg_num: SLOTS,
+                room: Room::There,
+                limits: Limits::default(),
+            };
+            let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
+            assert!(slot.submit(Request { asker, op, context, hold: Hold::default() }));
+        }
+
+        /// Makes a counter one larger; others do the same at the same time.
+        fn count(&mut self, object: u64) {
+            loop {
+                let read = self.ask(object, smallvec![OsdOp::xattr(OpCode::GETXATTR, b"n", b"", 0, 0)]);
+                let old = read.outs[0].data.to_vec();
+                let number: u64 = std::str::from_utf8(&old).expect("digits").parse().unwrap_or(0);
+                let same =
+                    OsdOp::xattr(OpCode::CMPXATTR, b"n", &old, CmpOp::Eq as u8, XattrArgs::MODE_STRING);
+                let next = (number + 1).to_string();
+                let set = OsdOp::xattr(OpCode::SETXATTR, b"n", next.as_bytes(), 0, 0);
+                match self.ask(object, smallvec![same, set]).result {
+                    0 => return,
+                    result => assert_eq!(result, -125, "somebody else was faster"),
+                }
+            }
+        }
+
+        fn run(&mut self) {
+            for round in 0..ROUNDS {
+                let token = [self.number.to_le_bytes(), round.to_le_bytes()].concat();
+                let reply = self.ask(round % OBJECTS, smallvec![OsdOp::append(token.into())]);
+                assert_eq!(reply.result, 0);
+                self.count(round % OBJECTS);
+            }
+        }
+    }
+
+    #[test]
+    fn many_threads_write_once_and_in_order() {
+        let store = MemoryStore::new(1 << 30);
+        let open = |seed| Slot::open(PgId { pool: PoolId(1), seed }, &store).map(Arc::new);
+        let slots: Arc<[Arc<Slot>]> = (0..SLOTS).map(|seed| open(seed).expect("a slot")).collect();
+        let mut setter = Client::new(999, &slots);
+        for object in 0..OBJECTS {
+            let zero = OsdOp::xattr(OpCode::SETXATTR, b"n", b"0", 0, 0);
+            assert_eq!(setter.ask(object, smallvec![zero]).result, 0);
+        }
+        // A slot that is busy for long is handed to the runtime.
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        thread::scope(|scope| {
+            for number in 0..THREADS {
+                let (slots, runtime) = (&slots, &runtime);
+                scope.spawn(move || {
+                    let _context = runtime.enter();
+                    Client::new(number, slots).run();
+                });
+            }
+        });
+        for object in 0..OBJECTS {
+            let rounds: Vec<u64> = (0..ROUNDS).filter(|round| round % OBJECTS == object).collect();
+            let reads = smallvec![OsdOp::read(0, 0), OsdOp::xattr(OpCode::GETXATTR, b"n", b"", 0, 0)];
+            let reply = setter.ask(object, reads);
+            assert_eq!(reply.outs[1].data, (THREADS * rounds.len() as u64).to_string());
+            let mut seen: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+            for token in reply.outs[0].data.chunks(16) {
+                let number = |at: usize| u64::from_le_bytes(token[at..at + 8].try_into().expect("8 bytes"));
+                seen.entry(number(0)).or_default().push(number(8));
+            }
+            assert_eq!(seen, (0..THREADS).map(|number| (number, rounds.clone())).collect());
+        }
+    }
 }

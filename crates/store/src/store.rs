@@ -134,6 +134,12 @@ pub struct Info {
     pub user_version: u64,
     /// When it was changed last, by the client's clock.
     pub mtime: UTime,
+    /// The newest truncation that a CephFS client has told of; 0 if none.
+    pub truncate_seq: u32,
+    /// Whether the object has an omap, be it an empty one.
+    pub has_omap: bool,
+    /// The size that the truncation gave.
+    pub truncate_size: u64,
 }
 
 /// How much a collection holds.

@@ -7,58 +7,96 @@ use loligo_store::Change;
 use loligo_wire::message::osd::{CmpOp, OsdOp, XattrArgs};
 use loligo_wire::{Encode, Reader};
 
-use super::{DONE, Execution, Output, now};
+use super::execution::{DONE, Execution, Output};
+use super::now;
 use crate::errno::Errno;
 
 impl<'a> Execution<'a> {
-    pub(super) fn xattr(&self, op: &OsdOp) -> Output {
+    pub(super) fn xattr(&mut self, op: &OsdOp) -> Output {
         let (name, _) = op.xattr_input()?;
-        self.must_exist()?;
         Ok((0, self.value(&name)?.ok_or(Errno::ENODATA)?))
     }
 
-    pub(super) fn xattrs(&self) -> Output {
-        let all = self.contents().map_or(Ok(Vec::new()), |view| now(view.xattrs()))?;
-        Ok((0, all.into_iter().collect::<BTreeMap<Bytes, Bytes>>().to_bytes()))
+    pub(super) fn xattrs(&mut self) -> Output {
+        let all = now(self.stored()?.xattrs())?;
+        let output = all.into_iter().collect::<BTreeMap<Bytes, Bytes>>().to_bytes();
+        self.budget.spend(output.len() as u64)?;
+        Ok((0, output))
     }
 
-    pub(super) fn compare_xattr(&self, op: &OsdOp) -> Output {
-        let (name, given) = op.xattr_input()?;
+    pub(super) fn compare_xattr(&mut self, op: &OsdOp) -> Output {
         let args = op.xattr_args();
-        let cmp = CmpOp::from_code(args.cmp_op).ok_or(Errno::EINVAL)?;
+        let (name, given) = op.xattr_input()?;
         // An attribute that is not there compares as an empty one.
         let stored = self.value(&name)?.unwrap_or_default();
         let ordering = match args.cmp_mode {
             XattrArgs::MODE_STRING => given[..].cmp(&stored[..]),
-            XattrArgs::MODE_U64 => Reader::new(&given).u64()?.cmp(&number(&stored)),
+            XattrArgs::MODE_U64 => Reader::new(&op.data[name.len()..]).u64()?.cmp(&number(&stored)),
             _ => return Err(Errno::EINVAL),
         };
+        let cmp = CmpOp::from_code(args.cmp_op).ok_or(Errno::EINVAL)?;
         if cmp.holds(ordering) { Ok((1, Bytes::new())) } else { Err(Errno::ECANCELED) }
     }
 
     pub(super) fn set_xattr(&mut self, op: &OsdOp) -> Output {
-        let (name, value) = op.xattr_input()?;
-        if name.len() > self.context.limits.xattr_name_len {
+        if op.xattr_args().name_len as usize > self.context.limits.xattr_name_len {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.grow(Change::SetXattr { name, value });
+        let (name, value) = op.xattr_input()?;
+        // In a stock OSD the attribute without a name is its own record of the object, which it writes again at once.
+        self.make(if name.is_empty() { Change::Create } else { Change::SetXattr { name, value } });
         DONE
     }
 
     pub(super) fn remove_xattr(&mut self, op: &OsdOp) -> Output {
         let (name, _) = op.xattr_input()?;
         self.must_exist()?;
-        self.changes.push(Change::RemoveXattr { name });
+        self.make(Change::RemoveXattr { name });
         DONE
     }
 
-    fn value(&self, name: &[u8]) -> Result<Option<Bytes>, Errno> {
-        self.contents().map_or(Ok(None), |view| now(view.xattr(name)))
+    fn value(&mut self, name: &[u8]) -> Result<Option<Bytes>, Errno> {
+        let value = now(self.stored()?.xattr(name))?;
+        self.budget.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
+        Ok(value)
     }
 }
 
-/// The number that an attribute's text begins with; 0 if there is none.
+/// The number that an attribute's text begins with, as C's `strtoull` reads it.
 fn number(text: &[u8]) -> u64 {
-    let digits = text.iter().take_while(|b| b.is_ascii_digit());
-    digits.fold(0u64, |n, digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+    let text = text.trim_ascii_start(); // \v, which C skips too, is no number's beginning in practice
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, text),
+    };
+    let mut digits = digits.iter().take_while(|b| b.is_ascii_digit()).map(|digit| u64::from(digit - b'0'));
+    let number = digits.try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(digit));
+    match number {
+        None => u64::MAX,
+        Some(number) if negative => number.wrapping_neg(),
+        Some(number) => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_in_c() {
+        let max = u64::MAX;
+        let cases: [(&str, u64); 9] = [
+            ("", 0),
+            ("12", 12),
+            (" \t+7x", 7),
+            ("-1", max),
+            ("-", 0),
+            ("x1", 0),
+            ("18446744073709551615", max),
+            ("18446744073709551616", max),
+            ("-99999999999999999999", max),
+        ];
+        cases.iter().for_each(|(text, value)| assert_eq!(number(text.as_bytes()), *value, "{text:?}"));
+    }
 }

@@ -2,57 +2,75 @@
 
 use bytes::{Bytes, BytesMut};
 use loligo_store::{Change, Data};
-use loligo_wire::message::osd::{OpFlags, OsdOp};
-use loligo_wire::{Encode, Writer};
+use loligo_wire::message::osd::{Extent, OpFlags, OsdOp};
+use loligo_wire::{Encode, Reader, Writer};
 
-use super::{DONE, Execution, Output, now};
+use super::execution::{DONE, Execution, Output};
+use super::now;
 use crate::errno::Errno;
 
 /// The result of a comparison that differs at an offset is −(this + offset).
 const MISMATCH_BASE: u64 = 4095;
 
+/// What a range costs in the answer of a read of ranges.
+const EXTENT_LEN: u64 = 16;
+
 impl<'a> Execution<'a> {
-    pub(super) fn read(&self, op: &OsdOp) -> Output {
-        let extent = op.extent();
+    pub(super) fn read(&mut self, op: &OsdOp) -> Output {
+        let extent = current(op);
+        let size = self.size_for_read(extent);
         // Length 0 means "to the end".
-        let len = if extent.length == 0 { self.size } else { extent.length };
+        let len = if extent.length == 0 { size } else { extent.length };
+        let len = len.min(size.saturating_sub(extent.offset));
+        if len == 0 {
+            return DONE;
+        }
+        self.stored()?;
         Ok((0, self.bytes(extent.offset, len)?))
     }
 
-    pub(super) fn sparse_read(&self, op: &OsdOp) -> Output {
-        let extent = op.extent();
-        let extents = self.extents(extent.offset, extent.length)?;
+    /// The size that a reader sees who knows of a truncation that has not arrived here yet.
+    fn size_for_read(&self, extent: Extent) -> u64 {
+        let cut = self.info.truncate_seq < extent.truncate_seq
+            && extent.offset.wrapping_add(extent.length) > extent.truncate_size;
+        if cut { self.size.min(extent.truncate_size) } else { self.size }
+    }
+
+    pub(super) fn sparse_read(&mut self, op: &OsdOp) -> Output {
+        let extent = current(op);
+        if extent.truncate_seq != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let extents = self.extents(extent)?;
         let mut data = BytesMut::new();
         for (offset, len) in &extents {
             data.extend_from_slice(&self.bytes(*offset, *len)?);
         }
-        let mut w = Writer::with_capacity(8 + extents.len() * 16 + data.len());
+        let mut w = Writer::with_capacity(8 + extents.len() * EXTENT_LEN as usize + data.len());
         w.put(&extents);
         w.blob(&data);
         Ok((0, w.into_bytes()))
     }
 
-    pub(super) fn map_extents(&self, op: &OsdOp) -> Output {
-        let extent = op.extent();
-        Ok((0, self.extents(extent.offset, extent.length)?.to_bytes()))
+    pub(super) fn map_extents(&mut self, op: &OsdOp) -> Output {
+        let extents = self.extents(current(op))?.to_bytes();
+        self.same_result(extents)
     }
 
     pub(super) fn stat(&self) -> Output {
         self.must_exist()?;
-        let mtime = self.view.as_ref().map(|view| view.info().mtime).unwrap_or_default();
         let mut w = Writer::with_capacity(16);
         w.u64(self.size);
-        w.put(&mtime);
-        Ok((0, w.into_bytes()))
+        w.put(&self.info.mtime);
+        self.same_result(w.into_bytes())
     }
 
-    pub(super) fn compare_extent(&self, op: &OsdOp) -> Output {
-        let extent = op.extent();
-        if extent.length != op.data.len() as u64 {
-            return Err(Errno::EINVAL);
-        }
-        self.context.limits.check_range(extent.offset, extent.length)?;
-        let stored = self.bytes(extent.offset, extent.length)?;
+    pub(super) fn compare_extent(&mut self, op: &OsdOp) -> Output {
+        let extent = current(op);
+        let size = self.size_for_compare(extent);
+        let len = extent.length.min(size.saturating_sub(extent.offset));
+        // No more is compared than was sent.
+        let stored = self.bytes(extent.offset, len.min(op.data.len() as u64))?;
         // What lies behind the object's end compares as zeros.
         let stored = stored.iter().copied().chain(std::iter::repeat(0));
         match op.data.iter().zip(stored).position(|(given, stored)| *given != stored) {
@@ -61,21 +79,57 @@ impl<'a> Execution<'a> {
         }
     }
 
+    fn size_for_compare(&self, extent: Extent) -> u64 {
+        let cut = self.info.truncate_seq < extent.truncate_seq
+            && extent.offset.wrapping_add(extent.length) > extent.truncate_size;
+        if cut { extent.truncate_size } else { self.size }
+    }
+
     pub(super) fn assert_version(&self, op: &OsdOp) -> Output {
-        let version = self.view.as_ref().map_or(0, |view| view.info().user_version);
+        let version = self.info.user_version;
         match op.asserted_version() {
             0 => Err(Errno::EINVAL),
             asked if asked < version => Err(Errno::ERANGE),
             asked if asked > version => Err(Errno::EOVERFLOW),
-            _ => DONE,
+            _ => self.same_result(Bytes::new()),
         }
     }
 
-    pub(super) fn write(&mut self, op: &OsdOp, offset: u64) -> Output {
+    pub(super) fn write(&mut self, op: &OsdOp) -> Output {
+        let extent = current(op);
+        if extent.length != op.data.len() as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let mut data = op.data.clone();
+        let known = self.info.truncate_seq;
+        if known > extent.truncate_seq && extent.offset.saturating_add(extent.length) > self.size {
+            // Sent before a truncation that is done already: nothing may appear behind the new end.
+            let kept = self.size.saturating_sub(extent.offset).min(extent.length);
+            data.truncate(kept as usize);
+        }
+        if extent.truncate_seq > known {
+            self.truncate_before_write(extent)?;
+        }
+        self.put(extent.offset, data)
+    }
+
+    /// A write that overtook the truncation which its sender had seen: does that now.
+    fn truncate_before_write(&mut self, extent: Extent) -> Result<(), Errno> {
+        if self.exists {
+            // Unlike a stock OSD, which would believe any size.
+            self.context.limits.check_range(0, extent.truncate_size)?;
+            self.resize(extent.truncate_size);
+        }
+        self.info.truncate_seq = extent.truncate_seq;
+        self.info.truncate_size = extent.truncate_size;
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self, op: &OsdOp) -> Output {
         if op.extent().length != op.data.len() as u64 {
             return Err(Errno::EINVAL);
         }
-        self.put(offset, op.data.clone())
+        self.put(self.size, op.data.clone())
     }
 
     pub(super) fn write_same(&mut self, op: &OsdOp) -> Output {
@@ -88,18 +142,22 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(args.offset, args.length)?;
+        self.budget.spend(args.length)?;
         self.put(args.offset, Bytes::from(op.data.repeat((args.length / pattern) as usize)))
     }
 
     fn put(&mut self, offset: u64, data: Bytes) -> Output {
         let len = data.len() as u64;
         self.context.limits.check_range(offset, len)?;
-        if data.is_empty() {
-            // Nothing to write: the object is made, and reaches at least to the offset.
-            return if offset > self.size { self.resize(offset) } else { self.touch() };
+        if !data.is_empty() {
+            self.size = self.size.max(offset + len);
+            self.make(Change::Write { offset, data });
+        } else if offset > self.size {
+            // Nothing to write, but the object reaches to the offset.
+            self.resize(offset);
+        } else {
+            self.make(Change::Create);
         }
-        self.size = self.size.max(offset + len);
-        self.grow(Change::Write { offset, data });
         DONE
     }
 
@@ -109,8 +167,11 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(0, len)?;
+        if len == 0 && self.size == 0 && self.exists {
+            return DONE; // Not even a new version.
+        }
         self.size = len;
-        self.grow(Change::WriteFull { data: op.data.clone() });
+        self.make(Change::WriteFull { data: op.data.clone() });
         DONE
     }
 
@@ -118,14 +179,16 @@ impl<'a> Execution<'a> {
         if self.exists && op.flags.contains(OpFlags::EXCL) {
             return Err(Errno::EEXIST);
         }
+        if !op.data.is_empty() {
+            // A category, which old clients send and nobody has looked at since.
+            Reader::new(&op.data).blob()?;
+        }
         self.touch()
     }
 
-    /// Makes the object if it does not exist.
+    /// Makes the object if it does not exist, and gives it a new version in any case.
     pub(super) fn touch(&mut self) -> Output {
-        if !self.exists {
-            self.grow(Change::Create);
-        }
+        self.make(Change::Create);
         DONE
     }
 
@@ -133,28 +196,61 @@ impl<'a> Execution<'a> {
         self.must_exist()?;
         self.exists = false;
         self.size = 0;
-        self.changes.push(Change::Remove);
+        self.changes.clear();
+        if self.view.is_some() {
+            self.changes.push(Change::Remove);
+        }
         DONE
     }
 
     pub(super) fn truncate(&mut self, op: &OsdOp) -> Output {
-        let size = op.extent().offset;
-        if !self.exists {
-            return DONE; // As in a stock OSD.
-        }
-        self.context.limits.check_range(size, 0)?;
-        self.resize(size)
+        self.truncate_to(current(op))
     }
 
-    fn resize(&mut self, size: u64) -> Output {
-        self.size = size;
-        self.grow(Change::Truncate { size });
+    fn truncate_to(&mut self, extent: Extent) -> Output {
+        if !self.exists {
+            return DONE;
+        }
+        self.context.limits.check_range(extent.offset, extent.length)?;
+        if extent.truncate_seq != 0 {
+            if extent.offset != extent.truncate_size {
+                return Err(Errno::EINVAL); // Where a stock OSD aborts.
+            }
+            if extent.truncate_seq <= self.info.truncate_seq {
+                return DONE;
+            }
+            self.info.truncate_seq = extent.truncate_seq;
+            self.info.truncate_size = extent.truncate_size;
+        }
+        self.resize(extent.offset);
         DONE
     }
 
+    pub(super) fn trim_truncate(&mut self, op: &OsdOp) -> Output {
+        let extent = current(op);
+        self.truncate_to(Extent { offset: extent.truncate_size, ..extent })
+    }
+
+    fn resize(&mut self, size: u64) {
+        self.size = size;
+        self.make(Change::Truncate { size });
+    }
+
     pub(super) fn zero(&mut self, op: &OsdOp) -> Output {
-        let extent = op.extent();
+        let extent = current(op);
+        let limit = self.context.limits.object_bytes;
+        let reaches_end = self.exists
+            && extent.offset < limit
+            && (1..=limit).contains(&extent.length)
+            && extent.offset + extent.length >= self.size;
+        if reaches_end && extent.offset >= self.size {
+            return self.same_result(Bytes::new());
+        }
+        if reaches_end {
+            return self.truncate_to(extent);
+        }
         self.context.limits.check_range(extent.offset, extent.length)?;
+        // At a length of 0 a stock OSD aborts.
         if self.exists && extent.length > 0 {
             self.changes.push(Change::Zero { offset: extent.offset, len: extent.length });
         }
@@ -162,16 +258,28 @@ impl<'a> Execution<'a> {
     }
 
     /// The bytes of a range as they were before the request, as far as the object reaches.
-    fn bytes(&self, offset: u64, len: u64) -> Result<Bytes, Errno> {
-        let Some(view) = self.contents() else {
+    fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
+        let Some(view) = &self.view else {
             return Ok(Bytes::new());
         };
+        self.budget.spend(len.min(view.size().saturating_sub(offset)))?;
         Ok(joined(now(view.read(offset, len))?))
     }
 
-    fn extents(&self, offset: u64, len: u64) -> Result<Vec<(u64, u64)>, Errno> {
-        self.contents().map_or(Ok(Vec::new()), |view| now(view.extents(offset, len)))
+    fn extents(&mut self, extent: Extent) -> Result<Vec<(u64, u64)>, Errno> {
+        let extents = now(self.stored()?.extents(extent.offset, extent.length))?;
+        self.budget.spend(extents.len() as u64 * EXTENT_LEN)?;
+        Ok(extents)
     }
+}
+
+/// The range of an operation. What old CephFS clients send for "never truncated" is the same as nothing.
+fn current(op: &OsdOp) -> Extent {
+    let extent = op.extent();
+    if extent.truncate_seq == 1 && extent.truncate_size == u64::MAX {
+        return Extent { truncate_seq: 0, truncate_size: 0, ..extent };
+    }
+    extent
 }
 
 /// One buffer, copied only if there are several.

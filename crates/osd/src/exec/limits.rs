@@ -2,7 +2,11 @@ use loligo_wire::message::osd::MOSDOp;
 
 use crate::errno::Errno;
 
-/// How large things may be. The defaults are a stock OSD's options of these names.
+/// How large things may be.
+///
+/// Most are a stock OSD's options with their defaults. Two are not: a stock OSD bounds neither the operations of a request
+/// nor what they read and expand, so that a request of 3 MiB may ask for terabytes. Both are far above what a client
+/// does that means no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `osd_max_object_size`, in bytes.
@@ -19,6 +23,14 @@ pub struct Limits {
     pub omap_bytes: usize,
     /// `osd_max_pgls`: objects in one answer of a listing.
     pub list_entries: u64,
+    /// `osd_max_write_size`, in bytes: the data of a request that writes.
+    pub write_bytes: u64,
+    /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks for outputs.
+    pub write_reply_bytes: usize,
+    /// Ours: operations in a request.
+    pub ops: usize,
+    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object.
+    pub work_bytes: u64,
 }
 
 impl Default for Limits {
@@ -31,22 +43,58 @@ impl Default for Limits {
             omap_entries: 1024,
             omap_bytes: 1 << 30,
             list_entries: 1024,
+            write_bytes: 90 << 20,
+            write_reply_bytes: 64,
+            ops: 16 << 10,
+            work_bytes: 256 << 20,
         }
     }
 }
 
 impl Limits {
-    /// Whether the request's names are short enough.
+    /// Whether the request has operations, and not too many.
+    pub(crate) fn check_count(&self, op: &MOSDOp) -> Result<(), Errno> {
+        match op.ops.len() {
+            0 => Err(Errno::EINVAL),
+            n if n > self.ops => Err(Errno::EMSGSIZE),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the request's names are such as objects may have.
     pub(crate) fn check_names(&self, op: &MOSDOp) -> Result<(), Errno> {
         let fits = op.oid.len() <= self.object_name_len
             && op.locator.key.len() <= self.object_name_len
             && op.locator.nspace.len() <= self.namespace_len;
-        if fits { Ok(()) } else { Err(Errno::ENAMETOOLONG) }
+        if !fits {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if op.oid.is_empty() { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Whether a range lies within what an object may be.
+    /// Whether a range lies within what an object may be. As in a stock OSD, not even an empty one may begin at the end.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let fits = offset < self.object_bytes && len <= self.object_bytes - offset;
-        if fits || (offset == self.object_bytes && len == 0) { Ok(()) } else { Err(Errno::EFBIG) }
+        if fits { Ok(()) } else { Err(Errno::EFBIG) }
+    }
+}
+
+/// What is left of a request's [`Limits::work_bytes`].
+pub(super) struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { left: limits.work_bytes }
+    }
+
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub(super) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.left = self.left.checked_sub(bytes).ok_or(Errno::EMSGSIZE)?;
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@ use loligo_store::{Collection, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
 use loligo_wire::{Encode, PgId, Reader, SnapId};
 
-use super::{Context, Outputs, now};
+use super::execution::Outputs;
+use super::limits::Budget;
+use super::{Context, now};
 use crate::errno::Errno;
 
 /// In place of a namespace: all of them (`LIBRADOS_ALL_NSPACES`).
@@ -17,6 +19,9 @@ const AT_END: i32 = 1;
 /// Objects looked at for one answer; with a namespace that few are in, an answer may be empty and the listing go on.
 const LOOKED_AT_MAX: usize = 4096;
 
+/// What looking at them counts against what a request may do; each object's name is copied.
+const PAGE_COST: u64 = 1 << 20;
+
 pub(super) fn list(
     context: &Context,
     op: &MOSDOp,
@@ -24,10 +29,12 @@ pub(super) fn list(
     outputs: &mut Outputs,
 ) -> Result<i32, Errno> {
     let mut last = 0;
+    let mut budget = Budget::new(&context.limits);
     for one in &op.ops {
         if one.code != OpCode::PGNLS {
-            return Err(Errno::EOPNOTSUPP);
+            return Err(if one.code.is_pg() { Errno::EOPNOTSUPP } else { Errno::EINVAL });
         }
+        budget.spend(PAGE_COST)?;
         let cursor: HObject = Reader::new(&one.data).get()?;
         let count = one.pgls_args().count.min(context.limits.list_entries) as usize;
         let (result, page) = page(context, op, &cursor, count, collection)?;

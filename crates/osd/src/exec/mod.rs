@@ -1,11 +1,13 @@
 //! One request: its operations in order, then one transaction.
 //!
 //! As in a stock OSD, an operation that looks at data, attributes or omap sees the object as it was before the request; only
-//! whether the object exists and how large it is follows what the request's earlier operations did. All changes are made
-//! at the end, or none.
+//! whether the object exists, how large it is and whether it has a map follow what the request's earlier operations did.
+//! All changes are made at the end, or none. What a stock OSD answers is settled by `server/tests/differential`, which
+//! asks one.
 
 mod attrs;
 mod data;
+mod execution;
 mod limits;
 mod list;
 mod omap;
@@ -17,17 +19,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_cephx::caps::Access;
 use loligo_store::{
-    Change, Collection, Commit, Fetch, Info, ObjectChanges, ObjectRef, ObjectView, OpRecord, Transaction,
+    Collection, Commit, Fetch, Info, ObjectChanges, ObjectRef, ObjectView, OpRecord, Transaction,
 };
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OpFlags, Ops, OsdFlags, OsdOp};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
 use loligo_wire::{Epoch, Eversion, SnapId, Tid};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::errno::Errno;
-use crate::osd::mtime_of;
 use crate::slot::SlotState;
 use crate::stats::Counters;
+use execution::{Execution, Outputs};
 
 pub use limits::Limits;
 
@@ -38,49 +40,77 @@ pub(crate) struct Context {
     pub(crate) epoch: Epoch,
     /// Placement groups of the pool.
     pub(crate) pg_num: u32,
-    /// Only what frees room is done.
-    pub(crate) full: bool,
+    pub(crate) room: Room,
     pub(crate) limits: Limits,
 }
 
-/// The result and output of one operation.
-pub(crate) type Output = Result<(i32, Bytes), Errno>;
-
-/// An operation that says nothing but that it went well.
-const DONE: Output = Ok((0, Bytes::new()));
+/// Whether the pool takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It does.
+    There,
+    /// What grows is refused with this.
+    Refuse(Errno),
+    /// What grows is left unanswered: the client sends it again when the pool is full no longer.
+    Wait,
+}
 
 /// Refuses requests that no execution can make sense of.
-pub(crate) fn check_shape(op: &MOSDOp, access: Access) -> Result<(), Errno> {
-    if op.ops.is_empty() {
+pub(crate) fn check_shape(op: &MOSDOp, access: Access, limits: &Limits) -> Result<(), Errno> {
+    if access.write && op.snapid != SnapId::HEAD {
         return Err(Errno::EINVAL);
     }
-    let snapshots = op.snapid != SnapId::HEAD && !op.ops.iter().any(|op| op.code.is_pg());
-    if snapshots || (access.write && !op.snaps.is_empty()) {
+    let data_len: u64 = op.ops.iter().map(|op| op.data.len() as u64).sum();
+    if access.write && data_len > limits.write_bytes {
+        return Err(Errno::EMSGSIZE);
+    }
+    if op.snapid != SnapId::HEAD || (access.write && !op.snaps.is_empty()) {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(())
 }
 
-/// Executes a request and makes the answer.
+/// Executes a request and makes the answer; `None` if there shall be none.
 pub(crate) fn execute(
     context: &Context,
     op: MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
-) -> Msg {
-    let write = op.ops.iter().any(|op| op.code.is_modify());
-    let may_be_known = write && (op.retry_attempt > 0 || op.flags.contains(OsdFlags::RETRY));
-    if may_be_known && let Some(known) = state.dups.find(context.client, op.client_inc, context.tid) {
-        let reply = MOSDOpReply::answer(op, known.result, context.epoch);
-        return Msg::new(&reply.with_versions(known.version, known.user_version)).with_tid(context.tid);
-    }
-    let reply = if write {
-        write_request(context, op, collection, state, counters)
+) -> Option<Msg> {
+    let reply = if is_pg_request(&op) {
+        pg_request(context, op, collection, state)
+    } else if op.ops.iter().any(|op| op.code.is_modify()) {
+        match known_result(context, &op, state) {
+            Some((known, outputs)) => {
+                answer(context, op, known.result, outputs).with_versions(known.version, known.user_version)
+            }
+            None => write_request(context, op, collection, state, counters)?,
+        }
     } else {
         read_request(context, op, collection, state, counters)
     };
-    Msg::new(&reply).with_tid(context.tid)
+    Some(Msg::new(&reply).with_tid(context.tid))
+}
+
+/// Whether the request is about a placement group and not about an object.
+pub(crate) fn is_pg_request(op: &MOSDOp) -> bool {
+    op.ops.iter().any(|op| op.code.is_pg())
+}
+
+fn pg_request(context: &Context, op: MOSDOp, collection: &dyn Collection, state: &SlotState) -> MOSDOpReply {
+    let mut outputs = Outputs::new();
+    let result = list::list(context, &op, collection, &mut outputs).unwrap_or_else(Errno::code);
+    answer(context, op, result, outputs).with_versions(state.version, state.user_version)
+}
+
+/// What came of a write that was done before.
+fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(OpRecord, Outputs)> {
+    if op.retry_attempt <= 0 && !op.flags.contains(OsdFlags::RETRY) {
+        return None;
+    }
+    let (known, outputs) = state.dups.find(context.client, op.client_inc, context.tid)?;
+    Some((known, outputs.iter().cloned().collect()))
 }
 
 fn read_request(
@@ -91,118 +121,133 @@ fn read_request(
     counters: &Counters,
 ) -> MOSDOpReply {
     let mut outputs = Outputs::new();
-    let (result, user_version) = match read_ops(context, &op, collection, &mut outputs) {
-        Ok((result, user_version)) => (result, user_version),
-        Err(errno) => (errno.code(), state.user_version),
+    let view = match now(collection.object(oid_of(&op))).and_then(|view| view.ok_or(Errno::ENOENT)) {
+        Ok(view) => view,
+        Err(errno) => return answer(context, op, errno.code(), outputs),
     };
-    counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
-    answer(context, op, result, outputs).with_read_versions(version_as_read(user_version), user_version)
-}
-
-/// The last operation's result, and the object's version.
-fn read_ops(
-    context: &Context,
-    op: &MOSDOp,
-    collection: &dyn Collection,
-    outputs: &mut Outputs,
-) -> Result<(i32, u64), Errno> {
-    if op.ops[0].code.is_pg() {
-        return list::list(context, op, collection, outputs).map(|result| (result, 0));
-    }
-    let view = now(collection.object(oid_of(op)))?.ok_or(Errno::ENOENT)?;
-    let user_version = view.info().user_version;
     let mut execution = Execution::new(context, Some(view));
-    let result = execution.run(&op.ops, outputs)?;
-    Ok((result, user_version))
+    let result = execution.run(&op.ops, &mut outputs);
+    let user_version = execution.info.user_version;
+    counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
+    let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
+    match result {
+        Ok(_) => reply.with_read_versions(version_as_read(user_version), user_version),
+        Err(Errno::ENOENT) => reply.with_read_versions(state.version, state.user_version),
+        Err(_) => reply,
+    }
 }
 
+/// How a write went.
+enum Written {
+    /// The object is another now.
+    Changed(i32),
+    /// The operations were fine and changed nothing: a truncation of an object that is not there.
+    Nothing(i32),
+    /// One of them failed, so none was done.
+    Failed(Errno),
+    /// Done when there is room.
+    Later,
+}
+
+/// Each write takes a place in the placement group's history, also one that failed or changed nothing: that is how a stock
+/// OSD remembers what to answer to its repetition, and why versions have gaps.
 fn write_request(
     context: &Context,
     op: MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
-) -> MOSDOpReply {
+) -> Option<MOSDOpReply> {
     let mut outputs = Outputs::new();
-    let done = write_ops(context, &op, collection, state, &mut outputs);
-    let incarnation = op.client_inc;
-    let record = |version, user_version, result| OpRecord {
-        client: context.client,
-        incarnation,
-        tid: context.tid,
-        version,
-        user_version,
-        result,
-    };
-    match done {
-        Ok(Written::Changed(version, user_version)) => {
-            counters.wrote(op.ops.iter().map(|op| op.data.len() as u64).sum());
-            state.dups.record(record(version, user_version, 0));
-            if !op.flags.contains(OsdFlags::RETURNVEC) {
-                outputs.clear(); // What a write says of its parts is told only to who asks for it.
-            }
-            answer(context, op, 0, outputs).with_versions(version, user_version)
-        }
-        Ok(Written::Nothing { result, user_version }) => answer(context, op, result, outputs)
-            .with_read_versions(version_as_read(user_version), user_version),
-        Err(errno) => {
-            state.dups.record(record(state.version, state.user_version, errno.code()));
-            answer(context, op, errno.code(), outputs)
-                .with_read_versions(version_as_read(state.user_version), state.user_version)
-        }
-    }
-}
-
-enum Written {
-    Changed(Eversion, u64),
-    /// The operations were fine and changed nothing: a truncation of an object that is not there.
-    Nothing {
-        result: i32,
-        user_version: u64,
-    },
-}
-
-fn write_ops(
-    context: &Context,
-    op: &MOSDOp,
-    collection: &dyn Collection,
-    state: &mut SlotState,
-    outputs: &mut Outputs,
-) -> Result<Written, Errno> {
-    let oid = oid_of(op);
-    let view = now(collection.object(oid))?;
-    let before = view.as_ref().map_or(0, |view| view.info().user_version);
-    let mut execution = Execution::new(context, view);
-    let result = execution.run(&op.ops, outputs)?;
-    let Execution { changes, view, frees, .. } = execution;
-    if changes.is_empty() {
-        return Ok(Written::Nothing { result, user_version: before });
-    }
-    if context.full && !frees {
-        return Err(Errno::ENOSPC);
-    }
-    // A view that is dropped now need not be copied for the change.
-    drop(view);
-    let version = Eversion { epoch: context.epoch, version: state.version.version + 1 };
-    let user_version = state.user_version.max(before) + 1;
-    let record = OpRecord {
+    let mut record = OpRecord {
         client: context.client,
         incarnation: op.client_inc,
         tid: context.tid,
-        version,
-        user_version,
+        version: Eversion { epoch: context.epoch, version: state.version.version + 1 },
+        user_version: 0,
         result: 0,
     };
-    let info = Info { version, user_version, mtime: mtime_of(op) };
-    let objects = smallvec![ObjectChanges { oid, info, changes }];
-    match collection.submit(Transaction { version, objects, record: Some(record) })? {
-        Commit::Done => {}
-        // Answering now would promise what may be lost. The stores there are never say so.
-        Commit::Pending => return Err(Errno::EIO),
+    let view = now(collection.object(oid_of(&op)));
+    let user_version_before =
+        view.as_ref().ok().and_then(|view| view.as_ref()).map_or(0, |v| v.info().user_version);
+    let written = match view {
+        Ok(view) => write(context, &op, collection, view, &mut record, &mut outputs),
+        Err(errno) => Written::Failed(errno),
+    };
+    let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
+    match written {
+        Written::Later => return None,
+        Written::Changed(result) => {
+            counters.wrote(op.ops.iter().map(|op| op.data.len() as u64).sum());
+            state.user_version = record.user_version;
+            record.result = result;
+            if !wants_outputs {
+                outputs.iter_mut().for_each(|(_, data)| *data = Bytes::new());
+            }
+        }
+        Written::Nothing(result) => record.result = result,
+        Written::Failed(errno) => record.result = errno.code(),
     }
-    state.version = version;
-    state.user_version = user_version;
-    Ok(Written::Changed(version, user_version))
+    let newest_before = state.version;
+    state.version = record.version;
+    state.dups.record(record, if wants_outputs { &outputs } else { &[] });
+    let user_version = if record.user_version == 0 { user_version_before } else { record.user_version };
+    let mut reply = answer(context, op, record.result, outputs).with_versions(record.version, user_version);
+    if record.result == Errno::ENOENT.code() {
+        reply = reply.with_read_versions(newest_before, state.user_version);
+    }
+    Some(reply)
+}
+
+/// Executes a write's operations and does what they change; `record` gets the object's version.
+fn write(
+    context: &Context,
+    op: &MOSDOp,
+    collection: &dyn Collection,
+    view: Option<Arc<dyn ObjectView>>,
+    record: &mut OpRecord,
+    outputs: &mut Outputs,
+) -> Written {
+    let mut execution = Execution::new(context, view);
+    let result = match execution.run(&op.ops, outputs) {
+        Ok(result) => result,
+        Err(errno) => return Written::Failed(errno),
+    };
+    if execution.changes.is_empty() {
+        return Written::Nothing(result);
+    }
+    match context.room {
+        Room::Refuse(errno) if execution.grows() => return Written::Failed(errno),
+        Room::Wait if execution.grows() => return Written::Later,
+        _ => {}
+    }
+    let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
+    if wants_outputs && let Err(errno) = check_outputs(context, outputs) {
+        return Written::Failed(errno);
+    }
+    // A view that is dropped now need not be copied for the change.
+    let Execution { changes, info, view: _, .. } = execution;
+    record.user_version = record.version.version;
+    record.result = if wants_outputs { result } else { 0 };
+    let mtime = if op.mtime.is_zero() { info.mtime } else { op.mtime };
+    let info = Info { version: record.version, user_version: record.user_version, mtime, ..info };
+    let objects = smallvec![ObjectChanges { oid: oid_of(op), info, changes }];
+    match collection.submit(Transaction { version: record.version, objects, record: Some(*record) }) {
+        Ok(Commit::Done) => Written::Changed(record.result),
+        // Answering now would promise what may be lost. The stores there are never say so.
+        Ok(Commit::Pending) => Written::Failed(Errno::EIO),
+        Err(error) => Written::Failed(error.into()),
+    }
+}
+
+/// Whether the outputs of a write are as short as they must be.
+fn check_outputs(context: &Context, outputs: &mut Outputs) -> Result<(), Errno> {
+    let mut fits = Ok(());
+    for (rval, data) in outputs.iter_mut().filter(|(_, data)| data.len() > context.limits.write_reply_bytes) {
+        (*rval, *data) = (Errno::EOVERFLOW.code(), Bytes::new());
+        fits = Err(Errno::EOVERFLOW);
+    }
+    fits
 }
 
 fn answer(context: &Context, op: MOSDOp, result: i32, outputs: Outputs) -> MOSDOpReply {
@@ -226,103 +271,6 @@ fn oid_of(op: &MOSDOp) -> ObjectRef<'_> {
 }
 
 /// What is at hand. Every store there is answers at once.
-pub(crate) fn now<T>(fetch: Fetch<T>) -> Result<T, Errno> {
+fn now<T>(fetch: Fetch<T>) -> Result<T, Errno> {
     fetch.now().ok_or(Errno::EIO)
-}
-
-/// Results and outputs, in the order of the operations; shorter than they are if one failed.
-pub(crate) type Outputs = SmallVec<[(i32, Bytes); 2]>;
-
-/// The state in which a request's operations find the object.
-pub(crate) struct Execution<'a> {
-    context: &'a Context,
-    /// The object before the request.
-    view: Option<Arc<dyn ObjectView>>,
-    /// Whether it exists by now.
-    exists: bool,
-    /// How large it is by now.
-    size: u64,
-    changes: SmallVec<[Change<'a>; 2]>,
-    /// Whether the changes only free room, so that they are done in a full pool too.
-    frees: bool,
-}
-
-impl<'a> Execution<'a> {
-    fn new(context: &'a Context, view: Option<Arc<dyn ObjectView>>) -> Self {
-        let size = view.as_ref().map_or(0, |view| view.size());
-        Self { context, exists: view.is_some(), size, view, changes: SmallVec::new(), frees: true }
-    }
-
-    /// Runs the operations until one fails; returns the last result.
-    fn run(&mut self, ops: &Ops, outputs: &mut Outputs) -> Result<i32, Errno> {
-        let mut last = 0;
-        for op in ops {
-            match self.one(op) {
-                Ok((result, data)) => {
-                    last = result;
-                    outputs.push((result, data));
-                }
-                Err(errno) => {
-                    outputs.push((errno.code(), Bytes::new()));
-                    if !op.flags.contains(OpFlags::FAILOK) {
-                        return Err(errno);
-                    }
-                    last = 0;
-                }
-            }
-        }
-        Ok(last)
-    }
-
-    fn one(&mut self, op: &OsdOp) -> Output {
-        match op.code {
-            OpCode::READ | OpCode::SYNC_READ => self.read(op),
-            OpCode::SPARSE_READ => self.sparse_read(op),
-            OpCode::MAPEXT => self.map_extents(op),
-            OpCode::STAT => self.stat(),
-            OpCode::CMPEXT => self.compare_extent(op),
-            OpCode::ASSERT_VER => self.assert_version(op),
-            OpCode::WRITE => self.write(op, op.extent().offset),
-            OpCode::APPEND => self.write(op, self.size),
-            OpCode::WRITEFULL => self.write_full(op),
-            OpCode::WRITESAME => self.write_same(op),
-            OpCode::CREATE => self.create(op),
-            OpCode::DELETE => self.delete(),
-            OpCode::TRUNCATE => self.truncate(op),
-            OpCode::ZERO => self.zero(op),
-            OpCode::SETALLOCHINT => self.touch(),
-            OpCode::GETXATTR => self.xattr(op),
-            OpCode::GETXATTRS => self.xattrs(),
-            OpCode::CMPXATTR => self.compare_xattr(op),
-            OpCode::SETXATTR => self.set_xattr(op),
-            OpCode::RMXATTR => self.remove_xattr(op),
-            OpCode::OMAPGETKEYS => self.omap_keys(op),
-            OpCode::OMAPGETVALS => self.omap_values(op),
-            OpCode::OMAPGETHEADER => self.omap_header(),
-            OpCode::OMAPGETVALSBYKEYS => self.omap_values_by_keys(op),
-            OpCode::OMAP_CMP => self.compare_omap(op),
-            OpCode::OMAPSETVALS => self.set_omap(op),
-            OpCode::OMAPSETHEADER => self.set_omap_header(op),
-            OpCode::OMAPCLEAR => self.clear_omap(),
-            OpCode::OMAPRMKEYS => self.remove_omap(op),
-            OpCode::OMAPRMKEYRANGE => self.remove_omap_range(op),
-            _ => Err(Errno::EOPNOTSUPP),
-        }
-    }
-
-    /// The object before the request, if it still counts: what was removed in between has no contents.
-    fn contents(&self) -> Option<&Arc<dyn ObjectView>> {
-        self.view.as_ref().filter(|_| self.exists)
-    }
-
-    fn must_exist(&self) -> Result<(), Errno> {
-        if self.exists { Ok(()) } else { Err(Errno::ENOENT) }
-    }
-
-    /// A change that takes room and makes the object if need be.
-    fn grow(&mut self, change: Change<'a>) {
-        self.exists = true;
-        self.frees = false;
-        self.changes.push(change);
-    }
 }

@@ -1,91 +1,133 @@
 //! Operations on an object's ordered key-value map.
+//!
+//! As a stock OSD does, the object's record remembers whether it has a map at all: setting something in it makes one, even
+//! an empty one, and only clearing removes it.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use loligo_store::{Change, OmapPage, OmapRange};
+use loligo_store::{Change, KeyValues, OmapPage, OmapRange};
 use loligo_wire::message::osd::{CmpOp, OsdOp};
 use loligo_wire::{Encode, Reader, Writer};
 
-use super::{DONE, Execution, Output, now};
+use super::execution::{DONE, Execution, Output};
+use super::now;
 use crate::errno::Errno;
 
+/// What a pair costs in an answer beside its bytes.
+const PAIR_LEN: u64 = 8;
+
 impl<'a> Execution<'a> {
-    pub(super) fn omap_keys(&self, op: &OsdOp) -> Output {
+    pub(super) fn omap_keys(&mut self, op: &OsdOp) -> Output {
         let mut r = Reader::new(&op.data);
         let (after, keys_max) = (r.blob()?, r.u64()?);
         let page = self.page(after, keys_max, b"")?;
         let mut w = Writer::new();
         w.seq(page.pairs.iter().map(|(key, _)| key).collect::<Vec<_>>());
         w.bool(page.more);
-        Ok((0, w.into_bytes()))
+        self.same_result(w.into_bytes())
     }
 
-    pub(super) fn omap_values(&self, op: &OsdOp) -> Output {
+    pub(super) fn omap_values(&mut self, op: &OsdOp) -> Output {
         let mut r = Reader::new(&op.data);
         let (after, keys_max, prefix) = (r.blob()?, r.u64()?, r.blob()?);
         let page = self.page(after, keys_max, prefix)?;
         let mut w = Writer::new();
         w.put(&page.pairs);
         w.bool(page.more);
-        Ok((0, w.into_bytes()))
+        self.same_result(w.into_bytes())
     }
 
-    fn page(&self, after: &[u8], keys_max: u64, prefix: &[u8]) -> Result<OmapPage, Errno> {
+    fn page(&mut self, after: &[u8], keys_max: u64, prefix: &[u8]) -> Result<OmapPage, Errno> {
         let limits = &self.context.limits;
+        // A page ends early rather than spend more than there is; its last pair may still be too much.
+        let bytes_max = self.budget.left().min(limits.omap_bytes as u64) as usize;
         let range = OmapRange {
-            after: (!after.is_empty()).then_some(after),
+            // Also behind the empty key: a listing never shows that one.
+            after: Some(after),
             prefix,
             keys_max: keys_max.min(limits.omap_entries) as usize,
-            bytes_max: limits.omap_bytes,
+            bytes_max,
         };
-        self.contents().map_or(Ok(OmapPage::default()), |view| now(view.omap_page(range)))
+        let page = match &self.view {
+            Some(view) if self.info.has_omap => now(view.omap_page(range))?,
+            _ => OmapPage::default(),
+        };
+        self.spend_on(&page.pairs)?;
+        Ok(page)
     }
 
-    pub(super) fn omap_header(&self) -> Output {
-        let header = self.contents().map_or(Ok(Bytes::new()), |view| now(view.omap_header()))?;
-        Ok((0, header))
+    pub(super) fn omap_header(&mut self) -> Output {
+        let header = match &self.view {
+            Some(view) if self.info.has_omap => now(view.omap_header())?,
+            _ => Bytes::new(),
+        };
+        self.budget.spend(header.len() as u64)?;
+        self.same_result(header)
     }
 
-    pub(super) fn omap_values_by_keys(&self, op: &OsdOp) -> Output {
+    pub(super) fn omap_values_by_keys(&mut self, op: &OsdOp) -> Output {
         let keys: BTreeSet<Bytes> = Reader::new(&op.data).get()?;
         let keys: Vec<Bytes> = keys.into_iter().collect();
-        Ok((0, self.values(&keys)?.to_bytes()))
+        let values = self.values(&keys)?.to_bytes();
+        self.same_result(values)
     }
 
-    pub(super) fn compare_omap(&self, op: &OsdOp) -> Output {
+    pub(super) fn compare_omap(&mut self, op: &OsdOp) -> Output {
         self.must_exist()?;
         let wanted: BTreeMap<Bytes, (Bytes, i32)> = Reader::new(&op.data).get()?;
+        if self.info.has_omap {
+            self.stored()?;
+        }
         let keys: Vec<Bytes> = wanted.keys().cloned().collect();
         let stored: BTreeMap<Bytes, Bytes> = self.values(&keys)?.into_iter().collect();
         for (key, (given, cmp)) in &wanted {
-            let cmp = u8::try_from(*cmp).ok().and_then(CmpOp::from_code).ok_or(Errno::EINVAL)?;
+            let cmp = u8::try_from(*cmp).ok().and_then(CmpOp::from_code);
             let value = stored.get(key).map_or(&[][..], |value| value);
-            if !cmp.holds(value.cmp(given)) {
+            let holds = match cmp {
+                Some(cmp @ (CmpOp::Eq | CmpOp::Lt | CmpOp::Gt)) => cmp.holds(order(value, given)),
+                _ => return Err(Errno::EINVAL),
+            };
+            if !holds {
                 return Err(Errno::ECANCELED);
             }
         }
-        DONE
+        self.same_result(Bytes::new())
     }
 
-    fn values(&self, keys: &[Bytes]) -> Result<Vec<(Bytes, Bytes)>, Errno> {
-        self.contents().map_or(Ok(Vec::new()), |view| now(view.omap_values(keys)))
+    fn values(&mut self, keys: &[Bytes]) -> Result<KeyValues, Errno> {
+        let values = match &self.view {
+            Some(view) if self.info.has_omap => now(view.omap_values(keys))?,
+            _ => KeyValues::new(),
+        };
+        self.spend_on(&values)?;
+        Ok(values)
+    }
+
+    fn spend_on(&mut self, pairs: &KeyValues) -> Result<(), Errno> {
+        self.budget.spend(pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64 + PAIR_LEN).sum())
     }
 
     pub(super) fn set_omap(&mut self, op: &OsdOp) -> Output {
         let pairs: BTreeMap<Bytes, Bytes> = Reader::new(&op.data).get()?;
-        self.grow(Change::SetOmap { pairs: pairs.into_iter().collect() });
+        self.info.has_omap = true;
+        self.make(Change::SetOmap { pairs: pairs.into_iter().collect() });
         DONE
     }
 
     pub(super) fn set_omap_header(&mut self, op: &OsdOp) -> Output {
-        self.grow(Change::SetOmapHeader { header: op.data.clone() });
+        self.info.has_omap = true;
+        self.make(Change::SetOmapHeader { header: op.data.clone() });
         DONE
     }
 
     pub(super) fn clear_omap(&mut self) -> Output {
         self.must_exist()?;
-        self.changes.push(Change::ClearOmap);
+        if self.info.has_omap {
+            self.info.has_omap = false;
+            self.changes.push(Change::ClearOmap);
+        }
         DONE
     }
 
@@ -102,4 +144,9 @@ impl<'a> Execution<'a> {
         self.changes.push(Change::RemoveOmapRange { from, until });
         DONE
     }
+}
+
+/// The order of values in OMAP_CMP: a stock OSD compares bytes as signed numbers there (and nowhere else).
+fn order(one: &[u8], other: &[u8]) -> Ordering {
+    one.iter().map(|byte| byte.cast_signed()).cmp(other.iter().map(|byte| byte.cast_signed()))
 }

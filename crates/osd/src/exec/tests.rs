@@ -6,7 +6,8 @@ use std::sync::Arc;
 use loligo_store::memory::MemoryStore;
 use loligo_store::{CommitListener, ObjectStore, StoreError};
 use loligo_wire::message::osd::{
-    Extent, HObject, ListObject, ObjectLocator, OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
+    Extent, HObject, ListObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, OsdReply, PgNlsResponse,
+    WatchArgs, XattrArgs,
 };
 use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
 use proptest::prelude::*;
@@ -28,7 +29,7 @@ struct Group {
     state: SlotState,
     counters: Counters,
     tid: u64,
-    full: bool,
+    room: Room,
 }
 
 impl Group {
@@ -37,7 +38,7 @@ impl Group {
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
         let state = SlotState { version: Eversion::default(), user_version: 0, dups: Dups::default() };
-        Self { collection, state, counters: Counters::default(), tid: 0, full: false }
+        Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There }
     }
 
     fn ask(&mut self, name: &str, ops: Ops) -> OsdReply {
@@ -59,10 +60,11 @@ impl Group {
             tid: Tid(self.tid),
             epoch: Epoch(3),
             pg_num: 1,
-            full: self.full,
+            room: self.room,
             limits: Limits::default(),
         };
         let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
+        let msg = msg.expect("an answer");
         assert_eq!(msg.header.tid, Tid(self.tid));
         // As the network would bring it: one buffer.
         let data: Vec<u8> = msg.data.concat();
@@ -229,6 +231,103 @@ fn the_map_is_ordered_and_paged() {
 }
 
 #[test]
+fn failed_and_empty_writes_take_a_version() {
+    let mut g = roomy();
+    let epoch = Epoch(3);
+    let reply = g.ask("x", smallvec![OsdOp::truncate(5)]);
+    assert_eq!(
+        (reply.result, reply.replay_version, reply.user_version),
+        (0, Eversion { epoch, version: 1 }, 0)
+    );
+    let reply = g.ask("x", smallvec![OsdOp::create(true)]);
+    assert_eq!((reply.replay_version, reply.user_version), (Eversion { epoch, version: 2 }, 2));
+    let reply = g.ask("x", smallvec![OsdOp::create(true)]);
+    assert_eq!((reply.result, reply.replay_version.version, reply.user_version), (-17, 3, 2));
+    let reply = g.ask("y", smallvec![OsdOp::new(OpCode::DELETE)]);
+    assert_eq!((reply.result, reply.user_version), (-2, 2), "the group's newest, not the object's");
+    let reply = g.ask("y", smallvec![OsdOp::new(OpCode::STAT)]);
+    assert_eq!((reply.result, reply.user_version), (-2, 0));
+    let reply = g.ask("x", smallvec![OsdOp::create(false)]);
+    assert_eq!((reply.result, reply.user_version), (0, 5), "a creation changes what is there already");
+}
+
+#[test]
+fn results_stay_with_their_operations() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", xattr(OpCode::SETXATTR, "a", b"1")), 0);
+    let same = || OsdOp::xattr(OpCode::CMPXATTR, b"a", b"1", 1, XattrArgs::MODE_STRING);
+    let rvals = |reply: &OsdReply| reply.outs.iter().map(|out| out.rval).collect::<Vec<_>>();
+    let reply = g.ask("x", smallvec![same(), OsdOp::new(OpCode::STAT)]);
+    assert_eq!((reply.result, rvals(&reply)), (1, vec![1, 1]));
+    let reply = g.ask("x", smallvec![same(), OsdOp::create(false)]);
+    assert_eq!((reply.result, rvals(&reply)), (0, vec![1, 0]));
+    let mut op = g.op("x", smallvec![OsdOp::create(false), same()]);
+    op.flags = OsdFlags::RETURNVEC;
+    g.tid += 1;
+    let first = g.ask_op(op.clone());
+    let again = g.ask_op(MOSDOp { retry_attempt: 1, ..op });
+    assert_eq!((first.result, rvals(&first)), (1, vec![0, 1]));
+    assert_eq!((again.result, rvals(&again)), (1, vec![0, 1]));
+}
+
+#[test]
+fn outputs_of_writes_are_short() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from(vec![1; 65]))), 0);
+    let mut ask = |len| {
+        let mut op = g.op("x", smallvec![OsdOp::read(0, len), OsdOp::write(0, Bytes::from_static(b"2"))]);
+        op.flags = OsdFlags::RETURNVEC;
+        g.tid += 1;
+        let reply = g.ask_op(op);
+        (reply.result, reply.outs[0].data.len(), g.contents("x")[0])
+    };
+    assert_eq!(ask(65), (-75, 0, 1), "nothing is done if the answer may not be given");
+    assert_eq!(ask(64), (0, 64, b'2'));
+}
+
+#[test]
+fn late_truncations_and_late_writes_are_told_apart() {
+    let mut g = roomy();
+    let extent =
+        |offset, length, seq, size| Extent { offset, length, truncate_seq: seq, truncate_size: size };
+    let write = |offset, seq, size| {
+        OsdOp::with_extent(OpCode::WRITE, extent(offset, 4, seq, size), Bytes::from_static(b"abcd"))
+    };
+    assert_eq!(g.result("x", write(0, 1, u64::MAX)), 0);
+    let reply = g.ask("x", smallvec![OsdOp::with_extent(OpCode::READ, extent(0, 9, 2, 1), Bytes::new())]);
+    assert_eq!(&reply.outs[0].data[..], b"a", "the reader knows of a truncation to come");
+    assert_eq!(g.result("x", write(4, 5, 2)), 0, "it came before the write");
+    assert_eq!(g.contents("x"), b"ab\0\0abcd");
+    let truncate = |seq| OsdOp::with_extent(OpCode::TRUNCATE, extent(3, 0, seq, 3), Bytes::new());
+    assert_eq!(g.result("x", truncate(5)), 0);
+    assert_eq!(g.contents("x").len(), 8, "an old truncation is done already");
+    assert_eq!(g.result("x", truncate(6)), 0);
+    assert_eq!(g.result("x", write(2, 5, 2)), 0);
+    assert_eq!(g.contents("x"), b"aba", "nothing old appears behind the new end");
+    assert_eq!(g.result("x", OsdOp::with_extent(OpCode::TRUNCATE, extent(3, 0, 9, 4), Bytes::new())), -22);
+}
+
+#[test]
+fn a_request_does_not_do_more_than_it_may() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::truncate(0)), 0);
+    assert_eq!(g.result("x", OsdOp::write(100 << 20, Bytes::from_static(b"x"))), 0);
+    let reads: Ops = (0..3).map(|_| OsdOp::read(0, 0)).collect();
+    assert_eq!(g.ask("x", reads).result, -90);
+    let fills: Ops = (0..3).map(|_| OsdOp::write_same(0, 100 << 20, Bytes::from_static(b"x"))).collect();
+    assert_eq!(g.ask("x", fills).result, -90);
+    let limits = Limits::default();
+    let many = g.op("x", (0..=limits.ops).map(|_| OsdOp::new(OpCode::STAT)).collect());
+    assert_eq!(limits.check_count(&many), Err(Errno::EMSGSIZE));
+    let writes = Access { read: false, write: true };
+    let large = g.op("x", smallvec![OsdOp::write_full(Bytes::from(vec![0; (90 << 20) + 1]))]);
+    assert_eq!(check_shape(&large, writes, &limits), Err(Errno::EMSGSIZE));
+    let snapshot = MOSDOp { snapid: SnapId(4), ..g.op("x", smallvec![OsdOp::create(false)]) };
+    assert_eq!(check_shape(&snapshot, writes, &limits), Err(Errno::EINVAL));
+    assert_eq!(limits.check_names(&g.op("", smallvec![])), Err(Errno::EINVAL));
+}
+
+#[test]
 fn a_listing_pages_through_everything() {
     let mut g = roomy();
     let mut names: Vec<String> = (0..100).map(|i| format!("object {i}")).collect();
@@ -257,9 +356,11 @@ fn a_listing_pages_through_everything() {
 fn a_full_pool_still_frees() {
     let mut g = roomy();
     assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"a"))), 0);
-    g.full = true;
-    assert_eq!(g.result("x", OsdOp::append(Bytes::from_static(b"a"))), -28);
-    assert_eq!(g.contents("x"), b"a");
+    g.room = Room::Refuse(Errno::EDQUOT);
+    assert_eq!(g.result("x", OsdOp::append(Bytes::from_static(b"a"))), -122);
+    assert_eq!(g.result("y", OsdOp::create(false)), -122);
+    assert_eq!(g.result("x", OsdOp::write(0, Bytes::from_static(b"b"))), 0, "what does not grow is done");
+    assert_eq!(g.contents("x"), b"b");
     assert_eq!(g.result("x", OsdOp::new(OpCode::DELETE)), 0);
 }
 
@@ -308,6 +409,10 @@ fn expect(object: Option<Vec<u8>>, step: &Step) -> (Option<Vec<u8>>, i32) {
         Step::Append(data) => put(&mut bytes, object.as_ref().map_or(0, Vec::len), data),
         Step::Truncate(_) | Step::Zero(..) if !there => return (None, 0),
         Step::Truncate(size) => bytes.resize(*size as usize, 0),
+        // What would be zero up to the end is cut off.
+        Step::Zero(offset, len) if *len > 0 && (offset + len) as usize >= bytes.len() => {
+            bytes.truncate(*offset as usize);
+        }
         Step::Zero(offset, len) => {
             let end = bytes.len().min((offset + len) as usize);
             bytes[(*offset as usize).min(end)..end].fill(0);

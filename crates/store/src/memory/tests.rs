@@ -175,7 +175,12 @@ fn transactions() -> impl Strategy<Value = Vec<Transaction<'static>>> {
 fn stamp(txn: &mut Transaction<'_>, n: u64) {
     txn.version = Eversion { epoch: Epoch(3), version: n };
     for object in &mut txn.objects {
-        object.info = Info { version: txn.version, user_version: n, mtime: UTime { sec: n as u32, nsec: 0 } };
+        object.info = Info {
+            version: txn.version,
+            user_version: n,
+            mtime: UTime { sec: n as u32, nsec: 0 },
+            ..Info::default()
+        };
     }
 }
 

@@ -1,0 +1,87 @@
+//! Entry point for fuzzing. A corpus file is one message, in the format of `loligo_wire::fuzz`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_cephx::caps::Access;
+use loligo_store::memory::MemoryStore;
+use loligo_store::{
+    Change, Collection, Info, ObjectChanges, ObjectRef, ObjectStore, StoreError, Transaction,
+};
+use loligo_wire::message::Msg;
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply};
+use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
+use smallvec::smallvec;
+
+use crate::dups::Dups;
+use crate::exec::{self, Context, Limits, Room};
+use crate::slot::{SlotState, Synchronous};
+use crate::stats::Counters;
+
+/// Small, so that a request that gets beyond them is noticed.
+const WORK_BYTES: u64 = 4 << 20;
+
+/// Executes whatever request the bytes are, on an object that has some of everything, and again as a repetition.
+pub fn requests(data: &[u8]) {
+    let Ok(msg) = loligo_wire::fuzz::parse(data) else { return };
+    let Ok(op) = msg.open::<MOSDOp>() else { return };
+    run(op).expect("a store in memory with room");
+}
+
+fn run(op: MOSDOp) -> Result<(), StoreError> {
+    let limits = Limits { object_bytes: 1 << 20, work_bytes: WORK_BYTES, ops: 512, ..Limits::default() };
+    let access = Access { read: true, write: op.ops.iter().any(|op| op.code.is_modify()) };
+    let pg_request = exec::is_pg_request(&op);
+    let refused = limits.check_count(&op).is_err()
+        || (!pg_request
+            && limits.check_names(&op).and_then(|()| exec::check_shape(&op, access, &limits)).is_err());
+    if refused {
+        return Ok(());
+    }
+    let store = MemoryStore::new(1 << 30);
+    let pg = PgId { pool: PoolId(1), seed: 0 };
+    let collection = store.open(pg, Arc::new(Synchronous))?;
+    let version = Eversion { epoch: Epoch(1), version: 1 };
+    fill(&*collection, &op, version)?;
+    let mut state = SlotState { version, user_version: 1, dups: Dups::default() };
+    let context = Context { client: 1, tid: Tid(7), epoch: Epoch(2), pg_num: 1, room: Room::There, limits };
+    let mut execute = |op: MOSDOp| {
+        let msg = exec::execute(&context, op, &*collection, &mut state, &Counters::default());
+        let msg = msg.expect("there is room, so there is an answer");
+        let data: u64 = msg.data.iter().map(|part| part.len() as u64).sum();
+        assert!(data <= 2 * WORK_BYTES, "{data} bytes of output");
+        let joined = Bytes::from(msg.data.concat());
+        let reply = Msg { data: smallvec![joined], ..msg }.open::<MOSDOpReply>();
+        reply.expect("what we wrote opens")
+    };
+    let first = execute(op.clone());
+    let again = execute(MOSDOp { retry_attempt: 1, ..op });
+    if access.write && !pg_request {
+        assert_eq!((first.result, first.replay_version), (again.result, again.replay_version));
+    }
+    let largest = collection.stats().bytes;
+    assert!(largest <= limits.object_bytes, "{largest} bytes in one object");
+    Ok(())
+}
+
+fn fill(collection: &dyn Collection, op: &MOSDOp, version: Eversion) -> Result<(), StoreError> {
+    let oid = ObjectRef {
+        hash: op.hash,
+        nspace: &op.locator.nspace,
+        key: if op.locator.key == op.oid { &[] } else { &op.locator.key },
+        name: &op.oid,
+        snap: SnapId::HEAD,
+    };
+    let bytes = Bytes::from_static;
+    let changes = smallvec![
+        Change::Write { offset: 5000, data: Bytes::from(vec![7; 30_000]) },
+        Change::SetXattr { name: bytes(b"a"), value: bytes(b"12") },
+        Change::SetOmapHeader { header: bytes(b"header") },
+        Change::SetOmap {
+            pairs: (b'a'..=b'z').map(|key| (Bytes::from(vec![key]), bytes(b"value"))).collect()
+        },
+    ];
+    let info = Info { version, user_version: 1, has_omap: true, truncate_seq: 3, ..Info::default() };
+    let objects = smallvec![ObjectChanges { oid, info, changes }];
+    collection.submit(Transaction { version, objects, record: None }).map(drop)
+}
