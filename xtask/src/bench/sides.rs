@@ -49,12 +49,13 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self { name: "4 KiB write, 64 in flight", mode: "write", bytes: 4096, depth: 64 },
         Self { name: "4 KiB read, 64 in flight", mode: "rand", bytes: 4096, depth: 64 },
         Self { name: "4 KiB write, 1 in flight", mode: "write", bytes: 4096, depth: 1 },
+        Self { name: "4 KiB read, 1 in flight", mode: "rand", bytes: 4096, depth: 1 },
         Self { name: "4 MiB write, 16 in flight", mode: "write", bytes: 4 << 20, depth: 16 },
-        Self { name: "4 MiB read, 16 in flight", mode: "seq", bytes: 4 << 20, depth: 16 },
+        Self { name: "4 MiB read, 16 in flight", mode: "rand", bytes: 4 << 20, depth: 16 },
     ];
 
     pub(super) fn name(&self) -> &'static str {
@@ -64,7 +65,18 @@ impl Workload {
     fn reads(&self) -> bool {
         self.mode != "write"
     }
+
+    /// Seconds that a run takes: large writes stop before they have filled the machine's memory.
+    fn seconds(&self, wanted: u32) -> u32 {
+        if !self.reads() && self.bytes > 65536 { wanted.min(LARGE_WRITE_SECONDS_MAX) } else { wanted }
+    }
 }
+
+/// At 4 GB/s this is 8 GB of objects.
+const LARGE_WRITE_SECONDS_MAX: u32 = 2;
+
+/// What a throw-away server may hold.
+const CAPACITY: &str = "12G";
 
 /// The pool that benches write to.
 const POOL: &str = "p";
@@ -78,6 +90,7 @@ pub(super) fn run(
     loligo: &Path,
     dir: &Path,
 ) -> Result<Figures> {
+    let seconds = workload.seconds(seconds);
     match server {
         Server::Stock => bench(client, workload, seconds, &stock.conf(), stock.pid("osd.0")?, loligo),
         Server::Loligo => {
@@ -95,15 +108,15 @@ fn bench(
     server_pid: u32,
     loligo: &Path,
 ) -> Result<Figures> {
-    let run_name = format!("bench-{}", std::process::id());
+    let run_name = run_name();
     if workload.reads() {
         // What is read must have been written; the reader reads over it again when it comes to the end.
         let fill_seconds = if workload.bytes > 65536 { 1 } else { 2 };
         let fill = Workload { mode: "write", ..workload };
-        command(client, loligo, conf, fill, fill_seconds, &run_name, true).output()?;
+        command(client, loligo, conf, fill, fill_seconds, &run_name).output()?;
     }
     let server_before = process_cpu_us(server_pid)?;
-    let mut timed = command(client, loligo, conf, workload, seconds, &run_name, true);
+    let mut timed = command(client, loligo, conf, workload, seconds, &run_name);
     let (output, client_cpu_us) = run_counting_cpu(&mut timed)?;
     let server_cpu_us = process_cpu_us(server_pid)? - server_before;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -111,12 +124,6 @@ fn bench(
         Client::Stock => parse_stock(&text)?,
         Client::Loligo => parse_loligo(&text)?,
     };
-    // The stock server keeps its objects from run to run: take them away again, outside the measured time.
-    Command::new("rados")
-        .arg("-c")
-        .arg(conf)
-        .args(["-p", POOL, "cleanup", "--run-name", &run_name])
-        .output()?;
     Ok(Figures {
         ops_per_s: result.ops_per_s,
         latency_mean_us: result.latency_mean_us,
@@ -126,6 +133,11 @@ fn bench(
     })
 }
 
+/// Names the runs of this process.
+fn run_name() -> String {
+    format!("bench-{}", std::process::id())
+}
+
 fn command(
     client: Client,
     loligo: &Path,
@@ -133,16 +145,12 @@ fn command(
     workload: Workload,
     seconds: u32,
     run_name: &str,
-    keep: bool,
 ) -> Command {
     let mut c = Command::new(if client == Client::Stock { Path::new("rados") } else { loligo });
     c.arg("-c").arg(conf).args(["-p", POOL, "bench", &seconds.to_string(), workload.mode]);
     c.args(["-t", &workload.depth.to_string(), "--run-name", run_name]);
     if !workload.reads() {
-        c.args(["-b", &workload.bytes.to_string()]);
-    }
-    if keep && !workload.reads() {
-        c.arg("--no-cleanup");
+        c.args(["-b", &workload.bytes.to_string(), "--no-cleanup"]);
     }
     if client == Client::Loligo {
         c.args(["--format", "json"]);
@@ -200,7 +208,18 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn start(loligo: &Path, dir: &Path) -> Result<Self> {
         let mut child = Command::new(loligo)
-            .args(["serve", "--store", "memory", "--mon-addr", "127.0.0.1:0", "--pool", POOL, "--data"])
+            .args([
+                "serve",
+                "--store",
+                "memory",
+                "--mon-addr",
+                "127.0.0.1:0",
+                "--pool",
+                POOL,
+                "--capacity",
+                CAPACITY,
+                "--data",
+            ])
             .arg(dir)
             .stdout(Stdio::piped())
             .spawn()?;
