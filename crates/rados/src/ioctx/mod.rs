@@ -177,31 +177,41 @@ impl IoCtx {
         ObjectList::new(self.clone(), cursor)
     }
 
-    async fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> Result<(), Error> {
-        self.perform(oid, smallvec![op], OsdFlags::WRITE).await.map(drop)
+    fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<(), Error>> + use<'_> {
+        let reply = self.perform(oid, smallvec![op], OsdFlags::WRITE);
+        async { reply.await.map(drop) }
     }
 
-    async fn read_one(&self, oid: Vec<u8>, op: OsdOp) -> Result<Bytes, Error> {
-        let reply = self.perform(oid, smallvec![op], OsdFlags::READ).await?;
-        Ok(reply.outs.into_iter().next().unwrap_or_default().data)
+    fn read_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<Bytes, Error>> + use<'_> {
+        let reply = self.perform(oid, smallvec![op], OsdFlags::READ);
+        async { Ok(reply.await?.outs.into_iter().next().unwrap_or_default().data) }
     }
 
-    async fn perform(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<OsdReply, Error> {
-        if oid.is_empty() {
-            return Err(Errno::EINVAL.into());
-        }
+    fn perform(
+        &self,
+        oid: Vec<u8>,
+        ops: Ops,
+        mode: OsdFlags,
+    ) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
         if mode.contains(OsdFlags::WRITE) {
             request.mtime = UTime::now();
         }
-        self.perform_request(request).await
+        let is_named = !request.oid.is_empty();
+        let reply = self.perform_request(request);
+        async move { if is_named { reply.await } else { Err(Errno::EINVAL.into()) } }
     }
 
-    async fn perform_request(&self, request: MOSDOp) -> Result<OsdReply, Error> {
-        let reply = self.rados.core().objecter.perform(request).await?;
-        match Errno::from_result(reply.result) {
-            None => Ok(reply),
-            Some(errno) => Err(errno.into()),
+    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it.
+    fn perform_request(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
+        let objecter = &self.rados.core().objecter;
+        let op = objecter.prepare(request);
+        async move {
+            let reply = objecter.perform(op).await?;
+            match Errno::from_result(reply.result) {
+                None => Ok(reply),
+                Some(errno) => Err(errno.into()),
+            }
         }
     }
 }

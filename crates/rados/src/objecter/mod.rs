@@ -112,24 +112,28 @@ impl Objecter {
         Ok(())
     }
 
+    /// Gives a request its number, and a place on the heap.
+    pub(crate) fn prepare(&self, request: MOSDOp) -> Arc<Op> {
+        let bytes: usize = request.ops.iter().map(|op| op.data.len()).sum();
+        Op::new(Tid(self.tids.fetch_add(1, Ordering::Relaxed)), request, Throttle::cost(bytes))
+    }
+
     /// Performs an operation: waits for a place in flight, sends it, and waits for its end.
     ///
     /// Dropped before its end, the operation is not sent again; whether it was executed is not known then.
-    pub(crate) async fn perform(&self, request: MOSDOp) -> Result<OsdReply, Error> {
+    pub(crate) async fn perform(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
         match self.settings.op_timeout {
-            None => self.perform_at_leisure(request).await,
-            Some(limit) => tokio::time::timeout(limit, self.perform_at_leisure(request))
+            None => self.perform_at_leisure(op).await,
+            // On the heap, so that futures are small for those who set no limit.
+            Some(limit) => Box::pin(tokio::time::timeout(limit, self.perform_at_leisure(op)))
                 .await
                 .unwrap_or(Err(Error::Timeout(limit))),
         }
     }
 
-    async fn perform_at_leisure(&self, request: MOSDOp) -> Result<OsdReply, Error> {
-        let bytes: usize = request.ops.iter().map(|op| op.data.len()).sum();
-        let cost = Throttle::cost(bytes);
-        self.throttle.acquire(cost).await;
-        let place = Place { throttle: &self.throttle, cost };
-        let op = Op::new(Tid(self.tids.fetch_add(1, Ordering::Relaxed)), request, cost);
+    async fn perform_at_leisure(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
+        self.throttle.acquire(op.cost).await;
+        let place = Place { throttle: &self.throttle, cost: op.cost };
         let pending = self.submit(op, place).await?;
         Ok(pending.await?)
     }
@@ -144,7 +148,7 @@ impl Objecter {
                     // In the table already: a future dropped here must take it out again.
                     place.keep();
                     let pending = Pending::new(self, op);
-                    send(&conn, *msg).await;
+                    Box::pin(send(&conn, *msg)).await;
                     return Ok(pending);
                 }
                 // The steward is about to publish the map that the session waits for, or the session is being replaced.
@@ -154,7 +158,7 @@ impl Objecter {
                 }
                 Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
                 Submitted::NoPool => {
-                    self.wait_for_newest().await?;
+                    Box::pin(self.wait_for_newest()).await?;
                     newest_asked = true;
                     continue;
                 }

@@ -39,7 +39,7 @@ impl Throttle {
         if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
             return;
         }
-        self.wait(bytes).await;
+        Box::pin(self.wait(bytes)).await;
     }
 
     #[cold]
