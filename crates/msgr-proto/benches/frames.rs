@@ -71,7 +71,8 @@ fn measure(mode: ConMode, front: &Bytes, data_len: usize) -> (f64, f64) {
 
 fn seal(sealer: &mut Sealer, front: &Bytes, data: &[Bytes], out: &mut OutBuf) {
     let header = Header { seq: 1, kind: 42, version: 8, ..Header::default() };
-    sealer.message(black_box(&header), front, &Bytes::new(), data, out).expect("it can be sealed");
+    let msg = Msg { header, front: front.clone(), data: data.iter().cloned().collect(), ..Msg::default() };
+    sealer.message(black_box(&msg), out).expect("it can be sealed");
 }
 
 /// Two ends of an open session.

@@ -95,7 +95,7 @@ fn drain(opener: &mut Opener) -> Result<(), ProtoError> {
         let (mut sealer, mut again) = (Sealer::plain(), Opener::plain());
         again.establish(Limits::default());
         let mut out = OutBuf::new();
-        sealer.message(&msg.header, &msg.front, &msg.middle, &msg.data, &mut out)?;
+        sealer.message(&msg, &mut out)?;
         again.spare().extend_from_slice(&out.take());
         let Some(Frame::Message(same)) = again.next()? else { panic!("a message became none") };
         assert_eq!(same.header, msg.header);

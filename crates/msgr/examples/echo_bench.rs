@@ -113,8 +113,7 @@ fn run(seconds: f64, workers: usize, depth: usize, len: usize) {
                     client.pending.lock().insert(tid, tx);
                     let header = Header { kind: 42, tid: Tid(tid), ..Header::default() };
                     let data = [data.clone()].into_iter().collect();
-                    conn.send(Msg { header, front: front.clone(), middle: Bytes::new(), data })
-                        .expect("sent");
+                    conn.send(Msg { header, front: front.clone(), data, ..Msg::default() }).expect("sent");
                     rx.await.expect("a reply");
                     work();
                     done += 1;

@@ -132,6 +132,8 @@ impl Osd {
             pg_num: pool.slots.len() as u32,
             room: room(places, pool, op.flags),
             limits: self.limits,
+            data_crc: msg.data_crc,
+            data_len: msg.data_len(),
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
         let request = Request { asker, op, context, hold: conn.hold(msg.len()) };

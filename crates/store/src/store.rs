@@ -84,6 +84,11 @@ pub trait ObjectView: Send + Sync {
     /// The bytes of a range, as far as the object reaches; holes read as zeros.
     fn read(&self, offset: u64, len: u64) -> Fetch<Data>;
 
+    /// The CRC-32C (begun with −1) of all the object's data, if [`Change::NoteCrc`] said it.
+    ///
+    /// [`Change::NoteCrc`]: crate::Change::NoteCrc
+    fn crc(&self) -> Option<u32>;
+
     /// The parts (offset and length, in order, none adjacent to the next) of a range that are not holes.
     fn extents(&self, offset: u64, len: u64) -> Fetch<Vec<(u64, u64)>>;
 

@@ -47,6 +47,12 @@ pub enum Change<'a> {
         /// The bytes.
         data: Bytes,
     },
+    /// Says what the CRC-32C (begun with −1) of all the object's data is now, as the writer of the data gave it. Forgotten with
+    /// the next change of the data.
+    NoteCrc {
+        /// The checksum.
+        crc: u32,
+    },
     /// Makes a range read as zeros and frees its room. Does not change the size.
     Zero {
         /// First byte.
@@ -109,6 +115,14 @@ impl Change<'_> {
     /// Whether this changes one object by itself, and does not remove it.
     pub(crate) fn concerns_object(&self) -> bool {
         !matches!(self, Self::Remove | Self::CloneFrom { .. })
+    }
+
+    /// Whether this changes an object's bytes or how many there are.
+    pub(crate) fn concerns_data(&self) -> bool {
+        matches!(
+            self,
+            Self::Write { .. } | Self::WriteFull { .. } | Self::Zero { .. } | Self::Truncate { .. }
+        )
     }
 }
 

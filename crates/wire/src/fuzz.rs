@@ -35,7 +35,7 @@ pub fn parse(data: &[u8]) -> Result<Msg, DecodeError> {
     let middle = Bytes::copy_from_slice(r.raw(middle)?);
     let bulk = Bytes::copy_from_slice(r.raw(bulk)?);
     let data = if bulk.is_empty() { Data::new() } else { Data::from_buf([bulk]) };
-    Ok(Msg { header, front, middle, data })
+    Ok(Msg { header, front, middle, data, data_crc: None })
 }
 
 /// Opens a message and packs it again; `None` if we do not know its kind.

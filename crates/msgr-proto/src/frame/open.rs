@@ -249,7 +249,7 @@ impl Opener {
         if !data.is_empty() {
             bulk.push(data);
         }
-        Ok(Frame::Message(Msg { header, front, middle, data: bulk }))
+        Ok(Frame::Message(Msg { header, front, middle, data: bulk, data_crc: whole.data_crc }))
     }
 
     fn take_small(&mut self, tag: Tag, whole: &WholeFrame) -> Result<Frame, ProtoError> {
@@ -280,6 +280,8 @@ struct WholeFrame {
     len: usize,
     /// Whether the sender completed it; else it must be dropped.
     complete: bool,
+    /// In crc mode the checksum of segment 3, if there is one.
+    data_crc: Option<u32>,
 }
 
 /// Checks a frame in crc mode.
@@ -298,6 +300,7 @@ fn check_frame(preamble: &Preamble, frame: &[u8]) -> Result<WholeFrame, ProtoErr
         second: at,
         len: frame.len(),
         complete: true,
+        data_crc: None,
     };
     if preamble.segments > 1 {
         let (segments, epilogue) = frame[at..].split_at(frame.len() - EPILOGUE_CRC_LEN - at);
@@ -305,7 +308,9 @@ fn check_frame(preamble: &Preamble, frame: &[u8]) -> Result<WholeFrame, ProtoErr
         for (i, what) in WHAT.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
             let segment;
             (segment, rest) = rest.split_at(preamble.len(i + 1));
-            check_crc(what, le_u32(&epilogue[1 + CRC_LEN * i..]), crc32c(u32::MAX, segment))?;
+            let crc = crc32c(u32::MAX, segment);
+            check_crc(what, le_u32(&epilogue[1 + CRC_LEN * i..]), crc)?;
+            whole.data_crc = (i + 2 == SEGMENTS_MAX && !segment.is_empty()).then_some(crc);
         }
         whole.complete = is_complete(epilogue[0])?;
     }
@@ -330,7 +335,7 @@ fn decrypt_frame(gcm: &mut Gcm, preamble: &Preamble, frame: &mut [u8]) -> Result
         gcm.decrypt(&mut frame[at..])?;
         complete = is_complete(frame[len - TAG_LEN - EPILOGUE_SECURE_LEN])?;
     }
-    Ok(WholeFrame { preamble: *preamble, first, second: at, len, complete })
+    Ok(WholeFrame { preamble: *preamble, first, second: at, len, complete, data_crc: None })
 }
 
 fn is_complete(status: u8) -> Result<bool, Misbehaviour> {

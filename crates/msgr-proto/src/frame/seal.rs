@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
-use loligo_wire::message::Header;
+use loligo_wire::message::Msg;
 use loligo_wire::{Encode, UTime};
 
 use super::header::{HEADER_LEN, encode_header};
@@ -38,7 +38,7 @@ impl Sealer {
         self.gcm = Some(Box::new(gcm));
     }
 
-    /// Appends a message. `header` goes out as it is, `seq` and `ack_seq` included.
+    /// Appends a message. Its header goes out as it is, `seq` and `ack_seq` included.
     ///
     /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written; in secure
     /// mode each byte is copied once and encrypted there.
@@ -46,14 +46,8 @@ impl Sealer {
     /// # Errors
     /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length, [`CryptoError::NoncesExhausted`]. Nothing
     /// was appended then.
-    pub fn message(
-        &mut self,
-        header: &Header,
-        front: &Bytes,
-        middle: &Bytes,
-        data: &[Bytes],
-        out: &mut OutBuf,
-    ) -> Result<(), ProtoError> {
+    pub fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
+        let Msg { header, front, middle, data, data_crc } = msg;
         let data_len = data.iter().map(Bytes::len).sum();
         let lens = [
             HEADER_LEN as u32,
@@ -64,7 +58,7 @@ impl Sealer {
         let preamble = Preamble::new(Tag::Message, lens);
         let header = encode_header(header);
         match &mut self.gcm {
-            None => seal_message_crc(&preamble, &header, [front, middle], data, out),
+            None => seal_message_crc(&preamble, &header, [front, middle], data, *data_crc, out),
             Some(gcm) => {
                 let parts = [std::slice::from_ref(front), std::slice::from_ref(middle), data];
                 seal_secure(gcm, &preamble, &header, parts, out)?;
@@ -138,6 +132,7 @@ fn seal_message_crc(
     header: &[u8; HEADER_LEN],
     fields: [&Bytes; 2],
     data: &[Bytes],
+    data_crc: Option<u32>,
     out: &mut OutBuf,
 ) {
     const HEADER_END: usize = Preamble::LEN + HEADER_LEN;
@@ -151,14 +146,14 @@ fn seal_message_crc(
     }
     let mut epilogue = [0; EPILOGUE_CRC_LEN];
     epilogue[0] = STATUS_COMPLETE;
-    let parts = [std::slice::from_ref(fields[0]), std::slice::from_ref(fields[1]), data];
+    let parts =
+        [(std::slice::from_ref(fields[0]), None), (std::slice::from_ref(fields[1]), None), (data, data_crc)];
     // The checksums of segments that the preamble leaves out stay zero, as in stock frames.
-    for (i, part) in parts.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
-        let mut crc = u32::MAX;
-        for buf in part {
-            crc = crc32c(crc, buf);
-            append(buf, out);
-        }
+    for (i, (part, known_crc)) in parts.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
+        let sum = || part.iter().fold(u32::MAX, |crc, buf| crc32c(crc, buf));
+        debug_assert!(known_crc.is_none_or(|crc| crc == sum()), "a message's data differs from its checksum");
+        let crc = known_crc.unwrap_or_else(sum);
+        part.iter().for_each(|buf| append(buf, out));
         epilogue[1 + CRC_LEN * i..1 + CRC_LEN * (i + 1)].copy_from_slice(&crc.to_le_bytes());
     }
     out.copy(&epilogue);

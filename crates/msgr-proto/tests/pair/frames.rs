@@ -42,7 +42,7 @@ fn header() -> Header {
 }
 
 fn seal(sealer: &mut Sealer, msg: &Msg, out: &mut OutBuf) {
-    sealer.message(&msg.header, &msg.front, &msg.middle, &msg.data, out).expect("it can be sealed");
+    sealer.message(msg, out).expect("it can be sealed");
 }
 
 fn sealed(mode: ConMode, msg: &Msg) -> (Vec<u8>, Opener) {
@@ -54,7 +54,7 @@ fn sealed(mode: ConMode, msg: &Msg) -> (Vec<u8>, Opener) {
 
 fn message(front: usize, middle: usize, data: &[usize]) -> Msg {
     let data = data.iter().map(|len| bytes(*len, 3)).collect();
-    Msg { header: header(), front: bytes(front, 1), middle: bytes(middle, 2), data }
+    Msg { header: header(), front: bytes(front, 1), middle: bytes(middle, 2), data, data_crc: None }
 }
 
 /// What the receiver must see of a message: its data in one piece.

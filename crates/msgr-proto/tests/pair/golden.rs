@@ -36,7 +36,7 @@ fn stock_messages_are_written_as_they_are_read() {
         while let Some(frame) = server.opener.next().expect("stock frames are good") {
             let Frame::Message(msg) = frame else { panic!("{frame:?}") };
             seen.push((msg.header.kind, msg.data_len()));
-            let sealed = client.sealer.message(&msg.header, &msg.front, &msg.middle, &msg.data, &mut again);
+            let sealed = client.sealer.message(&msg, &mut again);
             sealed.expect("it can be sealed");
         }
         assert_eq!(server.opener.buffered(), 0);

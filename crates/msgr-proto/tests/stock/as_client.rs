@@ -150,7 +150,7 @@ fn ask_for_a_version(mut conn: Established, socket: &mut TcpStream) {
         ..Header::default()
     };
     let out = &mut conn.out;
-    conn.sealer.message(&header, &front.into_bytes(), &Bytes::new(), &[], out).expect("it fits");
+    conn.sealer.message(&Msg { header, front: front.into_bytes(), ..Msg::default() }, out).expect("it fits");
     let now = UTime { sec: 1_000_000, nsec: 5 };
     conn.sealer.keepalive2(now, out).expect("it fits");
     socket.write_all(&out.take()).expect("the monitor takes what we write");

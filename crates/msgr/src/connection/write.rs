@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use loligo_lockstat::blocking_point;
 use loligo_msgr_proto::{OutBuf, ProtoError, Sealer};
 use loligo_wire::UTime;
-use loligo_wire::message::Msg;
 use tokio::net::TcpStream;
 
 use super::Connection;
@@ -113,13 +112,13 @@ impl Connection {
             sealer.keepalive2_ack(theirs, out)?;
         }
         for item in batch.drain(..) {
-            let Some(Msg { mut header, front, middle, data }) = item.into_msg() else { continue };
+            let Some(mut msg) = item.into_msg() else { continue };
             if !self.is_lossless() {
                 *out_seq += 1;
-                header.seq = *out_seq;
+                msg.header.seq = *out_seq;
             }
-            header.ack_seq = ack_seq;
-            sealer.message(&header, &front, &middle, &data, out)?;
+            msg.header.ack_seq = ack_seq;
+            sealer.message(&msg, out)?;
         }
         // Memory that only a rare backlog needs is let go.
         batch.shrink_to(KEPT_MESSAGES);

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use loligo_store::{Change, Data};
-use loligo_wire::message::osd::{Extent, OpFlags, OsdOp};
+use loligo_wire::message::osd::{Extent, OpCode, OpFlags, OsdOp};
 use loligo_wire::{Encode, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
@@ -150,8 +150,11 @@ impl<'a> Execution<'a> {
         let len = data.len() as u64;
         self.context.limits.check_range(offset, len)?;
         if !data.is_empty() {
+            let whole = offset == 0 && len >= self.size;
+            let crc = self.crc_of_input(&data).filter(|_| whole);
             self.size = self.size.max(offset + len);
             self.make(Change::Write { offset, data });
+            self.changes.extend(crc.map(|crc| Change::NoteCrc { crc }));
         } else if offset > self.size {
             // Nothing to write, but the object reaches to the offset.
             self.resize(offset);
@@ -172,7 +175,21 @@ impl<'a> Execution<'a> {
         }
         self.size = len;
         self.make(Change::WriteFull { data: op.data.clone() });
+        self.changes.extend(self.crc_of_input(&op.data).map(|crc| Change::NoteCrc { crc }));
         DONE
+    }
+
+    /// The checksum that came along with `data`, which is all the data of the request.
+    fn crc_of_input(&self, data: &Bytes) -> Option<u32> {
+        self.context.data_crc.filter(|_| data.len() == self.context.data_len)
+    }
+
+    /// The checksum of the outputs, if they are one read of the whole object.
+    pub(super) fn crc_of_whole(&self, ops: &[OsdOp], outputs: &[(i32, Bytes)]) -> Option<u32> {
+        let ([op], [(_, data)]) = (ops, outputs) else { return None };
+        let reads = matches!(op.code, OpCode::READ | OpCode::SYNC_READ) && op.extent().offset == 0;
+        let whole = reads && !data.is_empty() && data.len() as u64 == self.size;
+        self.contents().filter(|_| whole)?.crc()
     }
 
     pub(super) fn create(&mut self, op: &OsdOp) -> Output {

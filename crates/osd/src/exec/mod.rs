@@ -42,6 +42,10 @@ pub(crate) struct Context {
     pub(crate) pg_num: u32,
     pub(crate) room: Room,
     pub(crate) limits: Limits,
+    /// The checksum of all the request's data, if the messenger knows it.
+    pub(crate) data_crc: Option<u32>,
+    /// Bytes of that data.
+    pub(crate) data_len: usize,
 }
 
 /// Whether the pool takes more.
@@ -78,6 +82,7 @@ pub(crate) fn execute(
     state: &mut SlotState,
     counters: &Counters,
 ) -> Option<Msg> {
+    let mut data_crc = None;
     let reply = if is_pg_request(&op) {
         pg_request(context, op, collection, state)
     } else if op.ops.iter().any(|op| op.code.is_modify()) {
@@ -88,9 +93,9 @@ pub(crate) fn execute(
             None => write_request(context, op, collection, state, counters)?,
         }
     } else {
-        read_request(context, op, collection, state, counters)
+        read_request(context, op, collection, state, counters, &mut data_crc)
     };
-    Some(Msg::new(&reply).with_tid(context.tid))
+    Some(Msg { data_crc, ..Msg::new(&reply).with_tid(context.tid) })
 }
 
 /// Whether the request is about a placement group and not about an object.
@@ -113,12 +118,14 @@ fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(Op
     Some((known, outputs.iter().cloned().collect()))
 }
 
+/// Sets `data_crc` if the store knows the checksum of all outputs together.
 fn read_request(
     context: &Context,
     op: MOSDOp,
     collection: &dyn Collection,
     state: &SlotState,
     counters: &Counters,
+    data_crc: &mut Option<u32>,
 ) -> MOSDOpReply {
     let mut outputs = Outputs::new();
     let view = match now(collection.object(oid_of(&op))).and_then(|view| view.ok_or(Errno::ENOENT)) {
@@ -128,6 +135,7 @@ fn read_request(
     let mut execution = Execution::new(context, Some(view));
     let result = execution.run(&op.ops, &mut outputs);
     let user_version = execution.info.user_version;
+    *data_crc = execution.crc_of_whole(&op.ops, &outputs);
     counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
     let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
     match result {

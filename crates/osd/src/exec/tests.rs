@@ -62,6 +62,8 @@ impl Group {
             pg_num: 1,
             room: self.room,
             limits: Limits::default(),
+            data_crc: None,
+            data_len: 0,
         };
         let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
         let msg = msg.expect("an answer");

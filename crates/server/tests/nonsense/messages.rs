@@ -134,8 +134,12 @@ fn damaged(good: &Msg, random: &mut Random) -> Vec<Msg> {
     all.push(with_front([&front[..], &front[..]].concat().into()));
     all.push(with_front((0..below(400)).map(|i| i as u8).collect()));
     all.push(Msg { middle: front.clone(), ..good.clone() });
-    all.push(Msg { data: Default::default(), ..good.clone() });
-    all.push(Msg { data: [Bytes::from(vec![0xff; 70_000])].into_iter().collect(), ..good.clone() });
+    all.push(Msg { data: Default::default(), data_crc: None, ..good.clone() });
+    all.push(Msg {
+        data: [Bytes::from(vec![0xff; 70_000])].into_iter().collect(),
+        data_crc: None,
+        ..good.clone()
+    });
     for (version, compat_version) in [(0, 0), (1, 1), (u16::MAX, 1), (u16::MAX, u16::MAX)] {
         let mut msg = good.clone();
         (msg.header.version, msg.header.compat_version) = (version, compat_version);

@@ -22,6 +22,8 @@ pub(super) struct Object {
     pub(super) name: ObjectName,
     pub(super) info: Info,
     size: u64,
+    /// Of all the data, if it was said.
+    crc: Option<u32>,
     contents: Contents,
     /// Most objects have none.
     extras: Option<Box<Extras>>,
@@ -68,7 +70,7 @@ impl Weight {
 
 impl Object {
     pub(super) fn new(name: ObjectName) -> Self {
-        Self { name, info: Info::default(), size: 0, contents: Contents::default(), extras: None }
+        Self { name, info: Info::default(), size: 0, crc: None, contents: Contents::default(), extras: None }
     }
 
     pub(super) fn weight(&self) -> Weight {
@@ -111,7 +113,11 @@ impl Object {
     /// Makes one change. `Remove` and `CloneFrom` concern the collection and do nothing here. What is no longer needed
     /// and may be large goes to `trash`, to be freed later.
     pub(super) fn apply(&mut self, change: Change<'_>, trash: &mut Vec<Trash>) {
+        if change.concerns_data() {
+            self.crc = None;
+        }
         match change {
+            Change::NoteCrc { crc } => self.crc = Some(crc),
             Change::Create | Change::Remove | Change::CloneFrom { .. } => {}
             Change::Write { offset, data } => {
                 self.size = self.size.max(offset + data.len() as u64);
@@ -145,6 +151,7 @@ impl Object {
     /// Takes over everything of `source` but its name and info.
     pub(super) fn clone_from(&mut self, source: &Self) {
         self.size = source.size;
+        self.crc = source.crc;
         self.contents = source.contents.clone();
         self.extras = source.extras.clone();
     }
@@ -188,6 +195,7 @@ impl Extras {
             Change::SetOmapHeader { header } => self.omap_header = Blob::from(&*header),
             Change::Create
             | Change::Remove
+            | Change::NoteCrc { .. }
             | Change::Write { .. }
             | Change::WriteFull { .. }
             | Change::Zero { .. }
@@ -277,6 +285,10 @@ impl ObjectView for Object {
         let mut out = Data::new();
         self.contents.read(self.clip(offset, len), &mut out);
         Fetch::Now(out)
+    }
+
+    fn crc(&self) -> Option<u32> {
+        self.crc
     }
 
     fn extents(&self, offset: u64, len: u64) -> Fetch<Vec<(u64, u64)>> {

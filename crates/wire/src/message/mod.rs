@@ -57,6 +57,10 @@ pub struct Msg {
     pub middle: Bytes,
     /// Bulk bytes. What arrives is at most one buffer.
     pub data: Data,
+    /// The CRC-32C of all of `data`, begun with −1 as frames do, if somebody has computed it: of what arrived in crc mode, the
+    /// sender's, checked. What is sent with it is not summed again, so that a checksum goes along with the bytes from the
+    /// client that wrote them, through the server's memory, to the client that reads them.
+    pub data_crc: Option<u32>,
 }
 
 impl Msg {
@@ -71,7 +75,7 @@ impl Msg {
             priority: M::PRIORITY,
             ..Header::default()
         };
-        Self { header, front: w.into_bytes(), middle: Bytes::new(), data: body.data() }
+        Self { header, front: w.into_bytes(), middle: Bytes::new(), data: body.data(), data_crc: None }
     }
 
     /// The same message with the request number `tid`.

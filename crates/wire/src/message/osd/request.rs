@@ -118,7 +118,7 @@ impl MOSDOp {
             priority: Self::PRIORITY,
             ..Header::default()
         };
-        Msg { header, front: w.into_bytes(), middle: Bytes::new(), data: self.data() }
+        Msg { header, front: w.into_bytes(), middle: Bytes::new(), data: self.data(), data_crc: None }
     }
 
     /// The attempt that the fields describe.
