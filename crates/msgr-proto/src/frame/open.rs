@@ -36,9 +36,31 @@ pub struct Opener {
     gcm: Option<Box<Gcm>>,
     /// The preamble of the begun frame, once it is there (and decrypted).
     begun: Option<Preamble>,
+    /// What is summed already of the begun frame's data.
+    summed: Summed,
     /// Bounds for messages; `None` as long as the peer is in the handshake: then there are none.
     limits: Option<Limits>,
     read_len: usize,
+}
+
+/// Data segments from this length on are summed as they arrive, while the processor's caches still hold what the socket's
+/// read has put there.
+const SUM_EARLY_MIN: usize = 64 << 10;
+
+/// The checksum of the part of a data segment that has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Summed {
+    len: usize,
+    crc: u32,
+}
+
+impl Summed {
+    const NOTHING: Self = Self { len: 0, crc: u32::MAX };
+
+    /// Goes on to the end of `segment`, whose beginning is summed already.
+    fn with(self, segment: &[u8]) -> Self {
+        Self { len: segment.len(), crc: crc32c(self.crc, &segment[self.len..]) }
+    }
 }
 
 /// What a peer sends on an established connection.
@@ -62,7 +84,14 @@ pub enum Frame {
 impl Opener {
     /// The half of a connection that has not authenticated yet.
     pub(crate) fn plain() -> Self {
-        Self { buf: BytesMut::new(), gcm: None, begun: None, limits: None, read_len: READ_LEN_MIN }
+        Self {
+            buf: BytesMut::new(),
+            gcm: None,
+            begun: None,
+            summed: Summed::NOTHING,
+            limits: None,
+            read_len: READ_LEN_MIN,
+        }
     }
 
     /// From the next frame on everything is encrypted.
@@ -163,14 +192,30 @@ impl Opener {
         };
         let len = self.frame_len(&preamble);
         if self.buf.len() < len {
+            self.sum_early(&preamble);
             return Ok(None);
         }
         self.begun = None;
+        let summed = std::mem::replace(&mut self.summed, Summed::NOTHING);
         match &mut self.gcm {
-            None => check_frame(&preamble, &self.buf[..len]),
+            None => check_frame(&preamble, &self.buf[..len], summed),
             Some(gcm) => decrypt_frame(gcm, &preamble, &mut self.buf[..len]),
         }
         .map(Some)
+    }
+
+    /// Sums what has arrived of the begun frame's data, if it is long.
+    fn sum_early(&mut self, preamble: &Preamble) {
+        let data_len = preamble.len(SEGMENTS_MAX - 1);
+        if self.gcm.is_some() || data_len < SUM_EARLY_MIN {
+            return;
+        }
+        let before: usize = (0..SEGMENTS_MAX - 1).map(|i| preamble.len(i)).sum();
+        let start = Preamble::LEN + before + if preamble.lens[0] > 0 { CRC_LEN } else { 0 };
+        let end = self.buf.len().min(start + data_len);
+        if start + self.summed.len < end {
+            self.summed = self.summed.with(&self.buf[start..end]);
+        }
     }
 
     /// The next frame's preamble, if it is there.
@@ -284,8 +329,8 @@ struct WholeFrame {
     data_crc: Option<u32>,
 }
 
-/// Checks a frame in crc mode.
-fn check_frame(preamble: &Preamble, frame: &[u8]) -> Result<WholeFrame, ProtoError> {
+/// Checks a frame in crc mode, of whose data a part may be summed already.
+fn check_frame(preamble: &Preamble, frame: &[u8], summed: Summed) -> Result<WholeFrame, ProtoError> {
     const WHAT: [&str; SEGMENTS_MAX - 1] = ["a second segment", "a third segment", "a fourth segment"];
     let mut at = Preamble::LEN;
     if preamble.lens[0] > 0 {
@@ -308,9 +353,10 @@ fn check_frame(preamble: &Preamble, frame: &[u8]) -> Result<WholeFrame, ProtoErr
         for (i, what) in WHAT.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
             let segment;
             (segment, rest) = rest.split_at(preamble.len(i + 1));
-            let crc = crc32c(u32::MAX, segment);
+            let is_data = i + 2 == SEGMENTS_MAX;
+            let crc = if is_data { summed } else { Summed::NOTHING }.with(segment).crc;
             check_crc(what, le_u32(&epilogue[1 + CRC_LEN * i..]), crc)?;
-            whole.data_crc = (i + 2 == SEGMENTS_MAX && !segment.is_empty()).then_some(crc);
+            whole.data_crc = (is_data && !segment.is_empty()).then_some(crc);
         }
         whole.complete = is_complete(epilogue[0])?;
     }

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use bytes::Bytes;
 use loligo_cephx::handshake::ConMode;
 use loligo_msgr_proto::{CryptoError, Frame, Misbehaviour, Opener, OutBuf, ProtoError, Sealer, Tag};
-use loligo_wire::crc::crc32c;
+use loligo_wire::crc::{crc32c, crc32c_of};
 use loligo_wire::message::{Header, Msg};
 use loligo_wire::{Tid, UTime};
 use proptest::prelude::*;
@@ -233,6 +233,31 @@ fn secure_frames_have_the_right_lengths() {
 }
 
 /// The late status is not covered by a checksum in crc mode.
+#[test]
+fn long_data_is_summed_as_it_arrives() {
+    let msg = message(10, 0, &[300_000]);
+    let (stream, mut opener) = sealed(ConMode::Crc, &msg);
+    let feed = |opener: &mut Opener, stream: &[u8]| {
+        stream.chunks(7_001).try_fold(None, |_, piece| {
+            opener.spare().extend_from_slice(piece);
+            opener.next()
+        })
+    };
+    let Ok(Some(Frame::Message(got))) = feed(&mut opener, &stream) else { panic!("no message") };
+    assert_eq!(got.data_crc, Some(crc32c_of([&msg.data[0][..]])));
+    // With the checksum that came along the message leaves as it came.
+    let mut out = OutBuf::new();
+    seal(&mut halves(ConMode::Crc).0, &Msg { data_crc: got.data_crc, ..msg.clone() }, &mut out);
+    assert_eq!(out.take(), stream);
+    for at in [20_000, 150_000, stream.len() - 14] {
+        let mut bad = stream.clone();
+        bad[at] ^= 4;
+        let (_, mut opener) = halves(ConMode::Crc);
+        let refused = feed(&mut opener, &bad);
+        assert!(matches!(refused, Err(ProtoError::Misbehaving(Misbehaviour::Crc { .. }))), "{refused:?}");
+    }
+}
+
 #[test]
 fn an_aborted_frame_is_dropped() {
     let (mut sealer, mut opener) = halves(ConMode::Crc);

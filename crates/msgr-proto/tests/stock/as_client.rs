@@ -13,7 +13,7 @@ use loligo_msgr_proto::{
     ClientIdent, Established, Event, FLAG_LOSSY, Frame, Handshake, Limits, Local, ProtoError, Reconnect,
 };
 use loligo_wire::features::SUPPORTED;
-use loligo_wire::message::Header;
+use loligo_wire::message::{Header, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId, Reader, UTime, Writer};
 
 use crate::{drive, next_frame};

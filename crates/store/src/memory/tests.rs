@@ -51,6 +51,7 @@ struct Model {
     xattrs: BTreeMap<Bytes, Bytes>,
     omap: BTreeMap<Bytes, Bytes>,
     header: Bytes,
+    crc: Option<u32>,
 }
 
 type Models = BTreeMap<ObjectName, Model>;
@@ -76,8 +77,13 @@ fn apply(models: &mut Models, changes: &ObjectChanges<'_>) {
 }
 
 fn apply_one(model: &mut Model, change: &Change<'_>, source: Option<Model>) {
+    use Change::{Truncate, Write, WriteFull, Zero};
+    if matches!(change, Write { .. } | WriteFull { .. } | Zero { .. } | Truncate { .. }) {
+        model.crc = None;
+    }
     match change.clone() {
         Change::Create | Change::Remove => {}
+        Change::NoteCrc { crc } => model.crc = Some(crc),
         Change::CloneFrom { .. } => *model = Model { info: model.info, ..source.expect("looked up") },
         Change::Write { offset, data } => {
             let (from, to) = (offset as usize, offset as usize + data.len());
@@ -111,6 +117,7 @@ fn check(view: Option<&Arc<dyn ObjectView>>, model: Option<&Model>) {
         return;
     };
     assert_eq!((view.size(), view.info()), (model.data.len() as u64, model.info));
+    assert_eq!(view.crc(), model.crc);
     let data = view.read(0, u64::MAX).now().expect("at once").concat();
     assert!(data == model.data);
     let pairs = |m: &BTreeMap<Bytes, Bytes>| m.clone().into_iter().collect::<Vec<_>>();
@@ -147,6 +154,7 @@ fn changes() -> impl Strategy<Value = Change<'static>> {
         2 => Just(Change::Remove),
         4 => (offset(), data()).prop_map(|(offset, data)| Change::Write { offset, data }),
         2 => data().prop_map(|data| Change::WriteFull { data }),
+        2 => any::<u32>().prop_map(|crc| Change::NoteCrc { crc }),
         1 => (offset(), prop_oneof![0..50_000u64, Just(u64::MAX)]).prop_map(|(offset, len)| Change::Zero { offset, len }),
         1 => offset().prop_map(|size| Change::Truncate { size }),
         2 => oids().prop_map(|source| Change::CloneFrom { source }),
