@@ -8,6 +8,7 @@ use loligo_store::memory::MemoryStore;
 use loligo_store::{
     Change, Collection, Info, ObjectChanges, ObjectRef, ObjectStore, StoreError, Transaction,
 };
+use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply};
 use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
@@ -44,13 +45,23 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     let version = Eversion { epoch: Epoch(1), version: 1 };
     fill(&*collection, &op, version)?;
     let mut state = SlotState { version, user_version: 1, dups: Dups::default() };
-    let context = Context { client: 1, tid: Tid(7), epoch: Epoch(2), pg_num: 1, room: Room::There, limits };
+    let context = Context {
+        client: 1,
+        tid: Tid(7),
+        epoch: Epoch(2),
+        pg_num: 1,
+        room: Room::There,
+        limits,
+        data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
+        data_len: op.ops.iter().map(|op| op.data.len()).sum(),
+    };
     let mut execute = |op: MOSDOp| {
         let msg = exec::execute(&context, op, &*collection, &mut state, &Counters::default());
         let msg = msg.expect("there is room, so there is an answer");
         let data: u64 = msg.data.iter().map(|part| part.len() as u64).sum();
         assert!(data <= 2 * WORK_BYTES, "{data} bytes of output");
         let joined = Bytes::from(msg.data.concat());
+        assert!(msg.data_crc.is_none_or(|crc| crc == crc32c_of([&joined[..]])), "a wrong checksum");
         let reply = Msg { data: smallvec![joined], ..msg }.open::<MOSDOpReply>();
         reply.expect("what we wrote opens")
     };

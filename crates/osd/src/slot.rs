@@ -204,6 +204,8 @@ mod tests {
                 pg_num: SLOTS,
                 room: Room::There,
                 limits: Limits::default(),
+                data_crc: None,
+                data_len: 0,
             };
             let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
             assert!(slot.submit(Request { asker, op, context, hold: Hold::default() }));

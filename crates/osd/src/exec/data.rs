@@ -189,7 +189,7 @@ impl<'a> Execution<'a> {
         let ([op], [(_, data)]) = (ops, outputs) else { return None };
         let reads = matches!(op.code, OpCode::READ | OpCode::SYNC_READ) && op.extent().offset == 0;
         let whole = reads && !data.is_empty() && data.len() as u64 == self.size;
-        self.contents().filter(|_| whole)?.crc()
+        self.view.as_ref().filter(|_| whole)?.crc()
     }
 
     pub(super) fn create(&mut self, op: &OsdOp) -> Output {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loligo_store::memory::MemoryStore;
 use loligo_store::{CommitListener, ObjectStore, StoreError};
+use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::osd::{
     Extent, HObject, ListObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, OsdReply, PgNlsResponse,
     WatchArgs, XattrArgs,
@@ -30,6 +31,8 @@ struct Group {
     counters: Counters,
     tid: u64,
     room: Room,
+    /// Of the last answer.
+    data_crc: Option<u32>,
 }
 
 impl Group {
@@ -38,7 +41,7 @@ impl Group {
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
         let state = SlotState { version: Eversion::default(), user_version: 0, dups: Dups::default() };
-        Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There }
+        Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There, data_crc: None }
     }
 
     fn ask(&mut self, name: &str, ops: Ops) -> OsdReply {
@@ -62,14 +65,16 @@ impl Group {
             pg_num: 1,
             room: self.room,
             limits: Limits::default(),
-            data_crc: None,
-            data_len: 0,
+            data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
+            data_len: op.ops.iter().map(|op| op.data.len()).sum(),
         };
         let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
         let msg = msg.expect("an answer");
         assert_eq!(msg.header.tid, Tid(self.tid));
         // As the network would bring it: one buffer.
         let data: Vec<u8> = msg.data.concat();
+        self.data_crc = msg.data_crc;
+        assert!(msg.data_crc.is_none_or(|crc| crc == crc32c_of([&data[..]])), "a wrong checksum");
         let msg = Msg { data: smallvec![Bytes::from(data)], ..msg };
         OsdReply::open(&msg).expect("a reply that decodes")
     }
@@ -128,6 +133,27 @@ fn bytes_go_in_and_come_out() {
     let mut r = Reader::new(&stat.outs[0].data);
     assert_eq!((r.u64(), r.get()), (Ok(4), Ok(UTime { sec: 77, nsec: 5 })));
     assert_eq!(stat.user_version, 5);
+}
+
+#[test]
+fn a_checksum_goes_along_with_whole_objects() {
+    let mut group = roomy();
+    let mut known = |ops: Ops| {
+        assert_eq!(group.ask("a", ops).result, 0);
+        group.ask("a", smallvec![OsdOp::read(0, 0)]);
+        group.data_crc.is_some()
+    };
+    let bytes = |n: usize| Bytes::from(vec![3; n]);
+    assert!(known(smallvec![OsdOp::write_full(bytes(5000))]));
+    assert!(known(smallvec![xattr(OpCode::SETXATTR, "x", b"y"), OsdOp::new(OpCode::STAT)]));
+    assert!(!known(smallvec![OsdOp::write(100, bytes(10))]));
+    assert!(known(smallvec![OsdOp::write(0, bytes(6000))]));
+    assert!(!known(smallvec![OsdOp::truncate(50)]));
+    // Half of the request's data: its checksum says nothing of the object.
+    assert!(!known(smallvec![OsdOp::write_full(bytes(60)), OsdOp::write_full(bytes(50))]));
+    assert!(known(smallvec![OsdOp::write_full(bytes(60))]));
+    group.ask("a", smallvec![OsdOp::read(0, 59)]);
+    assert_eq!(group.data_crc, None);
 }
 
 #[test]
