@@ -11,7 +11,7 @@ use loligo_cephx::handshake::{
 use loligo_msgr_proto::{
     ClientIdent, Established, Event, Frame, Handshake, Limits, Local, OutBuf, Sealer, ServerIdent,
 };
-use loligo_wire::message::Header;
+use loligo_wire::message::{Header, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
 const ROUNDS: u32 = 15;

@@ -241,7 +241,7 @@ fn storm(
             while !over.load(Ordering::Relaxed) {
                 let header = Header { kind: 42, tid: Tid(number as u64), ..Header::default() };
                 let data = [data.clone()].into_iter().collect();
-                let msg = Msg { header, front: front.clone(), middle: Bytes::new(), data };
+                let msg = Msg { header, front: front.clone(), data, ..Msg::default() };
                 let began = Instant::now();
                 let is_sent = send(msg);
                 in_send.add(began.elapsed());
@@ -409,8 +409,7 @@ impl Inner {
         for mut msg in self.queue.drain(..) {
             self.out_seq += 1;
             msg.header.seq = self.out_seq;
-            let Msg { header, front, middle, data } = msg;
-            let sealed = self.sealer.message(&header, &front, &middle, &data, &mut self.out);
+            let sealed = self.sealer.message(&msg, &mut self.out);
             sealed.map_err(io::Error::other)?;
         }
         while !self.out.is_empty() {
