@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::Verdict;
 use crate::context::Context;
-use crate::dialog::Dialog;
+use crate::dialog::{Dialog, prepare};
 use crate::driver::Driver;
 use crate::messenger::next_id;
 use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
@@ -65,7 +65,7 @@ async fn accept_one(
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
-    stream.set_nodelay(true)?;
+    prepare(&stream)?;
     // Peers that connect to us send keepalives, or do not; that they are still there, TCP finds out.
     SockRef::from(&stream).set_tcp_keepalive(&tcp_keepalive())?;
     Ok((stream, from, slot))
