@@ -41,7 +41,21 @@ pub(crate) fn run() -> Result<()> {
         let manifest = workspace().join("crates").join(name).join("Cargo.toml");
         check_arrows(name, *floor, &fs::read_to_string(manifest)?, &mut found);
     }
+    found.extend(machine_paths()?);
     if found.is_empty() { Ok(()) } else { Err(format!("rules broken:\n  {}", found.join("\n  ")).into()) }
+}
+
+/// Lines that name the folder in which this clone lies: they are of no use in any other.
+fn machine_paths() -> Result<Vec<String>> {
+    let Some(above) = workspace().parent().filter(|above| above.parent().is_some()).map(Path::to_owned)
+    else {
+        return Ok(Vec::new());
+    };
+    let mut grep = std::process::Command::new("git");
+    grep.args(["grep", "-nIF", "-e"]).arg(format!("{}/", above.display())).current_dir(workspace());
+    // Nothing found is exit status 1, so the status says nothing.
+    let hits = String::from_utf8_lossy(&grep.output()?.stdout).into_owned();
+    Ok(hits.lines().map(|line| format!("a path of this machine: {line}")).collect())
 }
 
 fn check_source(file: &str, text: &str, found: &mut Vec<String>) {
