@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 use crate::accept::{Incoming, Request};
 use crate::connection::{Numbers, State, Writer};
 use crate::context::Context;
-use crate::dialog::{Dialog, prepare};
+use crate::dialog::Dialog;
 use crate::{ConnectAuth, Connection, Error, Level, PeerInfo, random};
 
 pub(crate) struct Driver {
@@ -233,7 +233,7 @@ async fn open_session(
     };
     let dialled = ctx.config.reroute.as_ref().map_or(sock, |reroute| reroute(target.kind, sock));
     let stream = TcpStream::connect(dialled).await?;
-    prepare(&stream)?;
+    stream.set_nodelay(true)?;
     let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
     let handshake = Handshake::client(local, auth.connector(target.kind));
     let mut dialog = Dialog::new(stream, handshake);
