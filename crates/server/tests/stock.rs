@@ -149,6 +149,12 @@ fn rados_bench_runs_and_cleans_up() {
     bench(&["rand"]);
     ok(server.conf(), "rados", &["-p", "data", "cleanup"]);
     assert_eq!(ok(server.conf(), "rados", &["-p", "data", "ls"]), "");
+    // Each checks what it reads, so ours has to write what stock expects.
+    let loligo = std::env::var("LOLIGO_BIN").expect("LOLIGO_BIN names the loligo program");
+    ok(server.conf(), &loligo, &["-p", "data", "bench", "1", "write", "-b", "4096", "--no-cleanup"]);
+    bench(&["seq"]);
+    ok(server.conf(), "rados", &["-p", "data", "cleanup"]);
+    assert_eq!(ok(server.conf(), "rados", &["-p", "data", "ls"]), "");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after the other.
 
+mod contents;
 mod metadata;
 mod result;
 mod run;
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::args::{Bench, Format, Mode};
@@ -44,8 +44,7 @@ pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Fa
     let job = match options.mode {
         Mode::Write => {
             let metadata = Metadata::of_this_process(options.block_size);
-            let data = Bytes::from(vec![0x6c; options.block_size as usize]);
-            Job::Write { metadata, data }
+            Job::Write { metadata }
         }
         mode => {
             let metadata = Metadata::read(pool, options.run_name.as_deref()).await?;

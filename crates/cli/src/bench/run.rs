@@ -9,6 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use hdrhistogram::Histogram;
 use loligo_rados::{Error, IoCtx};
 
+use super::contents::contents;
 use super::metadata::Metadata;
 use super::result::{Measured, process_cpu_us};
 use crate::client::Pool;
@@ -16,11 +17,18 @@ use crate::client::Pool;
 /// What each operation does.
 pub(super) enum Job {
     /// Writes the next object.
-    Write { metadata: Metadata, data: Bytes },
+    Write { metadata: Metadata },
     /// Reads the next object; ends with the last one.
     Seq { metadata: Metadata },
     /// Reads any object.
     Rand { metadata: Metadata },
+}
+
+impl Job {
+    fn metadata(&self) -> &Metadata {
+        let (Self::Write { metadata } | Self::Seq { metadata } | Self::Rand { metadata }) = self;
+        metadata
+    }
 }
 
 /// One bench.
@@ -60,18 +68,14 @@ impl Driver {
             let of_task = task.await.expect("a bench task neither panics nor is cancelled")?;
             latency_ns.add(of_task).expect("all histograms have the same bounds");
         }
-        let bytes_per_op = match &self.shared.job {
-            Job::Write { data, .. } => data.len() as u64,
-            Job::Seq { metadata } | Job::Rand { metadata } => metadata.op_bytes(),
-        };
+        let bytes_per_op = self.shared.job.metadata().op_bytes();
         let cpu_us = process_cpu_us() - cpu_before_us;
         Ok(Measured { elapsed: began.elapsed(), latency_ns, bytes_per_op, cpu_us })
     }
 
     /// Describes what a write run has written.
     pub(super) fn written(&self) -> Metadata {
-        let (Job::Write { metadata, .. } | Job::Seq { metadata } | Job::Rand { metadata }) = &self.shared.job;
-        metadata.with_objects(self.shared.begun.load(Ordering::Relaxed))
+        self.shared.job.metadata().with_objects(self.shared.begun.load(Ordering::Relaxed))
     }
 }
 
@@ -84,23 +88,26 @@ impl Shared {
         let mut latency_ns = histogram();
         let mut in_flight = FuturesUnordered::new();
         for _ in 0..depth {
-            in_flight.extend(self.next());
+            in_flight.extend(self.next(None));
         }
         while let Some(done) = in_flight.next().await {
-            let (began, now) = (done?, Instant::now());
+            let ((began, spare), now) = (done?, Instant::now());
             latency_ns.saturating_record((now - began).as_nanos() as u64);
             if now < deadline {
-                in_flight.extend(self.next());
+                in_flight.extend(self.next(spare));
             }
         }
         Ok(latency_ns)
     }
 
-    /// The next operation; its result is when it began. `None` when there is nothing left to do.
-    fn next(&self) -> Option<impl Future<Output = Result<Instant, Error>> + use<'_>> {
+    /// The next operation; its result is when it began, and the buffer that it wrote. `None` when there is nothing left to do.
+    fn next(
+        &self,
+        spare: Option<Bytes>,
+    ) -> Option<impl Future<Output = Result<(Instant, Option<Bytes>), Error>> + use<'_>> {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let object = match &self.job {
-            Job::Write { metadata, .. } => metadata.object(number),
+            Job::Write { metadata } => metadata.object(number),
             Job::Seq { metadata } if number >= metadata.objects => return None,
             Job::Seq { metadata } => metadata.object(number),
             Job::Rand { metadata } => metadata.object(scramble(number) % metadata.objects.max(1)),
@@ -108,12 +115,16 @@ impl Shared {
         Some(async move {
             let began = Instant::now();
             match &self.job {
-                Job::Write { data, .. } => self.ioctx.write(object, 0, data.clone()).await?,
+                Job::Write { metadata } => {
+                    let data = contents(spare, metadata.op_bytes() as usize, number);
+                    self.ioctx.write(object, 0, data.clone()).await?;
+                    Ok((began, Some(data)))
+                }
                 Job::Seq { metadata } | Job::Rand { metadata } => {
                     drop(self.ioctx.read(object, 0, metadata.op_bytes()).await?);
+                    Ok((began, None))
                 }
             }
-            Ok(began)
         })
     }
 }
