@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::memory::Startup;
 use super::outqueue::OutQueue;
-use super::sides::Workload;
+use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
 
 /// What one run of one workload measured.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(release: &str, seconds: u32, rounds: usize) -> Self {
         let heading = format!(
-            "stock = {release}, memstore, one OSD, stock defaults; loligo = memory store; {rounds} rounds of {seconds} s, medians"
+            "stock = {release}, memstore, one OSD, stock defaults; loligo = memory store; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians"
         );
         Self { heading, workloads: Vec::new(), startup: None, out_queue: None }
     }

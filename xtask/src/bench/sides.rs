@@ -73,7 +73,7 @@ impl Workload {
 }
 
 /// At 4 GB/s this is 8 GB of objects.
-const LARGE_WRITE_SECONDS_MAX: u32 = 2;
+pub(super) const LARGE_WRITE_SECONDS_MAX: u32 = 2;
 
 /// What a throw-away server may hold.
 const CAPACITY: &str = "12G";

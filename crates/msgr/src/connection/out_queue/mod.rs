@@ -22,7 +22,7 @@
 //! on it for one that lost its processor would have to be woken one by one. (Measured with what is now `loligo contend out-queue`:
 //! half the waiting, a third of the longest wait.)
 //!
-//! It is not a `loligo_lane::Lane`, which has a lock of its own: here the state, what waits and what is unacknowledged
+//! It is not a `loligo_lane::Lane`, whose push takes no lock at all: here the state, what waits and what is unacknowledged
 //! must change in one step.
 
 mod item;
