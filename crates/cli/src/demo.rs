@@ -35,7 +35,12 @@ pub(crate) fn run() -> Result<(), Failure> {
     })?;
 
     println!("\nWho waited for whose lock, in this process (client and server):");
-    println!("{}", indent(&loligo_lockstat::report().to_text()));
+    let report = loligo_lockstat::report();
+    if report.classes.is_empty() {
+        println!("  Nobody waited. Locks that were met: {}\n", report.quiet.join(", "));
+    } else {
+        println!("{}", indent(&report.to_text()));
+    }
     println!("To keep a server running and use it from stock Ceph programs:");
     println!("  loligo serve --data /tmp/loligo --pool p");
     println!("  rados -c /tmp/loligo/ceph.conf -p p ls      ceph -c /tmp/loligo/ceph.conf -s");
