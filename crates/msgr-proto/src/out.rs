@@ -4,9 +4,14 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::Bytes;
+use loligo_wire::crc::crc32c;
 
 /// Small bytes up to this many are kept for reuse when everything was written.
 const KEEP_CAPACITY_MAX: usize = 256 << 10;
+
+/// How far long data is summed ahead of the socket: little enough that a core's own cache still holds it when the socket
+/// copies it, and as much as a write should bring.
+const SUM_AHEAD: usize = 512 << 10;
 
 /// Sealed frames on their way to one vectored write.
 ///
@@ -17,6 +22,9 @@ const KEEP_CAPACITY_MAX: usize = 256 << 10;
 /// small:   [ preamble header front | epilogue preamble header front epilogue | … ]
 /// pieces:                          ^ data (before: 98)                      ^ data (before: 130)
 /// ```
+///
+/// The data of a long frame is summed piece by piece, just before it is written; its epilogue, which brings the sum, is
+/// complete by the time its turn comes.
 ///
 /// It does not bound itself: whoever seals looks at [`OutBuf::len`] first.
 #[derive(Debug, Default)]
@@ -29,6 +37,10 @@ pub struct OutBuf {
     tail: usize,
     /// Bytes not written yet, of both sorts.
     len: usize,
+    /// Epilogues that wait for the sum of the data in front of them.
+    unsettled: usize,
+    /// The sum so far of the data in front of the first of those.
+    crc: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -36,6 +48,32 @@ struct Piece {
     /// How many small bytes go between the previous piece and this one.
     before: usize,
     bytes: Bytes,
+    sum: Sum,
+}
+
+/// What a piece has to do with a sum that is made late.
+#[derive(Debug)]
+enum Sum {
+    /// Nothing.
+    Done,
+    /// The last `left` bytes are not summed yet and must not be written.
+    Wanted { left: usize },
+    /// The piece, empty so far, is to become these bytes, with the sum at this index.
+    Epilogue { bytes: Box<[u8]>, crc_at: usize },
+}
+
+impl Piece {
+    /// Large bytes that may be written.
+    fn ready(&self) -> &[u8] {
+        match self.sum {
+            Sum::Wanted { left } => &self.bytes[..self.bytes.len() - left],
+            _ => &self.bytes,
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.sum, Sum::Done)
+    }
 }
 
 impl OutBuf {
@@ -54,14 +92,20 @@ impl OutBuf {
         self.len == 0
     }
 
-    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how many were set.
+    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how many were set:
+    /// none only if the buffer is empty. Of data that is summed late, at least 512 KiB are named or all there is.
     ///
     /// After the write call [`OutBuf::advance`] with the number of bytes it took.
-    pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+    pub fn io_slices<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
+        if self.unsettled > 0 {
+            self.sum_until(SUM_AHEAD);
+        }
         let mut set = 0;
         let mut at = self.start;
-        let runs = self.pieces.iter().map(|p| (p.before, &p.bytes[..])).chain([(self.tail, &[][..])]);
-        for (small_len, large) in runs {
+        let unready = self.pieces.iter().position(|p| !p.is_ready());
+        let named = self.pieces.iter().take(unready.map_or(usize::MAX, |i| i + 1));
+        let end = if unready.is_some() { 0 } else { self.tail };
+        for (small_len, large) in named.map(|p| (p.before, p.ready())).chain([(end, &[][..])]) {
             for run in [&self.small[at..at + small_len], large] {
                 if run.is_empty() {
                     continue;
@@ -105,8 +149,42 @@ impl OutBuf {
         self.reuse_small();
     }
 
+    /// Sums late data until this many bytes can be written, or all.
+    fn sum_until(&mut self, enough: usize) {
+        let mut ready = 0;
+        for piece in &mut self.pieces {
+            ready += piece.before;
+            match &mut piece.sum {
+                Sum::Done => {}
+                Sum::Wanted { left } => {
+                    let at = piece.bytes.len() - *left;
+                    let take = enough.saturating_sub(ready + at).min(*left);
+                    let crc = self.crc.unwrap_or(u32::MAX);
+                    self.crc = Some(crc32c(crc, &piece.bytes[at..at + take]));
+                    *left -= take;
+                    if *left > 0 {
+                        return;
+                    }
+                    piece.sum = Sum::Done;
+                }
+                Sum::Epilogue { bytes, crc_at } => {
+                    let crc = self.crc.take().unwrap_or(u32::MAX);
+                    bytes[*crc_at..*crc_at + size_of::<u32>()].copy_from_slice(&crc.to_le_bytes());
+                    piece.bytes = std::mem::take(bytes).into();
+                    piece.sum = Sum::Done;
+                    self.unsettled -= 1;
+                    if self.unsettled == 0 {
+                        return;
+                    }
+                }
+            }
+            ready += piece.bytes.len();
+        }
+    }
+
     /// Takes everything out as one buffer, for callers that are not in a hurry.
     pub fn take(&mut self) -> Bytes {
+        self.sum_until(usize::MAX);
         let mut all = Vec::with_capacity(self.len);
         let mut at = self.start;
         for piece in self.pieces.drain(..) {
@@ -127,9 +205,24 @@ impl OutBuf {
 
     /// Appends large bytes, without copying them.
     pub(crate) fn push(&mut self, bytes: Bytes) {
+        self.push_piece(bytes, Sum::Done);
+    }
+
+    /// Appends the data of a frame without copying it, and then `epilogue`, into which the sum of the data is written at
+    /// `crc_at`, before it leaves.
+    pub(crate) fn push_summed_late(&mut self, data: &[Bytes], epilogue: &[u8], crc_at: usize) {
+        for buf in data.iter().filter(|buf| !buf.is_empty()) {
+            self.push_piece(buf.clone(), Sum::Wanted { left: buf.len() });
+        }
+        self.len += epilogue.len();
+        self.unsettled += 1;
+        self.push_piece(Bytes::new(), Sum::Epilogue { bytes: epilogue.into(), crc_at });
+    }
+
+    fn push_piece(&mut self, bytes: Bytes, sum: Sum) {
         self.len += bytes.len();
         let before = std::mem::take(&mut self.tail);
-        self.pieces.push_back(Piece { before, bytes });
+        self.pieces.push_back(Piece { before, bytes, sum });
     }
 
     /// Lets `fill` append to the small bytes; returns what it returns.
@@ -170,6 +263,8 @@ mod tests {
     enum Op {
         Copy(usize),
         Push(usize),
+        /// Data of so many bytes in two buffers, and an epilogue of so many.
+        Late(usize, usize),
         /// Write with this many slices, and be told that a part of it was taken.
         Write(usize, prop::sample::Index),
     }
@@ -178,6 +273,7 @@ mod tests {
         prop_oneof![
             (1..300_usize).prop_map(Op::Copy),
             (1..5000_usize).prop_map(Op::Push),
+            (0..3 * SUM_AHEAD, 4..20_usize).prop_map(|(data, epilogue)| Op::Late(data, epilogue)),
             (1..6_usize, any::<prop::sample::Index>()).prop_map(|(n, part)| Op::Write(n, part)),
         ]
     }
@@ -197,10 +293,19 @@ mod tests {
                         oracle.extend(bytes.iter().copied());
                         if matches!(op, Op::Copy(_)) { out.copy(&bytes) } else { out.push(bytes.into()) }
                     }
+                    Op::Late(len, epilogue_len) => {
+                        let mut data: Bytes = vec![next; len].into();
+                        let epilogue = vec![!next; epilogue_len];
+                        let sum = crc32c(u32::MAX, &data).to_le_bytes();
+                        oracle.extend(data.iter().chain(&sum).chain(&epilogue[4..]));
+                        let rest = data.split_off(len / 3);
+                        out.push_summed_late(&[data, rest], &epilogue, 0);
+                        next = next.wrapping_add(1);
+                    }
                     Op::Write(slots, part) => {
                         let mut slices = vec![IoSlice::new(&[]); slots];
                         let set = out.io_slices(&mut slices);
-                        prop_assert_eq!(set == 0, out.is_empty());
+                        prop_assert_eq!(set == 0, oracle.is_empty());
                         let offered: Vec<u8> = slices[..set].iter().flat_map(|s| s.iter().copied()).collect();
                         let taken = part.index(offered.len() + 1);
                         out.advance(taken);

@@ -38,8 +38,7 @@ pub(crate) enum Request {
 
 /// What the kernel keeps of what a server has written to a client on the same host. There is no distance to bridge, and what
 /// lies in a larger buffer (4 MiB by default) has left the processor's cache before the client reads it: reads of cold
-/// 4 MiB objects went from 928–991 to 1,068–1,361 a second. Clients' buffers stay large: a server that stores what it receives
-/// takes it in bursts, and with small ones writes went from 640–840 to 650–740 a second.
+/// 4 MiB objects went from 928–991 to 1,068–1,361 a second.
 const LOOPBACK_SEND_BUFFER: usize = 512 << 10;
 
 /// Accepts sockets until the messenger stops.

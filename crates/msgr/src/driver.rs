@@ -21,6 +21,7 @@ use loligo_msgr_proto::{
     ServerIdent, Session,
 };
 use loligo_wire::{EntityAddr, EntityAddrVec};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::accept::{Incoming, Request};
@@ -221,6 +222,11 @@ fn jitter(d: Duration) -> Duration {
     d / 2 + (d / 2).mul_f64(f64::from(random::u32()) / f64::from(u32::MAX))
 }
 
+/// What the kernel keeps of what a client has written to a server on the same host: less than the default of up to 4 MiB, as
+/// with a server's sockets (`accept.rs`), but twice theirs, since a server that stores what it receives takes it in bursts.
+/// Writes of 4 MiB, 16 in flight, with sums made in pieces: 521 instead of 385 a second, on a noisy machine.
+const LOOPBACK_SEND_BUFFER: usize = 1 << 20;
+
 /// Connects and opens a session, or resumes the one there is.
 async fn open_session(
     ctx: &Context,
@@ -233,6 +239,9 @@ async fn open_session(
     };
     let dialled = ctx.config.reroute.as_ref().map_or(sock, |reroute| reroute(target.kind, sock));
     let stream = TcpStream::connect(dialled).await?;
+    if dialled.ip().is_loopback() {
+        SockRef::from(&stream).set_send_buffer_size(LOOPBACK_SEND_BUFFER)?;
+    }
     stream.set_nodelay(true)?;
     let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
     let handshake = Handshake::client(local, auth.connector(target.kind));
