@@ -20,9 +20,10 @@ Options that all Ceph programs share, and that are read as Ceph reads them:
 CEPH_ARGS may hold any of them.";
 
 const LOCKSTAT: &str = "\
-Show who waits for whose lock in a running server.
+Show who waits for whose lock in running programs.
 
-Asks at the server's admin socket, DIR/loligo.asok of `loligo serve --data DIR`. Per class of locks: how often and how long \
+Asks at admin sockets: DIR/loligo.asok of `loligo serve --data DIR`, or that of a client with --admin-socket PATH (or `admin socket` \
+in ceph.conf), as in `loligo --admin-socket /tmp/c.asok -p p bench 60 write`. Several are shown as one list. Per class of locks: how often and how long \
 threads waited and where, and who held the lock; in the columns of Linux's /proc/lock_stat (times in microseconds), as JSON or \
 for Prometheus (--format). How long locks were held is measured in mode full:
 
@@ -141,7 +142,7 @@ pub(crate) enum Command {
         #[arg(long)]
         run_name: Option<String>,
     },
-    /// Show who waits for whose lock in a running server.
+    /// Show who waits for whose lock in running programs.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
     /// Measure published contention cases, before and after, on this machine.
@@ -174,8 +175,9 @@ pub(crate) struct Serve {
 
 #[derive(clap::Args)]
 pub(crate) struct Lockstat {
-    /// The server's admin socket.
-    pub(crate) socket: PathBuf,
+    /// Admin sockets, of servers or clients; the locks of several processes are shown as one list.
+    #[arg(required = true)]
+    pub(crate) sockets: Vec<PathBuf>,
     /// Show it each second, those who waited longest in total first.
     #[arg(long)]
     pub(crate) watch: bool,

@@ -1,10 +1,10 @@
-//! `loligo lockstat`: what a running server's locks say, once or each second.
+//! `loligo lockstat`: what the locks of running programs say, once or each second.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,56 @@ const REPORT_MAX: u64 = 64 << 20;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure> {
-    let socket = &options.socket;
+    let sockets = &options.sockets;
     if options.watch {
-        return watch(socket);
+        return watch(sockets);
     }
-    let text = ask(socket, format_name(format)?)?;
+    let text = match (&sockets[..], format) {
+        ([socket], _) => ask(socket, format_name(format)?)?,
+        (_, FormatName::Plain) => draw(&gather(sockets)?, None, None).join("\n"),
+        (_, FormatName::Json) => json_of_all(sockets)?,
+        _ => return Err(Failure::new("--format", "text or JSON, if there are several sockets")),
+    };
     print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
     Ok(())
+}
+
+/// An object with each socket's report.
+fn json_of_all(sockets: &[PathBuf]) -> Result<String, Failure> {
+    let mut all = serde_json::Map::new();
+    for socket in sockets {
+        let report = serde_json::from_str(&ask(socket, "json")?);
+        let report = report.map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
+        all.insert(socket.display().to_string(), report);
+    }
+    Ok(serde_json::Value::Object(all).to_string())
+}
+
+/// The reports of all sockets as one; classes of several processes are told apart by their sockets' names.
+fn gather(sockets: &[PathBuf]) -> Result<Report, Failure> {
+    let mut all: Option<Report> = None;
+    for socket in sockets {
+        let text = ask(socket, "json")?;
+        let mut report: Report = serde_json::from_str(&text)
+            .map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
+        if sockets.len() > 1 {
+            report.label(&label(socket, sockets));
+        }
+        all = Some(match all {
+            None => report,
+            Some(all) => all.with(report),
+        });
+    }
+    all.ok_or_else(|| Failure::new("lockstat", "no socket given"))
+}
+
+/// The file's name without its ending, or the whole path if another one has the same.
+fn label(socket: &Path, sockets: &[PathBuf]) -> String {
+    let same = sockets.iter().filter(|other| other.file_stem() == socket.file_stem()).count();
+    match socket.file_stem().filter(|_| same == 1) {
+        Some(stem) => stem.to_string_lossy().into_owned(),
+        None => socket.display().to_string(),
+    }
 }
 
 /// As the server knows it.
@@ -57,12 +100,27 @@ fn ask(socket: &Path, format: &str) -> Result<String, Failure> {
     exchange().context(|| format!("ask {}", socket.display()))
 }
 
-/// A server's report, of which this module shows a part.
+/// A program's report, of which this module shows a part.
 #[derive(Clone, Debug, Deserialize)]
 struct Report {
     mode: String,
     classes: Vec<Class>,
     quiet: Vec<String>,
+}
+
+impl Report {
+    fn label(&mut self, label: &str) {
+        self.classes.iter_mut().for_each(|class| class.name = format!("{label}: {}", class.name));
+    }
+
+    fn with(mut self, other: Self) -> Self {
+        if self.mode != other.mode {
+            self.mode = format!("{} and {}", self.mode, other.mode);
+        }
+        self.classes.extend(other.classes);
+        self.quiet.extend(other.quiet);
+        self
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -92,16 +150,14 @@ struct Site {
     line: u32,
 }
 
-/// Shows the report again and again, on a terminal in place, else one below the other. Ends with the server, or when
-/// nobody reads any more.
-fn watch(socket: &Path) -> Result<(), Failure> {
+/// Shows the report again and again, on a terminal in place, else one below the other. Ends with a program that it asks, or
+/// when nobody reads any more.
+fn watch(sockets: &[PathBuf]) -> Result<(), Failure> {
     let terminal = Term::stdout();
     let mut before: Option<(Instant, Report)> = None;
     loop {
         let now = Instant::now();
-        let text = ask(socket, "json")?;
-        let report: Report = serde_json::from_str(&text)
-            .map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
+        let report = gather(sockets)?;
         let interval = before.as_ref().map(|(then, report)| (now.duration_since(*then), report));
         let size = terminal.is_term().then(|| terminal.size());
         let lines = draw(&report, interval, size.map(|(rows, columns)| (rows.into(), columns.into())));
@@ -140,7 +196,8 @@ const COLUMN_WIDTH: usize = 9;
 fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(usize, usize)>) -> Vec<String> {
     let mut classes: Vec<&Class> = report.classes.iter().collect();
     classes.sort_by_key(|c| (Reverse(c.wait.total_ns), Reverse(c.hold.total_ns), c.name.as_str()));
-    let is_full = report.mode == "full";
+    let is_full = report.mode.contains("full");
+    let name_width = classes.iter().map(|c| c.name.len() + 2).max().unwrap_or(0).max(NAME_WIDTH);
     let waited: u64 = classes.iter().map(|c| c.wait.total_ns).sum();
     let mut lines = vec![
         format!(
@@ -151,10 +208,10 @@ fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(us
             report.quiet.len()
         ),
         String::new(),
-        header(is_full),
+        header(name_width, is_full),
     ];
     for class in classes {
-        lines.push(row(class, interval, is_full));
+        lines.push(row(class, name_width, interval, is_full));
         if let Some(sites) = sites(class) {
             lines.push(sites);
         }
@@ -166,8 +223,8 @@ fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(us
     lines
 }
 
-fn header(is_full: bool) -> String {
-    let mut out = format!("{:<NAME_WIDTH$}", "class");
+fn header(name_width: usize, is_full: bool) -> String {
+    let mut out = format!("{:<name_width$}", "class");
     let waits = ["waits/s", "wait/s", "waits", "wait", "avg", "p50", "p99", "max"];
     let holds = ["taken/s", "hold/s", "held p50", "held p99", "held max"];
     for column in waits.iter().chain(holds.iter().filter(|_| is_full)) {
@@ -176,7 +233,7 @@ fn header(is_full: bool) -> String {
     out
 }
 
-fn row(class: &Class, interval: Option<(Duration, &Report)>, is_full: bool) -> String {
+fn row(class: &Class, name_width: usize, interval: Option<(Duration, &Report)>, is_full: bool) -> String {
     let name =
         if class.kind == "exclusive" { class.name.clone() } else { format!("{} {}", class.name, class.kind) };
     let rates = interval.map(|(elapsed, before)| rates(class, before, elapsed));
@@ -197,7 +254,7 @@ fn row(class: &Class, interval: Option<(Duration, &Report)>, is_full: bool) -> S
         cells.extend([rate(|r| count(r.taken)), rate(|r| time(r.held_ns))]);
         cells.extend([time(hold.p50_ns), time(hold.p99_ns), time(hold.max_ns)]);
     }
-    let mut out = format!("{name:<NAME_WIDTH$}");
+    let mut out = format!("{name:<name_width$}");
     cells.iter().for_each(|cell| out += &format!("{cell:>COLUMN_WIDTH$}"));
     out
 }
@@ -289,6 +346,20 @@ mod tests {
         // After a reset.
         let lines = draw(&before, Some((Duration::from_secs(1), &now)), None);
         assert_eq!(lines[3].split_whitespace().nth(1), Some("10"));
+    }
+
+    #[test]
+    fn several_programs_make_one_list() {
+        let (mut server, mut client) =
+            (parsed(&[class("t.few", 1, 1_000)]), parsed(&[class("t.few", 9, 9_000)]));
+        let sockets = ["/run/a/one.asok", "/run/b/one.asok", "/run/two.asok"].map(PathBuf::from);
+        assert_eq!(label(&sockets[0], &sockets), "/run/a/one.asok");
+        assert_eq!(label(&sockets[2], &sockets), "two");
+        server.label("server");
+        client.label("client");
+        let lines = draw(&server.with(client), None, None);
+        assert!(lines[0].contains("waited 10.0 µs in 10 waits; 2 classes"), "{lines:?}");
+        assert!(lines[3].starts_with("client: t.few ") && lines[5].starts_with("server: t.few "));
     }
 
     #[test]

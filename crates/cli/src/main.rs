@@ -3,6 +3,7 @@
 //! Glue only: each family of commands has a module, and all work is done in the libraries.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod args;
 mod bench;
 mod client;
@@ -61,7 +62,9 @@ fn run() -> Result<(), Failure> {
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
-    let _log = log::of_client(&builder.load().context(|| "connect".to_owned())?)?;
+    let conf = builder.load().context(|| "connect".to_owned())?;
+    let _log = log::of_client(&conf)?;
+    let _admin = admin::of_client(&conf);
     match &cli.command {
         Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),

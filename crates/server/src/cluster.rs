@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::{fs, io};
 
+use loligo_admin::{Admin, AdminSocket, ConfigOption};
 use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::key::CryptoKey;
 use loligo_cephx::server::{AuthConfig, AuthServer};
@@ -19,11 +20,10 @@ use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::oneshot;
 
-use crate::admin::{Admin, AdminSocket, ConfigOption, OsdFigures, register_builtin, register_log};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
-use crate::{Auth, Builder, StartError};
+use crate::{Auth, Builder, StartError, perf};
 
 /// There is one OSD, `osd.0`.
 const OSD: OsdId = OsdId(0);
@@ -79,8 +79,7 @@ impl Cluster {
             admin_socket: dir.admin_socket(),
             admin: admin.clone(),
         };
-        register_builtin(&admin, move || figures(&figures_of));
-        register_log(&admin);
+        perf::register(&admin, figures_of);
         register_settings(&facts, builder.auth, builder.memory_bytes);
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
@@ -236,19 +235,6 @@ fn register_settings(facts: &Facts, auth: Auth, memory_bytes: u64) {
     for (name, value) in settings {
         facts.admin.option(ConfigOption::new(name, move || value.clone()));
     }
-}
-
-fn figures(osd: &Osd) -> OsdFigures {
-    let statfs = osd.statfs();
-    let start =
-        OsdFigures { total_bytes: statfs.total, available_bytes: statfs.available, ..OsdFigures::default() };
-    osd.pool_stats().values().fold(start, |sum, pool| OsdFigures {
-        reads: sum.reads + pool.reads,
-        read_bytes: sum.read_bytes + pool.read_bytes,
-        writes: sum.writes + pool.writes,
-        written_bytes: sum.written_bytes + pool.written_bytes,
-        ..sum
-    })
 }
 
 /// What the osdmap must say before clients come.

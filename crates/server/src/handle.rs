@@ -9,9 +9,9 @@ use loligo_wire::Uuid;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::{oneshot, watch};
 
-use crate::admin::Admin;
 use crate::cluster::Cluster;
 use crate::{Builder, StartError};
+use loligo_admin::Admin;
 
 /// A running server. It stops when this is dropped.
 #[derive(Debug)]

@@ -20,12 +20,12 @@
 //! --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).
 #![forbid(unsafe_code)]
 
-pub mod admin;
 mod builder;
 mod cluster;
 mod dir;
 mod error;
 mod handle;
+mod perf;
 
 pub use builder::{Auth, Builder, Server};
 pub use error::StartError;

@@ -1,4 +1,4 @@
-//! The log's levels as settings, under our names and Ceph's, and its commands. The log is the process's, not one server's.
+//! The log's levels as settings, under our names and Ceph's, and its commands. The log is the process's.
 
 use loligo_logring::{Subsys, levels, set_option};
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::{Admin, Command, ConfigOption, Failure, Request};
 type Act = fn() -> bool;
 
 /// Adds them all.
-pub(crate) fn register(admin: &Admin) {
+pub(super) fn register(admin: &Admin) {
     for subsys in Subsys::ALL {
         for name in subsys.options() {
             let option = name.clone();

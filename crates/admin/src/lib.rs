@@ -1,7 +1,24 @@
-//! The admin socket: Ceph's protocol, on a thread of its own, so that it answers also when everything else is stuck.
+//! Admin sockets: what a running program tells about itself, and lets be changed.
 //!
-//! Stock `ceph --admin-daemon SOCKET COMMAND` talks to it. Each part of the server registers its commands and options
-//! here, beside those that every server has.
+//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those that every program has: its version, `config
+//!   show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its own.
+//! - [`AdminSocket`] answers at a Unix socket, in Ceph's protocol, so that stock `ceph --admin-daemon SOCKET COMMAND` asks
+//!   there. It has a thread of its own: who asks why a program is stuck must get an answer while it is.
+//!
+//! ```
+//! use loligo_admin::{Admin, AdminSocket, Command};
+//!
+//! let admin = Admin::new();
+//! admin.command(Command::new("greet", "Say hello.", |_| Ok("hello\n".to_owned())));
+//! let path = std::env::temp_dir().join(format!("greeter.{}.asok", std::process::id()));
+//! let socket = AdminSocket::open(&path, admin)?;
+//! # drop(socket);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! What this crate refuses to do: it knows neither servers nor clients, nothing of what it shows is computed here, and it
+//! listens to the user who runs the program alone.
+#![forbid(unsafe_code)]
 
 mod builtin;
 mod log;
@@ -16,12 +33,10 @@ use loligo_lockstat::{Class, RwLock};
 use serde::Serialize;
 use serde_json::{Serializer, Value, json};
 
-pub(crate) use builtin::{OsdFigures, register as register_builtin};
-pub(crate) use log::register as register_log;
-pub(crate) use socket::AdminSocket;
+pub use socket::AdminSocket;
 
 /// Guards the tables of commands and options; held to look one up or to add one, never while one runs.
-static TABLES: Class = Class::new("server.admin");
+static TABLES: Class = Class::new("admin.tables");
 
 /// Commands and options of an admin socket. Clones are the same.
 #[derive(Clone)]
@@ -33,9 +48,19 @@ struct Tables {
     options: BTreeMap<String, Arc<ConfigOption>>,
 }
 
+impl Default for Admin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Admin {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(RwLock::new(&TABLES, Tables::default())))
+    /// The commands and options that every program has.
+    pub fn new() -> Self {
+        let admin = Self(Arc::new(RwLock::new(&TABLES, Tables::default())));
+        builtin::register(&admin);
+        log::register(&admin);
+        admin
     }
 
     /// Adds a command; one of the same name is replaced.
@@ -77,7 +102,10 @@ impl Admin {
                 Failure(format!("there is no command '{}'; 'help' lists them", words.join(" ")))
             })?;
             command.bind(rest, &mut request)?;
-            (command.run)(&request)
+            match &command.run {
+                Run::Own(run) => run(&request),
+                Run::OfTable(run) => run(self, &request),
+            }
         });
         answer.unwrap_or_else(|failure| format!("ERROR: {failure}\n"))
     }
@@ -100,7 +128,16 @@ impl fmt::Display for Failure {
     }
 }
 
-type Run = Box<dyn Fn(&Request) -> Result<String, Failure> + Send + Sync>;
+/// A reply's text, or why there is none.
+pub type Answer = Result<String, Failure>;
+
+/// What a command does.
+enum Run {
+    Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
+    /// It is about the table that it stands in, which it must not own: that would keep both, and all that other commands own,
+    /// for ever.
+    OfTable(fn(&Admin, &Request) -> Answer),
+}
 
 /// A command: its name, which may have several words, its arguments, and what it does.
 ///
@@ -127,9 +164,13 @@ impl Command {
     pub fn new(
         prefix: impl Into<String>,
         help: impl Into<String>,
-        run: impl Fn(&Request) -> Result<String, Failure> + Send + Sync + 'static,
+        run: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Self {
-        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Box::new(run) }
+        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Own(Box::new(run)) }
+    }
+
+    fn of_table(prefix: &str, help: &str, run: fn(&Admin, &Request) -> Answer) -> Self {
+        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::OfTable(run) }
     }
 
     /// Adds an argument that must be given.
@@ -236,7 +277,7 @@ impl Request {
 type Get = Box<dyn Fn() -> String + Send + Sync>;
 type Set = Box<dyn Fn(&str) -> Result<(), Failure> + Send + Sync>;
 
-/// A named setting of the running server.
+/// A named setting of the running program.
 pub struct ConfigOption {
     name: String,
     get: Get,
@@ -249,7 +290,7 @@ impl ConfigOption {
         Self { name: name.into(), get: Box::new(get), set: None }
     }
 
-    /// And can be changed while the server runs.
+    /// And can be changed while the program runs.
     pub fn settable(mut self, set: impl Fn(&str) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
         self.set = Some(Box::new(set));
         self

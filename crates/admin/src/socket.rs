@@ -26,15 +26,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that answers requests until it is dropped; then its file is gone.
 #[derive(Debug)]
-pub(crate) struct AdminSocket {
+pub struct AdminSocket {
     path: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl AdminSocket {
-    /// Listens at a path, which nobody else uses: what is there is replaced.
-    pub(crate) fn open(path: &Path, admin: Admin) -> io::Result<Self> {
+    /// Listens at a path. A file of another kind and a socket that nobody listens at any more are replaced.
+    ///
+    /// # Errors
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there; what the system says to a thread, a socket or
+    /// a file in that directory.
+    pub fn open(path: &Path, admin: Admin) -> io::Result<Self> {
+        if net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         let listener = listen(path)?;
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();

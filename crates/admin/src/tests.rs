@@ -13,7 +13,6 @@ use super::*;
 /// Commands that all servers have, and a level as a log has it.
 fn admin() -> (Admin, Arc<AtomicU32>) {
     let admin = Admin::new();
-    register_builtin(&admin, || OsdFigures { reads: 3, writes: 4, ..OsdFigures::default() });
     let level = Arc::new(AtomicU32::new(0));
     let (get, set) = (Arc::clone(&level), Arc::clone(&level));
     let option = ConfigOption::new("debug_msgr", move || get.load(Ordering::Relaxed).to_string());
@@ -40,7 +39,6 @@ fn words_and_json_mean_the_same() {
     assert_eq!(level.load(Ordering::Relaxed), 20);
     assert_eq!(json_of(&admin, "config get debug_msgr"), json!({ "debug_msgr": "20" }));
     assert_eq!(json_of(&admin, r#"{"prefix":"config show"}"#)["debug_msgr"], "20");
-    assert_eq!(json_of(&admin, "perf dump")["osd"]["op"], 7);
 }
 
 #[test]
@@ -98,6 +96,17 @@ fn locks_report_in_every_format() {
     assert!(admin.answer(b"lock_stat xml").starts_with("lock_stat version"));
 }
 
+#[test]
+fn what_a_command_owns_goes_with_the_table() {
+    let owned = Arc::new(());
+    let admin = Admin::new();
+    let kept = Arc::clone(&owned);
+    admin.command(Command::new("own", "Own something.", move |_| Ok(format!("{kept:?}"))));
+    assert_eq!(admin.answer(b"own"), "()");
+    drop(admin);
+    assert_eq!(Arc::strong_count(&owned), 1);
+}
+
 /// A directory for one test, removed at its end.
 struct Scratch(std::path::PathBuf);
 
@@ -145,6 +154,8 @@ fn a_socket_answers_whoever_may_ask() {
     let idle: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
     assert!(ask(&path, b"version\0").is_some());
     drop(idle);
+    let second = AdminSocket::open(&path, Admin::new()).expect_err("one program at a path");
+    assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
     drop(socket);
     assert!(!path.exists());
 }
@@ -188,8 +199,6 @@ fn a_path_may_be_longer_than_a_sockets() {
 #[test]
 fn levels_of_the_log_are_settings() {
     let admin = Admin::new();
-    register_builtin(&admin, OsdFigures::default);
-    register_log(&admin);
     assert_eq!(json_of(&admin, "config set debug_objecter 3/7"), json!({ "success": "" }));
     assert_eq!(json_of(&admin, "config get debug_objecter"), json!({ "debug_objecter": "3/7" }));
     assert_eq!(json_of(&admin, "config set debug_ms 4"), json!({ "success": "" }));

@@ -1,0 +1,116 @@
+//! The commands and options that every program has.
+
+use loligo_lockstat::{Mode, Report, mode, report, reset, set_mode};
+use serde_json::{Map, Value, json};
+
+use super::{Admin, Command, ConfigOption, Failure, Request};
+
+/// The protocol's version, as Ceph's servers say it.
+const PROTOCOL_VERSION: &str = "2";
+
+/// Adds them all.
+pub(super) fn register(admin: &Admin) {
+    register_about(admin);
+    register_config(admin);
+    register_lock_stat(admin);
+    let shown = || mode().name().to_owned();
+    admin.option(ConfigOption::new("lock_stat_mode", shown).settable(set_mode_named));
+}
+
+fn register_about(admin: &Admin) {
+    admin.command(Command::new("0", "", |_| Ok(PROTOCOL_VERSION.to_owned())));
+    let version = |request: &Request| {
+        let version =
+            concat!("loligo version ", env!("CARGO_PKG_VERSION"), " (as ceph version 16.2, pacific)");
+        Ok(request.json(&json!({ "version": version, "release": "pacific", "release_type": "stable" })))
+    };
+    admin.command(Command::new("version", "The program's version.", version));
+    admin.command(Command::of_table("help", "All commands.", |admin, request| {
+        let commands = admin.commands();
+        let shown = commands.iter().filter(|c| !c.help.is_empty());
+        let help: Map<String, Value> = shown.map(|c| (c.prefix.clone(), json!(c.help))).collect();
+        Ok(request.json(&Value::Object(help)))
+    }));
+    admin.command(Command::of_table(
+        "get_command_descriptions",
+        "All commands, for programs.",
+        |admin, _| {
+            let commands = admin.commands();
+            let shown = commands.iter().filter(|c| !c.help.is_empty()).enumerate();
+            let all: Map<String, Value> = shown.map(|(n, c)| (format!("cmd{n:03}"), c.describe())).collect();
+            Ok(Value::Object(all).to_string())
+        },
+    ));
+}
+
+fn register_config(admin: &Admin) {
+    admin.command(Command::of_table("config show", "All settings.", |admin, request| {
+        let all: Map<String, Value> =
+            admin.options().iter().map(|option| (option.name.clone(), json!((option.get)()))).collect();
+        Ok(request.json(&Value::Object(all)))
+    }));
+
+    let get = Command::of_table("config get", "One setting.", |admin, request| {
+        let name = request.arg("var").unwrap_or_default();
+        let option = admin.find_option(name).ok_or_else(|| no_option(name))?;
+        let mut shown = Map::new();
+        shown.insert(option.name.clone(), json!((option.get)()));
+        Ok(request.json(&Value::Object(shown)))
+    });
+    admin.command(get.required("var", &[]));
+
+    let set =
+        Command::of_table("config set", "Change a setting until the program ends.", |admin, request| {
+            let (name, value) =
+                (request.arg("var").unwrap_or_default(), request.arg("val").unwrap_or_default());
+            let option = admin.find_option(name).ok_or_else(|| no_option(name))?;
+            let set = option.set.as_ref();
+            let set = set.ok_or_else(|| Failure(format!("{name} does not change while the program runs")))?;
+            set(value).map_err(|why| Failure(format!("error setting '{name}' to '{value}': {why}")))?;
+            Ok(request.json(&json!({ "success": "" })))
+        });
+    admin.command(set.required("var", &[]).rest("val"));
+}
+
+fn no_option(name: &str) -> Failure {
+    Failure(format!("there is no option '{name}'; 'config show' lists them"))
+}
+
+fn register_lock_stat(admin: &Admin) {
+    let formats = ["text", "json", "json-pretty", "prometheus"];
+    let show = |request: &Request| Ok(render(&report(), request.arg("format")));
+    let command = Command::new("lock_stat", "Who waited for whose lock and how long.", show);
+    admin.command(command.optional("format", &formats));
+
+    let forget = |_: &Request| {
+        reset();
+        Ok("forgotten\n".to_owned())
+    };
+    admin.command(Command::new("lock_stat reset", "Forget what the locks have measured.", forget));
+
+    let switch = |request: &Request| {
+        if let Some(mode) = request.arg("mode") {
+            set_mode_named(mode)?;
+        }
+        Ok(format!("{}\n", mode().name()))
+    };
+    let help = "Show or set what the locks measure: nothing, who waits, or every hold.";
+    admin.command(
+        Command::new("lock_stat mode", help, switch).optional("mode", &["off", "contended", "full"]),
+    );
+}
+
+fn render(report: &Report, format: Option<&str>) -> String {
+    match format {
+        Some("json") => report.to_json(),
+        Some("json-pretty") => report.to_json() + "\n",
+        Some("prometheus") => report.to_prometheus(),
+        _ => report.to_text(),
+    }
+}
+
+fn set_mode_named(name: &str) -> Result<(), Failure> {
+    let known = [Mode::Off, Mode::Contended, Mode::Full].into_iter().find(|mode| mode.name() == name);
+    set_mode(known.ok_or_else(|| Failure(format!("'{name}' is not off, contended or full")))?);
+    Ok(())
+}
