@@ -157,7 +157,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// What keeps the objects.
-    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    #[arg(long, value_enum, default_value_t = Store::Disk)]
     pub(crate) store: Store,
     /// Where the monitor listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:3300")]
@@ -165,7 +165,7 @@ pub(crate) struct Serve {
     /// How clients prove who they are.
     #[arg(long, value_enum, default_value_t = AuthMethod::Cephx)]
     pub(crate) auth: AuthMethod,
-    /// Memory that objects may take (default: 8G).
+    /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new store asks).
     #[arg(long, value_parser = size)]
     pub(crate) capacity: Option<u64>,
     /// Threads that serve connections (default: one for each processor).
@@ -185,6 +185,8 @@ pub(crate) struct Lockstat {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
+    /// On disk, in the same directory.
+    Disk,
     /// In memory: gone when the server stops.
     Memory,
 }

@@ -19,17 +19,19 @@ use crate::log;
 pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();
     let _log = start_log(options, conf)?;
-    let Store::Memory = options.store;
-    let mut builder =
-        Server::memory().data_dir(&options.data).mon_addr(options.mon_addr).auth(match options.auth {
-            AuthMethod::Cephx => Auth::Cephx,
-            AuthMethod::None => Auth::None,
-        });
+    let mut builder = match options.store {
+        Store::Disk => Server::disk(&options.data),
+        Store::Memory => Server::memory().data_dir(&options.data),
+    };
+    builder = builder.mon_addr(options.mon_addr).auth(match options.auth {
+        AuthMethod::Cephx => Auth::Cephx,
+        AuthMethod::None => Auth::None,
+    });
     for pool in pools {
         builder = builder.pool(pool);
     }
     if let Some(bytes) = options.capacity {
-        builder = builder.memory_bytes(bytes);
+        builder = builder.capacity_bytes(bytes);
     }
     if let Some(workers) = options.workers {
         builder = builder.threads(workers);

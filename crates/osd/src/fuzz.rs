@@ -15,8 +15,9 @@ use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
 use smallvec::smallvec;
 
 use crate::dups::Dups;
-use crate::exec::{self, Context, Limits, Room};
-use crate::slot::{SlotState, Synchronous};
+use crate::exec::{self, Context, Executed, Fetches, Limits, Room};
+use crate::replies::Replies;
+use crate::slot::SlotState;
 use crate::stats::Counters;
 
 /// Small, so that a request that gets beyond them is noticed.
@@ -41,10 +42,10 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     }
     let store = MemoryStore::new(1 << 30);
     let pg = PgId { pool: PoolId(1), seed: 0 };
-    let collection = store.open(pg, Arc::new(Synchronous))?;
+    let collection = store.open(pg, Arc::new(Replies::new(Arc::default())))?;
     let version = Eversion { epoch: Epoch(1), version: 1 };
     fill(&*collection, &op, version)?;
-    let mut state = SlotState { version, user_version: 1, dups: Dups::default() };
+    let mut state = SlotState::new(version, Dups::default());
     let context = Context {
         client: 1,
         tid: Tid(7),
@@ -54,10 +55,11 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
         limits,
         data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
         data_len: op.ops.iter().map(|op| op.data.len()).sum(),
+        fetches: Fetches::default(),
     };
     let mut execute = |op: MOSDOp| {
         let msg = exec::execute(&context, op, &*collection, &mut state, &Counters::default());
-        let msg = msg.expect("there is room, so there is an answer");
+        let Executed::Answer(msg, _) = msg else { panic!("a store in memory with room answers") };
         let data: u64 = msg.data.iter().map(|part| part.len() as u64).sum();
         assert!(data <= 2 * WORK_BYTES, "{data} bytes of output");
         let joined = Bytes::from(msg.data.concat());

@@ -19,9 +19,11 @@
 mod dups;
 mod errno;
 mod exec;
+mod finisher;
 pub mod fuzz;
 mod osd;
 mod place;
+mod replies;
 mod session;
 mod slot;
 mod stats;

@@ -15,7 +15,8 @@ use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
 use loligo_wire::message::{Message, Msg};
 
 use crate::errno::Errno;
-use crate::exec::{self, Context, Limits, Room};
+use crate::exec::{self, Context, Fetches, Limits, Room};
+use crate::finisher::Finisher;
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
 use crate::slot::{Asker, Request};
@@ -38,6 +39,7 @@ pub struct Osd {
     limits: Limits,
     places: ArcSwap<Places>,
     map_change: Mutex<()>,
+    finisher: Arc<Finisher>,
 }
 
 impl Osd {
@@ -48,22 +50,28 @@ impl Osd {
             limits: config.limits,
             places: ArcSwap::from_pointee(Places::none()),
             map_change: Mutex::new(&MAP_CHANGE, ()),
+            finisher: Arc::default(),
         })
     }
 
     /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
     /// of new pools and removes those of pools that are gone, with what they hold.
     ///
-    /// The number of a pool's placement groups must not change.
+    /// The number of a pool's placement groups must not change. Of two callers at the same time one repeats its work.
     pub fn set_map(&self, map: Arc<OsdMap>, encoded: Bytes) -> Result<(), StoreError> {
-        let change = self.map_change.lock();
-        let old = self.places.load_full();
-        if map.epoch <= old.epoch() {
-            return Ok(());
-        }
-        let new = Arc::new(old.next(map, encoded, &*self.store)?);
-        self.places.store(Arc::clone(&new));
-        drop(change);
+        let (old, new) = loop {
+            let old = self.places.load_full();
+            if map.epoch <= old.epoch() {
+                return Ok(());
+            }
+            // Opens placement groups, for which the store may have to read.
+            let new = Arc::new(old.next(Arc::clone(&map), encoded.clone(), &*self.store, &self.finisher)?);
+            let _change = self.map_change.lock();
+            if Arc::ptr_eq(&old, &self.places.load()) {
+                self.places.store(Arc::clone(&new));
+                break (old, new);
+            }
+        };
         // Requests that were checked against the old map may still run: into collections that nobody finds any more.
         old.gone_in(&new).into_iter().try_for_each(|pg| self.store.remove(pg))
     }
@@ -134,6 +142,7 @@ impl Osd {
             limits: self.limits,
             data_crc: msg.data_crc,
             data_len: msg.data_len(),
+            fetches: Fetches::default(),
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
         let request = Request { asker, op, context, hold: conn.hold(msg.len()) };

@@ -11,6 +11,7 @@ use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Epoch, PgId, PoolId};
 use rustc_hash::FxHashMap;
 
+use crate::finisher::Finisher;
 use crate::slot::Slot;
 
 /// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
@@ -42,12 +43,13 @@ impl Places {
         map: Arc<OsdMap>,
         encoded: Bytes,
         store: &dyn ObjectStore,
+        finisher: &Arc<Finisher>,
     ) -> Result<Self, StoreError> {
         let mut pools = FxHashMap::default();
         for (id, pool) in &map.pools {
             let slots = match self.pools.get(id) {
                 Some(old) => old.slots.clone(),
-                None => open_slots(*id, pool.pg_num(), store)?,
+                None => open_slots(*id, pool.pg_num(), store, finisher)?,
             };
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
@@ -90,8 +92,13 @@ impl Places {
     }
 }
 
-fn open_slots(id: PoolId, pg_num: u32, store: &dyn ObjectStore) -> Result<Arc<[Arc<Slot>]>, StoreError> {
-    pgs(id, pg_num).map(|pg| Slot::open(pg, store).map(Arc::new)).collect()
+fn open_slots(
+    id: PoolId,
+    pg_num: u32,
+    store: &dyn ObjectStore,
+    finisher: &Arc<Finisher>,
+) -> Result<Arc<[Arc<Slot>]>, StoreError> {
+    pgs(id, pg_num).map(|pg| Slot::open(pg, store, finisher).map(Arc::new)).collect()
 }
 
 fn pgs(pool: PoolId, pg_num: u32) -> impl Iterator<Item = PgId> {

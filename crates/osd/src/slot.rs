@@ -1,17 +1,22 @@
 //! The slot of a placement group: its queue of requests, of which one thread at a time executes one after the other.
 
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use loligo_lane::{Action, Lane, PushError, RunEnd};
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::{Connection, Hold};
-use loligo_store::{Collection, CommitListener, ObjectStore, StoreError};
+use loligo_msgr::{Connection, Cork, Hold};
+use loligo_store::{Collection, ObjectName, ObjectStore, StoreError};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::MOSDOp;
 use loligo_wire::{Eversion, PgId};
+use tokio::runtime::Handle;
 
 use crate::dups::Dups;
-use crate::exec::{self, Context};
+use crate::exec::{self, Context, Executed};
+use crate::finisher::Finisher;
+use crate::replies::{Replies, Reply};
 use crate::stats::{Counters, PoolStats};
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
@@ -29,9 +34,10 @@ const RUN_BUDGET: usize = 512;
 
 /// A placement group as it is served.
 pub(crate) struct Slot {
-    lane: Lane<Request>,
+    lane: Lane<Item>,
     pub(crate) collection: Arc<dyn Collection>,
     state: Mutex<SlotState>,
+    replies: Arc<Replies>,
     pub(crate) counters: Counters,
 }
 
@@ -41,18 +47,45 @@ pub(crate) struct SlotState {
     pub(crate) version: Eversion,
     /// The newest version as users count.
     pub(crate) user_version: u64,
+    /// The newest change that the store said was not safe yet; zero if it never did.
+    pub(crate) submitted: Eversion,
     pub(crate) dups: Dups,
+    /// Objects that a request waits for, with the requests that came for them since. A read that has its view of the object
+    /// is not among them: nobody waits for its data but who asked for it.
+    pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
+}
+
+impl SlotState {
+    /// As the last run left the placement group.
+    pub(crate) fn new(version: Eversion, dups: Dups) -> Self {
+        let (user_version, submitted) = (version.version, Eversion::default());
+        Self { version, user_version, submitted, dups, waited_for: BTreeMap::new() }
+    }
+}
+
+/// What a slot's lane brings.
+enum Item {
+    New(Request),
+    /// What the request waited for is there; whether its object is kept from others.
+    Again(Request, Option<ObjectName>),
 }
 
 /// Whoever gets the answer.
 pub(crate) trait Asker: Send + Sync {
     fn answer(&self, reply: Msg);
+
+    /// Gathers what is answered while the guard lives, if that makes sense.
+    fn cork(&self) -> Option<Cork<'_>>;
 }
 
 impl Asker for Connection {
     fn answer(&self, reply: Msg) {
         // A client whose connection is gone asks again, with the same number.
         let _ = self.send(reply);
+    }
+
+    fn cork(&self) -> Option<Cork<'_>> {
+        Some(Connection::cork(self))
     }
 }
 
@@ -67,15 +100,20 @@ pub(crate) struct Request {
 
 impl Slot {
     /// Opens a placement group.
-    pub(crate) fn open(pg: PgId, store: &dyn ObjectStore) -> Result<Self, StoreError> {
-        let collection = store.open(pg, Arc::new(Synchronous))?;
-        let version = collection.version();
-        let state =
-            SlotState { version, user_version: version.version, dups: Dups::new(collection.records()) };
+    pub(crate) fn open(
+        pg: PgId,
+        store: &dyn ObjectStore,
+        finisher: &Arc<Finisher>,
+    ) -> Result<Self, StoreError> {
+        let replies = Arc::new(Replies::new(Arc::clone(finisher)));
+        let collection = store.open(pg, Arc::clone(&replies) as _)?;
+        replies.begin(collection.version());
+        let state = SlotState::new(collection.version(), Dups::new(collection.records()));
         Ok(Self {
             lane: Lane::new(&SLOT, WAITING_MAX),
             collection,
             state: Mutex::new(&SLOT_STATE, state),
+            replies,
             counters: Counters::default(),
         })
     }
@@ -83,7 +121,7 @@ impl Slot {
     /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
     #[must_use]
     pub(crate) fn submit(self: &Arc<Self>, request: Request) -> bool {
-        match self.lane.push(request) {
+        match self.lane.push(Item::New(request)) {
             Ok(Action::Submit) => self.run(),
             Ok(Action::Nothing) => {}
             Err(PushError::Full(_) | PushError::Closed(_)) => return false,
@@ -92,22 +130,100 @@ impl Slot {
     }
 
     fn run(self: &Arc<Self>) {
-        if self.lane.run(RUN_BUDGET, |request| self.execute(request)) == RunEnd::Again {
-            let slot = Arc::clone(self);
-            tokio::spawn(async move { slot.run() });
+        while self.lane.run(RUN_BUDGET, |item| self.one(item)) == RunEnd::Again {
+            // A thread of the store has no runtime, and nothing better to do.
+            if let Ok(runtime) = Handle::try_current() {
+                let slot = Arc::clone(self);
+                runtime.spawn(async move { slot.run() });
+                return;
+            }
         }
     }
 
-    fn execute(&self, request: Request) {
+    fn one(self: &Arc<Self>, item: Item) {
+        let (request, kept) = match item {
+            Item::Again(request, kept) => (request, kept),
+            Item::New(request) => match self.behind_others(request) {
+                Some(request) => (request, None),
+                None => return,
+            },
+        };
+        if self.execute(request, kept.clone()) {
+            return;
+        }
+        // Those who came for the object meanwhile, until one of them waits again.
+        let Some(name) = kept else { return };
+        while let Some(next) = self.next_for(&name) {
+            if self.execute(next, Some(name.clone())) {
+                return;
+            }
+        }
+    }
+
+    /// Puts a request behind those that wait for its object, if there are any.
+    fn behind_others(&self, request: Request) -> Option<Request> {
+        let mut state = self.state.lock();
+        if state.waited_for.is_empty() || exec::is_pg_request(&request.op) {
+            return Some(request);
+        }
+        let name = ObjectName::new(exec::oid_of(&request.op)).ok();
+        match name.and_then(|name| state.waited_for.get_mut(&name)) {
+            Some(queue) => {
+                queue.push_back(request);
+                None
+            }
+            None => Some(request),
+        }
+    }
+
+    /// The next request for an object that was waited for. If there is none, it is not waited for any more.
+    fn next_for(&self, name: &ObjectName) -> Option<Request> {
+        let mut state = self.state.lock();
+        let next = state.waited_for.get_mut(name).and_then(VecDeque::pop_front);
+        let done = if next.is_none() { state.waited_for.remove(name) } else { None };
+        drop(state);
+        drop(done);
+        next
+    }
+
+    /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still, as the request
+    /// has to wait again.
+    fn execute(self: &Arc<Self>, request: Request, kept: Option<ObjectName>) -> bool {
         let Request { asker, op, context, hold } = request;
-        let reply = {
+        let executed = {
             let mut state = self.state.lock();
             exec::execute(&context, op, &*self.collection, &mut state, &self.counters)
         };
-        if let Some(reply) = reply {
-            asker.answer(reply);
+        match executed {
+            Executed::Answer(reply, tells_of) => {
+                self.replies.give(tells_of, Reply { asker, msg: reply, hold });
+                false
+            }
+            Executed::Nothing => false,
+            Executed::Waits(op) => self.wait(Request { asker, op: *op, context, hold }, kept),
         }
-        drop(hold);
+    }
+
+    /// Has a request executed again when what it waits for is there. True if its object is kept from others until then.
+    fn wait(self: &Arc<Self>, request: Request, kept: Option<ObjectName>) -> bool {
+        let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
+        let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
+        let name =
+            if alone { None } else { kept.or_else(|| ObjectName::new(exec::oid_of(&request.op)).ok()) };
+        if let Some(name) = &name {
+            self.state.lock().waited_for.entry(name.clone()).or_default();
+        }
+        let keeps = name.is_some();
+        let slot = Arc::clone(self);
+        wait(Box::new(move |answer: Box<dyn Any + Send>| {
+            request.context.fetches.answered(number, answer);
+            // In front, and never refused: it was admitted before.
+            match slot.lane.requeue(VecDeque::from([Item::Again(request, name)])) {
+                Ok(Action::Submit) => slot.run(),
+                Ok(Action::Nothing) | Err(_) => {}
+            }
+        }));
+        keeps
     }
 
     /// Adds what this group holds and was asked.
@@ -115,15 +231,6 @@ impl Slot {
         stats.stored += self.collection.stats();
         self.counters.add_to(stats);
     }
-}
-
-/// For stores that commit before they return: there is nothing to hear of.
-pub(crate) struct Synchronous;
-
-impl CommitListener for Synchronous {
-    fn committed(&self, _: Eversion) {}
-
-    fn stopped(&self, _: &StoreError) {}
 }
 
 #[cfg(test)]
@@ -143,7 +250,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::exec::{Limits, Room};
+    use crate::exec::{Fetches, Limits, Room};
 
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 200;
@@ -158,6 +265,10 @@ mod tests {
             let reply = Msg { data: smallvec![Bytes::from(data)], ..reply };
             // The thread that asked may have ended: it does not wait for the answers to repetitions.
             let _ = self.0.send(OsdReply::open(&reply).expect("an answer"));
+        }
+
+        fn cork(&self) -> Option<Cork<'_>> {
+            None
         }
     }
 
@@ -206,6 +317,7 @@ mod tests {
                 limits: Limits::default(),
                 data_crc: None,
                 data_len: 0,
+                fetches: Fetches::default(),
             };
             let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
             assert!(slot.submit(Request { asker, op, context, hold: Hold::default() }));
@@ -241,7 +353,7 @@ mod tests {
     #[test]
     fn many_threads_write_once_and_in_order() {
         let store = MemoryStore::new(1 << 30);
-        let open = |seed| Slot::open(PgId { pool: PoolId(1), seed }, &store).map(Arc::new);
+        let open = |seed| Slot::open(PgId { pool: PoolId(1), seed }, &store, &Arc::default()).map(Arc::new);
         let slots: Arc<[Arc<Slot>]> = (0..SLOTS).map(|seed| open(seed).expect("a slot")).collect();
         let mut setter = Client::new(999, &slots);
         for object in 0..OBJECTS {

@@ -9,11 +9,16 @@ use loligo_wire::EntityType;
 use crate::StartError;
 use crate::handle::Handle;
 
-/// Where to begin: [`Server::memory`].
+/// Where to begin: [`Server::memory`] or [`Server::disk`].
 #[derive(Debug)]
 pub struct Server;
 
 impl Server {
+    /// A server that keeps objects on disk, in the directory where it keeps everything else.
+    pub fn disk(data_dir: impl Into<PathBuf>) -> Builder {
+        Builder { on_disk: true, ..Self::memory().data_dir(data_dir) }
+    }
+
     /// A server that keeps objects in memory.
     pub fn memory() -> Builder {
         Builder {
@@ -22,7 +27,8 @@ impl Server {
             pools: Vec::new(),
             pg_num: 0,
             auth: Auth::Cephx,
-            memory_bytes: 8 << 30,
+            on_disk: false,
+            capacity_bytes: None,
             threads: None,
             log: process_log(),
             announce: None,
@@ -51,7 +57,8 @@ pub struct Builder {
     pub(crate) pools: Vec<String>,
     pub(crate) pg_num: u32,
     pub(crate) auth: Auth,
-    pub(crate) memory_bytes: u64,
+    pub(crate) on_disk: bool,
+    pub(crate) capacity_bytes: Option<u64>,
     pub(crate) threads: Option<usize>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
@@ -86,9 +93,10 @@ impl Builder {
         Self { auth, ..self }
     }
 
-    /// How many bytes of objects the server keeps before it is full; by default 8 GiB. Nothing is taken in advance.
-    pub fn memory_bytes(self, bytes: u64) -> Self {
-        Self { memory_bytes: bytes, ..self }
+    /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of what is free on
+    /// disk; a store on disk keeps what it was made with. Nothing is taken in advance.
+    pub fn capacity_bytes(self, bytes: u64) -> Self {
+        Self { capacity_bytes: Some(bytes), ..self }
     }
 
     /// How many threads serve connections; by default as many as there are cores.

@@ -15,6 +15,8 @@ use loligo_mon::state::{NewCluster, State};
 use loligo_mon::{MonConfig, MonService, Space, Usage, UsageSource};
 use loligo_msgr::{AcceptAuth, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
 use loligo_osd::{Limits, Osd, OsdConfig, PoolStats};
+use loligo_store::ObjectStore;
+use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
@@ -31,12 +33,16 @@ const OSD: OsdId = OsdId(0);
 const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
 /// What pools made at the start are said to be for.
 const APPLICATION: &str = "rados";
+/// What a store in memory takes, unless it is told.
+const MEMORY_BYTES: u64 = 8 << 30;
 
 /// A running monitor and OSD.
 pub(crate) struct Cluster {
     facts: Facts,
     mon: Arc<MonService>,
     messengers: [Arc<Messenger>; 2],
+    /// Tells when the store can write no more.
+    disk: Option<Disk>,
     _admin: AdminSocket,
     _dir: DataDir,
 }
@@ -52,7 +58,7 @@ impl Cluster {
         let fsid = state.fsid();
         dir.write_keyring(state.keys())?;
 
-        let store = Arc::new(MemoryStore::new(builder.memory_bytes));
+        let (store, disk) = open_store(&builder, &dir, fsid)?;
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let doors = Doors::new(&builder, &state);
         let figures_of = Arc::clone(&osd);
@@ -80,10 +86,10 @@ impl Cluster {
             admin: admin.clone(),
         };
         perf::register(&admin, figures_of);
-        register_settings(&facts, builder.auth, builder.memory_bytes);
+        register_settings(&facts, &builder, disk.is_some());
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
-        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], _admin, _dir: dir })
+        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], disk, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -92,9 +98,10 @@ impl Cluster {
 
     /// Serves until it is told to stop, or cannot go on. Then clients are gone and everything is saved. The reason is for
     /// people.
-    pub(crate) async fn run_until(self, stop: oneshot::Receiver<()>) -> String {
+    pub(crate) async fn run_until(mut self, stop: oneshot::Receiver<()>) -> String {
         let why = tokio::select! {
             _ = stop => "stopped".to_owned(),
+            why = store_stopped(&mut self.disk) => format!("the object store has failed: {why}"),
             error = self.mon.ended() => match error {
                 Some(e) => format!("the monitor has failed: {e}"),
                 None => "the monitor has stopped".to_owned(),
@@ -104,8 +111,50 @@ impl Cluster {
             messenger.shutdown().await;
         }
         self.mon.stop().await;
+        if let Some(disk) = &self.disk {
+            // Writes down everything; takes a moment.
+            let store = Arc::clone(&disk.store);
+            let _ = tokio::task::spawn_blocking(move || store.close()).await;
+        }
         log!(MON, 1, "{}", why);
         why
+    }
+}
+
+/// A store on disk, as the cluster looks after it.
+struct Disk {
+    store: Arc<DiskStore>,
+    stopped: oneshot::Receiver<()>,
+}
+
+fn open_store(
+    builder: &Builder,
+    dir: &DataDir,
+    fsid: Uuid,
+) -> Result<(Arc<dyn ObjectStore>, Option<Disk>), StartError> {
+    if !builder.on_disk {
+        return Ok((Arc::new(MemoryStore::new(builder.capacity_bytes.unwrap_or(MEMORY_BYTES))), None));
+    }
+    let path = dir.store();
+    let config = DiskConfig { capacity: builder.capacity_bytes, ..DiskConfig::new(fsid) };
+    let opened = DiskStore::open(&path, config);
+    let store = Arc::new(opened.map_err(|source| StartError::Store { path, source })?);
+    let (tell, stopped) = oneshot::channel();
+    store.on_stop(move |_| {
+        // Who waits for it may have ended.
+        let _ = tell.send(());
+    });
+    Ok((Arc::clone(&store) as _, Some(Disk { store, stopped })))
+}
+
+/// Ends when the store has stopped, and says why; never, if it is in memory.
+async fn store_stopped(disk: &mut Option<Disk>) -> String {
+    match disk {
+        Some(Disk { store, stopped }) => {
+            let _ = stopped.await;
+            store.why_stopped().unwrap_or_default()
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -216,8 +265,9 @@ impl Doors {
 }
 
 /// What `config show` says, by the names of Ceph's options.
-fn register_settings(facts: &Facts, auth: Auth, memory_bytes: u64) {
-    let method = match auth {
+fn register_settings(facts: &Facts, builder: &Builder, on_disk: bool) {
+    let memory_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
+    let method = match builder.auth {
         Auth::Cephx => "cephx",
         Auth::None => "none",
     };
@@ -229,7 +279,7 @@ fn register_settings(facts: &Facts, auth: Auth, memory_bytes: u64) {
         ("auth_client_required", method.to_owned()),
         ("keyring", facts.keyring.display().to_string()),
         ("admin_socket", facts.admin_socket.display().to_string()),
-        ("osd_objectstore", "memstore".to_owned()),
+        ("osd_objectstore", if on_disk { "disk" } else { "memstore" }.to_owned()),
         ("memstore_device_bytes", memory_bytes.to_string()),
     ];
     for (name, value) in settings {

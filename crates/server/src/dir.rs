@@ -56,6 +56,11 @@ impl DataDir {
         (!self.temporary).then(|| StateFile::new(self.path.join("mon.json")))
     }
 
+    /// Where objects are kept on disk.
+    pub(crate) fn store(&self) -> PathBuf {
+        self.path.join("store")
+    }
+
     pub(crate) fn conf(&self) -> PathBuf {
         self.path.join("ceph.conf")
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use loligo_cephx::keyring::KeyringError;
 use loligo_mon::FileError;
 use loligo_mon::command::Failure;
+use loligo_store::disk::OpenError;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,14 @@ pub enum StartError {
         addr: SocketAddr,
         /// What happened.
         source: io::Error,
+    },
+    /// The object store cannot be opened.
+    #[error("object store {path}: {source}")]
+    Store {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        source: OpenError,
     },
     /// What the last run left cannot be used.
     #[error(transparent)]

@@ -14,6 +14,7 @@
 //! for each other.
 #![forbid(unsafe_code)]
 
+pub mod disk;
 mod error;
 mod fetch;
 pub mod memory;

@@ -8,7 +8,6 @@ use loligo_wire::message::osd::{CmpOp, OsdOp, XattrArgs};
 use loligo_wire::{Encode, Reader};
 
 use super::execution::{DONE, Execution, Output};
-use super::now;
 use crate::errno::Errno;
 
 impl<'a> Execution<'a> {
@@ -18,7 +17,8 @@ impl<'a> Execution<'a> {
     }
 
     pub(super) fn xattrs(&mut self) -> Output {
-        let all = now(self.stored()?.xattrs())?;
+        let view = self.stored()?;
+        let all = self.context.fetches.now(|| view.xattrs())?;
         let output = all.into_iter().collect::<BTreeMap<Bytes, Bytes>>().to_bytes();
         self.budget.spend(output.len() as u64)?;
         Ok((0, output))
@@ -56,7 +56,8 @@ impl<'a> Execution<'a> {
     }
 
     fn value(&mut self, name: &[u8]) -> Result<Option<Bytes>, Errno> {
-        let value = now(self.stored()?.xattr(name))?;
+        let view = self.stored()?;
+        let value = self.context.fetches.now(|| view.xattr(name))?;
         self.budget.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
         Ok(value)
     }

@@ -6,7 +6,6 @@ use loligo_wire::message::osd::{Extent, OpCode, OpFlags, OsdOp};
 use loligo_wire::{Encode, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
-use super::now;
 use crate::errno::Errno;
 
 /// The result of a comparison that differs at an offset is −(this + offset).
@@ -280,11 +279,12 @@ impl<'a> Execution<'a> {
             return Ok(Bytes::new());
         };
         self.budget.spend(len.min(view.size().saturating_sub(offset)))?;
-        Ok(joined(now(view.read(offset, len))?))
+        Ok(joined(self.context.fetches.now(|| view.read(offset, len))?))
     }
 
     fn extents(&mut self, extent: Extent) -> Result<Vec<(u64, u64)>, Errno> {
-        let extents = now(self.stored()?.extents(extent.offset, extent.length))?;
+        let view = self.stored()?;
+        let extents = self.context.fetches.now(|| view.extents(extent.offset, extent.length))?;
         self.budget.spend(extents.len() as u64 * EXTENT_LEN)?;
         Ok(extents)
     }

@@ -59,6 +59,8 @@ impl<'a> Execution<'a> {
                     self.result = result;
                     outputs.push((result, data));
                 }
+                // Whatever the operation allows: this is no answer.
+                Err(errno) if self.context.fetches.waiting() => return Err(errno),
                 Err(errno) => {
                     outputs.push((errno.code(), Bytes::new()));
                     if !op.flags.contains(OpFlags::FAILOK) {

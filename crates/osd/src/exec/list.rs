@@ -5,9 +5,9 @@ use loligo_store::{Collection, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
 use loligo_wire::{Encode, PgId, Reader, SnapId};
 
+use super::Context;
 use super::execution::Outputs;
 use super::limits::Budget;
-use super::{Context, now};
 use crate::errno::Errno;
 
 /// In place of a namespace: all of them (`LIBRADOS_ALL_NSPACES`).
@@ -51,8 +51,11 @@ fn page(
     count: usize,
     collection: &dyn Collection,
 ) -> Result<(i32, Bytes), Errno> {
-    let mut found =
-        if cursor.max { Vec::new() } else { now(collection.list(place_of(cursor), LOOKED_AT_MAX + 1))? };
+    let mut found = if cursor.max {
+        Vec::new()
+    } else {
+        context.fetches.now(|| collection.list(place_of(cursor), LOOKED_AT_MAX + 1))?
+    };
     let wanted = |name: &ObjectName| {
         let nspace = name.as_ref().nspace;
         op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace

@@ -8,6 +8,7 @@
 mod attrs;
 mod data;
 mod execution;
+mod fetches;
 mod limits;
 mod list;
 mod omap;
@@ -30,6 +31,7 @@ use crate::errno::Errno;
 use crate::slot::SlotState;
 use crate::stats::Counters;
 use execution::{Execution, Outputs};
+pub(crate) use fetches::Fetches;
 
 pub use limits::Limits;
 
@@ -46,6 +48,17 @@ pub(crate) struct Context {
     pub(crate) data_crc: Option<u32>,
     /// Bytes of that data.
     pub(crate) data_len: usize,
+    pub(crate) fetches: Fetches,
+}
+
+/// What came of a request.
+pub(crate) enum Executed {
+    /// The answer, and the version that must be safe before it is given.
+    Answer(Msg, Eversion),
+    /// There shall be none.
+    Nothing,
+    /// It waits for something ([`Fetches`]), and nothing was done.
+    Waits(Box<MOSDOp>),
 }
 
 /// Whether the pool takes more.
@@ -74,39 +87,55 @@ pub(crate) fn check_shape(op: &MOSDOp, access: Access, limits: &Limits) -> Resul
     Ok(())
 }
 
-/// Executes a request and makes the answer; `None` if there shall be none.
+/// Executes a request and makes the answer.
 pub(crate) fn execute(
     context: &Context,
     op: MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
-) -> Option<Msg> {
+) -> Executed {
+    context.fetches.start();
     let mut data_crc = None;
+    // What the answer tells of must be safe: all there is, except that a read tells of its object only.
+    let mut tells_of = None;
     let reply = if is_pg_request(&op) {
         pg_request(context, op, collection, state)
     } else if op.ops.iter().any(|op| op.code.is_modify()) {
         match known_result(context, &op, state) {
-            Some((known, outputs)) => {
-                answer(context, op, known.result, outputs).with_versions(known.version, known.user_version)
-            }
-            None => write_request(context, op, collection, state, counters)?,
+            Some((known, outputs)) => Ok(Some(
+                answer(context, op, known.result, outputs).with_versions(known.version, known.user_version),
+            )),
+            None => write_request(context, op, collection, state, counters),
         }
     } else {
-        read_request(context, op, collection, state, counters, &mut data_crc)
+        read_request(context, op, collection, state, counters, &mut data_crc, &mut tells_of)
     };
-    Some(Msg { data_crc, ..Msg::new(&reply).with_tid(context.tid) })
+    match reply {
+        Ok(Some(reply)) => {
+            let reply = Msg { data_crc, ..Msg::new(&reply).with_tid(context.tid) };
+            Executed::Answer(reply, tells_of.unwrap_or(state.submitted).min(state.submitted))
+        }
+        Ok(None) => Executed::Nothing,
+        Err(op) => Executed::Waits(op),
+    }
 }
+
+/// An answer, or that there shall be none; or the request, if it waits.
+type Answered = Result<Option<MOSDOpReply>, Box<MOSDOp>>;
 
 /// Whether the request is about a placement group and not about an object.
 pub(crate) fn is_pg_request(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| op.code.is_pg())
 }
 
-fn pg_request(context: &Context, op: MOSDOp, collection: &dyn Collection, state: &SlotState) -> MOSDOpReply {
+fn pg_request(context: &Context, op: MOSDOp, collection: &dyn Collection, state: &SlotState) -> Answered {
     let mut outputs = Outputs::new();
     let result = list::list(context, &op, collection, &mut outputs).unwrap_or_else(Errno::code);
-    answer(context, op, result, outputs).with_versions(state.version, state.user_version)
+    if context.fetches.waiting() {
+        return Err(Box::new(op));
+    }
+    Ok(Some(answer(context, op, result, outputs).with_versions(state.version, state.user_version)))
 }
 
 /// What came of a write that was done before.
@@ -118,7 +147,7 @@ fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(Op
     Some((known, outputs.iter().cloned().collect()))
 }
 
-/// Sets `data_crc` if the store knows the checksum of all outputs together.
+/// Sets `data_crc` if the store knows the checksum of all outputs together, and `tells_of` to the object's version.
 fn read_request(
     context: &Context,
     op: MOSDOp,
@@ -126,24 +155,40 @@ fn read_request(
     state: &SlotState,
     counters: &Counters,
     data_crc: &mut Option<u32>,
-) -> MOSDOpReply {
+    tells_of: &mut Option<Eversion>,
+) -> Answered {
     let mut outputs = Outputs::new();
-    let view = match now(collection.object(oid_of(&op))).and_then(|view| view.ok_or(Errno::ENOENT)) {
+    // Asked for even if it is known: reads are numbered.
+    let found = context.fetches.now(|| match context.fetches.view() {
+        Some(view) => Fetch::Now(Some(view)),
+        None => collection.object(oid_of(&op)),
+    });
+    let view = match found.and_then(|view| view.ok_or(Errno::ENOENT)) {
         Ok(view) => view,
-        Err(errno) => return answer(context, op, errno.code(), outputs),
+        Err(_) if context.fetches.waiting() => return Err(Box::new(op)),
+        Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
     };
-    let mut execution = Execution::new(context, Some(view));
+    *tells_of = Some(view.info().version);
+    let mut execution = Execution::new(context, Some(Arc::clone(&view)));
     let result = execution.run(&op.ops, &mut outputs);
+    if context.fetches.waiting() {
+        drop(execution);
+        context.fetches.keep_view(&view);
+        return Err(Box::new(op));
+    }
     let user_version = execution.info.user_version;
     *data_crc = execution.crc_of_whole(&op.ops, &outputs);
     counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
     let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
-    match result {
+    Ok(Some(match result {
         Ok(_) => reply.with_read_versions(version_as_read(user_version), user_version),
         Err(Errno::ENOENT) => reply.with_read_versions(state.version, state.user_version),
         Err(_) => reply,
-    }
+    }))
 }
+
+/// The number of the read that finds a request's object.
+const OBJECT: u32 = 0;
 
 /// How a write went.
 enum Written {
@@ -165,7 +210,7 @@ fn write_request(
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
-) -> Option<MOSDOpReply> {
+) -> Answered {
     let mut outputs = Outputs::new();
     let mut record = OpRecord {
         client: context.client,
@@ -175,16 +220,21 @@ fn write_request(
         user_version: 0,
         result: 0,
     };
-    let view = now(collection.object(oid_of(&op)));
+    // Asked for anew each time: the slot keeps others from the object, and the store has it at hand now.
+    context.fetches.forget(OBJECT);
+    let view = context.fetches.now(|| collection.object(oid_of(&op)));
     let user_version_before =
         view.as_ref().ok().and_then(|view| view.as_ref()).map_or(0, |v| v.info().user_version);
     let written = match view {
-        Ok(view) => write(context, &op, collection, view, &mut record, &mut outputs),
+        Ok(view) => write(context, &op, collection, state, view, &mut record, &mut outputs),
         Err(errno) => Written::Failed(errno),
     };
+    if context.fetches.waiting() {
+        return Err(Box::new(op));
+    }
     let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
     match written {
-        Written::Later => return None,
+        Written::Later => return Ok(None),
         Written::Changed(result) => {
             counters.wrote(op.ops.iter().map(|op| op.data.len() as u64).sum());
             state.user_version = record.user_version;
@@ -204,7 +254,7 @@ fn write_request(
     if record.result == Errno::ENOENT.code() {
         reply = reply.with_read_versions(newest_before, state.user_version);
     }
-    Some(reply)
+    Ok(Some(reply))
 }
 
 /// Executes a write's operations and does what they change; `record` gets the object's version.
@@ -212,6 +262,7 @@ fn write(
     context: &Context,
     op: &MOSDOp,
     collection: &dyn Collection,
+    state: &mut SlotState,
     view: Option<Arc<dyn ObjectView>>,
     record: &mut OpRecord,
     outputs: &mut Outputs,
@@ -219,6 +270,7 @@ fn write(
     let mut execution = Execution::new(context, view);
     let result = match execution.run(&op.ops, outputs) {
         Ok(result) => result,
+        // Or it waits, which the caller sees.
         Err(errno) => return Written::Failed(errno),
     };
     if execution.changes.is_empty() {
@@ -242,8 +294,10 @@ fn write(
     let objects = smallvec![ObjectChanges { oid: oid_of(op), info, changes }];
     match collection.submit(Transaction { version: record.version, objects, record: Some(*record) }) {
         Ok(Commit::Done) => Written::Changed(record.result),
-        // Answering now would promise what may be lost. The stores there are never say so.
-        Ok(Commit::Pending) => Written::Failed(Errno::EIO),
+        Ok(Commit::Pending) => {
+            state.submitted = record.version;
+            Written::Changed(record.result)
+        }
         Err(error) => Written::Failed(error.into()),
     }
 }
@@ -272,13 +326,8 @@ fn version_as_read(user_version: u64) -> Eversion {
     Eversion { epoch: Epoch(0), version: user_version }
 }
 
-fn oid_of(op: &MOSDOp) -> ObjectRef<'_> {
+pub(crate) fn oid_of(op: &MOSDOp) -> ObjectRef<'_> {
     // A key equal to the name places as the name does, and is not kept.
     let key = if op.locator.key == op.oid { &[][..] } else { &op.locator.key };
     ObjectRef { hash: op.hash, nspace: &op.locator.nspace, key, name: &op.oid, snap: SnapId::HEAD }
-}
-
-/// What is at hand. Every store there is answers at once.
-fn now<T>(fetch: Fetch<T>) -> Result<T, Errno> {
-    fetch.now().ok_or(Errno::EIO)
 }

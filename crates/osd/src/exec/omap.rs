@@ -12,7 +12,6 @@ use loligo_wire::message::osd::{CmpOp, OsdOp};
 use loligo_wire::{Encode, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
-use super::now;
 use crate::errno::Errno;
 
 /// What a pair costs in an answer beside its bytes.
@@ -51,7 +50,7 @@ impl<'a> Execution<'a> {
             bytes_max,
         };
         let page = match &self.view {
-            Some(view) if self.info.has_omap => now(view.omap_page(range))?,
+            Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_page(range))?,
             _ => OmapPage::default(),
         };
         self.spend_on(&page.pairs)?;
@@ -60,7 +59,7 @@ impl<'a> Execution<'a> {
 
     pub(super) fn omap_header(&mut self) -> Output {
         let header = match &self.view {
-            Some(view) if self.info.has_omap => now(view.omap_header())?,
+            Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_header())?,
             _ => Bytes::new(),
         };
         self.budget.spend(header.len() as u64)?;
@@ -98,7 +97,7 @@ impl<'a> Execution<'a> {
 
     fn values(&mut self, keys: &[Bytes]) -> Result<KeyValues, Errno> {
         let values = match &self.view {
-            Some(view) if self.info.has_omap => now(view.omap_values(keys))?,
+            Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_values(keys))?,
             _ => KeyValues::new(),
         };
         self.spend_on(&values)?;

@@ -40,7 +40,7 @@ impl Group {
         let store = MemoryStore::new(capacity_bytes);
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
-        let state = SlotState { version: Eversion::default(), user_version: 0, dups: Dups::default() };
+        let state = SlotState::new(Eversion::default(), Dups::default());
         Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There, data_crc: None }
     }
 
@@ -67,9 +67,10 @@ impl Group {
             limits: Limits::default(),
             data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
             data_len: op.ops.iter().map(|op| op.data.len()).sum(),
+            fetches: Fetches::default(),
         };
         let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
-        let msg = msg.expect("an answer");
+        let Executed::Answer(msg, _) = msg else { panic!("no answer") };
         assert_eq!(msg.header.tid, Tid(self.tid));
         // As the network would bring it: one buffer.
         let data: Vec<u8> = msg.data.concat();

@@ -10,7 +10,7 @@ mod contents;
 mod index;
 mod object;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

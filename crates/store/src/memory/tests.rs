@@ -44,19 +44,22 @@ fn write(pg: &dyn Collection, name: &[u8], len: usize) -> Result<Commit, StoreEr
     pg.submit(change(ObjectRef::head(0, name), Change::WriteFull { data }))
 }
 
+/// An object as it should be.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Model {
-    data: Vec<u8>,
-    info: Info,
-    xattrs: BTreeMap<Bytes, Bytes>,
-    omap: BTreeMap<Bytes, Bytes>,
-    header: Bytes,
-    crc: Option<u32>,
+pub(crate) struct Model {
+    pub(crate) data: Vec<u8>,
+    pub(crate) info: Info,
+    pub(crate) xattrs: BTreeMap<Bytes, Bytes>,
+    pub(crate) omap: BTreeMap<Bytes, Bytes>,
+    pub(crate) header: Bytes,
+    pub(crate) crc: Option<u32>,
 }
 
-type Models = BTreeMap<ObjectName, Model>;
+/// All objects of a collection.
+pub(crate) type Models = BTreeMap<ObjectName, Model>;
 
-fn apply(models: &mut Models, changes: &ObjectChanges<'_>) {
+/// Does what a transaction says of one object.
+pub(crate) fn apply(models: &mut Models, changes: &ObjectChanges<'_>) {
     let name = ObjectName::new(changes.oid).expect("short");
     for change in &changes.changes {
         if let Change::Remove = change {

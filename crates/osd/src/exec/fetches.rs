@@ -1,0 +1,89 @@
+//! What a request has had to wait for.
+//!
+//! A store may answer a read later. Then the execution ends without having done anything, and is repeated from the start when
+//! the answer is there. Reads are told apart by their order: all that a request reads is of one view of its object, or the
+//! object is kept from others meanwhile (`slot.rs`), so each repetition asks the same.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use loligo_store::{Fetch, ObjectView, StoreError};
+
+use crate::errno::Errno;
+
+/// An answer of whatever type.
+type Answer = Box<dyn Any + Send>;
+/// Told the answer.
+type Callback = Box<dyn FnOnce(Answer) + Send>;
+/// Has a callback told the answer that is being fetched.
+type Await = Box<dyn FnOnce(Callback) + Send>;
+
+/// The answers that a request got late, and the one it waits for.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    /// By the reads' numbers. Few, mostly none.
+    answers: RefCell<Vec<(u32, Answer)>>,
+    /// The number of the next read.
+    next: Cell<u32>,
+    waits: RefCell<Option<(u32, Await)>>,
+    /// The object as a read of it has found it: it goes on with that one, whatever is written meanwhile.
+    view: RefCell<Option<Arc<dyn ObjectView>>>,
+}
+
+impl Fetches {
+    /// Before each execution.
+    pub(super) fn start(&self) {
+        self.next.set(0);
+    }
+
+    /// The answer to a read, if it is there. Else the request waits, and the error means nothing.
+    pub(super) fn now<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
+        let number = self.next.replace(self.next.get() + 1);
+        if let Some((_, answer)) = self.answers.borrow().iter().find(|(n, _)| *n == number) {
+            let answer = answer.downcast_ref::<Result<T, StoreError>>();
+            return answer.cloned().unwrap_or(Err(StoreError::Stopped)).map_err(Errno::from);
+        }
+        match ask() {
+            Fetch::Now(value) => Ok(value),
+            Fetch::Later(later) => {
+                let wait = |callback: Callback| later.then(move |answer| callback(Box::new(answer)));
+                *self.waits.borrow_mut() = Some((number, Box::new(wait)));
+                Err(Errno::EIO)
+            }
+        }
+    }
+
+    /// Whether the execution has ended because something has to be waited for.
+    pub(crate) fn waiting(&self) -> bool {
+        self.waits.borrow().is_some()
+    }
+
+    /// What has to be waited for.
+    pub(crate) fn take_wait(&self) -> Option<(u32, impl FnOnce(Callback) + Send + use<>)> {
+        self.waits.borrow_mut().take()
+    }
+
+    /// Takes an answer that was waited for.
+    pub(crate) fn answered(&self, number: u32, answer: Answer) {
+        self.answers.borrow_mut().push((number, answer));
+    }
+
+    /// Forgets an answer, which is asked for again.
+    pub(super) fn forget(&self, number: u32) {
+        self.answers.borrow_mut().retain(|(n, _)| *n != number);
+    }
+
+    /// Whether a read has the view that it goes on with.
+    pub(crate) fn has_view(&self) -> bool {
+        self.view.borrow().is_some()
+    }
+
+    pub(super) fn view(&self) -> Option<Arc<dyn ObjectView>> {
+        self.view.borrow().clone()
+    }
+
+    pub(super) fn keep_view(&self, view: &Arc<dyn ObjectView>) {
+        *self.view.borrow_mut() = Some(Arc::clone(view));
+    }
+}

@@ -1,0 +1,119 @@
+//! The thread that sends answers which had to wait for the store.
+//!
+//! The store's committer tells of many changes at once, on the thread that should be writing the next ones; so it only leaves
+//! the answers here. They leave in one write for each connection.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+
+use loligo_lane::{Action, Lane};
+use loligo_lockstat::Class;
+use loligo_msgr::Cork;
+
+use crate::replies::Reply;
+use crate::slot::Asker;
+
+/// Held to take out all answers that wait; leaving one takes no lock.
+static FINISHER: Class = Class::new("osd.finisher");
+
+/// Answers that wait to be sent: more than requests are let in.
+const WAITING_MAX: usize = 256 << 10;
+/// Answers sent at once.
+const BATCH: usize = 256;
+/// Connections whose answers are gathered at once; those of others leave one by one.
+const CORKS_MAX: usize = 32;
+
+/// Sends answers; has no thread before the first one.
+#[derive(Default)]
+pub(crate) struct Finisher {
+    shared: Arc<Shared>,
+    thread: OnceLock<Option<Thread>>,
+}
+
+struct Shared {
+    lane: Lane<Reply>,
+    closed: AtomicBool,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { lane: Lane::new(&FINISHER, WAITING_MAX), closed: AtomicBool::new(false) }
+    }
+}
+
+impl Finisher {
+    /// Has answers sent. Never waits.
+    pub(crate) fn send(&self, replies: impl Iterator<Item = Reply>) {
+        let mut wake = false;
+        for reply in replies {
+            match self.shared.lane.push(reply) {
+                Ok(action) => wake |= action == Action::Submit,
+                // As many answers wait as may: nobody is served worse if this one does not.
+                Err(refused) => {
+                    let reply = refused.into_inner();
+                    reply.asker.answer(reply.msg);
+                }
+            }
+        }
+        if !wake {
+            return;
+        }
+        match self.thread.get_or_init(|| self.start()) {
+            Some(thread) => thread.unpark(),
+            None => self.shared.run(),
+        }
+    }
+
+    /// Starts the thread; without one, answers are sent by whoever brings them.
+    fn start(&self) -> Option<Thread> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            // Acquire: what was left before is sent.
+            while !shared.closed.load(Ordering::Acquire) {
+                shared.run();
+                thread::park();
+            }
+        };
+        let spawned = thread::Builder::new().name("loligo-finish".to_owned()).spawn(work);
+        spawned.ok().map(|handle| handle.thread().clone())
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        if let Some(Some(thread)) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        while self.lane.run_batch(BATCH, |batch| {
+            send(batch.drain(..));
+            ControlFlow::Continue(())
+        }) == loligo_lane::RunEnd::Again
+        {}
+    }
+}
+
+fn send(replies: impl Iterator<Item = Reply>) {
+    let mut askers: Vec<Arc<dyn Asker>> = Vec::new();
+    let mut rest = Vec::new();
+    for Reply { asker, msg, hold } in replies {
+        let known = askers.iter().position(|known| Arc::ptr_eq(known, &asker));
+        if known.is_none() && askers.len() < CORKS_MAX {
+            askers.push(Arc::clone(&asker));
+        }
+        rest.push((asker, msg, hold));
+    }
+    let corks: Vec<Option<Cork<'_>>> = askers.iter().map(|asker| asker.cork()).collect();
+    for (asker, msg, hold) in rest {
+        asker.answer(msg);
+        drop(hold);
+    }
+    drop(corks);
+}

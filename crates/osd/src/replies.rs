@@ -1,0 +1,89 @@
+//! Answers that wait until what they tell of is safe.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+use loligo_lockstat::{Class, Mutex};
+use loligo_msgr::Hold;
+use loligo_store::{CommitListener, StoreError};
+use loligo_wire::Eversion;
+use loligo_wire::message::Msg;
+
+use crate::finisher::Finisher;
+use crate::slot::Asker;
+
+/// Held to add one answer, or to take out those that may go.
+static REPLIES: Class = Class::new("osd.replies");
+
+/// An answer and who gets it.
+pub(crate) struct Reply {
+    pub(crate) asker: Arc<dyn Asker>,
+    pub(crate) msg: Msg,
+    /// Counts the request against what may be read from clients, until it is answered.
+    pub(crate) hold: Hold,
+}
+
+/// The answers of one placement group that wait. It is the store's listener.
+pub(crate) struct Replies {
+    state: Mutex<State>,
+    finisher: Arc<Finisher>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In order of the versions.
+    waiting: VecDeque<(Eversion, Reply)>,
+    /// All changes up to this one are safe.
+    safe: Eversion,
+    /// No change will be safe any more.
+    stopped: bool,
+}
+
+impl Replies {
+    pub(crate) fn new(finisher: Arc<Finisher>) -> Self {
+        Self { state: Mutex::new(&REPLIES, State::default()), finisher }
+    }
+
+    /// What is there when the placement group is opened is safe.
+    pub(crate) fn begin(&self, version: Eversion) {
+        self.state.lock().safe = version;
+    }
+
+    /// Sends an answer as soon as all changes up to `tells_of` are safe. If they never will be, there is no answer: the
+    /// client asks again elsewhere, or when the server is back.
+    pub(crate) fn give(&self, tells_of: Eversion, reply: Reply) {
+        // A store that makes everything safe at once says so with each change, and its versions are never waited for.
+        if tells_of != Eversion::default() {
+            let mut state = self.state.lock();
+            if tells_of > state.safe {
+                if !state.stopped {
+                    let at = state.waiting.partition_point(|(version, _)| *version <= tells_of);
+                    state.waiting.insert(at, (tells_of, reply));
+                }
+                return;
+            }
+        }
+        reply.asker.answer(reply.msg);
+    }
+}
+
+impl CommitListener for Replies {
+    fn committed(&self, version: Eversion) {
+        let mut state = self.state.lock();
+        state.safe = state.safe.max(version);
+        let count = state.waiting.partition_point(|(waits_for, _)| *waits_for <= version);
+        let behind = state.waiting.split_off(count);
+        let ready = mem::replace(&mut state.waiting, behind);
+        drop(state);
+        self.finisher.send(ready.into_iter().map(|(_, reply)| reply));
+    }
+
+    fn stopped(&self, _: &StoreError) {
+        let mut state = self.state.lock();
+        state.stopped = true;
+        let waiting = mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+}

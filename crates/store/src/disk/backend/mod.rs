@@ -1,0 +1,85 @@
+//! What the disk store stands on: files whose writes are safe after a sync, and an ordered key-value map whose commits are
+//! atomic and safe. Real ones are in `files` and `fjall`; tests put simulated ones in their place that fail, tear, lose
+//! and reorder.
+
+mod buffer;
+pub(super) mod files;
+pub(super) mod fjall;
+#[cfg(test)]
+pub(super) mod sim;
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub(super) use buffer::Buffer;
+
+/// What direct I/O is aligned to: offsets, lengths and memory.
+pub(super) const ALIGN: usize = 4096;
+
+/// The files of a store, by name.
+pub(super) trait Backend: Send + Sync + Debug {
+    /// Opens a file, and makes it, empty, if it does not exist.
+    fn open(&self, name: &'static str) -> io::Result<Arc<dyn BackendFile>>;
+
+    /// Opens the key-value map, and makes it, empty, if it does not exist.
+    fn kv(&self) -> io::Result<Arc<dyn Kv>>;
+
+    /// Bytes that the files could still grow by.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// One file. Reads and writes are aligned to [`ALIGN`].
+pub(super) trait BackendFile: Send + Sync + Debug {
+    fn len(&self) -> io::Result<u64>;
+
+    /// Makes the file this long; what is new reads as zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Fills the whole buffer.
+    fn read(&self, offset: u64, buffer: &mut Buffer) -> io::Result<()>;
+
+    /// Writes the whole buffer; it is safe after the next [`sync`](Self::sync).
+    fn write(&self, offset: u64, buffer: &Buffer) -> io::Result<()>;
+
+    /// When this returns, everything written before it was called is safe. After an error nothing is known of any of it.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Gives a range back to the file system; it may read as anything until it is written again.
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()>;
+}
+
+/// An ordered map from byte strings to byte strings.
+pub(super) trait Kv: Send + Sync + Debug {
+    /// Makes all changes, or none. They are safe when this returns. After an error nothing is known of them.
+    fn commit(&self, batch: Batch) -> io::Result<()>;
+
+    /// The map as it is now.
+    fn snapshot(&self) -> Arc<dyn Snapshot>;
+}
+
+/// The map as it was at one moment.
+pub(super) trait Snapshot: Send + Sync {
+    fn get(&self, key: &[u8]) -> io::Result<Option<Bytes>>;
+
+    /// Up to `max` keys with their values, in order, from `from` on (inclusive) to before `until`.
+    fn range(&self, from: &[u8], until: &[u8], max: usize) -> io::Result<Vec<(Bytes, Bytes)>>;
+}
+
+/// Changes of the map: keys with their new values, or none to remove them. A later change of a key wins.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) changes: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl Batch {
+    pub(super) fn set(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+        self.changes.push((key.into(), Some(value.into())));
+    }
+
+    pub(super) fn remove(&mut self, key: impl Into<Bytes>) {
+        self.changes.push((key.into(), None));
+    }
+}

@@ -1,0 +1,292 @@
+//! Where the bytes of a block are, and chunks of blocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+use super::layout::{BLOCK, CHUNK_BLOCKS, Run};
+
+/// A block of an object. All but the first two are in memory until the next checkpoint gives them a place on disk.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Block {
+    /// Nowhere: zeros.
+    #[default]
+    Hole,
+    /// On disk.
+    Disk(Place),
+    /// Written since the last checkpoint.
+    Fresh(Arc<Fresh>),
+    /// Written in part since the last checkpoint, over a block on disk that nobody has read.
+    Patched(Arc<Patched>),
+    /// A part of a large write that no checkpoint has seen yet: which block of it.
+    Large(Arc<Large>, u32),
+}
+
+/// A block of the data file, with the checksum of what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) block: u32,
+    pub(super) crc: u32,
+}
+
+/// The bytes of a block; zeros follow up to its end.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) data: Bytes,
+}
+
+/// Bytes to be put over those of a block.
+#[derive(Clone, Debug)]
+pub(super) struct Patched {
+    pub(super) base: Place,
+    /// Offsets in the block; later ones win.
+    pub(super) patches: Vec<(usize, Bytes)>,
+}
+
+/// A write that got its final place at once.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) runs: Vec<Run>,
+    /// Of each block.
+    pub(super) crcs: Box<[u32]>,
+    /// What is, or will be, there; nothing if the write was found in the journal at a restart.
+    pub(super) data: Option<Bytes>,
+    /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
+    captured: AtomicBool,
+    /// It is in its place, though perhaps not safe yet.
+    written: AtomicBool,
+}
+
+impl Fresh {
+    pub(super) fn block(data: Bytes) -> Block {
+        Block::Fresh(Arc::new(Self { data }))
+    }
+}
+
+impl Large {
+    pub(super) fn new(runs: Vec<Run>, crcs: Box<[u32]>, data: Option<Bytes>) -> Arc<Self> {
+        let written = AtomicBool::new(data.is_none());
+        Arc::new(Self { runs, crcs, data, captured: AtomicBool::new(false), written })
+    }
+
+    pub(super) fn place(&self, mut index: u32) -> Place {
+        let crc = self.crcs[index as usize];
+        for run in &self.runs {
+            if index < run.len {
+                return Place { block: run.start + index, crc };
+            }
+            index -= run.len;
+        }
+        unreachable!("there are as many blocks as checksums");
+    }
+
+    pub(super) fn data(&self, index: u32) -> Option<Bytes> {
+        let start = index as usize * BLOCK;
+        self.data.as_ref().map(|data| data.slice(start..start + BLOCK))
+    }
+
+    pub(super) fn capture(&self) {
+        // Relaxed: read and written under the collection's lock.
+        self.captured.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_written(&self) {
+        // Release: who sees it and syncs the file makes it safe.
+        self.written.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.written.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_captured(&self) -> bool {
+        self.captured.load(Ordering::Relaxed)
+    }
+}
+
+impl Block {
+    pub(super) fn is_hole(&self) -> bool {
+        matches!(self, Self::Hole)
+    }
+
+    /// The bytes, if they are in memory; zeros follow.
+    pub(super) fn in_memory(&self) -> Option<Bytes> {
+        match self {
+            Self::Hole => Some(Bytes::new()),
+            Self::Fresh(fresh) => Some(fresh.data.clone()),
+            Self::Large(large, index) => large.data(*index),
+            Self::Disk(_) | Self::Patched(_) => None,
+        }
+    }
+
+    /// Where the bytes are on disk that are not in memory, and what is to be put over them.
+    pub(super) fn on_disk(&self) -> Option<(Place, &[(usize, Bytes)])> {
+        match self {
+            Self::Disk(place) => Some((*place, &[])),
+            Self::Patched(patched) => Some((patched.base, &patched.patches)),
+            Self::Large(large, index) if large.data.is_none() => Some((large.place(*index), &[])),
+            Self::Hole | Self::Fresh(_) | Self::Large(..) => None,
+        }
+    }
+
+    /// The block with `data` put at `offset`; of the old one the first `valid` bytes matter, the rest is zeros.
+    pub(super) fn written(&self, offset: usize, data: &Bytes, valid: usize) -> Self {
+        if offset == 0 && data.len() >= valid {
+            return Fresh::block(data.clone());
+        }
+        if let Some(old) = self.in_memory() {
+            let mut new = Vec::with_capacity(old.len().max(offset + data.len()));
+            new.extend_from_slice(&old);
+            new.resize(new.len().max(offset + data.len()), 0);
+            new[offset..offset + data.len()].copy_from_slice(data);
+            return Fresh::block(Bytes::from(new));
+        }
+        let (base, patches) = self.on_disk().expect("what is not in memory is on disk");
+        let mut patches = patches.to_vec();
+        match patches.last_mut() {
+            // Appends become one patch.
+            Some((at, last)) if *at + last.len() == offset => *last = [&last[..], &data[..]].concat().into(),
+            _ => patches.push((offset, data.clone())),
+        }
+        Self::Patched(Arc::new(Patched { base, patches }))
+    }
+
+    /// The block with nothing but zeros from `keep` on, where it has `valid` bytes that matter.
+    pub(super) fn cut(&self, keep: usize, valid: usize) -> Self {
+        static ZEROS: [u8; BLOCK] = [0; BLOCK];
+        match self.in_memory() {
+            Some(_) if self.is_hole() => Self::Hole,
+            Some(old) => Fresh::block(old.slice(..keep.min(old.len()))),
+            None if keep >= valid => self.clone(),
+            None => self.written(keep, &Bytes::from_static(&ZEROS[..valid - keep]), valid),
+        }
+    }
+
+    /// The block for another object: nothing of it is shared that a checkpoint gives a place.
+    pub(super) fn cloned(&self) -> Self {
+        match (self.in_memory(), self.on_disk()) {
+            (Some(_), _) if self.is_hole() => Self::Hole,
+            (Some(data), _) => Fresh::block(data),
+            (None, Some((base, patches))) => {
+                Self::Patched(Arc::new(Patched { base, patches: patches.to_vec() }))
+            }
+            (None, None) => Self::Hole,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Hole, Self::Hole) => true,
+            (Self::Disk(a), Self::Disk(b)) => a == b,
+            (Self::Fresh(a), Self::Fresh(b)) => Arc::ptr_eq(a, b),
+            (Self::Patched(a), Self::Patched(b)) => Arc::ptr_eq(a, b),
+            (Self::Large(a, i), Self::Large(b, j)) => Arc::ptr_eq(a, b) && i == j,
+            _ => false,
+        }
+    }
+}
+
+/// What all of a block is, from what is on disk and what is put over it.
+pub(super) fn patch(block: &mut [u8], patches: &[(usize, Bytes)]) {
+    for (offset, data) in patches {
+        block[*offset..offset + data.len()].copy_from_slice(data);
+    }
+}
+
+/// Some blocks of an object that lie side by side.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunk {
+    /// From the chunk's start on; holes up to its end follow.
+    pub(super) blocks: Vec<Block>,
+    /// Whether its row in the map says something else.
+    pub(super) dirty: bool,
+}
+
+impl Chunk {
+    pub(super) fn get(&self, index: u64) -> &Block {
+        self.blocks.get(index as usize).unwrap_or(&Block::Hole)
+    }
+
+    /// Puts a block in, and gives the old one.
+    pub(super) fn set(&mut self, index: u64, block: Block) -> Block {
+        debug_assert!(index < CHUNK_BLOCKS, "a chunk has no block {index}");
+        if index as usize >= self.blocks.len() {
+            self.blocks.resize(index as usize + 1, Block::Hole);
+        }
+        self.dirty = true;
+        std::mem::replace(&mut self.blocks[index as usize], block)
+    }
+
+    /// After a checkpoint that saw the chunk as `cut` and left it as `clean` on disk: has this one, which may have been
+    /// changed since, refer to what is on disk now.
+    pub(super) fn rebase(&mut self, cut: &Self, clean: &Self) {
+        for (i, block) in self.blocks.iter_mut().enumerate() {
+            let (was, is) = (cut.get(i as u64), clean.get(i as u64));
+            if block.is_same(was) {
+                *block = is.clone();
+                continue;
+            }
+            let (Block::Patched(new), Block::Patched(old), Block::Disk(place)) = (&*block, was, is) else {
+                continue;
+            };
+            if new.base == old.base {
+                // Patched further: what is on disk now has the older patches already, and they change nothing.
+                *block = Block::Patched(Arc::new(Patched { base: *place, patches: new.patches.clone() }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    #[test]
+    fn writes_into_a_block() {
+        let text = |block: &Block| block.in_memory().expect("in memory");
+        let block = Block::Hole.written(2, &bytes("cd"), 0);
+        assert_eq!(text(&block), "\0\0cd");
+        let block = block.written(0, &bytes("ab"), 4);
+        assert_eq!(text(&block), "abcd");
+        assert_eq!(text(&block.cut(3, 4)), "abc");
+        assert_eq!(text(&block.written(0, &bytes("x"), 1)), "x", "the rest does not matter");
+        let on_disk = Block::Disk(Place { block: 9, crc: 1 });
+        let block =
+            on_disk.written(4, &bytes("e"), 10).written(5, &bytes("f"), 10).written(1, &bytes("b"), 10);
+        let (place, patches) = block.on_disk().expect("not in memory");
+        assert_eq!((place.block, patches.len()), (9, 2));
+        let mut all = *b"..........";
+        patch(&mut all, patches);
+        assert_eq!(&all, b".b..ef....");
+        let cut = block.cut(5, 10);
+        patch(&mut all, cut.on_disk().expect("not in memory").1);
+        assert_eq!(&all, b".b..e\0\0\0\0\0");
+        assert_eq!(text(&on_disk.written(0, &bytes("0123456789"), 10)), "0123456789");
+    }
+
+    #[test]
+    fn what_was_changed_during_a_checkpoint_refers_to_the_new_place() {
+        let (old, new) = (Place { block: 1, crc: 1 }, Place { block: 2, crc: 2 });
+        let patched = Block::Disk(old).written(1, &bytes("x"), 10);
+        let fresh = Fresh::block(bytes("f"));
+        let cut = Chunk { blocks: vec![patched.clone(), fresh.clone(), Block::Hole], dirty: true };
+        let clean =
+            Chunk { blocks: vec![Block::Disk(new), Block::Disk(Place { block: 3, crc: 3 })], dirty: false };
+        let mut live =
+            Chunk { blocks: vec![patched.written(5, &bytes("y"), 10), fresh, fresh_of("z")], dirty: true };
+        live.rebase(&cut, &clean);
+        let (base, patches) = live.blocks[0].on_disk().expect("not in memory");
+        assert_eq!((base, patches.len()), (new, 2));
+        assert!(matches!(live.blocks[1], Block::Disk(Place { block: 3, .. })));
+        assert_eq!(live.blocks[2].in_memory(), Some(bytes("z")));
+    }
+
+    fn fresh_of(text: &'static str) -> Block {
+        Fresh::block(bytes(text))
+    }
+}

@@ -1,0 +1,272 @@
+//! The checkpointer: one thread that brings the map up to what is in memory, so that the journal can be used again.
+//!
+//! A checkpoint takes from each collection what has changed (a cut, under the collection's lock, in memory only), writes
+//! the blocks that have no place yet, and commits everything to the map at once, with the sequence number of the newest
+//! record that each collection's cut has seen. A restart does not repeat records up to that one. The order: blocks, sync,
+//! map; then the journal's tail moves on, then what the map no longer refers to is free, when nobody views it any more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use loligo_lockstat::{Class, RwLock};
+use loligo_wire::{PgId, Uuid};
+
+use super::backend::Batch;
+use super::collection::{Cut, DiskCollection, Flushed, Guard};
+use super::core::Core;
+use super::flush::Flush;
+use super::keys;
+use super::layout::Run;
+use super::rows::{CollectionRow, StoreRow, encode_ops};
+use super::space::Stored;
+use crate::StoreError;
+
+static COLLECTIONS: Class = Class::new("store.disk_collections");
+
+/// What was changed is in the map after this time at the latest, if nothing else calls for a checkpoint.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// How often is looked whether there is a reason.
+const LOOK: Duration = Duration::from_millis(200);
+/// So many changed objects are a reason.
+const DIRTY_MAX: u64 = 100_000;
+/// And so many bytes of large writes in memory.
+const LARGE_BYTES_MAX: u64 = 96 << 20;
+/// Operation records that are kept on disk for each collection.
+const RECORDS_KEPT: u64 = 3072;
+
+/// The collections there are, and those that were removed and are still in the map.
+pub(super) struct Collections(pub(super) RwLock<Table>);
+
+pub(super) struct Table {
+    pub(super) open: BTreeMap<PgId, Arc<DiskCollection>>,
+    pub(super) removed: Vec<Arc<DiskCollection>>,
+    /// Of the next collection.
+    pub(super) next_number: u32,
+    /// What views of the newest snapshot hold.
+    pub(super) guard: Arc<Guard>,
+}
+
+impl Collections {
+    pub(super) fn new(next_number: u32) -> Self {
+        let (open, removed, guard) = (BTreeMap::new(), Vec::new(), Arc::default());
+        Self(RwLock::new(&COLLECTIONS, Table { open, removed, next_number, guard }))
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<DiskCollection>> {
+        self.0.read().open.values().cloned().collect()
+    }
+}
+
+pub(super) struct Checkpointer {
+    core: Arc<Core>,
+    collections: Arc<Collections>,
+    fsid: Uuid,
+    stored: Stored,
+    /// Blocks that the map does not refer to any more, with what older views hold.
+    retired: VecDeque<(Arc<Guard>, Vec<Run>)>,
+    /// Rows of removed collections, and where in the journal records about them end.
+    tombstones: Vec<(PgId, u64)>,
+}
+
+/// A collection, its objects, its operation records so far, and by how many bytes and keys its omaps have grown.
+type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, (i64, i64));
+
+/// What a checkpoint does not change before it is safe.
+struct Done {
+    flushed: Vec<FlushedCollection>,
+    freed: Vec<Run>,
+    promised: u64,
+    removed: Vec<Arc<DiskCollection>>,
+    tail: u64,
+}
+
+impl Checkpointer {
+    pub(super) fn new(
+        core: Arc<Core>,
+        collections: Arc<Collections>,
+        fsid: Uuid,
+        stored: Stored,
+        tombstones: Vec<(PgId, u64)>,
+    ) -> Self {
+        Self { core, collections, fsid, stored, retired: VecDeque::new(), tombstones }
+    }
+
+    /// Until the store is closed, and then once more, or until it stops.
+    pub(super) fn run(mut self) {
+        let mut last = Instant::now();
+        loop {
+            // Acquire: the committer has ended before this is said.
+            let closing = self.core.drained.load(Ordering::Acquire);
+            let wanted = self.core.wanted.swap(false, Ordering::Acquire);
+            if self.core.why_stopped().is_some() {
+                return;
+            }
+            if closing || wanted || self.is_due(last) {
+                last = Instant::now();
+                if let Err(e) = self.checkpoint() {
+                    return self.core.stop(format!("a checkpoint: {e}"));
+                }
+                self.core.wake();
+            }
+            if closing {
+                return;
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+
+    fn is_due(&self, last: Instant) -> bool {
+        self.core.dirty.load(Ordering::Relaxed) > DIRTY_MAX
+            || self.core.large_bytes.load(Ordering::Relaxed) > LARGE_BYTES_MAX
+            || last.elapsed() > INTERVAL
+    }
+
+    /// Writes down everything that has been submitted.
+    pub(super) fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.release();
+        let mut batch = Batch::default();
+        let done = self.write_down(&mut batch)?;
+        let has_tail = self.core.journal_tail.load(Ordering::Relaxed) == done.tail;
+        if has_tail && done.flushed.is_empty() && done.removed.is_empty() {
+            return Ok(());
+        }
+        let failed = |e: io::Error| super::rows::bad(e.to_string());
+        self.core.sync_data().map_err(failed)?;
+        self.core.check()?;
+        self.core.kv.commit(batch).map_err(failed)?;
+        self.finish(done);
+        Ok(())
+    }
+
+    fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
+        // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left it.
+        let tail = self.core.journal_head.load(Ordering::Acquire);
+        self.core.large_bytes.store(0, Ordering::Relaxed);
+        let removed = self.collections.0.read().removed.clone();
+        let cuts: Vec<Cut> =
+            removed.iter().chain(&self.collections.all()).filter_map(DiskCollection::cut).collect();
+        let mut done = Done { flushed: Vec::new(), freed: Vec::new(), promised: 0, removed, tail };
+        self.bury(tail, batch);
+        for mut cut in cuts {
+            done.promised += cut.promised;
+            self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
+            let mut flush = Flush::new(&self.core, &mut self.stored, batch, cut.collection.number);
+            let (flushed, omap) = if cut.removed {
+                flush.remove_all()?;
+                (Vec::new(), (0, 0))
+            } else {
+                flush.entries(std::mem::take(&mut cut.entries))?
+            };
+            done.freed.extend(std::mem::take(&mut flush.freed));
+            done.freed.append(&mut cut.dropped);
+            self.put_collection(&mut cut, omap, batch);
+            if !cut.removed {
+                done.flushed.push((cut.collection, flushed, cut.row.records, omap));
+            }
+        }
+        self.stored.save(batch);
+        let row = StoreRow {
+            fsid: self.fsid,
+            journal_tail: tail,
+            next_object: self.core.next_object.load(Ordering::Relaxed),
+            next_collection: self.collections.0.read().next_number,
+            next_seq: self.core.next_seq.load(Ordering::Relaxed),
+        };
+        batch.set(keys::STORE, row.encode());
+        Ok(done)
+    }
+
+    /// Removes the rows of collections that the journal does not speak of any more.
+    fn bury(&mut self, tail: u64, batch: &mut Batch) {
+        let collections = self.collections.0.read();
+        self.tombstones.retain(|(pg, until)| {
+            let gone = *until <= tail;
+            if gone && !collections.open.contains_key(pg) {
+                batch.remove(keys::collection(*pg));
+            }
+            !gone
+        });
+    }
+
+    fn put_collection(&self, cut: &mut Cut, omap: (i64, i64), batch: &mut Batch) {
+        let pg = cut.collection.pg;
+        if cut.removed {
+            // It only says which records are void. A collection made anew has a row of its own, which comes later.
+            let row = CollectionRow { applied_seq: cut.row.applied_seq, ..CollectionRow::default() };
+            batch.set(keys::collection(pg), row.encode());
+            return;
+        }
+        cut.row.stats.omap_bytes = cut.row.stats.omap_bytes.saturating_add_signed(omap.0);
+        cut.row.stats.omap_keys = cut.row.stats.omap_keys.saturating_add_signed(omap.1);
+        batch.set(keys::collection(pg), cut.row.encode());
+        let number = cut.row.number;
+        let first = cut.first_op / keys::RECORDS_PER_ROW;
+        for (group, ops) in (first..).zip(cut.ops.chunks(keys::RECORDS_PER_ROW as usize)) {
+            batch.set(keys::records(number, group), encode_ops(ops));
+            if let Some(old) = group.checked_sub(RECORDS_KEPT / keys::RECORDS_PER_ROW) {
+                batch.remove(keys::records(number, old));
+            }
+        }
+    }
+
+    /// The map is safe: memory, journal and space follow.
+    fn finish(&mut self, done: Done) {
+        let disk = self.core.kv.snapshot();
+        let (old, guard) = {
+            let mut table = self.collections.0.write();
+            let old = std::mem::take(&mut table.guard);
+            (old, Arc::clone(&table.guard))
+        };
+        let mut flushed: BTreeMap<PgId, _> = done
+            .flushed
+            .into_iter()
+            .map(|(c, flushed, records, omap)| (c.pg, (c, flushed, records, omap)))
+            .collect();
+        let all = self.collections.all();
+        for collection in &all {
+            let (entries, records, omap) = match flushed.remove(&collection.pg) {
+                Some((of, entries, records, omap)) if Arc::ptr_eq(&of, collection) => {
+                    (entries, records, omap)
+                }
+                _ => (Vec::new(), 0, (0, 0)),
+            };
+            collection.rebase(entries, records, omap, &disk, &guard);
+        }
+        self.core.space.release_promise(done.promised);
+        self.retired.push_back((old, done.freed));
+        // Release: the committer writes over what is before it only after the map is safe.
+        self.core.journal_tail.store(done.tail, Ordering::Release);
+        let end = self.core.journal_head.load(Ordering::Acquire);
+        for removed in done.removed {
+            removed.rebase(Vec::new(), 0, (0, 0), &disk, &guard);
+            self.tombstones.push((removed.pg, end));
+            self.collections.0.write().removed.retain(|c| !Arc::ptr_eq(c, &removed));
+        }
+        self.release();
+    }
+
+    /// Frees what nobody views any more.
+    fn release(&mut self) {
+        while let Some((guard, _)) = self.retired.front_mut()
+            && Arc::get_mut(guard).is_some()
+            && let Some((_, runs)) = self.retired.pop_front()
+        {
+            for run in &runs {
+                // Only tells the file system; what it does with it does not matter.
+                if run.len >= DISCARD_BLOCKS_MIN {
+                    let _ = self
+                        .core
+                        .data
+                        .discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
+                }
+            }
+            self.core.space.free(&runs);
+        }
+    }
+}
+
+/// Shorter runs are not given back to the file system: they are used again soon.
+const DISCARD_BLOCKS_MIN: u32 = 16;

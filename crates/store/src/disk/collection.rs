@@ -1,0 +1,695 @@
+//! One placement group's objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use loligo_lockstat::{Class, Mutex};
+use loligo_wire::{DecodeError, Eversion, PgId};
+use smallvec::SmallVec;
+
+use super::backend::Snapshot;
+use super::block::Large;
+use super::cache::{Cache, Entry};
+use super::core::{Core, Pending};
+use super::layout::{BLOCK, LARGE, Run};
+use super::omap::Omap;
+use super::onode::{Dropped, Edit, Onode};
+use super::record::{self, Body, Edits, What};
+use super::rows::{self, CollectionRow, Stored, bad};
+use super::view::DiskView;
+use super::{keys, layout};
+use crate::store::OmapRange;
+use crate::{
+    Change, Collection, CollectionStats, Commit, CommitListener, Fetch, Later, OBJECT_BYTES_MAX, ObjectName,
+    ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
+};
+
+/// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints, finished reads and
+/// statistics.
+static COLLECTION: Class = Class::new("store.disk_collection");
+static LISTENER: Class = Class::new("store.listener");
+
+/// Objects that a collection keeps in memory though they are on disk.
+const CACHED_MAX: usize = 512;
+/// Operation records that are given to a restarted OSD.
+const RECORDS_MAX: u64 = 3000;
+
+/// Held by views: what was freed while one of them lives is not used again before it is gone.
+#[derive(Debug, Default)]
+pub(super) struct Guard;
+
+pub(super) struct DiskCollection {
+    pub(super) core: Arc<Core>,
+    pub(super) pg: PgId,
+    /// What its rows in the map are found by.
+    pub(super) number: u32,
+    pub(super) inner: Mutex<Inner>,
+    listener: Mutex<Option<Arc<dyn CommitListener>>>,
+}
+
+pub(super) struct Inner {
+    pub(super) cache: Cache,
+    /// The map as the last checkpoint left it; what is in the cache and not there is newer.
+    pub(super) disk: Arc<dyn Snapshot>,
+    pub(super) guard: Arc<Guard>,
+    /// Of the newest record.
+    pub(super) seq: u64,
+    pub(super) version: Eversion,
+    pub(super) stats: CollectionStats,
+    /// Operation records so far.
+    pub(super) records: u64,
+    /// The newest of them: all that are not in complete rows of the map.
+    pub(super) ops: Vec<OpRecord>,
+    /// See [`Dropped`].
+    pub(super) dropped: Dropped,
+    /// Blocks that were promised to writes since the last checkpoint.
+    promised: u64,
+    /// The row in the map says something else.
+    pub(super) dirty: bool,
+    pub(super) removed: bool,
+}
+
+impl DiskCollection {
+    /// A collection as a row of the map says it is.
+    pub(super) fn new(
+        core: Arc<Core>,
+        pg: PgId,
+        row: &CollectionRow,
+        ops: Vec<OpRecord>,
+        disk: Arc<dyn Snapshot>,
+        guard: Arc<Guard>,
+    ) -> Arc<Self> {
+        let inner = Inner {
+            cache: Cache::default(),
+            disk,
+            guard,
+            seq: row.applied_seq,
+            version: row.version,
+            stats: row.stats,
+            records: row.records,
+            ops,
+            dropped: Vec::new(),
+            promised: 0,
+            dirty: false,
+            removed: false,
+        };
+        let inner = Mutex::new(&COLLECTION, inner);
+        Arc::new(Self { core, pg, number: row.number, inner, listener: Mutex::new(&LISTENER, None) })
+    }
+
+    pub(super) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        let old = self.listener.lock().replace(listener);
+        drop(old);
+    }
+
+    /// Whoever is told of commits.
+    pub(super) fn listener(&self) -> Option<Arc<dyn CommitListener>> {
+        self.listener.lock().clone()
+    }
+
+    /// Removes it: from now on it is empty.
+    pub(super) fn remove(self: &Arc<Self>) -> Result<(), StoreError> {
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return Ok(());
+        }
+        let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+        let record = record::encode_remove(seq, self.pg);
+        let old = inner.forget(seq);
+        let pending =
+            Pending { record, larges: SmallVec::new(), collection: Arc::clone(self), version: None };
+        let pushed = self.core.push(pending);
+        drop(inner);
+        drop(old);
+        self.core.wake_committer(pushed?);
+        Ok(())
+    }
+
+    /// Does what a record of the journal says, at a restart.
+    pub(super) fn replay(self: &Arc<Self>, seq: u64, what: What<'_>) -> Result<(), StoreError> {
+        match what {
+            What::Remove => drop(self.inner.lock().forget(seq)),
+            What::Transaction(body) => {
+                for edits in &body.objects {
+                    for edit in &edits.edits {
+                        if let Edit::Large { large, .. } = edit
+                            && !large.runs.iter().all(|run| self.core.space.take_exactly(*run))
+                        {
+                            return Err(bad(format!(
+                                "record {seq} of the journal names blocks that are in use"
+                            )));
+                        }
+                    }
+                }
+                let prepared = self.prepare(&body.objects)?;
+                self.core.space.allocate(0, prepared.blocks)?;
+                self.inner.lock().apply(self, seq, body, prepared);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that all objects which a transaction is about are in the cache, and what else needs the disk.
+    fn prepare(&self, objects: &[Edits<'_>]) -> Result<Prepared, StoreError> {
+        let sources: SmallVec<[ObjectRef<'_>; 2]> =
+            objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
+        let oids: SmallVec<[ObjectRef<'_>; 2]> =
+            objects.iter().map(|o| o.oid).chain(sources.iter().copied()).collect();
+        while let Some((oid, disk)) = self.missing(&oids)? {
+            self.load(oid, &disk)?;
+        }
+        let mut prepared = Prepared { blocks: blocks_later(objects), omaps: Vec::new() };
+        for oid in sources {
+            let mut inner = self.inner.lock();
+            let disk = Arc::clone(&inner.disk);
+            let Some(onode) = inner.cache.get(oid).and_then(|entry| entry.live.clone()) else { continue };
+            drop(inner);
+            prepared.blocks += onode.blocks;
+            if !onode.omap.is_in_memory() {
+                let stored = Omap { stored: true, ..Omap::default() };
+                let page = stored.page(onode.number, Some(&*disk), ALL);
+                let page = page.map_err(|e| bad(format!("an omap to be cloned: {e}")))?;
+                prepared.omaps.push((onode.number, disk, page.pairs.into_iter().collect()));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// The first of these objects that is not in the cache; those that do not exist are put there.
+    #[expect(clippy::type_complexity, reason = "an object and where to look for it")]
+    fn missing<'a>(
+        &self,
+        oids: &[ObjectRef<'a>],
+    ) -> Result<Option<(ObjectRef<'a>, Arc<dyn Snapshot>)>, StoreError> {
+        let mut inner = self.inner.lock();
+        for oid in oids {
+            if inner.cache.get(*oid).is_some() {
+                continue;
+            }
+            if self.core.filter.may_exist(self.number, *oid) {
+                return Ok(Some((*oid, Arc::clone(&inner.disk))));
+            }
+            inner.cache.insert(Entry::new(Arc::new(ObjectName::new(*oid)?), None, None), CACHED_MAX);
+        }
+        Ok(None)
+    }
+
+    /// Takes an object from the map into the cache.
+    fn load(&self, oid: ObjectRef<'_>, disk: &Arc<dyn Snapshot>) -> Result<(), StoreError> {
+        let name = Arc::new(ObjectName::new(oid)?);
+        let loaded = rows::load(&**disk, self.number, oid)?;
+        let (live, stored) = loaded.map(|(onode, stored)| (Arc::new(onode), Arc::new(stored))).unzip();
+        let mut inner = self.inner.lock();
+        // If a checkpoint has ended meanwhile, what was found may be old; whoever needs it looks again.
+        if Arc::ptr_eq(&inner.disk, disk) {
+            inner.cache.insert(Entry::new(name, live, stored), CACHED_MAX);
+        }
+        Ok(())
+    }
+
+    fn look(self: &Arc<Self>, oid: ObjectRef<'_>) -> Look {
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return Look::Found(None);
+        }
+        let (disk, guard) = (Arc::clone(&inner.disk), Arc::clone(&inner.guard));
+        match inner.cache.get(oid) {
+            Some(entry) => Look::Found(entry.live.clone().map(|onode| {
+                let (core, name) = (Arc::clone(&self.core), Arc::clone(&entry.name));
+                Arc::new(DiskView { core, name, onode, disk, guard }) as Arc<dyn ObjectView>
+            })),
+            None if self.core.filter.may_exist(self.number, oid) => Look::OnDisk(disk),
+            None => Look::Found(None),
+        }
+    }
+
+    /// Gives large writes their places.
+    fn place(&self, txn: &Transaction<'_>) -> Result<SmallVec<[Arc<Large>; 1]>, StoreError> {
+        let mut larges = SmallVec::new();
+        for change in txn.objects.iter().flat_map(|o| &o.changes) {
+            let Some((_, data)) = record::large_blocks(change) else { continue };
+            match record::place(data, |blocks| self.core.space.allocate(blocks, 0)) {
+                Ok(large) => larges.push(large),
+                Err(e) => {
+                    larges.iter().for_each(|large: &Arc<Large>| self.core.space.free(&large.runs));
+                    // It frees what was removed.
+                    self.core.want_checkpoint();
+                    return Err(e);
+                }
+            }
+        }
+        Ok(larges)
+    }
+
+    fn submit_encoded(
+        self: &Arc<Self>,
+        seq: u64,
+        bytes: &Bytes,
+        larges: SmallVec<[Arc<Large>; 1]>,
+    ) -> Result<(), StoreError> {
+        let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
+        let What::Transaction(mut body) = record::decode(bytes).map_err(undecodable)?.what else {
+            return Err(bad("our own record is another".to_owned()));
+        };
+        let mut with_data = larges.iter();
+        for edit in body.objects.iter_mut().flat_map(|o| &mut o.edits) {
+            if let Edit::Large { large, .. } = edit
+                && let Some(same) = with_data.next()
+            {
+                *large = Arc::clone(same);
+            }
+        }
+        let version = Some(body.version);
+        let (mut inner, prepared) = loop {
+            let prepared = self.prepare(&body.objects)?;
+            let inner = self.inner.lock();
+            if prepared.holds(&inner) {
+                break (inner, prepared);
+            }
+        };
+        if inner.removed {
+            return Err(StoreError::NoCollection(self.pg));
+        }
+        self.core.space.allocate(0, prepared.blocks)?;
+        inner.apply(self, seq, body, prepared);
+        let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
+        let pushed = self.core.push(pending);
+        drop(inner);
+        self.core.wake_committer(pushed?);
+        Ok(())
+    }
+}
+
+type StoredOmap = (u64, Arc<dyn Snapshot>, BTreeMap<Bytes, Bytes>);
+
+/// What a transaction needs that is not in the cache.
+struct Prepared {
+    /// Blocks that its small writes need at the next checkpoint, at most.
+    blocks: u64,
+    /// Stored omaps of objects that are cloned: the object's number, where it was read, keys and values.
+    omaps: Vec<StoredOmap>,
+}
+
+impl Prepared {
+    /// Whether no checkpoint has ended meanwhile that makes it wrong.
+    fn holds(&self, inner: &Inner) -> bool {
+        self.omaps.iter().all(|(_, disk, _)| Arc::ptr_eq(disk, &inner.disk))
+    }
+}
+
+const ALL: OmapRange<'_> =
+    OmapRange { after: None, prefix: b"", keys_max: usize::MAX, bytes_max: usize::MAX };
+
+fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
+    match edit {
+        Edit::Change(Change::CloneFrom { source }) => Some(*source),
+        _ => None,
+    }
+}
+
+enum Look {
+    Found(Option<Arc<dyn ObjectView>>),
+    OnDisk(Arc<dyn Snapshot>),
+}
+
+/// What blocks small writes will need at the next checkpoint, at most.
+fn blocks_later(objects: &[Edits<'_>]) -> u64 {
+    let blocks = |len: usize| len as u64 / BLOCK as u64 + 2;
+    let of = |edit: &Edit<'_>| match edit {
+        Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) if data.len() <= BLOCK => 2,
+        Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) => blocks(data.len()),
+        Edit::Change(Change::Zero { .. }) => 2,
+        Edit::Change(Change::Truncate { size }) if size % BLOCK as u64 != 0 => 1,
+        _ => 0,
+    };
+    objects.iter().flat_map(|o| &o.edits).map(of).sum()
+}
+
+/// Refuses what no store can do, and tells what a transaction can need of the journal.
+fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
+    let mut bytes = 256;
+    for object in &txn.objects {
+        ObjectName::fits(&object.oid)?;
+        bytes += 128 + object.oid.name.len() + object.oid.nspace.len() + object.oid.key.len();
+        for change in &object.changes {
+            let size = match change {
+                Change::Write { offset, data } => offset.saturating_add(data.len() as u64),
+                Change::WriteFull { data } => data.len() as u64,
+                Change::Truncate { size } => *size,
+                _ => 0,
+            };
+            if size > OBJECT_BYTES_MAX {
+                return Err(StoreError::TooLarge { size });
+            }
+            bytes += match change {
+                Change::Write { data, .. } | Change::WriteFull { data } if data.len() < LARGE => {
+                    16 + data.len()
+                }
+                Change::Write { data, .. } | Change::WriteFull { data } => {
+                    2 * BLOCK + data.len() / BLOCK * 12
+                }
+                Change::SetXattr { name, value } => 16 + name.len() + value.len(),
+                Change::SetOmap { pairs } => {
+                    16 + pairs.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>()
+                }
+                Change::RemoveOmap { keys } => 16 + keys.iter().map(|k| 4 + k.len()).sum::<usize>(),
+                Change::SetOmapHeader { header } => 16 + header.len(),
+                Change::RemoveOmapRange { from, until } => 16 + from.len() + until.len(),
+                _ => 64,
+            };
+        }
+    }
+    let max = super::journal::record_max(journal_len);
+    if bytes as u64 > max {
+        return Err(StoreError::TooLarge { size: bytes as u64 });
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Removes everything, and gives it to be freed without the lock.
+    fn forget(&mut self, seq: u64) -> Cache {
+        self.seq = seq;
+        self.removed = true;
+        self.stats = CollectionStats::default();
+        let cache = std::mem::take(&mut self.cache);
+        for entry in cache.unstored() {
+            if let Some(onode) = &entry.live {
+                onode.drop_blocks(&mut self.dropped);
+            }
+        }
+        cache
+    }
+
+    /// Does a transaction. All its objects are in the cache.
+    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, prepared: Prepared) {
+        self.seq = seq;
+        self.version = body.version;
+        self.dirty = true;
+        self.promised += prepared.blocks;
+        if let Some(op) = body.op {
+            self.ops.push(op);
+            self.records += 1;
+        }
+        body.objects.into_iter().for_each(|object| self.change(of, object, &prepared));
+    }
+
+    fn change(&mut self, of: &DiskCollection, object: Edits<'_>, prepared: &Prepared) {
+        let Edits { oid, info, edits } = object;
+        let mut edits = edits.into_iter().peekable();
+        while let Some(next) = edits.next() {
+            match next {
+                Edit::Change(Change::Remove) => self.remove(of, oid),
+                Edit::Change(Change::CloneFrom { source }) => {
+                    let Some(source) = self.cache.get(source).and_then(|entry| entry.live.clone()) else {
+                        continue;
+                    };
+                    let stored = prepared.omaps.iter().find(|(number, ..)| *number == source.number);
+                    let omap = source.omap.cloned(stored.map(|(_, _, omap)| omap));
+                    self.with_object(of, oid, |onode, dropped| {
+                        onode.clone_from(&source, omap, dropped);
+                        onode.info = info;
+                    });
+                }
+                first => self.with_object(of, oid, |onode, dropped| {
+                    onode.apply(first, dropped);
+                    while let Some(edit) = edits.next_if(Edit::concerns_object) {
+                        onode.apply(edit, dropped);
+                    }
+                    onode.info = info;
+                }),
+            }
+        }
+    }
+
+    /// Changes an object, or makes it.
+    fn with_object(
+        &mut self,
+        of: &DiskCollection,
+        oid: ObjectRef<'_>,
+        change: impl FnOnce(&mut Onode, &mut Dropped),
+    ) {
+        let Some(entry) = self.cache.get(oid) else { unreachable!("the caller has put it into the cache") };
+        if entry.live.is_none() {
+            of.core.filter.insert(of.number, oid);
+            self.stats.objects += 1;
+        }
+        let new = || Arc::new(Onode::new(of.core.next_object.fetch_add(1, Ordering::Relaxed)));
+        let onode = Arc::make_mut(entry.live.get_or_insert_with(new));
+        let (size, blocks) = (onode.size, onode.blocks);
+        change(onode, &mut self.dropped);
+        self.stats.bytes = self.stats.bytes + onode.size - size;
+        self.stats.bytes_allocated =
+            self.stats.bytes_allocated + onode.blocks * BLOCK as u64 - blocks * BLOCK as u64;
+        mark_dirty(entry, &of.core);
+    }
+
+    fn remove(&mut self, of: &DiskCollection, oid: ObjectRef<'_>) {
+        let Some(entry) = self.cache.get(oid) else { return };
+        let Some(onode) = entry.live.take() else { return };
+        onode.drop_blocks(&mut self.dropped);
+        self.stats.objects -= 1;
+        self.stats.bytes -= onode.size;
+        self.stats.bytes_allocated -= onode.blocks * BLOCK as u64;
+        mark_dirty(entry, &of.core);
+    }
+}
+
+fn mark_dirty(entry: &mut Entry, core: &Core) {
+    if !std::mem::replace(&mut entry.dirty, true) {
+        core.dirty.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a checkpoint writes down of a collection.
+pub(super) struct Cut {
+    pub(super) collection: Arc<DiskCollection>,
+    pub(super) row: CollectionRow,
+    pub(super) entries: Vec<CutEntry>,
+    /// The newest operation records; the first one has this number.
+    pub(super) ops: Vec<OpRecord>,
+    pub(super) first_op: u64,
+    pub(super) dropped: Vec<Run>,
+    pub(super) promised: u64,
+    pub(super) removed: bool,
+}
+
+pub(super) struct CutEntry {
+    pub(super) name: Arc<ObjectName>,
+    pub(super) live: Option<Arc<Onode>>,
+    pub(super) stored: Option<Arc<Stored>>,
+}
+
+/// What it wrote: what the map has now, and its chunks.
+pub(super) struct Flushed {
+    pub(super) name: Arc<ObjectName>,
+    pub(super) live: Option<Arc<Onode>>,
+    pub(super) stored: Option<Arc<Stored>>,
+    pub(super) clean: Vec<(u32, super::block::Chunk)>,
+}
+
+impl DiskCollection {
+    /// Takes what has changed for a checkpoint to write down; nothing if nothing has.
+    pub(super) fn cut(self: &Arc<Self>) -> Option<Cut> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.dirty && !inner.removed && inner.dropped.is_empty() {
+            return None;
+        }
+        inner.dirty = false;
+        let mut entries = Vec::new();
+        for entry in inner.cache.iter_mut().filter(|entry| entry.dirty) {
+            entry.dirty = false;
+            entry.flushing = true;
+            let live = entry.live.as_mut().map(Onode::capture);
+            entries.push(CutEntry { name: Arc::clone(&entry.name), live, stored: entry.stored.clone() });
+        }
+        Some(Cut {
+            collection: Arc::clone(self),
+            row: CollectionRow {
+                number: self.number,
+                applied_seq: inner.seq,
+                version: inner.version,
+                records: inner.records,
+                stats: inner.stats,
+            },
+            entries,
+            ops: inner.ops.clone(),
+            first_op: inner.records - inner.ops.len() as u64,
+            dropped: std::mem::take(&mut inner.dropped),
+            promised: std::mem::take(&mut inner.promised),
+            removed: inner.removed,
+        })
+    }
+
+    /// The checkpoint is safe: what it wrote need not be kept in memory any more.
+    /// `records` is the number of operation records in the map, `omap` by how many bytes and keys its omaps have grown.
+    pub(super) fn rebase(
+        &self,
+        flushed: Vec<Flushed>,
+        records: u64,
+        omap: (i64, i64),
+        disk: &Arc<dyn Snapshot>,
+        guard: &Arc<Guard>,
+    ) {
+        let mut old = Vec::with_capacity(flushed.len());
+        let mut inner = self.inner.lock();
+        inner.disk = Arc::clone(disk);
+        inner.guard = Arc::clone(guard);
+        if inner.removed {
+            return;
+        }
+        inner.stats.omap_bytes = inner.stats.omap_bytes.saturating_add_signed(omap.0);
+        inner.stats.omap_keys = inner.stats.omap_keys.saturating_add_signed(omap.1);
+        let first = inner.records - inner.ops.len() as u64;
+        let complete = records - records % keys::RECORDS_PER_ROW;
+        inner.ops.drain(..complete.saturating_sub(first) as usize);
+        for Flushed { name, live: cut, stored, clean } in flushed {
+            let Some(entry) = inner.cache.get(name.as_ref().as_ref()) else { continue };
+            entry.flushing = false;
+            entry.stored = stored;
+            if let (Some(live), Some(cut)) = (&mut entry.live, cut) {
+                if live.number == cut.number {
+                    live.rebase(&cut, &clean);
+                }
+                old.push(cut);
+            }
+        }
+        drop(inner);
+        drop(old);
+    }
+}
+
+impl Collection for Arc<DiskCollection> {
+    fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
+        let name = match self.look(oid) {
+            Look::Found(view) => return Fetch::Now(view),
+            // A name that cannot be kept is nobody's.
+            Look::OnDisk(_) => match ObjectName::new(oid) {
+                Ok(name) => name,
+                Err(_) => return Fetch::Now(None),
+            },
+        };
+        let (later, completer) = Later::new();
+        let collection = Arc::clone(self);
+        self.core.pool.push(move || {
+            let oid = name.as_ref();
+            completer.complete(loop {
+                match collection.look(oid) {
+                    Look::Found(view) => break Ok(view),
+                    Look::OnDisk(disk) => {
+                        if let Err(e) = collection.load(oid, &disk) {
+                            break Err(e);
+                        }
+                    }
+                }
+            });
+        });
+        Fetch::Later(later)
+    }
+
+    fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
+        self.core.check()?;
+        check(&txn, self.core.journal_len)?;
+        let larges = self.place(&txn)?;
+        let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+        let bytes = record::encode(seq, self.pg, &txn, &larges);
+        let large_bytes: usize = larges.iter().map(|large| large.crcs.len() * BLOCK).sum();
+        let again = larges.clone();
+        if let Err(e) = self.submit_encoded(seq, &bytes, larges) {
+            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs the room.
+            if self.core.check().is_ok() {
+                again.iter().for_each(|large| self.core.space.free(&large.runs));
+            }
+            if matches!(e, StoreError::Full { .. }) {
+                self.core.want_checkpoint();
+            }
+            return Err(e);
+        }
+        if large_bytes > 0 {
+            self.core.large_bytes.fetch_add(large_bytes as u64, Ordering::Relaxed);
+        }
+        Ok(Commit::Pending)
+    }
+
+    fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>> {
+        let inner = self.inner.lock();
+        if inner.removed {
+            return Fetch::Now(Vec::new());
+        }
+        let newer: BTreeMap<ObjectName, bool> = inner
+            .cache
+            .unstored()
+            .filter(|entry| entry.name.as_ref().as_ref() >= from)
+            .map(|entry| (ObjectName::clone(&entry.name), entry.live.is_some()))
+            .collect();
+        let disk = Arc::clone(&inner.disk);
+        drop(inner);
+        let (start, number) = (keys::object(self.number, from), self.number);
+        let (later, completer) = Later::new();
+        self.core.pool.push(move || completer.complete(merge_names(&*disk, start, number, newer, max)));
+        Fetch::Later(later)
+    }
+
+    fn stats(&self) -> CollectionStats {
+        self.inner.lock().stats
+    }
+
+    fn version(&self) -> Eversion {
+        self.inner.lock().version
+    }
+
+    fn records(&self) -> Vec<OpRecord> {
+        let inner = self.inner.lock();
+        let (disk, newest) = (Arc::clone(&inner.disk), inner.ops.clone());
+        let first = inner.records - newest.len() as u64;
+        drop(inner);
+        let group = first.saturating_sub(RECORDS_MAX) / keys::RECORDS_PER_ROW;
+        let until = keys::records(self.number, first / keys::RECORDS_PER_ROW);
+        // Records that cannot be read only make a repetition look like a new operation, as if they were older.
+        let rows = disk.range(&keys::records(self.number, group), &until, usize::MAX).unwrap_or_default();
+        let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
+        stored.chain(newest).collect()
+    }
+}
+
+/// The objects in the map, with those over them that the map does not have yet.
+fn merge_names(
+    disk: &dyn Snapshot,
+    mut start: Bytes,
+    number: u32,
+    mut newer: BTreeMap<ObjectName, bool>,
+    max: usize,
+) -> Result<Vec<ObjectName>, StoreError> {
+    const PAGE: usize = 1024;
+    let until = keys::objects(number + 1);
+    let mut names = Vec::new();
+    loop {
+        let rows = disk.range(&start, &until, PAGE).map_err(|e| bad(format!("listing: {e}")))?;
+        for (key, _) in &rows {
+            let name = keys::object_name(key).ok_or_else(|| bad(format!("an object's key: {key:?}")))?;
+            let behind = newer.split_off(&name);
+            names.extend(
+                std::mem::replace(&mut newer, behind).into_iter().filter(|(_, lives)| *lives).map(|(n, _)| n),
+            );
+            if newer.remove(&name).unwrap_or(true) {
+                names.push(name);
+            }
+            if names.len() >= max {
+                names.truncate(max);
+                return Ok(names);
+            }
+        }
+        match rows.last() {
+            Some((key, _)) if rows.len() == PAGE => start = [&key[..], &[0]].concat().into(),
+            _ => break,
+        }
+    }
+    names.extend(newer.into_iter().filter(|(_, lives)| *lives).map(|(name, _)| name));
+    names.truncate(max);
+    Ok(names)
+}
+
+const _: () = assert!(LARGE.is_multiple_of(BLOCK) && layout::CHUNK_BLOCKS <= u8::MAX as u64);

@@ -1,0 +1,203 @@
+//! What all parts of a store share.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+
+use bytes::Bytes;
+use loligo_lane::{Action, Bound, Lane};
+use loligo_lockstat::{Class, Mutex};
+use loligo_wire::Eversion;
+use smallvec::SmallVec;
+
+use super::backend::{BackendFile, Kv};
+use super::block::Large;
+use super::collection::DiskCollection;
+use super::filter::Filter;
+use super::pool::Pool;
+use super::space::Space;
+use crate::StoreError;
+
+/// Held to take out all records that wait; adding one takes no lock.
+static COMMITS: Class = Class::new("store.commits");
+static ON_STOP: Class = Class::new("store.on_stop");
+
+/// Records that wait for the journal, and their bytes: twice what the OSD lets in from its clients.
+const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
+
+/// A record on its way into the journal.
+pub(super) struct Pending {
+    pub(super) record: Bytes,
+    /// To be written to their places before the record is.
+    pub(super) larges: SmallVec<[Arc<Large>; 1]>,
+    pub(super) collection: Arc<DiskCollection>,
+    /// Who submitted it hears of it when it is safe; nobody does if the collection was removed.
+    pub(super) version: Option<Eversion>,
+}
+
+impl Pending {
+    fn weight(&self) -> usize {
+        let large = |large: &Arc<Large>| large.data.as_ref().map_or(0, Bytes::len);
+        self.record.len() + self.larges.iter().map(large).sum::<usize>()
+    }
+}
+
+type OnStop = Box<dyn FnOnce(&StoreError) + Send>;
+
+/// What all parts of a store share.
+pub(super) struct Core {
+    pub(super) data: Arc<dyn BackendFile>,
+    pub(super) kv: Arc<dyn Kv>,
+    pub(super) space: Space,
+    pub(super) filter: Filter,
+    pub(super) pool: Pool,
+    pub(super) commits: Lane<Pending>,
+    pub(super) journal_len: u64,
+    /// Behind the newest group of the journal that is safe. Written by the committer.
+    pub(super) journal_head: AtomicU64,
+    /// Where a restart would begin. Written by the checkpointer.
+    pub(super) journal_tail: AtomicU64,
+    pub(super) next_seq: AtomicU64,
+    pub(super) next_object: AtomicU64,
+    /// Bytes of large writes that are in memory until the next checkpoint.
+    pub(super) large_bytes: AtomicU64,
+    /// Objects changed since the last checkpoint.
+    pub(super) dirty: AtomicU64,
+    /// Somebody wants a checkpoint now.
+    pub(super) wanted: AtomicBool,
+    /// The store is being closed: nothing is submitted any more.
+    pub(super) closing: AtomicBool,
+    /// And the committer has ended.
+    pub(super) drained: AtomicBool,
+    pub(super) committer: OnceLock<Thread>,
+    pub(super) checkpointer: OnceLock<Thread>,
+    /// Syncs of the data file that were begun, and that have ended.
+    syncs: (AtomicU64, AtomicU64),
+    sync_failed: AtomicBool,
+    stopped: OnceLock<String>,
+    on_stop: Mutex<Vec<OnStop>>,
+}
+
+/// Where the counters of a [`Core`] begin.
+pub(super) struct Start {
+    pub(super) journal_len: u64,
+    pub(super) journal_at: u64,
+    pub(super) next_seq: u64,
+    pub(super) next_object: u64,
+}
+
+impl Core {
+    pub(super) fn new(
+        data: Arc<dyn BackendFile>,
+        kv: Arc<dyn Kv>,
+        space: Space,
+        pool: Pool,
+        start: &Start,
+    ) -> Self {
+        Self {
+            data,
+            kv,
+            space,
+            filter: Filter::new(),
+            pool,
+            commits: Lane::weighed(&COMMITS, WAITING_MAX, Pending::weight),
+            journal_len: start.journal_len,
+            journal_head: AtomicU64::new(start.journal_at),
+            journal_tail: AtomicU64::new(start.journal_at),
+            next_seq: AtomicU64::new(start.next_seq),
+            next_object: AtomicU64::new(start.next_object),
+            large_bytes: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
+            committer: OnceLock::new(),
+            checkpointer: OnceLock::new(),
+            syncs: (AtomicU64::new(0), AtomicU64::new(0)),
+            sync_failed: AtomicBool::new(false),
+            stopped: OnceLock::new(),
+            on_stop: Mutex::new(&ON_STOP, Vec::new()),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.stopped.get().is_some() { Err(StoreError::Stopped) } else { Ok(()) }
+    }
+
+    /// Why the store has stopped, if it has.
+    pub(super) fn why_stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// Makes safe what was written to the data file.
+    ///
+    /// The kernel tells of a failure once, to whoever syncs then; the next sync says that all is well. So it counts only if
+    /// none of those that ended before it failed, and that is known when they have all said so.
+    pub(super) fn sync_data(&self) -> io::Result<()> {
+        self.syncs.0.fetch_add(1, Ordering::SeqCst);
+        let synced = self.data.sync();
+        if synced.is_err() {
+            self.sync_failed.store(true, Ordering::SeqCst);
+        }
+        self.syncs.1.fetch_add(1, Ordering::SeqCst);
+        let begun = self.syncs.0.load(Ordering::SeqCst);
+        while self.syncs.1.load(Ordering::SeqCst) < begun {
+            thread::yield_now();
+        }
+        if self.sync_failed.load(Ordering::SeqCst) {
+            return Err(synced.err().unwrap_or_else(|| io::Error::other("an earlier sync has failed")));
+        }
+        synced
+    }
+
+    /// Stops the store for good: after this nothing is written any more, and nobody is told that anything is safe.
+    pub(super) fn stop(&self, why: String) {
+        if self.stopped.set(why).is_err() {
+            return;
+        }
+        drop(self.commits.close());
+        let hooks = std::mem::take(&mut *self.on_stop.lock());
+        hooks.into_iter().for_each(|hook| hook(&StoreError::Stopped));
+        self.wake();
+    }
+
+    /// Has `hook` called when the store stops; now, if it has.
+    pub(super) fn on_stop(&self, hook: OnStop) {
+        let mut hooks = self.on_stop.lock();
+        if self.stopped.get().is_none() {
+            hooks.push(hook);
+            return;
+        }
+        drop(hooks);
+        hook(&StoreError::Stopped);
+    }
+
+    /// Gives a record to the committer. To be followed by [`wake_committer`](Self::wake_committer) if it says so, which may
+    /// be done without the lock that keeps the order.
+    pub(super) fn push(&self, pending: Pending) -> Result<Action, StoreError> {
+        self.commits.push(pending).map_err(|_| StoreError::Stopped)
+    }
+
+    pub(super) fn wake_committer(&self, action: Action) {
+        if action == Action::Submit
+            && let Some(thread) = self.committer.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Asks for a checkpoint.
+    pub(super) fn want_checkpoint(&self) {
+        // Release: the checkpointer sees what made it necessary.
+        if !self.wanted.swap(true, Ordering::Release)
+            && let Some(thread) = self.checkpointer.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        [&self.committer, &self.checkpointer].into_iter().filter_map(OnceLock::get).for_each(Thread::unpark);
+    }
+}

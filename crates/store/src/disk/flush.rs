@@ -1,0 +1,338 @@
+//! What a checkpoint writes of one collection: blocks into the data file, rows into a batch for the map.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::backend::{Batch, Buffer, Snapshot};
+use super::block::{Block, Chunk, Place, patch};
+use super::collection::{CutEntry, Flushed};
+use super::commit::write_large;
+use super::core::Core;
+use super::keys;
+use super::layout::{BLOCK, Run, block_crc};
+use super::omap::Delta;
+use super::onode::Onode;
+use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
+use super::space;
+use super::view::{ReadError, read_blocks};
+use crate::StoreError;
+
+/// Blocks written at once.
+const WRITE_BLOCKS_MAX: usize = 256;
+/// Rows looked at at once when a collection is removed.
+const PAGE: usize = 1024;
+
+pub(super) struct Flush<'a> {
+    core: &'a Core,
+    /// What the map will refer to.
+    stored: &'a mut space::Stored,
+    batch: &'a mut Batch,
+    number: u32,
+    disk: Arc<dyn Snapshot>,
+    /// Blocks that the map will not refer to any more.
+    pub(super) freed: Vec<Run>,
+    writer: Writer,
+}
+
+/// Blocks on their way to places side by side.
+#[derive(Default)]
+struct Writer {
+    buffer: Buffer,
+    /// Where the first block in the buffer goes.
+    run: Option<Run>,
+    /// Blocks in the buffer.
+    filled: usize,
+    /// For large writes.
+    large: Buffer,
+}
+
+impl<'a> Flush<'a> {
+    pub(super) fn new(
+        core: &'a Core,
+        stored: &'a mut space::Stored,
+        batch: &'a mut Batch,
+        number: u32,
+    ) -> Self {
+        let disk = core.kv.snapshot();
+        Self { core, stored, batch, number, disk, freed: Vec::new(), writer: Writer::default() }
+    }
+
+    /// Writes objects down. Also gives by how many bytes and keys their omaps have grown.
+    pub(super) fn entries(
+        &mut self,
+        entries: Vec<CutEntry>,
+    ) -> Result<(Vec<Flushed>, (i64, i64)), StoreError> {
+        let mut grown = (0, 0);
+        let mut flushed = Vec::with_capacity(entries.len());
+        for CutEntry { name, live, stored } in entries {
+            let key = keys::object(self.number, name.as_ref().as_ref());
+            if let Some(old) =
+                stored.as_deref().filter(|old| live.as_ref().is_none_or(|l| l.number != old.number))
+            {
+                self.remove_object(&key, old, &mut grown)?;
+            }
+            let old = stored.filter(|old| live.as_ref().is_some_and(|live| live.number == old.number));
+            let (new, clean) = match &live {
+                Some(live) => self.object(key, live, old.as_deref(), &mut grown)?,
+                None => (None, Vec::new()),
+            };
+            flushed.push(Flushed { name, live, stored: new.map(Arc::new), clean });
+        }
+        self.write_out()?;
+        Ok((flushed, grown))
+    }
+
+    /// Writes one object down: what the map has of it then, and the chunks that were dirty.
+    #[expect(clippy::type_complexity, reason = "chunks with their numbers")]
+    fn object(
+        &mut self,
+        key: Bytes,
+        live: &Onode,
+        old: Option<&Stored>,
+        grown: &mut (i64, i64),
+    ) -> Result<(Option<Stored>, Vec<(u32, Chunk)>), StoreError> {
+        let inline = live.chunks.len() == 1;
+        let mut new = Stored {
+            number: live.number,
+            inline,
+            omap: false,
+            chunks: Vec::with_capacity(live.chunks.len()),
+        };
+        let moved = old.is_some_and(|old| old.inline) != inline;
+        let mut clean = Vec::new();
+        let mut only = None;
+        let count = live.chunks.len().max(old.map_or(0, |old| old.chunks.len()));
+        for index in 0..count {
+            let old_runs = old.and_then(|old| old.chunks.get(index)).map_or(&[][..], |runs| runs);
+            let chunk = live.chunks.get(index).and_then(Option::as_deref);
+            let (runs, written) = match chunk {
+                Some(chunk) if chunk.dirty => {
+                    let chunk = self.chunk(chunk)?;
+                    self.exchange(old_runs, &runs_of(&chunk))?;
+                    clean.push((index as u32, chunk.clone()));
+                    (runs_of(&chunk), Some(chunk))
+                }
+                Some(chunk) => (old_runs.to_vec(), (moved || inline).then(|| chunk.clone())),
+                None => {
+                    self.exchange(old_runs, &[])?;
+                    (Vec::new(), None)
+                }
+            };
+            let row = keys::chunk(live.number, index as u32);
+            match (written, inline) {
+                (Some(chunk), true) => only = Some(chunk),
+                (Some(chunk), false) if !runs.is_empty() => self.batch.set(row, encode_chunk(&chunk)),
+                (Some(_), false) => self.batch.remove(row),
+                (None, _) if !old_runs.is_empty() && runs.is_empty() => self.batch.remove(row),
+                (None, _) => {}
+            }
+            if inline && old.is_some_and(|old| !old.inline) {
+                self.batch.remove(keys::chunk(live.number, index as u32));
+            }
+            if index < live.chunks.len() {
+                new.chunks.push(runs);
+            }
+        }
+        new.omap = self.omap(live, old.is_some_and(|old| old.omap), grown)?;
+        let only = inline.then(|| only.unwrap_or_default());
+        self.batch.set(key, encode_object(live, new.omap, only.as_ref()));
+        Ok((Some(new), clean))
+    }
+
+    /// Gives every block of a chunk a place.
+    fn chunk(&mut self, chunk: &Chunk) -> Result<Chunk, StoreError> {
+        let mut clean = Chunk::default();
+        for block in &chunk.blocks {
+            let placed = match block {
+                Block::Hole => Block::Hole,
+                Block::Disk(place) => Block::Disk(*place),
+                Block::Fresh(fresh) => Block::Disk(self.write(&fresh.data, None)?),
+                Block::Patched(patched) => match read_blocks(self.core, &[patched.base]) {
+                    Ok(mut whole) => {
+                        patch(&mut whole, &patched.patches);
+                        Block::Disk(self.write(&whole, None)?)
+                    }
+                    // The rest of the block is lost. Reads have to go on saying so: this is no block's checksum.
+                    Err(ReadError::Checksum { .. }) => Block::Disk(self.write(&[], Some(!block_crc(&[])))?),
+                    Err(e) => return Err(bad(e.to_string())),
+                },
+                Block::Large(large, index) => {
+                    // The committer may not have come to it yet; written twice it is the same.
+                    write_large(&*self.core.data, large, &mut self.writer.large).map_err(failed)?;
+                    Block::Disk(large.place(*index))
+                }
+            };
+            clean.blocks.push(placed);
+        }
+        Ok(clean)
+    }
+
+    /// Puts a block next to the one before; `crc` is another checksum than its own.
+    fn write(&mut self, data: &[u8], crc: Option<u32>) -> Result<Place, StoreError> {
+        let full = self.writer.run.is_none_or(|run| self.writer.filled == run.len as usize);
+        if full {
+            self.write_out()?;
+            let run = self.core.space.take_promised(WRITE_BLOCKS_MAX as u64);
+            let run = run.ok_or_else(|| bad("no block is left of those that were promised".to_owned()))?;
+            self.writer.buffer.reset(run.len as usize * BLOCK);
+            self.writer.run = Some(run);
+        }
+        let Some(run) = self.writer.run else { unreachable!("just made") };
+        let at = self.writer.filled * BLOCK;
+        let place = &mut self.writer.buffer[at..at + BLOCK];
+        place[..data.len()].copy_from_slice(data);
+        place[data.len()..].fill(0);
+        let block = run.start + self.writer.filled as u32;
+        let crc = crc.unwrap_or_else(|| block_crc(data));
+        self.writer.filled += 1;
+        Ok(Place { block, crc })
+    }
+
+    /// Writes the blocks that wait, and gives back the places behind them.
+    fn write_out(&mut self) -> Result<(), StoreError> {
+        let Some(run) = self.writer.run.take() else { return Ok(()) };
+        let filled = std::mem::take(&mut self.writer.filled);
+        let rest = Run { start: run.start + filled as u32, len: run.len - filled as u32 };
+        if rest.len > 0 {
+            self.core.space.free(&[rest]);
+        }
+        if filled > 0 {
+            self.writer.buffer.reset(filled * BLOCK);
+            self.core.data.write(run.offset(), &self.writer.buffer).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The map refers to other blocks than before.
+    fn exchange(&mut self, old: &[Run], new: &[Run]) -> Result<(), StoreError> {
+        let blocks = |runs: &[Run]| runs.iter().flat_map(|run| run.start..run.end()).collect::<Vec<u32>>();
+        let (mut old_blocks, mut new_blocks) = (blocks(old), blocks(new));
+        old_blocks.sort_unstable();
+        new_blocks.sort_unstable();
+        let single = |block: u32| Run { start: block, len: 1 };
+        for block in old_blocks.iter().filter(|block| new_blocks.binary_search(block).is_err()) {
+            self.stored.change(single(*block), false).map_err(failed)?;
+            super::layout::push_block(&mut self.freed, *block);
+        }
+        for block in new_blocks.iter().filter(|block| old_blocks.binary_search(block).is_err()) {
+            self.stored.change(single(*block), true).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all rows of an object.
+    fn remove_object(&mut self, key: &Bytes, old: &Stored, grown: &mut (i64, i64)) -> Result<(), StoreError> {
+        for (index, runs) in old.chunks.iter().enumerate() {
+            self.exchange(runs, &[])?;
+            if !old.inline && !runs.is_empty() {
+                self.batch.remove(keys::chunk(old.number, index as u32));
+            }
+        }
+        if old.omap {
+            self.remove_omap(old.number, b"", None, grown)?;
+        }
+        self.batch.remove(key.clone());
+        Ok(())
+    }
+
+    /// Brings an omap's rows up to date; whether there may be any then.
+    fn omap(&mut self, live: &Onode, stored: bool, grown: &mut (i64, i64)) -> Result<bool, StoreError> {
+        let Some(delta) = live.omap.flushing.as_deref().filter(|delta| !delta.is_empty()) else {
+            return Ok(stored);
+        };
+        let Delta { cleared, gone, keys: changed } = delta;
+        if stored && *cleared {
+            self.remove_omap(live.number, b"", None, grown)?;
+        }
+        for (from, until) in joined(gone).iter().filter(|_| stored && !cleared) {
+            self.remove_omap(live.number, from, Some(until), grown)?;
+        }
+        for (key, value) in changed {
+            let row = keys::omap(live.number, key);
+            let hidden = *cleared || gone.iter().any(|(from, until)| from <= key && key < until);
+            let old = if stored && !hidden { self.disk.get(&row).map_err(failed)? } else { None };
+            if let Some(old) = &old {
+                grown.0 -= (key.len() + old.len()) as i64;
+                grown.1 -= 1;
+            }
+            match value {
+                Some(value) => {
+                    grown.0 += (key.len() + value.len()) as i64;
+                    grown.1 += 1;
+                    self.batch.set(row, value.clone());
+                }
+                None => self.batch.remove(row),
+            }
+        }
+        Ok((stored && !cleared) || changed.values().any(Option::is_some))
+    }
+
+    /// Removes a range of an omap's rows.
+    fn remove_omap(
+        &mut self,
+        number: u64,
+        from: &[u8],
+        until: Option<&Bytes>,
+        grown: &mut (i64, i64),
+    ) -> Result<(), StoreError> {
+        let until = until.map_or_else(|| keys::omap(number + 1, b""), |until| keys::omap(number, until));
+        let mut start = keys::omap(number, from);
+        loop {
+            let rows = self.disk.range(&start, &until, PAGE).map_err(failed)?;
+            let full = rows.len() == PAGE;
+            for (key, value) in rows {
+                grown.0 -= (key.len() - keys::OMAP_PREFIX_LEN + value.len()) as i64;
+                grown.1 -= 1;
+                start = [&key[..], &[0]].concat().into();
+                self.batch.remove(key);
+            }
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes all that the map has of the collection.
+    pub(super) fn remove_all(&mut self) -> Result<(), StoreError> {
+        let until = keys::objects(self.number + 1);
+        let mut start = keys::objects(self.number);
+        loop {
+            let rows = self.disk.range(&start, &until, PAGE).map_err(failed)?;
+            let full = rows.len() == PAGE;
+            for (key, _) in rows {
+                let name = keys::object_name(&key).ok_or_else(|| bad(format!("an object's key: {key:?}")))?;
+                if let Some((_, stored)) = rows::load(&*self.disk, self.number, name.as_ref())? {
+                    self.remove_object(&key, &stored, &mut (0, 0))?;
+                }
+                start = [&key[..], &[0]].concat().into();
+            }
+            if !full {
+                break;
+            }
+        }
+        let (from, until) = (keys::records(self.number, 0), keys::records(self.number, u64::MAX));
+        for (key, _) in self.disk.range(&from, &until, usize::MAX).map_err(failed)? {
+            self.batch.remove(key);
+        }
+        Ok(())
+    }
+}
+
+/// The same ranges, without overlaps.
+fn joined(ranges: &[(Bytes, Bytes)]) -> Vec<(Bytes, Bytes)> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut joined: Vec<(Bytes, Bytes)> = Vec::new();
+    for (from, until) in sorted {
+        match joined.last_mut() {
+            Some((_, end)) if *end >= from => *end = until.max(end.clone()),
+            _ => joined.push((from, until)),
+        }
+    }
+    joined
+}
+
+fn failed(e: std::io::Error) -> StoreError {
+    bad(e.to_string())
+}

@@ -1,0 +1,256 @@
+//! The journal: a ring of groups of records.
+//!
+//! Positions grow for ever; position `p` is at byte `p mod length` of the file. Each group begins at a multiple of 4,096:
+//! a header, the records one behind the other, zeros. A group does not go around the ring's end: what is too long for
+//! the rest of it begins at the start. One group is written at a time, so only the last one can be half there.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_wire::crc::crc32c_of;
+use loligo_wire::{Reader, Uuid, Writer};
+
+use super::backend::{ALIGN, BackendFile, Buffer};
+
+const MAGIC: u32 = 0x314a_474c; // "LGJ1"
+/// Magic, records, position, length of the records, the store's salt, checksum of these, checksum of the records.
+const HEADER_LEN: usize = 48;
+const HEADER_SUMMED: usize = 40;
+/// What a record costs beside its bytes: its length.
+const RECORD_COST: usize = 4;
+
+/// How much of the journal one record may take: what is larger is refused.
+pub(super) fn record_max(journal_len: u64) -> u64 {
+    journal_len / 4
+}
+
+/// Bytes that a group with these records takes.
+pub(super) fn group_len(records: usize, bytes: usize) -> u64 {
+    (HEADER_LEN + records * RECORD_COST + bytes).next_multiple_of(ALIGN) as u64
+}
+
+/// The ring, and where its next group goes.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: Arc<dyn BackendFile>,
+    salt: Uuid,
+    len: u64,
+    head: u64,
+    buffer: Buffer,
+}
+
+/// A group that was found.
+struct Header {
+    records: u32,
+    at: u64,
+    len: u32,
+    crc: u32,
+}
+
+impl Journal {
+    pub(super) fn new(file: Arc<dyn BackendFile>, salt: Uuid, len: u64, head: u64) -> Self {
+        Self { file, salt, len, head, buffer: Buffer::default() }
+    }
+
+    /// Writes zeros all over a new journal, so that writing groups allocates nothing in the file system.
+    pub(super) fn format(file: &dyn BackendFile, len: u64) -> io::Result<()> {
+        const STEP: u64 = 4 << 20;
+        file.set_len(len)?;
+        let zeros = Buffer::zeroed(STEP.min(len) as usize);
+        let mut at = 0;
+        while at + zeros.len() as u64 <= len {
+            file.write(at, &zeros)?;
+            at += zeros.len() as u64;
+        }
+        if at < len {
+            file.write(at, &Buffer::zeroed((len - at) as usize))?;
+        }
+        file.sync()
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Where a group of this length will begin.
+    pub(super) fn place_of(&self, len: u64) -> u64 {
+        let room = self.len - self.head % self.len;
+        if len <= room { self.head } else { self.head + room }
+    }
+
+    /// Writes records as one group; they are safe when this returns. The caller has looked for room.
+    pub(super) fn write<'r>(&mut self, records: impl Iterator<Item = &'r [u8]> + Clone) -> io::Result<()> {
+        let (count, bytes) = records.clone().fold((0, 0), |(n, bytes), record| (n + 1, bytes + record.len()));
+        let len = group_len(count, bytes);
+        let at = self.place_of(len);
+        self.buffer.reset(len as usize);
+        let mut end = HEADER_LEN;
+        for record in records {
+            self.buffer[end..end + 4].copy_from_slice(&(record.len() as u32).to_le_bytes());
+            self.buffer[end + 4..end + 4 + record.len()].copy_from_slice(record);
+            end += RECORD_COST + record.len();
+        }
+        self.buffer[end..].fill(0);
+        let crc = crc32c_of([&self.buffer[HEADER_LEN..end]]);
+        let mut w = Writer::with_capacity(HEADER_LEN);
+        w.u32(MAGIC);
+        w.u32(count as u32);
+        w.u64(at);
+        w.u32((end - HEADER_LEN) as u32);
+        w.u32(crc);
+        w.raw(&self.salt.0);
+        let header_crc = crc32c_of([&w.as_slice()[..HEADER_SUMMED]]);
+        w.u32(header_crc);
+        w.u32(0);
+        self.buffer[..HEADER_LEN].copy_from_slice(w.as_slice());
+        self.file.write(at % self.len, &self.buffer)?;
+        self.file.sync()?;
+        self.head = at + len;
+        if self.buffer.len() > KEEP_MAX {
+            self.buffer = Buffer::default();
+        }
+        Ok(())
+    }
+
+    /// Reads the group at the head and moves the head behind it; none if there is none.
+    pub(super) fn read(&mut self) -> io::Result<Option<Vec<Bytes>>> {
+        let wrapped = self.head.next_multiple_of(self.len);
+        for at in [self.head, wrapped] {
+            if let Some((records, len)) = self.read_at(at)? {
+                self.head = at + len;
+                return Ok(Some(records));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_at(&mut self, at: u64) -> io::Result<Option<(Vec<Bytes>, u64)>> {
+        let Some(header) = self.header(at)?.filter(|header| header.at == at) else { return Ok(None) };
+        let len = (HEADER_LEN + header.len as usize).next_multiple_of(ALIGN) as u64;
+        if at % self.len + len > self.len {
+            return Ok(None);
+        }
+        let mut buffer = Buffer::zeroed(len as usize);
+        self.file.read(at % self.len, &mut buffer)?;
+        let bytes = &buffer[HEADER_LEN..HEADER_LEN + header.len as usize];
+        if crc32c_of([bytes]) != header.crc {
+            return Ok(None);
+        }
+        let bytes = Bytes::copy_from_slice(bytes);
+        let mut r = Reader::new(&bytes);
+        let mut records = Vec::new();
+        while !r.is_empty() {
+            match r.blob() {
+                Ok(record) => records.push(bytes.slice_ref(record)),
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok((records.len() == header.records as usize).then_some((records, len)))
+    }
+
+    fn header(&mut self, at: u64) -> io::Result<Option<Header>> {
+        self.buffer.reset(ALIGN);
+        self.file.read(at % self.len, &mut self.buffer)?;
+        Ok(self.parse(&self.buffer[..HEADER_LEN]))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Option<Header> {
+        let mut r = Reader::new(bytes);
+        let (magic, records, at) = (r.u32().ok()?, r.u32().ok()?, r.u64().ok()?);
+        let (len, crc, salt, header_crc) = (r.u32().ok()?, r.u32().ok()?, r.array().ok()?, r.u32().ok()?);
+        let ours =
+            magic == MAGIC && Uuid(salt) == self.salt && header_crc == crc32c_of([&bytes[..HEADER_SUMMED]]);
+        ours.then_some(Header { records, at, len, crc })
+    }
+
+    /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then something in
+    /// between was damaged that had been safe once, as a group is written only when the one before it is safe.
+    pub(super) fn has_later(&self) -> io::Result<bool> {
+        const STEP: usize = 1 << 20;
+        let mut buffer = Buffer::default();
+        let mut at = 0;
+        while at < self.len {
+            buffer.reset(STEP.min((self.len - at) as usize));
+            self.file.read(at, &mut buffer)?;
+            let headers = buffer.chunks_exact(ALIGN).filter_map(|block| self.parse(&block[..HEADER_LEN]));
+            // The one at the head itself, or where it would be at the ring's start, is the one that may be half there.
+            let torn = [self.head, self.head.next_multiple_of(self.len)];
+            if headers.into_iter().any(|header| header.at > self.head && !torn.contains(&header.at)) {
+                return Ok(true);
+            }
+            at += buffer.len() as u64;
+        }
+        Ok(false)
+    }
+}
+
+/// A larger buffer is not kept.
+const KEEP_MAX: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::super::backend::Backend;
+    use super::super::backend::sim::Machine;
+    use super::*;
+
+    const LEN: u64 = 64 << 10;
+
+    fn journal(machine: &Machine, head: u64) -> Journal {
+        Journal::new(machine.open("journal").expect("simulated"), Uuid([1; 16]), LEN, head)
+    }
+
+    fn formatted(seed: u64) -> Machine {
+        let machine = Machine::new(seed, 0);
+        Journal::format(&*machine.open("journal").expect("simulated"), LEN).expect("simulated");
+        machine
+    }
+
+    fn record(n: usize) -> Vec<u8> {
+        vec![n as u8; n * 37 % 9000]
+    }
+
+    fn write(journal: &mut Journal, n: usize) {
+        let records: Vec<_> = (n..n + n % 3 + 1).map(record).collect();
+        journal.write(records.iter().map(|r| &r[..])).expect("simulated");
+    }
+
+    #[test]
+    fn groups_are_found_again_around_the_ring() {
+        let machine = formatted(1);
+        let mut to = journal(&machine, 0);
+        let mut from = journal(&machine, 0);
+        for n in 0..200 {
+            write(&mut to, n);
+            let records = from.read().expect("simulated").expect("just written");
+            assert!(
+                records.iter().zip(n..).all(|(found, n)| *found == record(n)) && records.len() == n % 3 + 1
+            );
+            assert_eq!(from.head(), to.head());
+        }
+        assert!(from.read().expect("simulated").is_none());
+        assert!(!from.has_later().expect("simulated"));
+    }
+
+    #[test]
+    fn damage_in_the_middle_is_told_from_the_end() {
+        let machine = formatted(1);
+        let mut to = journal(&machine, 0);
+        (1..4).for_each(|n| write(&mut to, n));
+        let mut whole = journal(&machine, 0);
+        whole.read().expect("simulated").expect("the first group");
+        let second = whole.head();
+        whole.read().expect("simulated").expect("the second group");
+        let third = whole.head();
+        for (damaged, is_middle) in [(second, true), (third, false)] {
+            for byte in [0, 8, 20, 60] {
+                machine.flip("journal", damaged + byte, 3);
+                let mut from = journal(&machine, 0);
+                while from.read().expect("simulated").is_some() {}
+                assert_eq!(from.head(), damaged);
+                assert_eq!(from.has_later().expect("simulated"), is_middle, "byte {byte}");
+                machine.flip("journal", damaged + byte, 3);
+            }
+        }
+    }
+}

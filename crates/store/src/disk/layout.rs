@@ -1,0 +1,143 @@
+//! What lies where on disk. The whole picture, byte by byte, is in `docs/disk-store.md`.
+
+use std::io;
+
+use loligo_wire::crc::crc32c_of;
+use loligo_wire::{Reader, Uuid, Writer};
+
+use super::backend::{ALIGN, BackendFile, Buffer};
+
+/// Data is allocated, checksummed and read in blocks of this size.
+pub(super) const BLOCK: usize = 4096;
+/// Blocks of an object whose places are kept together, in one row of the map: 128 KiB of data.
+pub(super) const CHUNK_BLOCKS: u64 = 32;
+/// From this size on a write goes straight to its final place; below it goes through the journal.
+pub(super) const LARGE: usize = 64 << 10;
+
+const MAGIC: &[u8; 8] = b"LOLIGODS";
+/// Changes that older programs cannot read make it larger.
+const VERSION: u32 = 1;
+/// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at all.
+const SUPERBLOCK_LEN: usize = 60;
+
+/// The first thing read: what the other files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    /// Of the cluster.
+    pub(super) fsid: Uuid,
+    /// Random, and known to nobody else: what clients write never looks like a group of the journal.
+    pub(super) salt: Uuid,
+    /// Bytes of the journal.
+    pub(super) journal_len: u64,
+    /// Blocks of the data file.
+    pub(super) blocks: u64,
+}
+
+impl Superblock {
+    /// `None` if there is no store yet: an empty file, or one that the power left as zeros while it was made.
+    pub(super) fn load(file: &dyn BackendFile) -> io::Result<Option<Self>> {
+        if file.len()? < ALIGN as u64 {
+            return Ok(None);
+        }
+        let mut buffer = Buffer::zeroed(ALIGN);
+        file.read(0, &mut buffer)?;
+        if buffer.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        Self::parse(&buffer).map(Some)
+    }
+
+    pub(super) fn store(&self, file: &dyn BackendFile) -> io::Result<()> {
+        let mut w = Writer::with_capacity(SUPERBLOCK_LEN + 4);
+        w.raw(MAGIC);
+        w.u32(VERSION);
+        w.raw(&self.fsid.0);
+        w.raw(&self.salt.0);
+        w.u64(self.journal_len);
+        w.u64(self.blocks);
+        let crc = crc32c_of([w.as_slice()]);
+        w.u32(crc);
+        let mut buffer = Buffer::zeroed(ALIGN);
+        buffer[..SUPERBLOCK_LEN + 4].copy_from_slice(w.as_slice());
+        file.write(0, &buffer)?;
+        file.sync()
+    }
+
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("superblock: {what}"));
+        if bytes.get(..8) != Some(MAGIC) {
+            return Err(bad("this is no store"));
+        }
+        let mut r = Reader::new(&bytes[8..]);
+        let mut read = || Ok((r.u32()?, r.array()?, r.array()?, r.u64()?, r.u64()?, r.u32()?));
+        let (version, fsid, salt, journal_len, blocks, crc) =
+            read().map_err(|_: loligo_wire::DecodeError| bad("too short"))?;
+        if version != VERSION {
+            return Err(bad(&format!("format {version}; this program knows {VERSION}")));
+        }
+        if crc != crc32c_of([&bytes[..SUPERBLOCK_LEN]]) {
+            return Err(bad("damaged"));
+        }
+        let sane =
+            journal_len > 0 && journal_len.is_multiple_of(ALIGN as u64) && blocks <= u64::from(u32::MAX);
+        if !sane {
+            return Err(bad("impossible sizes"));
+        }
+        Ok(Self { fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks })
+    }
+}
+
+/// Blocks of the data file that lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Run {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl Run {
+    pub(super) fn end(&self) -> u32 {
+        self.start + self.len
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        u64::from(self.start) * BLOCK as u64
+    }
+}
+
+/// Adds a block to runs that are filled in order.
+pub(super) fn push_block(runs: &mut Vec<Run>, block: u32) {
+    match runs.last_mut() {
+        Some(run) if run.end() == block => run.len += 1,
+        _ => runs.push(Run { start: block, len: 1 }),
+    }
+}
+
+/// The checksum of a block: of what is in it and zeros up to its end.
+pub(super) fn block_crc(data: &[u8]) -> u32 {
+    static ZEROS: [u8; BLOCK] = [0; BLOCK];
+    crc32c_of([data, &ZEROS[..BLOCK - data.len()]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backend::Backend;
+    use super::super::backend::sim::Machine;
+    use super::*;
+
+    #[test]
+    fn a_superblock_is_read_back_and_damage_is_found() {
+        let machine = Machine::new(1, 0);
+        let file = machine.open("super").expect("simulated");
+        assert_eq!(Superblock::load(&*file).expect("empty"), None);
+        let superblock =
+            Superblock { fsid: Uuid([3; 16]), salt: Uuid([4; 16]), journal_len: 8192, blocks: 77 };
+        superblock.store(&*file).expect("simulated");
+        assert_eq!(Superblock::load(&*file).expect("just written"), Some(superblock));
+        for bit in 0..(SUPERBLOCK_LEN + 4) * 8 {
+            machine.flip("super", bit as u64 / 8, (bit % 8) as u8);
+            let error = Superblock::load(&*file).expect_err("damaged");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "bit {bit}");
+            machine.flip("super", bit as u64 / 8, (bit % 8) as u8);
+        }
+    }
+}

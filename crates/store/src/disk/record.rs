@@ -1,0 +1,398 @@
+//! What the journal keeps of a transaction.
+//!
+//! A transaction is written down first, and what is written is what is done: from the record's bytes, which the journal also
+//! gets, both when it is new and when a restart finds it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use loligo_wire::{DecodeError, Eversion, Incarnation, PgId, PoolId, Reader, SnapId, Tid, Writer};
+use smallvec::SmallVec;
+
+use super::block::Large;
+use super::layout::{BLOCK, LARGE, Run, block_crc};
+use super::onode::Edit;
+use crate::{Change, Info, ObjectRef, OpRecord, StoreError, Transaction};
+
+/// What a record is about.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    /// Grows with each record of the store.
+    pub(super) seq: u64,
+    pub(super) pg: PgId,
+    pub(super) what: What<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum What<'a> {
+    Transaction(Body<'a>),
+    /// The collection is removed with all it has.
+    Remove,
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub(super) struct Body<'a> {
+    pub(super) version: Eversion,
+    pub(super) op: Option<OpRecord>,
+    pub(super) objects: Vec<Edits<'a>>,
+}
+
+/// What it does to one object.
+#[derive(Debug)]
+pub(super) struct Edits<'a> {
+    pub(super) oid: ObjectRef<'a>,
+    pub(super) info: Info,
+    pub(super) edits: SmallVec<[Edit<'a>; 2]>,
+}
+
+const TRANSACTION: u8 = 1;
+const REMOVE: u8 = 2;
+
+/// What a place is needed for: whole blocks of a write that is large enough.
+pub(super) fn large_blocks(change: &Change<'_>) -> Option<(u64, Bytes)> {
+    let (offset, data) = match change {
+        Change::Write { offset, data } => (*offset, data),
+        Change::WriteFull { data } => (0, data),
+        _ => return None,
+    };
+    if data.len() < LARGE {
+        return None;
+    }
+    let head = (BLOCK - (offset % BLOCK as u64) as usize) % BLOCK;
+    let blocks = (data.len() - head) / BLOCK;
+    Some(((offset + head as u64) / BLOCK as u64, data.slice(head..head + blocks * BLOCK)))
+}
+
+/// Gives a large write its place, and sums its blocks.
+pub(super) fn place(
+    data: Bytes,
+    allocate: impl FnOnce(u64) -> Result<Vec<Run>, StoreError>,
+) -> Result<Arc<Large>, StoreError> {
+    let runs = allocate((data.len() / BLOCK) as u64)?;
+    let crcs = data.chunks_exact(BLOCK).map(block_crc).collect();
+    Ok(Large::new(runs, crcs, Some(data)))
+}
+
+/// Writes a transaction down. `larges` are those of its large writes, in order.
+pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, larges: &[Arc<Large>]) -> Bytes {
+    let data = |change: &Change<'_>| match change {
+        Change::Write { data, .. } | Change::WriteFull { data } if data.len() < LARGE => data.len(),
+        _ => 64,
+    };
+    let inline: usize = txn.objects.iter().flat_map(|o| &o.changes).map(data).sum();
+    let mut w = Writer::with_capacity(256 + inline);
+    head(&mut w, TRANSACTION, seq, pg);
+    w.put(&txn.version);
+    w.bool(txn.record.is_some());
+    if let Some(record) = &txn.record {
+        put_op(&mut w, record);
+    }
+    w.count(txn.objects.len());
+    let mut larges = larges.iter();
+    for object in &txn.objects {
+        put_oid(&mut w, object.oid);
+        put_info(&mut w, &object.info);
+        let at = w.len();
+        w.u32(0);
+        let edits: u32 = object.changes.iter().map(|change| put_change(&mut w, change, &mut larges)).sum();
+        w.patch_u32(at, edits);
+    }
+    w.into_bytes()
+}
+
+/// Writes down that a collection is removed.
+pub(super) fn encode_remove(seq: u64, pg: PgId) -> Bytes {
+    let mut w = Writer::with_capacity(32);
+    head(&mut w, REMOVE, seq, pg);
+    w.into_bytes()
+}
+
+fn head(w: &mut Writer, kind: u8, seq: u64, pg: PgId) {
+    w.u8(kind);
+    w.u64(seq);
+    w.i64(pg.pool.0);
+    w.u32(pg.seed);
+}
+
+/// Reads a record.
+pub(super) fn decode(bytes: &Bytes) -> Result<Record<'_>, DecodeError> {
+    let mut r = Reader::new(bytes);
+    let kind = r.u8()?;
+    let seq = r.u64()?;
+    let pg = PgId { pool: PoolId(r.i64()?), seed: r.u32()? };
+    let what = match kind {
+        TRANSACTION => What::Transaction(take_body(bytes, &mut r)?),
+        REMOVE => What::Remove,
+        kind => return Err(DecodeError::Invalid { what: "record", value: kind.into() }),
+    };
+    match r.remaining() {
+        0 => Ok(Record { seq, pg, what }),
+        left => Err(DecodeError::Trailing { what: "record", left }),
+    }
+}
+
+fn take_body<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Body<'a>, DecodeError> {
+    let version = r.get()?;
+    let op = r.bool()?.then(|| take_op(r)).transpose()?;
+    let objects = r.count(OID_LEN_MIN)?;
+    let mut body = Body { version, op, objects: Vec::with_capacity(objects) };
+    for _ in 0..objects {
+        let oid = take_oid(r)?;
+        let info = take_info(r)?;
+        let count = r.count(1)?;
+        let mut edits = SmallVec::new();
+        for _ in 0..count {
+            edits.push(take_edit(bytes, r)?);
+        }
+        body.objects.push(Edits { oid, info, edits });
+    }
+    Ok(body)
+}
+
+pub(super) fn put_op(w: &mut Writer, op: &OpRecord) {
+    w.u64(op.client);
+    w.i32(op.incarnation.0);
+    w.u64(op.tid.0);
+    w.put(&op.version);
+    w.u64(op.user_version);
+    w.i32(op.result);
+}
+
+pub(super) fn take_op(r: &mut Reader<'_>) -> Result<OpRecord, DecodeError> {
+    Ok(OpRecord {
+        client: r.u64()?,
+        incarnation: Incarnation(r.i32()?),
+        tid: Tid(r.u64()?),
+        version: r.get()?,
+        user_version: r.u64()?,
+        result: r.i32()?,
+    })
+}
+
+const OID_LEN_MIN: usize = 24;
+
+fn put_oid(w: &mut Writer, oid: ObjectRef<'_>) {
+    w.u32(oid.hash);
+    w.u64(oid.snap.0);
+    w.blob(oid.nspace);
+    w.blob(oid.key);
+    w.blob(oid.name);
+}
+
+fn take_oid<'a>(r: &mut Reader<'a>) -> Result<ObjectRef<'a>, DecodeError> {
+    let (hash, snap) = (r.u32()?, SnapId(r.u64()?));
+    let oid = ObjectRef { hash, snap, nspace: r.blob()?, key: r.blob()?, name: r.blob()? };
+    let too_long =
+        |e: crate::NameTooLong| DecodeError::Invalid { what: "length of a name", value: e.len as u64 };
+    crate::ObjectName::fits(&oid).map_err(too_long)?;
+    Ok(oid)
+}
+
+pub(super) fn put_info(w: &mut Writer, info: &Info) {
+    w.put(&info.version);
+    w.u64(info.user_version);
+    w.put(&info.mtime);
+    w.u32(info.truncate_seq);
+    w.bool(info.has_omap);
+    w.u64(info.truncate_size);
+}
+
+pub(super) fn take_info(r: &mut Reader<'_>) -> Result<Info, DecodeError> {
+    Ok(Info {
+        version: r.get()?,
+        user_version: r.u64()?,
+        mtime: r.get()?,
+        truncate_seq: r.u32()?,
+        has_omap: r.bool()?,
+        truncate_size: r.u64()?,
+    })
+}
+
+/// Kinds of edits.
+mod tag {
+    pub(super) const CREATE: u8 = 1;
+    pub(super) const REMOVE: u8 = 2;
+    pub(super) const WRITE: u8 = 3;
+    pub(super) const WRITE_FULL: u8 = 4;
+    pub(super) const LARGE: u8 = 5;
+    pub(super) const NOTE_CRC: u8 = 6;
+    pub(super) const ZERO: u8 = 7;
+    pub(super) const TRUNCATE: u8 = 8;
+    pub(super) const CLONE_FROM: u8 = 9;
+    pub(super) const SET_XATTR: u8 = 10;
+    pub(super) const REMOVE_XATTR: u8 = 11;
+    pub(super) const CLEAR_XATTRS: u8 = 12;
+    pub(super) const SET_OMAP: u8 = 13;
+    pub(super) const REMOVE_OMAP: u8 = 14;
+    pub(super) const REMOVE_OMAP_RANGE: u8 = 15;
+    pub(super) const CLEAR_OMAP: u8 = 16;
+    pub(super) const SET_OMAP_HEADER: u8 = 17;
+}
+
+/// Puts a change as one or more edits, and says how many.
+fn put_change<'l>(
+    w: &mut Writer,
+    change: &Change<'_>,
+    larges: &mut impl Iterator<Item = &'l Arc<Large>>,
+) -> u32 {
+    let mut edits = 1;
+    match change {
+        Change::Create => w.u8(tag::CREATE),
+        Change::Remove => w.u8(tag::REMOVE),
+        Change::Write { offset, data } => match large_blocks(change).zip(larges.next_if_large(data)) {
+            Some(((at, whole), large)) => edits = put_large(w, *offset, data, at, whole.len(), large),
+            None => put_write(w, *offset, data),
+        },
+        Change::WriteFull { data } => match large_blocks(change).zip(larges.next_if_large(data)) {
+            Some(((at, whole), large)) => {
+                w.u8(tag::TRUNCATE);
+                w.u64(0);
+                edits = 1 + put_large(w, 0, data, at, whole.len(), large);
+            }
+            None => {
+                w.u8(tag::WRITE_FULL);
+                w.blob(data);
+            }
+        },
+        Change::NoteCrc { crc } => {
+            w.u8(tag::NOTE_CRC);
+            w.u32(*crc);
+        }
+        Change::Zero { offset, len } => {
+            w.u8(tag::ZERO);
+            w.u64(*offset);
+            w.u64(*len);
+        }
+        Change::Truncate { size } => {
+            w.u8(tag::TRUNCATE);
+            w.u64(*size);
+        }
+        Change::CloneFrom { source } => {
+            w.u8(tag::CLONE_FROM);
+            put_oid(w, *source);
+        }
+        Change::SetXattr { name, value } => put_blobs(w, tag::SET_XATTR, &[name, value]),
+        Change::RemoveXattr { name } => put_blobs(w, tag::REMOVE_XATTR, &[name]),
+        Change::ClearXattrs => w.u8(tag::CLEAR_XATTRS),
+        Change::SetOmap { pairs } => {
+            w.u8(tag::SET_OMAP);
+            w.put(pairs);
+        }
+        Change::RemoveOmap { keys } => {
+            w.u8(tag::REMOVE_OMAP);
+            w.put(keys);
+        }
+        Change::RemoveOmapRange { from, until } => put_blobs(w, tag::REMOVE_OMAP_RANGE, &[from, until]),
+        Change::ClearOmap => w.u8(tag::CLEAR_OMAP),
+        Change::SetOmapHeader { header } => put_blobs(w, tag::SET_OMAP_HEADER, &[header]),
+    }
+    edits
+}
+
+trait NextIfLarge<'l> {
+    fn next_if_large(&mut self, data: &Bytes) -> Option<&'l Arc<Large>>;
+}
+
+impl<'l, I: Iterator<Item = &'l Arc<Large>>> NextIfLarge<'l> for I {
+    fn next_if_large(&mut self, data: &Bytes) -> Option<&'l Arc<Large>> {
+        if data.len() >= LARGE { self.next() } else { None }
+    }
+}
+
+fn put_blobs(w: &mut Writer, tag: u8, blobs: &[&Bytes]) {
+    w.u8(tag);
+    blobs.iter().for_each(|blob| w.blob(blob));
+}
+
+fn put_write(w: &mut Writer, offset: u64, data: &[u8]) {
+    w.u8(tag::WRITE);
+    w.u64(offset);
+    w.blob(data);
+}
+
+/// The whole blocks by their places, what is left before and behind them as it is.
+fn put_large(w: &mut Writer, offset: u64, data: &Bytes, at: u64, whole: usize, large: &Large) -> u32 {
+    let head = (at * BLOCK as u64 - offset) as usize;
+    let mut edits = 1;
+    if head > 0 {
+        put_write(w, offset, &data[..head]);
+        edits += 1;
+    }
+    w.u8(tag::LARGE);
+    w.u64(at);
+    w.count(large.runs.len());
+    for run in &large.runs {
+        w.u32(run.start);
+        w.u32(run.len);
+    }
+    w.count(large.crcs.len());
+    large.crcs.iter().for_each(|crc| w.u32(*crc));
+    if head + whole < data.len() {
+        put_write(w, offset + (head + whole) as u64, &data[head + whole..]);
+        edits += 1;
+    }
+    edits
+}
+
+fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, DecodeError> {
+    let blob = |r: &mut Reader<'a>| Ok::<_, DecodeError>(bytes.slice_ref(r.blob()?));
+    let change = match r.u8()? {
+        tag::CREATE => Change::Create,
+        tag::REMOVE => Change::Remove,
+        tag::WRITE => {
+            let (offset, data) = (r.u64()?, blob(r)?);
+            within_object(offset, data.len() as u64)?;
+            Change::Write { offset, data }
+        }
+        tag::WRITE_FULL => Change::WriteFull { data: blob(r)? },
+        tag::LARGE => return take_large(r),
+        tag::NOTE_CRC => Change::NoteCrc { crc: r.u32()? },
+        tag::ZERO => Change::Zero { offset: r.u64()?, len: r.u64()? },
+        tag::TRUNCATE => {
+            let size = r.u64()?;
+            within_object(size, 0)?;
+            Change::Truncate { size }
+        }
+        tag::CLONE_FROM => Change::CloneFrom { source: take_oid(r)? },
+        tag::SET_XATTR => Change::SetXattr { name: blob(r)?, value: blob(r)? },
+        tag::REMOVE_XATTR => Change::RemoveXattr { name: blob(r)? },
+        tag::CLEAR_XATTRS => Change::ClearXattrs,
+        tag::SET_OMAP => Change::SetOmap { pairs: r.get()? },
+        tag::REMOVE_OMAP => Change::RemoveOmap { keys: r.get()? },
+        tag::REMOVE_OMAP_RANGE => Change::RemoveOmapRange { from: blob(r)?, until: blob(r)? },
+        tag::CLEAR_OMAP => Change::ClearOmap,
+        tag::SET_OMAP_HEADER => Change::SetOmapHeader { header: blob(r)? },
+        tag => return Err(DecodeError::Invalid { what: "edit", value: tag.into() }),
+    };
+    Ok(Edit::Change(change))
+}
+
+fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
+    let at = r.u64()?;
+    let count = r.count(8)?;
+    let mut runs = Vec::with_capacity(count);
+    let mut blocks = 0u64;
+    for _ in 0..count {
+        let run = Run { start: r.u32()?, len: r.u32()? };
+        if run.len == 0 || run.start.checked_add(run.len).is_none() {
+            return Err(DecodeError::Invalid { what: "run of blocks", value: run.start.into() });
+        }
+        blocks += u64::from(run.len);
+        runs.push(run);
+    }
+    let count = r.count(4)?;
+    if count as u64 != blocks {
+        return Err(DecodeError::Invalid { what: "number of checksums", value: count as u64 });
+    }
+    within_object(at.saturating_mul(BLOCK as u64), blocks * BLOCK as u64)?;
+    let crcs = (0..count).map(|_| r.u32()).collect::<Result<_, _>>()?;
+    Ok(Edit::Large { at, large: Large::new(runs, crcs, None) })
+}
+
+fn within_object(offset: u64, len: u64) -> Result<(), DecodeError> {
+    match offset.checked_add(len) {
+        Some(end) if end <= crate::OBJECT_BYTES_MAX => Ok(()),
+        _ => Err(DecodeError::Invalid { what: "end of a write", value: offset }),
+    }
+}

@@ -1,0 +1,280 @@
+//! Which blocks of the data file are in use.
+//!
+//! One bit for each block, in memory. What the bits on disk say is always what the rest of the map on disk refers to; they
+//! are part of each checkpoint ([`Stored`]). In memory more is in use: blocks of large writes that no checkpoint has seen
+//! yet, and blocks that are free on disk but may still be read by somebody or be named by the journal.
+
+use std::io;
+
+use bytes::Bytes;
+use loligo_lockstat::{Class, Mutex};
+
+use super::backend::Batch;
+use super::keys;
+use super::layout::{BLOCK, Run};
+use crate::StoreError;
+
+/// Held to look for free blocks, in memory.
+static SPACE: Class = Class::new("store.space");
+
+/// Blocks whose bits make one row: 512 bytes.
+pub(super) const ROW_BLOCKS: u64 = 4096;
+const WORD: u64 = u64::BITS as u64;
+
+/// One bit for each block.
+#[derive(Clone, Debug)]
+struct Bits {
+    words: Vec<u64>,
+    blocks: u64,
+}
+
+impl Bits {
+    fn new(blocks: u64) -> Self {
+        Self { words: vec![0; blocks.div_ceil(WORD) as usize], blocks }
+    }
+
+    fn get(&self, block: u64) -> bool {
+        self.words[(block / WORD) as usize] >> (block % WORD) & 1 != 0
+    }
+
+    /// Changes all bits of a run; false, and nothing is changed, if one of them is not the other way or does not exist.
+    #[must_use]
+    fn change(&mut self, run: Run, to: bool) -> bool {
+        let range = u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
+        if range.end > self.blocks || range.clone().any(|block| self.get(block) == to) {
+            return false;
+        }
+        range.for_each(|block| self.words[(block / WORD) as usize] ^= 1 << (block % WORD));
+        true
+    }
+
+    /// Free blocks from `from` on: the first ones, up to `max` of them side by side.
+    fn free_run(&self, from: u64, until: u64, max: u64) -> Option<Run> {
+        let mut start = from;
+        while start < until {
+            let word = self.words[(start / WORD) as usize] >> (start % WORD);
+            if word & 1 == 0 {
+                let end = (start + max).min(until);
+                let len = (start..end).take_while(|block| !self.get(*block)).count();
+                return Some(Run { start: start as u32, len: len as u32 });
+            }
+            // The rest of the word that is in use; zeros were shifted in, so this ends in it or at its end.
+            start += u64::from(word.trailing_ones()).min(WORD - start % WORD);
+        }
+        None
+    }
+}
+
+/// What may be allocated.
+#[derive(Debug)]
+pub(super) struct Space(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    used: Bits,
+    free: u64,
+    /// Blocks that writes will need which are only in the journal yet; at most.
+    reserved: u64,
+    /// Where the last search ended.
+    hint: u64,
+}
+
+impl Space {
+    /// All that `stored` does not use is free.
+    pub(super) fn new(stored: &Stored) -> Self {
+        let used = stored.bits.clone();
+        let in_use: u64 = used.words.iter().map(|w| u64::from(w.count_ones())).sum();
+        let free = used.blocks - in_use;
+        Self(Mutex::new(&SPACE, State { used, free, reserved: 0, hint: 0 }))
+    }
+
+    /// Takes `blocks` blocks, in as few runs as there are, and promises `later` more.
+    pub(super) fn allocate(&self, blocks: u64, later: u64) -> Result<Vec<Run>, StoreError> {
+        let mut state = self.0.lock();
+        let available = state.free.saturating_sub(state.reserved);
+        if blocks + later > available {
+            let capacity = state.used.blocks * BLOCK as u64;
+            let (needed, free) = ((blocks + later) * BLOCK as u64, available * BLOCK as u64);
+            return Err(StoreError::Full { needed, free, capacity });
+        }
+        state.reserved += later;
+        Ok(state.take(blocks))
+    }
+
+    /// Takes up to `blocks` blocks side by side, of those that were promised; none if there are none.
+    pub(super) fn take_promised(&self, blocks: u64) -> Option<Run> {
+        self.0.lock().take_run(blocks)
+    }
+
+    /// Ends a promise.
+    pub(super) fn release_promise(&self, blocks: u64) {
+        self.0.lock().reserved -= blocks;
+    }
+
+    /// Takes these blocks, which the journal says were taken; false if they are not free.
+    #[must_use]
+    pub(super) fn take_exactly(&self, run: Run) -> bool {
+        let mut state = self.0.lock();
+        let done = state.used.change(run, true);
+        if done {
+            state.free -= u64::from(run.len);
+        }
+        done
+    }
+
+    /// Gives blocks back.
+    pub(super) fn free(&self, runs: &[Run]) {
+        let mut state = self.0.lock();
+        for run in runs {
+            let was_used = state.used.change(*run, false);
+            assert!(was_used, "blocks {run:?} are freed twice");
+            state.free += u64::from(run.len);
+        }
+    }
+
+    /// Blocks in all, and blocks that may still be asked for.
+    pub(super) fn figures(&self) -> (u64, u64) {
+        let state = self.0.lock();
+        (state.used.blocks, state.free.saturating_sub(state.reserved))
+    }
+}
+
+impl State {
+    fn take(&mut self, mut blocks: u64) -> Vec<Run> {
+        let mut runs = Vec::new();
+        while blocks > 0
+            && let Some(run) = self.take_run(blocks)
+        {
+            blocks -= u64::from(run.len);
+            runs.push(run);
+        }
+        runs
+    }
+
+    fn take_run(&mut self, max: u64) -> Option<Run> {
+        let found = self.used.free_run(self.hint, self.used.blocks, max);
+        let run = found.or_else(|| self.used.free_run(0, self.hint, max))?;
+        let was_free = self.used.change(run, true);
+        debug_assert!(was_free, "just found free");
+        self.hint = u64::from(run.end());
+        self.free -= u64::from(run.len);
+        Some(run)
+    }
+}
+
+/// The bits as the map on disk has them: which blocks its rows refer to. A block that is referred to twice, or freed
+/// without having been in use, is found here.
+#[derive(Debug)]
+pub(super) struct Stored {
+    bits: Bits,
+    /// Rows that differ from those on disk.
+    dirty: Vec<bool>,
+}
+
+impl Stored {
+    pub(super) fn new(blocks: u64) -> Self {
+        Self { bits: Bits::new(blocks), dirty: vec![false; blocks.div_ceil(ROW_BLOCKS) as usize] }
+    }
+
+    /// Takes over a row of the map.
+    pub(super) fn load(&mut self, row: u32, bytes: &[u8]) -> io::Result<()> {
+        let bad = || io::Error::new(io::ErrorKind::InvalidData, format!("row {row} of the free space"));
+        if bytes.len() as u64 != ROW_BLOCKS / 8 || row as usize >= self.dirty.len() {
+            return Err(bad());
+        }
+        let start = row as usize * (ROW_BLOCKS / WORD) as usize;
+        for (i, word) in bytes.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+            match self.bits.words.get_mut(start + i) {
+                Some(place) => *place = word,
+                None if word == 0 => {}
+                None => return Err(bad()),
+            }
+        }
+        let beyond = self.bits.blocks % WORD;
+        if beyond != 0 && self.bits.words.last().is_some_and(|word| word >> beyond != 0) {
+            return Err(bad());
+        }
+        Ok(())
+    }
+
+    /// Notes that a run is referred to from now on, or no longer.
+    pub(super) fn change(&mut self, run: Run, in_use: bool) -> io::Result<()> {
+        if run.len == 0 || !self.bits.change(run, in_use) {
+            let what = if in_use { "are referred to twice" } else { "were not in use" };
+            let text = format!(
+                "blocks {} to {} of the data file {what}",
+                run.start,
+                u64::from(run.start) + u64::from(run.len)
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let rows = u64::from(run.start) / ROW_BLOCKS..=(u64::from(run.end()) - 1) / ROW_BLOCKS;
+        rows.for_each(|row| self.dirty[row as usize] = true);
+        Ok(())
+    }
+
+    /// Puts the rows that have changed into a batch.
+    pub(super) fn save(&mut self, batch: &mut Batch) {
+        let words = (ROW_BLOCKS / WORD) as usize;
+        for (row, dirty) in self.dirty.iter_mut().enumerate().filter(|(_, dirty)| **dirty) {
+            *dirty = false;
+            let mut bytes = Vec::with_capacity(words * 8);
+            for i in row * words..(row + 1) * words {
+                bytes.extend_from_slice(&self.bits.words.get(i).copied().unwrap_or(0).to_le_bytes());
+            }
+            batch.set(keys::space(row as u32), Bytes::from(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_taken_once_and_come_back() {
+        let space = Space::new(&Stored::new(1000));
+        let mut taken: Vec<Run> = Vec::new();
+        for n in [1, 63, 64, 65, 300, 200] {
+            taken.extend(space.allocate(n, 0).expect("room"));
+        }
+        let mut blocks: Vec<u32> = taken.iter().flat_map(|run| run.start..run.end()).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 693);
+        assert!(matches!(space.allocate(300, 8), Err(StoreError::Full { .. })));
+        space.allocate(0, 300).expect("room");
+        assert!(matches!(space.allocate(10, 0), Err(StoreError::Full { .. })), "the rest is promised");
+        space.release_promise(300);
+        // Every other run comes back; then all that is free is found though it is in pieces.
+        let (back, kept): (Vec<_>, Vec<_>) = taken.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
+        back.iter().for_each(|(_, run)| space.free(&[*run]));
+        let (_, free) = space.figures();
+        let again = space.allocate(free, 0).expect("as many as are free");
+        assert_eq!(again.iter().map(|run| u64::from(run.len)).sum::<u64>(), free);
+        assert!(
+            again.iter().all(|run| kept.iter().all(|(_, k)| run.end() <= k.start || k.end() <= run.start))
+        );
+        assert!(!space.take_exactly(again[0]));
+    }
+
+    #[test]
+    fn rows_are_read_back_and_wrong_references_are_found() {
+        let mut stored = Stored::new(5000);
+        stored.change(Run { start: 4000, len: 200 }, true).expect("free");
+        assert!(stored.change(Run { start: 4199, len: 1 }, true).is_err());
+        assert!(stored.change(Run { start: 4200, len: 1 }, false).is_err());
+        assert!(stored.change(Run { start: 4999, len: 2 }, true).is_err());
+        let mut batch = Batch::default();
+        stored.save(&mut batch);
+        assert_eq!(batch.changes.len(), 2);
+        let mut again = Stored::new(5000);
+        for (row, (_, bytes)) in batch.changes.iter().enumerate() {
+            again.load(row as u32, bytes.as_deref().expect("set")).expect("as saved");
+        }
+        assert_eq!(again.bits.words, stored.bits.words);
+        assert!(again.load(2, &[0; 512]).is_err());
+        assert!(again.load(1, &[0xff; 512]).is_err());
+    }
+}
