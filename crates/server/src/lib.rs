@@ -14,7 +14,8 @@
 //! group is busy. More threads than cores gain nothing.
 //!
 //! Objects of a memory server live as long as the process. With a data directory of its own
-//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are empty then.
+//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are empty then. Those of
+//! [`Server::disk`] keep what was acknowledged, also over a loss of power.
 //!
 //! A running server answers questions at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol: `ceph
 //! --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).

@@ -136,7 +136,7 @@ impl Checkpointer {
         let failed = |e: io::Error| super::rows::bad(e.to_string());
         self.core.sync_data().map_err(failed)?;
         self.core.check()?;
-        self.core.kv.commit(batch).map_err(failed)?;
+        self.core.kv().commit(batch).map_err(failed)?;
         self.finish(done);
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Checkpointer {
 
     /// The map is safe: memory, journal and space follow.
     fn finish(&mut self, done: Done) {
-        let disk = self.core.kv.snapshot();
+        let disk = self.core.kv().snapshot();
         let (old, guard) = {
             let mut table = self.collections.0.write();
             let old = std::mem::take(&mut table.guard);

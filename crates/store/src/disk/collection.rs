@@ -9,7 +9,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_wire::{DecodeError, Eversion, PgId};
 use smallvec::SmallVec;
 
-use super::backend::Snapshot;
+use super::backend::{Closed, Snapshot};
 use super::block::Large;
 use super::cache::{Cache, Entry};
 use super::core::{Core, Pending};
@@ -19,7 +19,7 @@ use super::onode::{Dropped, Edit, Onode};
 use super::record::{self, Body, Edits, What};
 use super::rows::{self, CollectionRow, Stored, bad};
 use super::view::DiskView;
-use super::{keys, layout};
+use super::{keys, layout, list};
 use crate::store::OmapRange;
 use crate::{
     Change, Collection, CollectionStats, Commit, CommitListener, Fetch, Later, OBJECT_BYTES_MAX, ObjectName,
@@ -36,7 +36,8 @@ const CACHED_MAX: usize = 512;
 /// Operation records that are given to a restarted OSD.
 const RECORDS_MAX: u64 = 3000;
 
-/// Held by views: what was freed while one of them lives is not used again before it is gone.
+/// Held by views and by clones that were not copied yet: what was freed while one of them lives is not used again before it
+/// is gone.
 #[derive(Debug, Default)]
 pub(super) struct Guard;
 
@@ -101,6 +102,13 @@ impl DiskCollection {
 
     pub(super) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
         let old = self.listener.lock().replace(listener);
+        drop(old);
+    }
+
+    /// Lets go of the map: the store is closed.
+    pub(super) fn close(&self) {
+        let closed: Arc<dyn Snapshot> = Arc::new(Closed);
+        let old = std::mem::replace(&mut self.inner.lock().disk, closed);
         drop(old);
     }
 
@@ -408,8 +416,9 @@ impl Inner {
                     };
                     let stored = prepared.omaps.iter().find(|(number, ..)| *number == source.number);
                     let omap = source.omap.cloned(stored.map(|(_, _, omap)| omap));
+                    let guard = Arc::clone(&self.guard);
                     self.with_object(of, oid, |onode, dropped| {
-                        onode.clone_from(&source, omap, dropped);
+                        onode.clone_from(&source, omap, guard, dropped);
                         onode.info = info;
                     });
                 }
@@ -629,7 +638,7 @@ impl Collection for Arc<DiskCollection> {
         drop(inner);
         let (start, number) = (keys::object(self.number, from), self.number);
         let (later, completer) = Later::new();
-        self.core.pool.push(move || completer.complete(merge_names(&*disk, start, number, newer, max)));
+        self.core.pool.push(move || completer.complete(list::merge(&*disk, start, number, newer, max)));
         Fetch::Later(later)
     }
 
@@ -653,43 +662,6 @@ impl Collection for Arc<DiskCollection> {
         let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
         stored.chain(newest).collect()
     }
-}
-
-/// The objects in the map, with those over them that the map does not have yet.
-fn merge_names(
-    disk: &dyn Snapshot,
-    mut start: Bytes,
-    number: u32,
-    mut newer: BTreeMap<ObjectName, bool>,
-    max: usize,
-) -> Result<Vec<ObjectName>, StoreError> {
-    const PAGE: usize = 1024;
-    let until = keys::objects(number + 1);
-    let mut names = Vec::new();
-    loop {
-        let rows = disk.range(&start, &until, PAGE).map_err(|e| bad(format!("listing: {e}")))?;
-        for (key, _) in &rows {
-            let name = keys::object_name(key).ok_or_else(|| bad(format!("an object's key: {key:?}")))?;
-            let behind = newer.split_off(&name);
-            names.extend(
-                std::mem::replace(&mut newer, behind).into_iter().filter(|(_, lives)| *lives).map(|(n, _)| n),
-            );
-            if newer.remove(&name).unwrap_or(true) {
-                names.push(name);
-            }
-            if names.len() >= max {
-                names.truncate(max);
-                return Ok(names);
-            }
-        }
-        match rows.last() {
-            Some((key, _)) if rows.len() == PAGE => start = [&key[..], &[0]].concat().into(),
-            _ => break,
-        }
-    }
-    names.extend(newer.into_iter().filter(|(_, lives)| *lives).map(|(name, _)| name));
-    names.truncate(max);
-    Ok(names)
 }
 
 const _: () = assert!(LARGE.is_multiple_of(BLOCK) && layout::CHUNK_BLOCKS <= u8::MAX as u64);

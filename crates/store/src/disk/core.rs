@@ -11,7 +11,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_wire::Eversion;
 use smallvec::SmallVec;
 
-use super::backend::{BackendFile, Kv};
+use super::backend::{BackendFile, Closed, Kv};
 use super::block::Large;
 use super::collection::DiskCollection;
 use super::filter::Filter;
@@ -21,6 +21,8 @@ use crate::StoreError;
 
 /// Held to take out all records that wait; adding one takes no lock.
 static COMMITS: Class = Class::new("store.commits");
+/// Held to take a reference.
+static MAP: Class = Class::new("store.map");
 static ON_STOP: Class = Class::new("store.on_stop");
 
 /// Records that wait for the journal, and their bytes: twice what the OSD lets in from its clients.
@@ -48,7 +50,7 @@ type OnStop = Box<dyn FnOnce(&StoreError) + Send>;
 /// What all parts of a store share.
 pub(super) struct Core {
     pub(super) data: Arc<dyn BackendFile>,
-    pub(super) kv: Arc<dyn Kv>,
+    kv: Mutex<Arc<dyn Kv>>,
     pub(super) space: Space,
     pub(super) filter: Filter,
     pub(super) pool: Pool,
@@ -97,7 +99,7 @@ impl Core {
     ) -> Self {
         Self {
             data,
-            kv,
+            kv: Mutex::new(&MAP, kv),
             space,
             filter: Filter::new(),
             pool,
@@ -119,6 +121,17 @@ impl Core {
             stopped: OnceLock::new(),
             on_stop: Mutex::new(&ON_STOP, Vec::new()),
         }
+    }
+
+    /// The map.
+    pub(super) fn kv(&self) -> Arc<dyn Kv> {
+        Arc::clone(&self.kv.lock())
+    }
+
+    /// Lets go of the map.
+    pub(super) fn close_kv(&self) {
+        let old = std::mem::replace(&mut *self.kv.lock(), Arc::new(Closed));
+        drop(old);
     }
 
     pub(super) fn check(&self) -> Result<(), StoreError> {

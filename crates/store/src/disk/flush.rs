@@ -54,7 +54,7 @@ impl<'a> Flush<'a> {
         batch: &'a mut Batch,
         number: u32,
     ) -> Self {
-        let disk = core.kv.snapshot();
+        let disk = core.kv().snapshot();
         Self { core, stored, batch, number, disk, freed: Vec::new(), writer: Writer::default() }
     }
 

@@ -32,6 +32,7 @@ mod flush;
 mod journal;
 mod keys;
 mod layout;
+mod list;
 mod omap;
 mod onode;
 mod pool;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::block::{Block, Chunk, Large};
+use super::collection::Guard;
 use super::layout::{BLOCK, CHUNK_BLOCKS, Run, push_block};
 use super::omap::Omap;
 use crate::{Change, Info};
@@ -29,6 +30,8 @@ pub(super) struct Onode {
     pub(super) xattrs: Vec<(Bytes, Bytes)>,
     pub(super) omap_header: Bytes,
     pub(super) omap: Omap,
+    /// Of a clone: keeps the source's blocks from being used again until a checkpoint has copied them.
+    pub(super) keep: Option<Arc<Guard>>,
 }
 
 /// A change, with the place of what has one already.
@@ -243,7 +246,7 @@ impl Onode {
 
     /// Takes over everything of another object but its number and info. The omap's rows on disk stay the other's: `omap` has
     /// all that is to be seen.
-    pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, dropped: &mut Dropped) {
+    pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, guard: Arc<Guard>, dropped: &mut Dropped) {
         self.cut(0, dropped);
         self.size = source.size;
         self.crc = source.crc;
@@ -254,6 +257,8 @@ impl Onode {
         self.xattrs = source.xattrs.clone();
         self.omap_header = source.omap_header.clone();
         self.omap = omap;
+        // If the source is a clone itself, its blocks are kept by what it holds, which is older.
+        self.keep = Some(source.keep.clone().unwrap_or(guard));
     }
 
     /// Marks what a checkpoint is going to write down, and gives it.
@@ -286,6 +291,10 @@ impl Onode {
             {
                 Arc::make_mut(chunk).rebase(cut, clean);
             }
+        }
+        let mut blocks = onode.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks);
+        if onode.keep.is_some() && !blocks.any(|block| matches!(block, Block::Patched(_))) {
+            onode.keep = None;
         }
     }
 

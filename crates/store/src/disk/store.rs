@@ -144,6 +144,12 @@ impl DiskStore {
         self.core.pool.close();
         threads.for_each(|thread| drop(thread.join()));
         self.core.stop("the store was closed".to_owned());
+        // Others may have parts of the store for longer, but no file of it.
+        self.core.close_kv();
+        let mut table = self.collections.0.write();
+        let removed = std::mem::take(&mut table.removed);
+        drop(table);
+        self.collections.all().iter().chain(&removed).for_each(|collection| collection.close());
     }
 
     #[cfg(test)]
@@ -366,7 +372,7 @@ fn fill(core: &Core, kv: &dyn Kv) {
 
 /// Makes a collection; records up to `void` are of an earlier one of that name.
 fn make(core: &Arc<Core>, collections: &Collections, pg: PgId, void: u64) -> Arc<DiskCollection> {
-    let disk = core.kv.snapshot();
+    let disk = core.kv().snapshot();
     let mut table = collections.0.write();
     if let Some(collection) = table.open.get(&pg) {
         return Arc::clone(collection);

@@ -3,6 +3,7 @@
 //! and reorder.
 
 mod buffer;
+mod closed;
 pub(super) mod files;
 pub(super) mod fjall;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub(super) use buffer::Buffer;
+pub(super) use closed::Closed;
 
 /// What direct I/O is aligned to: offsets, lengths and memory.
 pub(super) const ALIGN: usize = 4096;
