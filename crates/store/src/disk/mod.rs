@@ -9,14 +9,14 @@
 //! view ──► in memory: answered at once; else ──► read pool: blocks, checksums
 //! ```
 //!
-//! - A transaction is written down as a *record* ([`record`]), and done in memory from the record's bytes; a restart does
-//!   the same with the records it finds ([`store`]).
-//! - The *committer* ([`commit`]) takes all records there are and makes them safe with one write to the *journal*
-//!   ([`journal`]). Writes of 64 KiB and more have gone to their final place before, and only their places are in the record.
-//! - The *checkpointer* ([`checkpoint`], [`flush`]) brings the *map* (an ordered key-value map; [`keys`], [`rows`]) up to
+//! - A transaction is written down as a *record* (`record`), and done in memory from the record's bytes; a restart does
+//!   the same with the records it finds (`store`).
+//! - The *committer* (`commit`) takes all records there are and makes them safe with one write to the *journal*
+//!   (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their places are in the record.
+//! - The *checkpointer* (`checkpoint`, `flush`) brings the *map* (an ordered key-value map; `keys`, `rows`) up to
 //!   date now and then, in one commit.
-//! - Blocks are never overwritten: what is written gets new ones ([`space`]), so that a view stays what it was, and a crash
-//!   finds either the old or the new. Each block has a checksum ([`block`]).
+//! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was, and a crash
+//!   finds either the old or the new. Each block has a checksum (`block`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
 
