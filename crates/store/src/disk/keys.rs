@@ -6,7 +6,7 @@
 //! | `D` collection `u32`, group `u64` | [`RECORDS_PER_ROW`] operation records |
 //! | `K` object `u64`, chunk `u32` | where a chunk's blocks lie |
 //! | `M` | the store: [`rows::StoreRow`](super::rows::StoreRow) |
-//! | `O` collection `u32`, name | an object: [`rows::ObjectRow`](super::rows::ObjectRow) |
+//! | `O` collection `u32`, name | an object: see [`rows::encode_object`](super::rows::encode_object) |
 //! | `P` object `u64`, key | a value of the object's omap |
 //! | `S` row `u32` | which of 4,096 blocks are in use |
 //!
