@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | lint | bench | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | bench | torture | ci | stock-ceph`.
 //!
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
 
@@ -8,6 +8,7 @@ mod process;
 mod stock;
 mod test;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,8 @@ enum Command {
     Lint,
     /// Measures stock Ceph and Loligo side by side, in one run.
     Bench(bench::Options),
+    /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
+    Torture(torture::Options),
     /// What CI runs: test, then lint.
     Ci,
     /// Starts and stops a stock Ceph cluster on loopback.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Lint => lint::run(),
         Command::Bench(options) => bench::run(&options),
+        Command::Torture(options) => torture::run(&options),
         Command::Ci => test::run().and_then(|()| lint::run()),
         Command::StockCeph { command } => stock::run(&command),
     };

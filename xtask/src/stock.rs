@@ -65,6 +65,17 @@ pub(crate) enum Store {
     Bluestore,
 }
 
+impl Store {
+    /// As `osd objectstore` has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memstore => "memstore",
+            Self::Filestore => "filestore",
+            Self::Bluestore => "bluestore",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Release {
     Pacific,
@@ -263,11 +274,7 @@ impl Cluster {
 
     fn conf_text(&self, options: &UpOptions, fsid: &str, v2: u16, v1: u16) -> String {
         let auth = if options.auth == Auth::Cephx { "cephx" } else { "none" };
-        let store = match options.store {
-            Store::Memstore => "memstore",
-            Store::Filestore => "filestore",
-            Store::Bluestore => "bluestore",
-        };
+        let store = options.store.name();
         let dir = self.dir.display();
         format!(
             "[global]

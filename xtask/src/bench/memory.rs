@@ -22,7 +22,7 @@ pub(super) fn startup_and_idle(loligo: &Path, dir: &Path, rounds: usize) -> Resu
     let mut samples = Vec::new();
     for _ in 0..rounds.max(3) {
         let started = Instant::now();
-        let serve = Serve::start(loligo, &dir.join("idle"))?;
+        let serve = Serve::start(loligo, &dir.join("idle"), "memory")?;
         let ready_ms = started.elapsed().as_secs_f64() * 1e3;
         std::thread::sleep(Duration::from_secs(1));
         samples.push((ready_ms, serve.startup_ms, resident_mib(serve.child.id())?));

@@ -15,11 +15,11 @@ use std::process::Command;
 
 use crate::Result;
 use crate::process::{cargo, output_of, succeed, workspace};
-use crate::stock::{Cluster, UpOptions};
+use crate::stock::{Cluster, Store, UpOptions};
 
 use measure::median;
 use report::{Figures, Report};
-use sides::{Client, Server, Workload};
+use sides::{Client, Our, Server, Workload};
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// Only workloads whose name contains this.
     #[arg(long)]
     only: Option<String>,
+    /// The stock OSD's store; with one on disk ours is on disk, too.
+    #[arg(long, value_enum, default_value_t = Store::Memstore)]
+    store: Store,
     /// Where the figures go as JSON.
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
@@ -48,16 +51,18 @@ const PAIRS: [(Client, Server); 4] = [
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let loligo = build_release()?;
+    let our = Our { program: &loligo, on_disk: options.store != Store::Memstore };
     let dir = tempdir()?;
-    let mut report = Report::new(&release()?, options.seconds, options.rounds);
+    let mut report = Report::new(&release()?, options.store, options.seconds, options.rounds);
+    let up = UpOptions { store: options.store, ..UpOptions::default() };
     for workload in Workload::ALL.iter().filter(|w| wanted(options, w.name())) {
         let mut rounds: [Vec<Figures>; 4] = Default::default();
         for round in 0..options.rounds {
             // A new one each time: a memstore that has removed many objects miscounts its free space and says it is full.
-            let stock = Cluster::up(&dir.join(format!("stock.{round}")), &UpOptions::default())?;
+            let stock = Cluster::up(&dir.join(format!("stock.{round}")), &up)?;
             for (pair, figures) in PAIRS.into_iter().zip(&mut rounds) {
                 eprintln!("{} round {}: {} client, {} server", workload.name(), round + 1, pair.0, pair.1);
-                figures.push(sides::run(pair, *workload, options.seconds, &stock, &loligo, &dir)?);
+                figures.push(sides::run(pair, *workload, options.seconds, &stock, &our, &dir)?);
             }
             stock.down()?;
         }

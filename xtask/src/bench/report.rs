@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use crate::stock::Store;
+
 use super::memory::Startup;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
@@ -26,9 +28,11 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(release: &str, seconds: u32, rounds: usize) -> Self {
+    pub(super) fn new(release: &str, store: Store, seconds: u32, rounds: usize) -> Self {
+        let ours = if store == Store::Memstore { "memory" } else { "disk" };
         let heading = format!(
-            "stock = {release}, memstore, one OSD, stock defaults; loligo = memory store; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians"
+            "stock = {release}, {}, one OSD, stock defaults; loligo = {ours} store; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians",
+            store.name()
         );
         Self { heading, workloads: Vec::new(), startup: None, out_queue: None }
     }

@@ -81,20 +81,29 @@ const CAPACITY: &str = "12G";
 /// The pool that benches write to.
 const POOL: &str = "p";
 
+/// Our program.
+pub(super) struct Our<'a> {
+    pub(super) program: &'a Path,
+    /// Whether its server keeps objects on disk.
+    pub(super) on_disk: bool,
+}
+
 /// Runs one workload once.
 pub(super) fn run(
     (client, server): (Client, Server),
     workload: Workload,
     seconds: u32,
     stock: &Cluster,
-    loligo: &Path,
+    our: &Our<'_>,
     dir: &Path,
 ) -> Result<Figures> {
     let seconds = workload.seconds(seconds);
+    let loligo = our.program;
     match server {
         Server::Stock => bench(client, workload, seconds, &stock.conf(), stock.pid("osd.0")?, loligo),
         Server::Loligo => {
-            let serve = Serve::start(loligo, &dir.join("serve"))?;
+            let serve =
+                Serve::start(loligo, &dir.join("serve"), if our.on_disk { "disk" } else { "memory" })?;
             bench(client, workload, seconds, &serve.conf, serve.child.id(), loligo)
         }
     }
@@ -206,12 +215,12 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn start(loligo: &Path, dir: &Path) -> Result<Self> {
+    pub(super) fn start(loligo: &Path, dir: &Path, store: &str) -> Result<Self> {
         let mut child = Command::new(loligo)
             .args([
                 "serve",
                 "--store",
-                "memory",
+                store,
                 "--mon-addr",
                 "127.0.0.1:0",
                 "--pool",
