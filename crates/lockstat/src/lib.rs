@@ -29,6 +29,10 @@
 //! no clock is read. What there is to count is counted after the lock has been released. [`Mode::Full`] reads the
 //! processor's time-stamp counter twice. `cargo run --release -p loligo-lockstat --example floors` measures it.
 //!
+//! A `try_lock` never waits, and one that fails is no wait: no report counts it. [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call)
+//! is for those who leave what they wanted done to whoever has the lock; what they do instead of waiting is to be measured where it is
+//! done.
+//!
 //! # What test builds check
 //! With `debug_assertions`, and only then:
 //! - [`blocking_point`] panics if the thread holds any lock of this crate;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use crate::Class;
 use crate::raw::{Adaptive, FutexRwLock, Heavy, RawLock, Sleeping, Spin};
-use crate::tracked::Tracked;
+use crate::tracked::{Tracked, take_called};
 
 /// The ordinary lock: a waiter spins for about two microseconds, then sleeps.
 pub type Mutex<T> = Lock<Sleeping, T>;
@@ -86,6 +86,28 @@ impl<R: RawLock, T: ?Sized> Lock<R, T> {
     pub fn class(&self) -> &'static Class {
         // SAFETY: the raw lock is only read, not taken or released.
         unsafe { self.inner.raw() }.class()
+    }
+}
+
+impl<T: ?Sized> SpinLock<T> {
+    /// Takes the lock if it is free; else calls its holder, who learns of it when he [releases](Self::release) the lock. Never
+    /// waits, and counts as a wait in no report.
+    #[inline]
+    #[track_caller]
+    pub fn try_lock_or_call(&self) -> Option<SpinLockGuard<'_, T>> {
+        // SAFETY: the raw lock is only taken, and that is what the guard stands for.
+        unsafe {
+            let hold = self.inner.raw().try_lock_or_call()?;
+            Some(self.inner.make_guard_unchecked(hold))
+        }
+    }
+
+    /// Releases the lock. Whether somebody has called; sometimes this is said when nobody has. Who learns of a call sees what
+    /// the caller did before it.
+    #[inline]
+    pub fn release(guard: SpinLockGuard<'_, T>) -> bool {
+        drop(guard);
+        take_called()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::check::{self, Acquisition};
 use crate::counters::{self, Held, Waited};
 use crate::mode::{Mode, mode};
 use crate::place::{Marked, Place, PlaceCell};
-use crate::raw::{FutexRwLock, RawLock, Waiting};
+use crate::raw::{FutexRwLock, RawLock, Spin, Waiting};
 use crate::{Class, Kind, clock};
 
 /// The class of a lock that `lock_api` makes by itself; ours are all made by [`Tracked::new`].
@@ -45,6 +45,14 @@ unsafe impl Sync for Hold {}
 thread_local! {
     /// A wait that is over and not yet counted. There is at most one: before a thread waits again, it counts this.
     static WAITED: Cell<Option<Waited>> = const { Cell::new(None) };
+    /// A lock that this thread has released was called meanwhile.
+    static CALLED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has released a lock that may have been called, since this was last asked.
+#[inline]
+pub(crate) fn take_called() -> bool {
+    CALLED.take()
 }
 
 impl Hold {
@@ -150,6 +158,14 @@ impl<R> Tracked<R> {
     }
 }
 
+impl Tracked<Spin> {
+    #[inline]
+    #[track_caller]
+    pub(crate) fn try_lock_or_call(&self) -> Option<Hold> {
+        self.try_take(exclusive::<Spin>(), Location::caller(), Spin::try_lock_or_call)
+    }
+}
+
 /// Counts the wait that this thread has left to be counted, if it has.
 #[inline]
 fn count_wait() {
@@ -191,8 +207,12 @@ unsafe impl<R: RawLock> RawMutex for Tracked<R> {
 
     #[inline]
     unsafe fn unlock(&self, hold: Hold) {
-        // SAFETY: the caller holds the lock, as this function demands too.
-        self.leave(Kind::Exclusive, hold, |raw| unsafe { raw.unlock() });
+        self.leave(Kind::Exclusive, hold, |raw| {
+            // SAFETY: the caller holds the lock, as this function demands too.
+            if unsafe { raw.unlock() } {
+                CALLED.set(true);
+            }
+        });
     }
 
     fn is_locked(&self) -> bool {

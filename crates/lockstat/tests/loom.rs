@@ -7,6 +7,7 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::thread;
 
 #[path = "../src/raw"]
@@ -21,7 +22,7 @@ mod raw {
 
     /// Namesake of `src/raw/sync.rs`.
     mod sync {
-        pub(super) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+        pub(super) use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
         pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
         use loom::sync::{Condvar, Mutex};
 
@@ -176,6 +177,85 @@ fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(preemptions_max);
     bounded.check(model);
+}
+
+/// What is left to a lock's holder by those who do not wait for it.
+struct Called {
+    lock: FutexMutex<0>,
+    left: AtomicU32,
+    done: UnsafeCell<u32>,
+}
+
+impl Called {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { lock: FutexMutex::free(), left: AtomicU32::new(0), done: UnsafeCell::new(0) })
+    }
+
+    /// Holds the lock, and has done what was left by the time that it is free and was not called any more.
+    fn hold(&self) {
+        loop {
+            // SAFETY: the lock is ours; loom checks that it is.
+            self.done.with_mut(|done| unsafe { *done += self.left.swap(0, Relaxed) });
+            let is_called = self.lock.unlock();
+            if !is_called || self.left.load(Relaxed) == 0 || !self.lock.try_lock_or_call() {
+                return;
+            }
+        }
+    }
+
+    fn leave(&self) {
+        self.left.fetch_add(1, Relaxed);
+        if self.lock.try_lock_or_call() {
+            self.hold();
+        }
+    }
+
+    /// Waits for the lock, and has no mind for what was left unless he is called.
+    fn wait(&self) {
+        if !self.lock.try_lock() {
+            self.lock.lock_slow();
+        }
+        if self.lock.unlock() && self.lock.try_lock_or_call() {
+            self.hold();
+        }
+    }
+
+    fn done(&self) -> u32 {
+        // SAFETY: the threads have been joined.
+        self.done.with(|done| unsafe { *done })
+    }
+}
+
+#[test]
+fn no_call_is_lost() {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(|| {
+        let called = Called::new();
+        let threads = [0, 1].map(|_| {
+            let called = called.clone();
+            thread::spawn(move || called.leave())
+        });
+        called.leave();
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        assert_eq!(called.done(), 3);
+    });
+}
+
+#[test]
+fn no_call_is_lost_to_one_that_sleeps() {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(|| {
+        let called = Called::new();
+        let (waiter, caller) = (called.clone(), called.clone());
+        let waiter = thread::spawn(move || waiter.wait());
+        let caller = thread::spawn(move || caller.leave());
+        called.wait();
+        waiter.join().expect("no panic");
+        caller.join().expect("no panic");
+        assert_eq!(called.done(), 1);
+    });
 }
 
 #[test]

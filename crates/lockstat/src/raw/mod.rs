@@ -40,11 +40,12 @@ pub unsafe trait RawLock {
     /// Takes the lock, waiting as long as it takes. Called when `try_lock` has just failed.
     fn lock_slow(&self);
 
-    /// Releases the lock, then wakes whom that concerns.
+    /// Releases the lock, then wakes whom that concerns. Whether somebody may have called the holder, for locks that can be
+    /// called.
     ///
     /// # Safety
     /// The caller holds the lock.
-    unsafe fn unlock(&self);
+    unsafe fn unlock(&self) -> bool;
 
     /// Whether somebody holds the lock, at some moment during the call.
     fn is_locked(&self) -> bool;
@@ -75,8 +76,9 @@ unsafe impl<const LOOKS: u32> RawLock for FutexMutex<LOOKS> {
     }
 
     #[inline]
-    unsafe fn unlock(&self) {
+    unsafe fn unlock(&self) -> bool {
         FutexMutex::unlock(self);
+        false
     }
 
     fn is_locked(&self) -> bool {
@@ -104,8 +106,9 @@ unsafe impl RawLock for Adaptive {
     }
 
     #[inline]
-    unsafe fn unlock(&self) {
+    unsafe fn unlock(&self) -> bool {
         Adaptive::unlock(self);
+        false
     }
 
     fn is_locked(&self) -> bool {

@@ -24,11 +24,19 @@ unsafe impl RawLock for Spin {
     }
 
     #[inline]
-    unsafe fn unlock(&self) {
-        Sleeping::unlock(&self.0);
+    unsafe fn unlock(&self) -> bool {
+        Sleeping::unlock(&self.0)
     }
 
     fn is_locked(&self) -> bool {
         self.0.is_locked()
+    }
+}
+
+impl Spin {
+    /// Takes the lock, or has whoever holds it learn of that at the release.
+    #[inline]
+    pub(crate) fn try_lock_or_call(&self) -> bool {
+        self.0.try_lock_or_call()
     }
 }

@@ -3,7 +3,7 @@
 use std::hint::spin_loop;
 use std::{mem, ptr};
 
-pub(super) use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+pub(super) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(super) use crate::clock::now;
