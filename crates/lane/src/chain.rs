@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::{mem, ptr};
+use std::{iter, mem, ptr};
 
 /// An item on its way through the lane, alone in its allocation.
 pub(crate) struct Node<T> {
@@ -72,6 +72,23 @@ impl<T> Chain<T> {
             self.len += mem::take(&mut other.len);
             other.first = ptr::null_mut();
         }
+    }
+
+    /// The first item.
+    pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
+        // SAFETY: `first` is null or a node of this chain, which we have exclusively as long as the reference lives.
+        unsafe { self.first.as_mut() }.map(|node| &mut node.item)
+    }
+
+    /// The items, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        let mut next = self.first;
+        iter::from_fn(move || {
+            // SAFETY: null or a node of this chain, which does not change while it is borrowed.
+            let node: &Node<T> = unsafe { next.as_ref() }?;
+            next = node.next;
+            Some(&node.item)
+        })
     }
 
     pub(crate) fn pop(&mut self) -> Option<Box<Node<T>>> {

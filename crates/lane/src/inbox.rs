@@ -15,7 +15,7 @@ use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 /// | the newest node's address | not empty; older nodes follow by `next`, the oldest's is null | yes |
 ///
 /// `push` and `kick` may be called by anybody at any time. All else is done by one thread at a time, namely under the
-/// lane's lock; so between two looks of that thread the word changes only as these two change it: never from an
+/// lane's lock (or a [`Combiner`](crate::Combiner)'s, which has no use for `BUSY`); so between two looks of that thread the word changes only as these two change it: never from an
 /// address to anything but another, and never from `BUSY` to 0.
 pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
@@ -104,6 +104,19 @@ impl<T> Inbox<T> {
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// Takes nodes again after a close. Under the lane's lock.
+    pub(crate) fn reopen(&self) {
+        let head = self.head.load(Relaxed);
+        if is_closed(head) {
+            // As long as it is closed only whoever has the lock changes it, and `kick`, which adds a bit that is set here.
+            self.head.store(state(BUSY), Relaxed);
+        }
+    }
+
+    pub(crate) fn has_nodes(&self) -> bool {
+        is_node(self.head.load(Relaxed))
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -49,9 +49,13 @@
 //! removals and what is put back share a lock, of the class that the lane is given; nobody else ever waits for it.
 //! Items are dropped and memory is allocated and freed outside it.
 //!
+//! Where more than a queue must change in one step, and so a lock is needed, there is the [`Combiner`]: a lock that those who
+//! find it taken do not wait for. It shares the inbox with the lane.
+//!
 //! What this crate refuses to do: it has no threads, does not know who runs a lane, and never waits for room.
 
 mod chain;
+mod combiner;
 mod error;
 mod inbox;
 mod lane;
@@ -59,6 +63,7 @@ mod room;
 mod run;
 mod sync;
 
+pub use combiner::{Combined, Combiner, Discarded};
 pub use error::PushError;
 pub use lane::{Action, Bound, Lane};
 pub use run::{Run, RunEnd};

@@ -1,21 +1,97 @@
 //! Atomics and the lock, from one place: under loom they are loom's.
 
 #[cfg(not(loom))]
-pub(crate) use loligo_lockstat::Mutex as Lock;
+pub(crate) use loligo_lockstat::{Mutex as Lock, SpinLock as LeafLock, SpinLockGuard as LeafGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize};
 #[cfg(loom)]
-pub(crate) use modelled::Lock;
+pub(crate) use modelled::{LeafGuard, LeafLock, Lock};
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 #[cfg(loom)]
 mod modelled {
+    use std::ops::{Deref, DerefMut};
+
     use loligo_lockstat::Class;
+    use loom::cell::{MutPtr, UnsafeCell};
+    use loom::sync::atomic::AtomicU32;
+    use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
     use loom::sync::{Mutex, MutexGuard};
+    use loom::thread;
+
+    const FREE: u32 = 0;
+    const HELD: u32 = 1;
+    const CALLED: u32 = 2;
+
+    /// A lock in the shape of `lockstat`'s that orders no more than a lock must. loom's own mutex releases in no step of its own,
+    /// and so would hide what comes between.
+    pub(crate) struct LeafLock<T> {
+        word: AtomicU32,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: one thread at a time has a guard; loom checks that.
+    unsafe impl<T: Send> Sync for LeafLock<T> {}
+
+    impl<T> LeafLock<T> {
+        pub(crate) fn new(_class: &'static Class, value: T) -> Self {
+            Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<LeafGuard<'_, T>> {
+            self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok()?;
+            Some(self.guard())
+        }
+
+        pub(crate) fn try_lock_or_call(&self) -> Option<LeafGuard<'_, T>> {
+            (self.word.fetch_or(HELD | CALLED, AcqRel) == FREE).then(|| self.guard())
+        }
+
+        pub(crate) fn lock(&self) -> LeafGuard<'_, T> {
+            loop {
+                if let Some(guard) = self.try_lock() {
+                    return guard;
+                }
+                thread::yield_now();
+            }
+        }
+
+        pub(crate) fn release(mut guard: LeafGuard<'_, T>) -> bool {
+            // The access ends before others may begin theirs.
+            guard.value = None;
+            guard.lock.word.swap(FREE, AcqRel) != HELD
+        }
+
+        fn guard(&self) -> LeafGuard<'_, T> {
+            LeafGuard { lock: self, value: Some(self.value.get_mut()) }
+        }
+    }
+
+    /// To be released, not dropped.
+    pub(crate) struct LeafGuard<'a, T> {
+        lock: &'a LeafLock<T>,
+        value: Option<MutPtr<T>>,
+    }
+
+    impl<T> Deref for LeafGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            // SAFETY: the lock is ours.
+            self.value.as_ref().expect("not released").with(|value| unsafe { &*value })
+        }
+    }
+
+    impl<T> DerefMut for LeafGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: the lock is ours.
+            self.value.as_ref().expect("not released").with(|value| unsafe { &mut *value })
+        }
+    }
 
     /// loom's mutex in the shape of `lockstat`'s locks.
     pub(crate) struct Lock<T>(Mutex<T>);

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use loligo_lane::{Action, Lane, PushError, RunEnd};
+use loligo_lane::{Action, Bound, Combined, Combiner, Lane, PushError, RunEnd};
 use loligo_lockstat::Class;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 
 static CLASS: Class = Class::new("t.loom");
@@ -261,5 +262,160 @@ fn a_full_lane_gives_back_what_it_does_not_take() {
             assert_eq!(push(&model, item), None);
         }
         assert_complete(model.seen(), 2, 1);
+    });
+}
+
+/// A queue behind a combiner, as a connection's out-queue is: who finds the lock taken leaves his item and goes.
+struct Desk {
+    combiner: Combiner<Vec<Item>, Item>,
+    /// A task was asked to look.
+    woken: AtomicBool,
+}
+
+impl Desk {
+    /// With room for so many items to be left.
+    fn new(items_max: usize) -> Arc<Self> {
+        let bound = Bound { items: items_max, bytes: usize::MAX };
+        let combiner = Combiner::new(&CLASS, bound, |_| 0, Vec::new());
+        let mut seen = combiner.lock();
+        seen.open();
+        assert!(!seen.release());
+        Arc::new(Self { combiner, woken: AtomicBool::new(false) })
+    }
+
+    fn send(&self, item: Item) {
+        if let Some(mut seen) = self.combiner.try_lock() {
+            if seen.serve(1, append) {
+                seen.push(item);
+                return self.release(seen);
+            }
+            // One of those that were left before could be done, not all: this one goes behind them.
+            let _ = seen.release();
+        }
+        match self.combiner.leave(item) {
+            Ok(None) => {}
+            Ok(Some(seen)) => self.attend(seen),
+            Err(item) => {
+                let mut seen = self.combiner.lock();
+                while !seen.serve(1, append) {}
+                seen.push(item);
+                self.release(seen);
+            }
+        }
+    }
+
+    fn release(&self, seen: Combined<'_, Vec<Item>, Item>) {
+        if seen.release()
+            && let Some(seen) = self.combiner.call()
+        {
+            self.attend(seen);
+        }
+    }
+
+    fn attend<'a>(&'a self, mut seen: Combined<'a, Vec<Item>, Item>) {
+        loop {
+            seen.serve(1, append);
+            if !seen.release() {
+                return;
+            }
+            let Some(next) = self.combiner.call() else { return };
+            seen = next;
+        }
+    }
+
+    /// Something else that needs the lock and cannot stay.
+    fn pass_by(&self) {
+        let seen = self.combiner.lock();
+        if seen.release() {
+            self.woken.store(true, Relaxed);
+        }
+    }
+
+    /// What the woken task does; then everything must have been done.
+    fn end(&self, producers: u8, items: u8) {
+        if self.woken.load(Relaxed)
+            && let Some(seen) = self.combiner.call()
+        {
+            self.attend(seen);
+        }
+        let seen = self.combiner.lock();
+        assert_eq!(self.combiner.left(), 0);
+        assert_complete(seen.to_vec(), producers, items);
+        assert!(!seen.release());
+    }
+}
+
+fn append(seen: &mut Vec<Item>, item: &mut Item) -> ControlFlow<()> {
+    seen.push(*item);
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn what_is_left_at_a_combiner_is_done_in_order() {
+    check(3, || {
+        let desk = Desk::new(8);
+        let other = desk.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.send((1, n))));
+        (0..2).for_each(|n| desk.send((0, n)));
+        thread.join().expect("no panic");
+        desk.end(2, 2);
+    });
+}
+
+#[test]
+fn three_leave_nothing_behind_at_a_combiner() {
+    check(2, || {
+        let desk = Desk::new(8);
+        let threads = [1, 2].map(|p| {
+            let desk = desk.clone();
+            thread::spawn(move || desk.send((p, 0)))
+        });
+        desk.send((0, 0));
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        desk.end(3, 1);
+    });
+}
+
+#[test]
+fn a_combiner_without_room_makes_wait() {
+    check(2, || {
+        let desk = Desk::new(1);
+        let threads = [1, 2].map(|p| {
+            let desk = desk.clone();
+            thread::spawn(move || desk.send((p, 0)))
+        });
+        desk.send((0, 0));
+        threads.into_iter().for_each(|t| t.join().expect("no panic"));
+        desk.end(3, 1);
+    });
+}
+
+#[test]
+fn who_passes_by_a_combiner_tells_what_was_left() {
+    check(3, || {
+        let desk = Desk::new(8);
+        let other = desk.clone();
+        let thread = thread::spawn(move || (0..3).for_each(|n| other.send((0, n))));
+        desk.pass_by();
+        thread.join().expect("no panic");
+        desk.end(1, 3);
+    });
+}
+
+#[test]
+fn a_combiner_that_is_shut_and_opened_loses_nothing() {
+    check(3, || {
+        let desk = Desk::new(8);
+        let other = desk.clone();
+        let thread = thread::spawn(move || (0..2).for_each(|n| other.send((0, n))));
+        let mut seen = desk.combiner.lock();
+        seen.shut();
+        assert!(!seen.is_open());
+        desk.release(seen);
+        let mut seen = desk.combiner.lock();
+        seen.open();
+        desk.release(seen);
+        thread.join().expect("no panic");
+        desk.end(1, 2);
     });
 }
