@@ -3,8 +3,8 @@
 //! - [`Messenger`] listens ([`Messenger::bind`]) and connects ([`Messenger::connect`]); it is made from a [`Config`] and a
 //!   [`Dispatcher`].
 //! - [`Connection`] is one session with one peer. [`Connection::send`] may be called from any thread and never waits for the
-//!   socket, for dispatch, or for another sender's write: it appends to the out-queue, whose lock is held for a few dozen
-//!   nanoseconds. Whoever finds the queue at rest flushes it, without blocking; everybody else's message leaves with that
+//!   socket, for dispatch, or for another sender: it appends to the out-queue, or, if somebody else is at that just now, leaves
+//!   it to him. Whoever finds the queue at rest flushes it, without blocking; everybody else's message leaves with that
 //!   flush or the next one.
 //! - [`Dispatcher`] receives all messages that one socket read brought, in one call; what it sends meanwhile leaves in one
 //!   vectored write when it returns.

@@ -21,7 +21,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
-use self::out_queue::{Baton, Control, Item, OutQueue, Refusal, Slot};
+use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
 pub(crate) use self::write::Writer;
 use crate::{Error, Hold, Limits, Policy, SendError};
@@ -30,6 +30,7 @@ static SESSION: Class = Class::new("msgr.session");
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum State {
     /// There is no socket, or its handshake is under way; what is sent waits.
     Connecting,
@@ -39,6 +40,15 @@ pub enum State {
     Standby,
     /// For ever.
     Closed,
+}
+
+impl State {
+    /// From what `as u8` makes of it.
+    fn from_bits(bits: u8) -> Self {
+        const STATES: [State; 4] = [State::Connecting, State::Open, State::Standby, State::Closed];
+        const { assert!(State::Closed as usize == STATES.len() - 1, "in the order of their numbers") };
+        STATES[usize::from(bits)]
+    }
 }
 
 /// Who is at the other end.
@@ -69,7 +79,6 @@ pub struct Connection {
     pub(crate) in_seq: AtomicU64,
     /// Counts reads of the socket: signs of life.
     reads: AtomicU64,
-    writer_wake: Notify,
     pub(crate) driver_wake: Notify,
     /// Has no permits, and is closed when nothing more will be dispatched.
     ended: Semaphore,
@@ -96,7 +105,6 @@ impl Connection {
             session: Mutex::new(&SESSION, session),
             in_seq: AtomicU64::new(0),
             reads: AtomicU64::new(0),
-            writer_wake: Notify::new(),
             driver_wake: Notify::new(),
             ended: Semaphore::new(0),
             identity: OnceLock::new(),
@@ -147,7 +155,9 @@ impl Connection {
     /// Gathers what is sent while the guard lives, by anyone, into few writes. Keep it for as long as a loop of sends takes,
     /// not longer: other senders' messages wait for it too.
     pub fn cork(&self) -> Cork<'_> {
-        let is_in = self.queue.cork(0, Control::default());
+        let corked = self.queue.cork(0, Control::default());
+        let is_in = corked.is_some();
+        self.perform(corked.unwrap_or(Action::Nothing));
         Cork { conn: self, is_in, _not_send: PhantomData }
     }
 
@@ -298,7 +308,7 @@ impl Connection {
         }
         drop((garbage, incoming, socket));
         self.driver_wake.notify_one();
-        self.writer_wake.notify_one();
+        self.queue.writer_wake.notify_one();
         true
     }
 
@@ -437,10 +447,8 @@ pub struct Cork<'a> {
 
 impl Drop for Cork<'_> {
     fn drop(&mut self) {
-        if self.is_in
-            && let Some(baton) = self.conn.queue.uncork()
-        {
-            self.conn.run_loaded(baton, 1);
+        if self.is_in {
+            self.conn.perform(self.conn.queue.uncork());
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::Connection;
-use super::out_queue::Control;
+use super::out_queue::{Action, Control};
 use crate::context::Context;
 use crate::{Error, Level};
 
@@ -100,9 +100,10 @@ impl Connection {
             }
             return;
         }
-        if !self.queue.cork(arrivals.msgs.len(), control) {
+        let Some(action) = self.queue.cork(arrivals.msgs.len(), control) else {
             return arrivals.msgs.clear();
-        }
+        };
+        self.perform(action);
         log!(MSGR, 10, "connection {} brings {} messages", self.id, arrivals.msgs.len());
         blocking_point("dispatch");
         ctx.dispatcher.dispatch(self, &mut arrivals.msgs);
@@ -111,8 +112,9 @@ impl Connection {
             // The dispatch has made senders runnable. Let them leave their messages first.
             tokio::task::yield_now().await;
         }
-        if let Some(baton) = self.queue.uncork() {
-            self.run_loaded(baton, WRITE_BUDGET);
+        match self.queue.uncork() {
+            Action::Submit(baton) => self.run_loaded(baton, WRITE_BUDGET),
+            action => self.perform(action),
         }
     }
 

@@ -58,15 +58,16 @@ impl Connection {
         match action {
             Action::Nothing => {}
             Action::Submit(baton) => self.run_loaded(baton, 1),
-            Action::WakeWriter => self.writer_wake.notify_one(),
+            Action::WakeWriter => self.queue.writer_wake.notify_one(),
             Action::WakeDriver => self.driver_wake.notify_one(),
         }
     }
 
     /// Runs the out-queue: writes what waits, at most `budget` batches; leaves the rest to the writer task.
     pub(crate) fn run(&self, baton: Box<Baton<Writer>>, budget: u32) {
-        if let Some(baton) = self.queue.next(baton) {
-            self.run_loaded(baton, budget);
+        match self.queue.next(baton) {
+            Action::Submit(baton) => self.run_loaded(baton, budget),
+            action => self.perform(action),
         }
     }
 
@@ -81,8 +82,10 @@ impl Connection {
                 Flush::Blocked => return self.hand_over(baton),
                 Flush::Failed(e) => return self.shut_down_socket(&baton.writer.socket, e.into()),
             }
-            let Some(more) = self.queue.next(baton) else { return };
-            baton = more;
+            baton = match self.queue.next(baton) {
+                Action::Submit(more) => more,
+                action => return self.perform(action),
+            };
             budget -= 1;
             if budget == 0 {
                 return self.hand_over(baton);
@@ -91,8 +94,7 @@ impl Connection {
     }
 
     fn hand_over(&self, baton: Box<Baton<Writer>>) {
-        self.queue.hand_over(baton);
-        self.writer_wake.notify_one();
+        self.perform(self.queue.hand_over(baton));
     }
 
     /// Turns the baton's batch into bytes.
@@ -131,7 +133,7 @@ impl Connection {
         const BUDGET: u32 = 4;
         while !self.is_closed() {
             let Some(mut baton) = self.queue.take_handed() else {
-                self.writer_wake.notified().await;
+                self.queue.writer_wake.notified().await;
                 continue;
             };
             if baton.writer.out.is_empty() {
@@ -144,7 +146,7 @@ impl Connection {
             match baton.writer.flush() {
                 Flush::Done if baton.is_loaded() => self.run_loaded(baton, BUDGET),
                 Flush::Done => self.run(baton, BUDGET),
-                Flush::Blocked => self.queue.hand_over(baton),
+                Flush::Blocked => self.hand_over(baton),
                 Flush::Failed(e) => self.shut_down_socket(&baton.writer.socket, Error::Io(e)),
             }
         }

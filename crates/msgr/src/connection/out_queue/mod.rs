@@ -18,24 +18,30 @@
 //! The connection's state is kept here too. It is written under this lock *and* the session's, so that holding either is
 //! enough to read it. Nothing is freed, encoded or written under this lock: what is to be freed is handed out.
 //!
-//! The lock is a spin lock, as in the kernel's fix of this case: its sections are short, and a thousand senders that sleep
-//! on it for one that lost its processor would have to be woken one by one. (Measured with what is now `loligo contend out-queue`:
-//! half the waiting, a third of the longest wait.)
+//! Its sections are short; but a thread can lose its processor in the shortest one. So nobody waits for the lock: who finds it
+//! taken leaves what he wanted done, and whoever has it does that (`left`). While it is free a send is the acquisition of a free
+//! lock and an append, with no memory of its own to be got. Only who opens, closes or loses a socket, who finds the queue almost full, and
+//! in lossless sessions who keeps or frees what is not acknowledged waits for it.
 //!
 //! It is not a `loligo_lane::Lane`, whose push takes no lock at all: here the state, what waits and what is unacknowledged
 //! must change in one step.
 
 mod item;
+mod left;
 mod sockets;
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use loligo_lockstat::{Class, SpinLock, SpinLockGuard};
+use loligo_lane::{Bound, Combined, Combiner};
+use loligo_lockstat::Class;
 use loligo_wire::message::Msg;
 use tokio::sync::Notify;
 
 pub(crate) use self::item::{Baton, Control, Item, Slot};
+use self::left::{Left, left_bound, left_from};
+use self::sockets::MOVED_MAX;
 use super::State;
 
 static OUT_QUEUE: Class = Class::new("msgr.out_queue");
@@ -76,15 +82,22 @@ pub(crate) enum Refusal {
 
 /// See the [module's](self) documentation.
 pub(crate) struct OutQueue<W> {
-    inner: SpinLock<Inner<W>>,
+    inner: Combiner<Inner<W>, Left<W>>,
+    /// The state, a copy to be read without the lock.
+    state: AtomicU8,
+    /// With less than this in the queue things may be left.
+    left_from: Bound,
     messages_max: usize,
     bytes_max: usize,
     lossless: bool,
     /// Place was made after somebody was told that there is none, or the connection was closed.
     pub(crate) place: Notify,
+    /// Wakes the writer task: it has been given the baton, or something was left that it is to look at.
+    pub(crate) writer_wake: Notify,
 }
 
-type Guard<'a, W> = SpinLockGuard<'a, Inner<W>>;
+/// To be given back by one of the `unlock`s: see `left`.
+type Guard<'a, W> = Combined<'a, Inner<W>, Left<W>>;
 
 struct Inner<W> {
     state: State,
@@ -107,6 +120,8 @@ struct Inner<W> {
     extremes: (i64, i64),
     /// Somebody waits for place.
     crowded: bool,
+    /// The writer task is to be woken, if it has been given the baton.
+    wake_writer: bool,
 }
 
 /// Who has the baton.
@@ -123,6 +138,16 @@ impl<W> Holder<W> {
     fn take_home(&mut self) -> Option<Box<Baton<W>>> {
         match mem::replace(self, Self::Away) {
             Self::Home(baton) => Some(baton),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    fn take_task(&mut self) -> Option<Box<Baton<W>>> {
+        match mem::replace(self, Self::Away) {
+            Self::Task(baton) => Some(baton),
             other => {
                 *self = other;
                 None
@@ -148,13 +173,18 @@ impl<W> OutQueue<W> {
             balance: 0,
             extremes: (0, 0),
             crowded: false,
+            wake_writer: false,
         };
+        let whole = Bound { items: messages_max, bytes: bytes_max };
         Self {
-            inner: SpinLock::new(&OUT_QUEUE, inner),
+            state: AtomicU8::new(State::Connecting as u8),
+            inner: Combiner::new(&OUT_QUEUE, left_bound(whole), Left::len, inner),
+            left_from: left_from(whole),
             messages_max,
             bytes_max,
             lossless,
             place: Notify::new(),
+            writer_wake: Notify::new(),
         }
     }
 
@@ -162,162 +192,218 @@ impl<W> OutQueue<W> {
     ///
     /// # Errors
     /// The message comes back with the refusal, so that the caller frees it.
+    #[inline]
     pub(crate) fn push(&self, item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
         let len = item.len();
+        let Some(mut inner) = self.enter() else { return self.push_aside(item) };
+        let has_memory = inner.waiting.len() < inner.waiting.capacity();
+        if inner.state == State::Closed || self.is_full(&inner) || !has_memory {
+            // What others had left, and is now done, may have made a write due.
+            inner.wake_writer |= inner.hand_to_task();
+            self.unlock_and_go(inner);
+            return self.push_aside(item);
+        }
+        inner.append(item, len);
+        let action = self.schedule(&mut inner);
+        Ok(self.unlock(inner, action))
+    }
+
+    /// As [`OutQueue::push`], when somebody else has the lock, or memory must be got, or the message is likely to be refused.
+    #[cold]
+    fn push_aside(&self, mut item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
         let mut larger = VecDeque::new();
         loop {
-            let mut inner = self.inner.lock();
+            match self.inner.leave(Left::Push(item)) {
+                Ok(None) => return Ok(Action::Nothing),
+                Ok(Some(inner)) => return Ok(self.attend(inner)),
+                Err(refused) => item = refused.into_item(),
+            }
+            let mut inner = self.lock();
             let closed = inner.state == State::Closed;
             if closed || self.is_full(&inner) {
                 inner.crowded = true;
-                drop(inner);
+                self.unlock_and_go(inner);
                 let refusal = if closed { Refusal::Closed } else { Refusal::Full };
                 return Err(Box::new((refusal, item)));
             }
-            let count = inner.waiting.len();
-            if count == inner.waiting.capacity() {
-                if larger.capacity() <= count {
-                    // Memory is got, and freed, without the lock.
-                    drop(inner);
-                    larger = VecDeque::with_capacity((2 * count).max(FIRST_MESSAGES));
-                    continue;
-                }
-                larger.append(&mut inner.waiting);
-                mem::swap(&mut larger, &mut inner.waiting);
+            if inner.has_memory(&mut larger) {
+                let len = item.len();
+                inner.append(item, len);
+                let action = self.schedule(&mut inner);
+                return Ok(self.unlock(inner, action));
             }
-            inner.weigh(1);
-            inner.waiting_bytes += len;
-            inner.waiting.push_back(item);
-            return Ok(self.schedule(&mut inner));
+            let wanted = inner.wanted(&larger);
+            self.unlock_and_go(inner);
+            larger = VecDeque::with_capacity(wanted);
         }
     }
 
     /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
     /// signs of life belong to a socket.
     pub(crate) fn request(&self, control: Control) -> Action<W> {
-        let mut inner = self.inner.lock();
-        if inner.state != State::Open {
-            return Action::Nothing;
-        }
-        inner.control.add(control);
-        self.schedule(&mut inner)
+        let Some(mut inner) = self.enter() else { return self.leave(Left::Request(control)) };
+        inner.request(control);
+        let action = if inner.state == State::Open { self.schedule(&mut inner) } else { Action::Nothing };
+        self.unlock(inner, action)
     }
 
     /// Counts `received` messages and asks for `control` to be sent. From now on, and until as many calls of
-    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `false` if the queue is closed.
-    pub(crate) fn cork(&self, received: usize, control: Control) -> bool {
-        let mut inner = self.inner.lock();
-        if inner.state == State::Closed {
-            return false;
-        }
-        inner.weigh(-(received as i64));
-        inner.control.add(control);
-        inner.corks += 1;
-        true
-    }
-
-    /// Takes a cork out. Returns the baton, loaded, if the caller must run.
-    pub(crate) fn uncork(&self) -> Option<Box<Baton<W>>> {
-        let mut inner = self.inner.lock();
-        inner.corks = inner.corks.saturating_sub(1);
-        if !inner.is_due() {
+    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `None` if the queue is closed.
+    pub(crate) fn cork(&self, received: usize, control: Control) -> Option<Action<W>> {
+        if self.state() == State::Closed {
             return None;
         }
-        let mut baton = inner.holder.take_home()?;
-        self.load(&mut inner, &mut baton);
-        self.unlock_and_tell(inner);
-        Some(baton)
+        let Some(mut inner) = self.enter() else { return Some(self.leave(Left::Cork { received, control })) };
+        inner.cork(received, control);
+        let action = self.schedule(&mut inner);
+        Some(self.unlock(inner, action))
     }
 
-    /// Gives the runner its next batch; or, if there is nothing to write, takes the baton back.
-    pub(crate) fn next(&self, mut baton: Box<Baton<W>>) -> Option<Box<Baton<W>>> {
+    /// Takes a cork out.
+    pub(crate) fn uncork(&self) -> Action<W> {
+        let Some(mut inner) = self.enter() else { return self.leave(Left::Uncork) };
+        inner.uncork();
+        let action = self.load_if_due(&mut inner);
+        self.unlock(inner, action)
+    }
+
+    /// Gives the runner its next batch (Submit); or, if there is nothing to write, takes the baton back.
+    pub(crate) fn next(&self, baton: Box<Baton<W>>) -> Action<W> {
         if self.lossless {
             self.make_room();
         }
-        let mut inner = self.inner.lock();
-        if inner.generation != baton.generation || inner.state != State::Open {
-            // The baton is dropped after the lock, because parameters are dropped last.
-            return None;
-        }
-        if !inner.is_due() {
+        let Some(mut inner) = self.enter() else { return self.leave(Left::Back(baton)) };
+        let mut stale = None;
+        if inner.is_current(&baton) {
             inner.holder = Holder::Home(baton);
-            return None;
+        } else {
+            stale = Some(baton);
         }
-        self.load(&mut inner, &mut baton);
-        self.unlock_and_tell(inner);
-        Some(baton)
+        let action = self.load_if_due(&mut inner);
+        let action = self.unlock(inner, action);
+        drop(stale);
+        action
     }
 
-    /// Leaves the baton to the writer task, which the caller then wakes.
-    pub(crate) fn hand_over(&self, baton: Box<Baton<W>>) {
-        let mut inner = self.inner.lock();
-        if inner.generation == baton.generation && inner.state == State::Open {
-            inner.holder = Holder::Task(baton);
+    /// Leaves the baton to the writer task.
+    pub(crate) fn hand_over(&self, baton: Box<Baton<W>>) -> Action<W> {
+        let Some(mut inner) = self.enter() else { return self.leave(Left::HandOver(baton)) };
+        if !inner.is_current(&baton) {
+            // The baton is dropped after the lock, because parameters are dropped last.
+            let action = self.schedule(&mut inner);
+            return self.unlock(inner, action);
         }
+        inner.holder = Holder::Task(baton);
+        self.unlock(inner, Action::WakeWriter)
     }
 
-    /// The baton, if it was left to the writer task.
+    /// The baton, if it was left to the writer task, or if what others have left made a write due.
     pub(crate) fn take_handed(&self) -> Option<Box<Baton<W>>> {
-        let mut inner = self.inner.lock();
-        match mem::replace(&mut inner.holder, Holder::Away) {
-            Holder::Task(baton) => Some(baton),
-            other => {
-                inner.holder = other;
+        let action = match self.enter() {
+            Some(mut inner) => {
+                inner.wake_writer = false;
+                let action = match inner.holder.take_task() {
+                    Some(baton) => Action::Submit(baton),
+                    None => self.load_if_due(&mut inner),
+                };
+                self.unlock(inner, action)
+            }
+            None => self.leave(Left::Look),
+        };
+        match action {
+            Action::Submit(baton) => Some(baton),
+            Action::WakeWriter => {
+                // It is we who are meant, once more.
+                self.writer_wake.notify_one();
                 None
             }
+            Action::Nothing | Action::WakeDriver => None,
         }
     }
 
     /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the extremes the one nearer
-    /// to zero was when the connection was at rest, or would have been without them.
+    /// to zero was when the connection was at rest, or would have been without them. Another time, if the lock is taken.
     pub(crate) fn settle(&self) {
-        let mut inner = self.inner.lock();
+        let Some(mut inner) = self.inner.try_lock() else { return };
         let (least, greatest) = inner.extremes;
         let rest = if least.abs() < greatest.abs() { least } else { greatest };
         inner.balance -= rest;
         inner.extremes = (inner.balance, inner.balance);
+        self.unlock_and_go(inner);
     }
 
     /// Whether nothing waits now, but messages are expected within microseconds.
     pub(crate) fn is_about_to_fill(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.waiting.is_empty() && inner.more_to_come()
+        // Who has the lock is leaving a message, most likely.
+        let Some(inner) = self.inner.try_lock() else { return false };
+        let is_about_to = inner.waiting.is_empty() && inner.is_clear() && inner.more_to_come();
+        self.unlock_and_go(inner);
+        is_about_to
     }
 
     /// Whether messages wait.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.inner.lock().waiting.is_empty()
+        let inner = self.inner.lock();
+        let waiting = !inner.waiting.is_empty() || !inner.is_clear();
+        self.unlock_and_go(inner);
+        waiting
     }
 
-    /// The connection's state, for those who do not hold the session's lock.
+    /// The connection's state, for those who hold neither lock: it may be another by the time that they look at it.
     pub(crate) fn state(&self) -> State {
-        self.inner.lock().state
+        // Acquire and release: who sees a state sees what led to it.
+        State::from_bits(self.state.load(Ordering::Acquire))
     }
 
-    /// Messages that wait or are not acknowledged.
+    /// Messages that wait or are not acknowledged, and the few other things that wait for the lock.
     pub(crate) fn len(&self) -> usize {
-        self.inner.lock().len()
+        let inner = self.inner.lock();
+        let len = inner.len() + self.inner.left();
+        self.unlock_and_go(inner);
+        len
     }
 
     /// Whether there is place; if not, `place` will be notified. `Err` if the queue is closed.
     pub(crate) fn check_place(&self) -> Result<bool, Refusal> {
-        let mut inner = self.inner.lock();
-        if inner.state == State::Closed {
-            return Err(Refusal::Closed);
-        }
+        let mut inner = self.lock();
+        let closed = inner.state == State::Closed;
         let full = self.is_full(&inner);
         inner.crowded |= full;
-        Ok(!full)
+        self.unlock_and_go(inner);
+        if closed { Err(Refusal::Closed) } else { Ok(!full) }
     }
 
     fn is_full(&self, inner: &Inner<W>) -> bool {
         inner.len() >= self.messages_max || inner.waiting_bytes + inner.unacked_bytes >= self.bytes_max
     }
 
+    fn set_state(&self, inner: &mut Inner<W>, state: State) {
+        inner.state = state;
+        self.state.store(state as u8, Ordering::Release);
+    }
+
     /// What whoever has just left something in the queue must do.
+    #[inline]
     fn schedule(&self, inner: &mut Inner<W>) -> Action<W> {
         if inner.state == State::Standby {
             return Action::WakeDriver;
+        }
+        if inner.corks == 0
+            && inner.more_to_come()
+            && inner.is_due()
+            && let Some(baton) = inner.holder.take_home()
+        {
+            inner.holder = Holder::Task(baton);
+            inner.wake_writer = true;
+        }
+        self.load_if_due(inner)
+    }
+
+    /// As [`OutQueue::schedule`], for those who may write even if more is to come.
+    fn load_if_due(&self, inner: &mut Inner<W>) -> Action<W> {
+        let wake_writer = mem::take(&mut inner.wake_writer);
+        if wake_writer && matches!(inner.holder, Holder::Task(_)) {
+            return Action::WakeWriter;
         }
         if !inner.is_due() {
             return Action::Nothing;
@@ -325,10 +411,6 @@ impl<W> OutQueue<W> {
         let Some(mut baton) = inner.holder.take_home() else {
             return Action::Nothing;
         };
-        if inner.corks == 0 && inner.more_to_come() {
-            inner.holder = Holder::Task(baton);
-            return Action::WakeWriter;
-        }
         self.load(inner, &mut baton);
         Action::Submit(baton)
     }
@@ -353,21 +435,40 @@ impl<W> OutQueue<W> {
         }
         inner.waiting_bytes -= bytes;
     }
-
-    /// Releases the lock; then tells those who wait for place, if there is some now.
-    fn unlock_and_tell(&self, mut inner: Guard<'_, W>) {
-        let place = inner.crowded && !self.is_full(&inner);
-        inner.crowded &= !place;
-        drop(inner);
-        if place {
-            self.place.notify_waiters();
-        }
-    }
 }
 
 impl<W> Inner<W> {
     fn len(&self) -> usize {
         self.waiting.len() + self.unacked.len()
+    }
+
+    /// Whether the baton is that of the socket which is in use.
+    fn is_current(&self, baton: &Baton<W>) -> bool {
+        self.generation == baton.generation && self.state == State::Open
+    }
+
+    /// There is memory for it.
+    #[inline(always)]
+    fn append(&mut self, item: Item, len: usize) {
+        self.weigh(1);
+        self.waiting_bytes += len;
+        self.waiting.push_back(item);
+    }
+
+    fn request(&mut self, control: Control) {
+        if self.state == State::Open {
+            self.control.add(control);
+        }
+    }
+
+    fn cork(&mut self, received: usize, control: Control) {
+        self.weigh(-(received as i64));
+        self.control.add(control);
+        self.corks += 1;
+    }
+
+    fn uncork(&mut self) {
+        self.corks = self.corks.saturating_sub(1);
     }
 
     /// Counts messages sent (or, negative, received).

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::mem;
 
+use loligo_lane::Discarded;
 use loligo_wire::message::Msg;
 
-use super::{Baton, Control, Guard, Holder, Inner, Item, OutQueue, RUN_BYTES_MAX, State};
+use super::{Baton, Control, Guard, Holder, Inner, Item, Left, OutQueue, RUN_BYTES_MAX, State};
 
 /// Messages that are moved in one critical section.
 pub(super) const MOVED_MAX: usize = 64;
@@ -19,6 +20,7 @@ pub(crate) struct Garbage<W> {
     _waiting: VecDeque<Item>,
     _unacked: VecDeque<Msg>,
     _baton: Option<Box<Baton<W>>>,
+    _left: Discarded<Left<W>>,
 }
 
 impl<W> OutQueue<W> {
@@ -32,7 +34,7 @@ impl<W> OutQueue<W> {
                 inner.unacked_bytes -= msg.len();
                 done.push_back(msg);
             }
-            self.unlock_and_tell(inner);
+            self.unlock_and_go(inner);
             if done.len() < MOVED_MAX {
                 return;
             }
@@ -52,15 +54,17 @@ impl<W> OutQueue<W> {
         }
         let batch = VecDeque::with_capacity(if self.lossless { MOVED_MAX } else { 0 });
         let mut baton = Box::new(Baton { generation: 0, batch, control: Control::default(), writer });
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if inner.state == State::Closed {
+            self.unlock_and_go(inner);
             return None;
         }
-        inner.state = State::Open;
+        self.set_state(&mut inner, State::Open);
         inner.generation += 1;
         inner.balance = inner.waiting.len() as i64;
         inner.extremes = (inner.balance, inner.balance);
         baton.generation = inner.generation;
+        self.unlock_and_go(inner);
         Some(baton)
     }
 
@@ -72,15 +76,20 @@ impl<W> OutQueue<W> {
     pub(crate) fn detach(&self, if_empty: State, if_not: State) -> (State, Option<Box<Baton<W>>>) {
         let mut inner = self.inner.lock();
         if inner.state == State::Closed {
+            self.unlock_and_go(inner);
             return (State::Closed, None);
         }
+        // From here on nothing can be left, and what was left counts: a baton as stale, a message as one that waits.
+        self.set_state(&mut inner, if_not);
+        let baton = inner.holder.take_back();
+        self.unlock_and_go(inner);
+        let mut inner = self.lock();
         let is_empty = inner.waiting.is_empty() && inner.unacked.is_empty();
         let state = if is_empty { if_empty } else { if_not };
-        inner.state = state;
+        self.set_state(&mut inner, state);
         inner.control = Control::default();
-        let baton = inner.holder.take_back();
         let unacked = mem::take(&mut inner.unacked);
-        drop(inner);
+        self.unlock_and_go(inner);
         self.put_in_front(unacked);
         (state, baton)
     }
@@ -90,7 +99,7 @@ impl<W> OutQueue<W> {
     ///
     /// The caller holds the session's lock.
     pub(crate) fn clear(&self) -> Garbage<W> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         debug_assert!(inner.state != State::Open, "a session is reset while its messages flow");
         inner.out_seq = 0;
         self.empty(inner)
@@ -102,9 +111,10 @@ impl<W> OutQueue<W> {
     pub(crate) fn close(&self) -> Option<Garbage<W>> {
         let mut inner = self.inner.lock();
         if inner.state == State::Closed {
+            self.unlock_and_go(inner);
             return None;
         }
-        inner.state = State::Closed;
+        self.set_state(&mut inner, State::Closed);
         inner.crowded = true;
         Some(self.empty(inner))
     }
@@ -137,16 +147,17 @@ impl<W> OutQueue<W> {
         loop {
             let mut inner = self.inner.lock();
             let wanted = inner.unacked.len() + MOVED_MAX;
-            if inner.unacked.capacity() >= wanted {
-                return;
-            }
-            if larger.capacity() >= wanted {
+            let is_enough = inner.unacked.capacity() >= wanted;
+            let is_got = larger.capacity() >= wanted;
+            if !is_enough && is_got {
                 larger.append(&mut inner.unacked);
                 mem::swap(&mut larger, &mut inner.unacked);
-                return;
             }
             // Memory is got, and freed, without the lock.
-            drop(inner);
+            self.unlock_and_go(inner);
+            if is_enough || is_got {
+                return;
+            }
             larger = VecDeque::with_capacity(2 * wanted);
         }
     }
@@ -162,7 +173,7 @@ impl<W> OutQueue<W> {
                 inner.waiting_bytes -= item.len();
                 received.push_back(item);
             }
-            self.unlock_and_tell(inner);
+            self.unlock_and_go(inner);
             if received.len() < MOVED_MAX {
                 return;
             }
@@ -177,24 +188,26 @@ impl<W> OutQueue<W> {
         let mut front: VecDeque<Item> = unacked.into_iter().map(Item::Plain).collect();
         loop {
             let mut inner = self.inner.lock();
-            if inner.state == State::Closed {
+            let closed = inner.state == State::Closed;
+            let behind = inner.waiting.len();
+            let is_enough = front.capacity() - front.len() >= behind;
+            if !closed && is_enough {
+                front.append(&mut inner.waiting);
+                mem::swap(&mut front, &mut inner.waiting);
+                inner.waiting_bytes += mem::take(&mut inner.unacked_bytes);
+            }
+            self.unlock_and_go(inner);
+            if closed || is_enough {
                 return;
             }
-            let behind = inner.waiting.len();
-            if front.capacity() - front.len() < behind {
-                drop(inner);
-                front.reserve(behind);
-                continue;
-            }
-            front.append(&mut inner.waiting);
-            mem::swap(&mut front, &mut inner.waiting);
-            inner.waiting_bytes += mem::take(&mut inner.unacked_bytes);
-            return;
+            front.reserve(behind);
         }
     }
 
     fn empty(&self, mut inner: Guard<'_, W>) -> Garbage<W> {
+        inner.shut();
         let garbage = Garbage {
+            _left: inner.discard(),
             _waiting: mem::take(&mut inner.waiting),
             _unacked: mem::take(&mut inner.unacked),
             _baton: inner.holder.take_back(),
@@ -202,7 +215,7 @@ impl<W> OutQueue<W> {
         inner.waiting_bytes = 0;
         inner.unacked_bytes = 0;
         inner.control = Control::default();
-        self.unlock_and_tell(inner);
+        self.unlock_and_go(inner);
         garbage
     }
 }

@@ -26,7 +26,7 @@ fn plain(tid: u64) -> Item {
 fn open_queue(lossless: bool) -> Queue {
     let queue = Queue::new(lossless, 100, 10_000);
     let baton = queue.open((), None).expect("not closed");
-    assert!(queue.next(baton).is_none(), "nothing waits");
+    assert!(next(&queue, baton).is_none(), "nothing waits");
     queue
 }
 
@@ -34,6 +34,22 @@ fn open_queue(lossless: bool) -> Queue {
 fn write(baton: &mut Baton<()>) -> Vec<(u64, u64)> {
     baton.control = Control::default();
     baton.batch.drain(..).filter_map(Item::into_msg).map(|m| (m.header.tid.0, m.header.seq)).collect()
+}
+
+fn next(queue: &Queue, baton: Box<Baton<()>>) -> Option<Box<Baton<()>>> {
+    loaded(queue.next(baton))
+}
+
+fn loaded(action: Action<()>) -> Option<Box<Baton<()>>> {
+    match action {
+        Action::Submit(baton) => Some(baton),
+        Action::Nothing => None,
+        Action::WakeWriter | Action::WakeDriver => panic!("the caller should run"),
+    }
+}
+
+fn cork(queue: &Queue, received: usize, control: Control) {
+    assert!(matches!(queue.cork(received, control), Some(Action::Nothing)));
 }
 
 fn submitted(pushed: Result<Action<()>, Box<(Refusal, Item)>>) -> Box<Baton<()>> {
@@ -50,14 +66,14 @@ fn who_finds_the_baton_runs_and_takes_the_others_along() {
     assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
     assert!(matches!(queue.push(plain(3)), Ok(Action::Nothing)));
     assert_eq!(write(&mut baton), [(1, 0)]);
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(2, 0), (3, 0)]);
-    assert!(queue.next(baton).is_none());
+    assert!(next(&queue, baton).is_none());
     // Three messages are unanswered: the next one goes the way that gathers.
     assert!(matches!(queue.push(plain(4)), Ok(Action::WakeWriter)));
     let baton = queue.take_handed().expect("it was left to the writer task");
     assert!(!baton.is_loaded());
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(4, 0)]);
     assert!(queue.take_handed().is_none());
 }
@@ -65,27 +81,27 @@ fn who_finds_the_baton_runs_and_takes_the_others_along() {
 #[test]
 fn a_cork_gathers() {
     let queue = open_queue(false);
-    assert!(queue.cork(2, Control::default()));
-    assert!(queue.cork(0, Control::default()));
+    cork(&queue, 2, Control::default());
+    cork(&queue, 0, Control::default());
     assert!(matches!(queue.push(plain(1)), Ok(Action::Nothing)));
-    assert!(queue.uncork().is_none(), "the other cork is still in");
+    assert!(loaded(queue.uncork()).is_none(), "the other cork is still in");
     assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
-    let mut baton = queue.uncork().expect("two messages");
+    let mut baton = loaded(queue.uncork()).expect("two messages");
     assert_eq!(write(&mut baton).len(), 2);
 }
 
 #[test]
 fn a_cork_holds_back_no_more_than_is_worth_a_write() {
     let queue = open_queue(false);
-    assert!(queue.cork(0, Control::default()));
+    cork(&queue, 0, Control::default());
     for tid in 1..CORKED_MESSAGES_MAX as u64 {
         assert!(matches!(queue.push(plain(tid)), Ok(Action::Nothing)));
     }
     let mut baton = submitted(queue.push(plain(99)));
     assert!(matches!(queue.push(plain(100)), Ok(Action::Nothing)));
     assert_eq!(write(&mut baton).len(), CORKED_MESSAGES_MAX);
-    assert!(queue.next(baton).is_none(), "one more waits for the cork");
-    let mut baton = queue.uncork().expect("one message");
+    assert!(next(&queue, baton).is_none(), "one more waits for the cork");
+    let mut baton = loaded(queue.uncork()).expect("one message");
     assert_eq!(write(&mut baton), [(100, 0)]);
 }
 
@@ -98,20 +114,20 @@ fn messages_that_nobody_asked_for_do_not_spoil_the_guess() {
             Ok(Action::Submit(baton)) => baton,
             _ => {
                 inline = false;
-                queue.next(queue.take_handed().expect("handed over")).expect("a message")
+                next(queue, queue.take_handed().expect("handed over")).expect("a message")
             }
         };
         write(&mut baton);
-        assert!(queue.next(baton).is_none());
-        assert!(queue.cork(1, Control::default()));
-        assert!(queue.uncork().is_none());
+        assert!(next(queue, baton).is_none());
+        cork(queue, 1, Control::default());
+        assert!(loaded(queue.uncork()).is_none());
         inline
     };
     let queue = open_queue(false);
     assert!(request_and_reply(&queue));
     // Five maps come.
-    assert!(queue.cork(5, Control::default()));
-    assert!(queue.uncork().is_none());
+    cork(&queue, 5, Control::default());
+    assert!(loaded(queue.uncork()).is_none());
     assert!(!request_and_reply(&queue));
     queue.settle();
     let _ = request_and_reply(&queue);
@@ -122,9 +138,9 @@ fn messages_that_nobody_asked_for_do_not_spoil_the_guess() {
 #[test]
 fn controls_are_merged() {
     let queue = open_queue(true);
-    assert!(queue.cork(1, Control { ack: true, ..Control::default() }));
+    cork(&queue, 1, Control { ack: true, ..Control::default() });
     let _ = queue.request(Control { keepalive: true, ..Control::default() });
-    let baton = queue.uncork().expect("something to write");
+    let baton = loaded(queue.uncork()).expect("something to write");
     assert_eq!(baton.control, Control { ack: true, keepalive: true, keepalive_ack: None });
     assert!(baton.batch.is_empty());
 }
@@ -132,13 +148,13 @@ fn controls_are_merged() {
 #[test]
 fn a_revoked_message_is_not_written() {
     let queue = open_queue(true);
-    assert!(queue.cork(0, Control::default()));
+    cork(&queue, 0, Control::default());
     let slots: Vec<_> = (1..=3).map(|tid| Slot::new(msg(tid))).collect();
     for slot in &slots {
         assert!(queue.push(Item::Revocable(Arc::clone(slot))).is_ok());
     }
     assert!(slots[1].take().is_some());
-    let mut baton = queue.uncork().expect("two messages");
+    let mut baton = loaded(queue.uncork()).expect("two messages");
     assert_eq!(write(&mut baton), [(1, 1), (3, 2)], "the revoked one gets no number");
     assert!(slots[0].take().is_none(), "it has left");
     queue.acked(2);
@@ -156,7 +172,7 @@ fn the_bound_refuses_and_tells_when_there_is_place() {
     assert_eq!(refused.1.into_msg().expect("it comes back").header.tid.0, 3);
     assert_eq!(queue.check_place(), Ok(false));
     let baton = queue.open((), None).expect("not closed");
-    let baton = queue.next(baton).expect("two messages");
+    let baton = next(&queue, baton).expect("two messages");
     assert_eq!(queue.check_place(), Ok(true));
     drop(baton);
 
@@ -173,9 +189,9 @@ fn a_large_backlog_is_taken_in_parts() {
         assert!(queue.push(plain(tid)).is_ok());
     }
     let baton = queue.open((), None).expect("not closed");
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton).len(), RUN_MESSAGES_MAX);
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton).len(), 2_000 - RUN_MESSAGES_MAX);
     let inner = queue.inner.lock();
     assert_eq!((inner.waiting_bytes, inner.unacked_bytes), (0, 0));
@@ -189,20 +205,20 @@ fn what_is_not_acknowledged_is_repeated_under_its_number() {
     for tid in 2..=4 {
         assert!(queue.push(plain(tid)).is_ok());
     }
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(2, 2), (3, 3), (4, 4)]);
     queue.acked(1);
     assert!(queue.push(plain(5)).is_ok());
     let (state, _) = queue.detach(State::Standby, State::Connecting);
     assert_eq!(state, State::Connecting);
     // The runner comes back after the socket was lost.
-    assert!(queue.next(baton).is_none());
+    assert!(next(&queue, baton).is_none());
     // The peer has received 2 without our having seen its acknowledgement.
     let baton = queue.open((), Some(2)).expect("not closed");
-    let mut baton = queue.next(baton).expect("more");
+    let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(3, 3), (4, 4), (5, 5)]);
     queue.acked(5);
-    assert!(queue.next(baton).is_none());
+    assert!(next(&queue, baton).is_none());
     assert_eq!(queue.detach(State::Standby, State::Connecting).0, State::Standby);
     assert!(matches!(queue.push(plain(6)), Ok(Action::WakeDriver)));
 }
@@ -213,9 +229,9 @@ fn a_runner_of_an_old_socket_does_not_run_the_new_one() {
     let old = submitted(queue.push(plain(1)));
     let _ = queue.detach(State::Standby, State::Connecting);
     let new = queue.open((), Some(0)).expect("not closed");
-    queue.hand_over(old);
+    assert!(matches!(queue.hand_over(old), Action::Nothing));
     assert!(queue.take_handed().is_none());
-    let mut new = queue.next(new).expect("1 again");
+    let mut new = next(&queue, new).expect("1 again");
     assert_eq!(write(&mut new), [(1, 1)]);
 }
 
@@ -240,7 +256,7 @@ fn a_closed_queue_refuses_and_has_freed_everything() {
     assert!(queue.close().is_some());
     assert!(freed.load(Ordering::Relaxed));
     assert!(queue.close().is_none(), "once");
-    assert!(queue.next(baton).is_none());
+    assert!(next(&queue, baton).is_none());
     let Err(refused) = queue.push(plain(2)) else { panic!("it is closed") };
     assert_eq!(refused.0, Refusal::Closed);
     assert!(queue.open((), None).is_none());
@@ -252,6 +268,8 @@ fn a_closed_queue_refuses_and_has_freed_everything() {
 enum Step {
     Push,
     PushRevocable,
+    /// That many are pushed while somebody else has the lock.
+    PushAside(usize),
     Revoke(usize),
     /// The runner writes; that many of the messages that are under way arrive before the socket is looked at again.
     Run(usize),
@@ -265,6 +283,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => Just(Step::Push),
         2 => Just(Step::PushRevocable),
+        2 => (1_usize..4).prop_map(Step::PushAside),
         1 => any::<usize>().prop_map(Step::Revoke),
         4 => (0_usize..8).prop_map(Step::Run),
         2 => Just(Step::Ack),
@@ -320,6 +339,18 @@ proptest! {
                     tickets.push((tid, Arc::clone(&slot)));
                     push(Item::Revocable(slot), &mut runner);
                 }
+                Step::PushAside(count) => {
+                    let held = queue.inner.lock();
+                    for _ in 0..count {
+                        tid += 1;
+                        expected.insert(tid);
+                        let slot = Slot::new(msg(tid));
+                        tickets.push((tid, Arc::clone(&slot)));
+                        prop_assert!(matches!(queue.push(Item::Revocable(slot)), Ok(Action::Nothing)));
+                    }
+                    queue.unlock_and_go(held);
+                    runner = runner.or_else(|| queue.take_handed());
+                }
                 Step::Revoke(which) if !tickets.is_empty() => {
                     let (tid, slot) = tickets.swap_remove(which % tickets.len());
                     if slot.take().is_some() {
@@ -330,7 +361,10 @@ proptest! {
                 Step::Run(arrive) => {
                     while let Some(mut baton) = runner.take() {
                         model.on_the_way.extend(write(&mut baton));
-                        runner = queue.next(baton);
+                        runner = match queue.next(baton) {
+                            Action::Submit(baton) => Some(baton),
+                            _ => queue.take_handed(),
+                        };
                         if runner.as_ref().is_none_or(|baton| !baton.is_loaded()) { break }
                     }
                     model.arrive(arrive);
@@ -347,41 +381,193 @@ proptest! {
     }
 }
 
+/// What the connection's threads do with a queue: writes what it is told to, and notes it.
+struct Mock {
+    queue: Queue,
+    running: AtomicUsize,
+    written: std::sync::Mutex<Vec<u64>>,
+    /// All senders are through.
+    ended: AtomicBool,
+}
+
+impl Mock {
+    fn perform(&self, mut action: Action<()>) {
+        while let Action::Submit(mut baton) = action {
+            assert_eq!(self.running.fetch_add(1, Ordering::SeqCst), 0, "one runner");
+            self.written.lock().expect("not poisoned").extend(write(&mut baton).iter().map(|(tid, _)| tid));
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            action = self.queue.next(baton);
+        }
+        if matches!(action, Action::WakeWriter) {
+            self.queue.writer_wake.notify_one();
+        }
+    }
+
+    /// The writer task.
+    async fn write_loop(&self) {
+        loop {
+            if let Some(baton) = self.queue.take_handed() {
+                self.perform(Action::Submit(baton));
+            } else if self.ended.load(Ordering::SeqCst) {
+                return;
+            } else {
+                self.queue.writer_wake.notified().await;
+            }
+        }
+    }
+}
+
 #[test]
 fn threads_lose_nothing_and_never_run_twice_at_a_time() {
     const THREADS: u64 = 8;
     const EACH: u64 = 5_000;
-    let queue = Arc::new(Queue::new(false, 1 << 20, 1 << 30));
-    let running = Arc::new(AtomicUsize::new(0));
-    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let baton = queue.open((), None).expect("not closed");
-    assert!(queue.next(baton).is_none());
+    let mock = Mock {
+        queue: Queue::new(false, 1 << 20, 1 << 30),
+        running: AtomicUsize::new(0),
+        written: std::sync::Mutex::default(),
+        ended: AtomicBool::new(false),
+    };
+    let mock = &mock;
+    let baton = mock.queue.open((), None).expect("not closed");
+    assert!(next(&mock.queue, baton).is_none());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (queue, running, written) = (Arc::clone(&queue), Arc::clone(&running), Arc::clone(&written));
-            scope.spawn(move || {
-                for i in 0..EACH {
-                    let mut runner = match queue.push(plain(thread * EACH + i)) {
-                        Ok(Action::Submit(baton)) => Some(baton),
-                        Ok(Action::WakeWriter) => queue.take_handed(),
-                        Ok(_) => None,
-                        Err(_) => panic!("neither full nor closed"),
-                    };
-                    while let Some(mut baton) = runner {
-                        assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "one runner");
-                        let batch = write(&mut baton);
-                        written.lock().expect("not poisoned").extend(batch);
-                        running.fetch_sub(1, Ordering::SeqCst);
-                        runner = queue.next(baton);
-                    }
-                }
-            });
+        scope.spawn(move || runtime.block_on(mock.write_loop()));
+        let reader = scope.spawn(|| {
+            for _ in 0..EACH {
+                mock.perform(mock.queue.cork(1, Control::default()).expect("not closed"));
+                let _ = (mock.queue.is_about_to_fill(), mock.queue.len());
+                mock.perform(mock.queue.uncork());
+            }
+        });
+        let send = |thread| {
+            for i in 0..EACH {
+                let Ok(action) = mock.queue.push(plain(thread * EACH + i)) else { panic!("there is place") };
+                mock.perform(action);
+            }
+        };
+        let senders: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || send(thread))).collect();
+        for thread in senders.into_iter().chain([reader]) {
+            thread.join().expect("no panic");
         }
+        mock.ended.store(true, Ordering::SeqCst);
+        mock.queue.writer_wake.notify_one();
     });
-    let written = written.lock().expect("not poisoned");
+    let written = mock.written.lock().expect("not poisoned");
     assert_eq!(written.len() as u64, THREADS * EACH);
     for thread in 0..THREADS {
-        let own = written.iter().map(|(tid, _)| *tid).filter(|tid| tid / EACH == thread);
+        let own = written.iter().copied().filter(|tid| tid / EACH == thread);
         assert!(own.eq(thread * EACH..(thread + 1) * EACH), "each sender's messages are in order");
     }
+}
+
+#[test]
+fn nobody_waits_for_the_lock() {
+    let queue = open_queue(false);
+    let held = queue.inner.lock();
+    assert!(matches!(queue.push(plain(1)), Ok(Action::Nothing)));
+    cork(&queue, 0, Control::default());
+    assert!(matches!(queue.push(plain(2)), Ok(Action::Nothing)));
+    assert!(loaded(queue.uncork()).is_none());
+    assert!(queue.take_handed().is_none());
+    assert!(!queue.is_about_to_fill());
+    queue.settle();
+    assert_eq!(queue.state(), State::Open);
+    // Whoever has the lock does it all, and learns what is to be done now: two messages, and more may come.
+    assert!(matches!(queue.unlock(held, Action::Nothing), Action::WakeWriter));
+    let baton = queue.take_handed().expect("it was left to the writer task");
+    let mut baton = next(&queue, baton).expect("two messages");
+    assert_eq!(write(&mut baton), [(1, 0), (2, 0)]);
+
+    let held = queue.inner.lock();
+    assert!(next(&queue, baton).is_none());
+    let action = queue.unlock(held, Action::Nothing);
+    assert!(matches!(action, Action::Nothing), "the baton is at home, and nothing waits");
+    assert!(queue.take_handed().is_none());
+    assert!(matches!(queue.push(plain(3)), Ok(Action::WakeWriter)));
+
+    let baton = queue.take_handed().expect("it was left to the writer task");
+    let held = queue.inner.lock();
+    assert!(matches!(queue.hand_over(baton), Action::Nothing));
+    assert!(matches!(queue.unlock(held, Action::Nothing), Action::WakeWriter));
+    assert!(queue.take_handed().is_some());
+}
+
+#[test]
+fn what_was_left_survives_the_socket() {
+    let queue = open_queue(true);
+    let old = submitted(queue.push(plain(1)));
+    let held = queue.inner.lock();
+    let slot = Slot::new(msg(2));
+    assert!(matches!(queue.push(Item::Revocable(Arc::clone(&slot))), Ok(Action::Nothing)));
+    assert!(matches!(queue.push(plain(3)), Ok(Action::Nothing)));
+    // The lock is let go by somebody who does not look.
+    drop(held);
+    assert!(slot.take().is_some(), "it can be taken back where it is");
+    assert_eq!(queue.detach(State::Standby, State::Connecting).0, State::Connecting);
+    assert!(!queue.inner.lock().is_open(), "now everybody waits for the lock");
+    assert!(next(&queue, old).is_none());
+    let baton = queue.open((), Some(0)).expect("not closed");
+    let mut baton = next(&queue, baton).expect("two messages");
+    assert_eq!(write(&mut baton), [(1, 1), (3, 2)]);
+
+    let held = queue.inner.lock();
+    assert!(matches!(queue.push(plain(4)), Ok(Action::Nothing)));
+    drop(held);
+    assert!(queue.close().is_some());
+    assert_eq!(queue.len(), 0);
+    assert!(next(&queue, baton).is_none());
+}
+
+#[test]
+fn who_is_refused_sees_to_what_others_left() {
+    let queue = open_queue(false);
+    // So that there is memory for messages.
+    for tid in 1..=2 {
+        cork(&queue, 0, Control::default());
+        assert!(queue.push(plain(tid)).is_ok());
+        let mut baton = loaded(queue.uncork()).expect("a message");
+        write(&mut baton);
+        assert!(next(&queue, baton).is_none());
+    }
+    let held = queue.inner.lock();
+    let large = Msg { front: Bytes::from(vec![0; 20_000]), ..Msg::default() };
+    assert!(matches!(queue.push(Item::Plain(large)), Ok(Action::Nothing)));
+    drop(held);
+    let Err(refused) = queue.push(plain(3)) else { panic!("it is full") };
+    assert_eq!(refused.0, Refusal::Full);
+    let baton = queue.take_handed().expect("the large one is to be written");
+    assert_eq!(write(&mut next(&queue, baton).expect("loaded")).len(), 1);
+}
+
+#[test]
+fn no_more_is_left_than_finds_place() {
+    let queue = Queue::new(false, 100, 10_000);
+    let baton = queue.open((), None).expect("not closed");
+    for tid in 0..49 {
+        assert!(queue.inner.lock().is_open());
+        assert!(matches!(queue.push(plain(tid)), Ok(Action::Nothing)));
+        if tid % 2 == 0 {
+            let held = queue.inner.lock();
+            assert!(queue.push(plain(tid)).is_ok());
+            queue.unlock_and_go(held);
+        }
+        if queue.len() >= 50 {
+            break;
+        }
+    }
+    // Half of the place is taken; a quarter may be left, and once more a quarter while that is done.
+    assert!(matches!(queue.push(plain(50)), Ok(Action::Nothing)));
+    assert!(!queue.inner.lock().is_open());
+    let mut baton = next(&queue, baton).expect("messages");
+    assert!(queue.inner.lock().is_open(), "there is place again");
+    assert!(write(&mut baton).len() > 50);
+    let held = queue.inner.lock();
+    for tid in 0..25 {
+        assert!(queue.push(plain(tid)).is_ok());
+    }
+    assert!(queue.inner.leave(Left::Push(plain(25))).is_err(), "the twenty-sixth would wait for the lock");
+    drop(held);
+    assert!(matches!(queue.push(plain(26)), Ok(Action::Nothing)));
+    assert_eq!(queue.len(), 26);
 }
