@@ -37,7 +37,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     println!("\nWho waited for whose lock, in this process (client and server):");
     let report = loligo_lockstat::report();
     if report.classes.is_empty() {
-        println!("  Nobody waited. Locks that were met: {}\n", report.quiet.join(", "));
+        println!("  Nobody waited for any lock.\n");
     } else {
         println!("{}", indent(&report.to_text()));
     }

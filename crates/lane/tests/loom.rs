@@ -362,10 +362,10 @@ fn what_is_left_at_a_combiner_is_done_in_order() {
     });
 }
 
-#[test]
-fn three_leave_nothing_behind_at_a_combiner() {
-    check(2, || {
-        let desk = Desk::new(8);
+/// Three threads leave one thing each at a combiner with so many places.
+fn three_at_a_combiner(places: usize) {
+    check(2, move || {
+        let desk = Desk::new(places);
         let threads = [1, 2].map(|p| {
             let desk = desk.clone();
             thread::spawn(move || desk.send((p, 0)))
@@ -377,17 +377,13 @@ fn three_leave_nothing_behind_at_a_combiner() {
 }
 
 #[test]
+fn three_leave_nothing_behind_at_a_combiner() {
+    three_at_a_combiner(8);
+}
+
+#[test]
 fn a_combiner_without_room_makes_wait() {
-    check(2, || {
-        let desk = Desk::new(1);
-        let threads = [1, 2].map(|p| {
-            let desk = desk.clone();
-            thread::spawn(move || desk.send((p, 0)))
-        });
-        desk.send((0, 0));
-        threads.into_iter().for_each(|t| t.join().expect("no panic"));
-        desk.end(3, 1);
-    });
+    three_at_a_combiner(1);
 }
 
 #[test]
