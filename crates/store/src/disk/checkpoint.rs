@@ -65,8 +65,8 @@ pub(super) struct Checkpointer {
     collections: Arc<Collections>,
     fsid: Uuid,
     stored: Stored,
-    /// Blocks that the map does not refer to any more, with what older views hold.
-    retired: VecDeque<(Arc<Guard>, Vec<Run>)>,
+    /// Blocks that the map does not refer to any more, with what older views hold, and the records that must be safe first.
+    retired: VecDeque<(Arc<Guard>, u64, Vec<Run>)>,
     /// Rows of removed collections, and where in the journal records about them end.
     tombstones: Vec<(PgId, u64)>,
 }
@@ -236,7 +236,7 @@ impl Checkpointer {
             collection.rebase(entries, records, omap, &disk, &guard);
         }
         self.core.space.release_promise(done.promised);
-        self.retired.push_back((old, done.freed));
+        self.retired.push_back((old, self.core.pushed(), done.freed));
         // Release: the committer writes over what is before it only after the map is safe.
         self.core.journal_tail.store(done.tail, Ordering::Release);
         let end = self.core.journal_head.load(Ordering::Acquire);
@@ -250,9 +250,10 @@ impl Checkpointer {
 
     /// Frees what nobody views any more.
     fn release(&mut self) {
-        while let Some((guard, _)) = self.retired.front_mut()
+        while let Some((guard, pushed, _)) = self.retired.front_mut()
+            && self.core.committer_is_past(*pushed)
             && Arc::get_mut(guard).is_some()
-            && let Some((_, runs)) = self.retired.pop_front()
+            && let Some((.., runs)) = self.retired.pop_front()
         {
             for run in &runs {
                 // Only tells the file system; what it does with it does not matter.

@@ -48,6 +48,7 @@ impl Committer {
                         self.core.stop(format!("the journal: {e}"));
                         return ControlFlow::Break(());
                     }
+                    core.handled(group.len());
                     said(&group);
                 }
                 ControlFlow::Continue(())

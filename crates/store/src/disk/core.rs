@@ -62,6 +62,9 @@ pub(super) struct Core {
     pub(super) journal_tail: AtomicU64,
     pub(super) next_seq: AtomicU64,
     pub(super) next_object: AtomicU64,
+    /// Records given to the committer, and those with which it has done: see [`Core::committer_is_past`].
+    pushed: AtomicU64,
+    handled: AtomicU64,
     /// Bytes of large writes that are in memory until the next checkpoint.
     pub(super) large_bytes: AtomicU64,
     /// Objects changed since the last checkpoint.
@@ -109,6 +112,8 @@ impl Core {
             journal_tail: AtomicU64::new(start.journal_at),
             next_seq: AtomicU64::new(start.next_seq),
             next_object: AtomicU64::new(start.next_object),
+            pushed: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
             large_bytes: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
@@ -189,7 +194,26 @@ impl Core {
     /// Gives a record to the committer. To be followed by [`wake_committer`](Self::wake_committer) if it says so, which may
     /// be done without the lock that keeps the order.
     pub(super) fn push(&self, pending: Pending) -> Result<Action, StoreError> {
+        // Under the lock of the record's collection, which a checkpoint takes before it looks.
+        self.pushed.fetch_add(1, Ordering::Relaxed);
         self.commits.push(pending).map_err(|_| StoreError::Stopped)
+    }
+
+    /// Records that were given to the committer so far.
+    pub(super) fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::Relaxed)
+    }
+
+    /// The committer has done with so many more records.
+    pub(super) fn handled(&self, count: usize) {
+        // Release: with what it wrote for them.
+        self.handled.fetch_add(count as u64, Ordering::Release);
+    }
+
+    /// Whether the committer has done with the first `pushed` records. Until then it may be about to write large data to
+    /// its place, also if a checkpoint has written the same before: the place must not be another's meanwhile.
+    pub(super) fn committer_is_past(&self, pushed: u64) -> bool {
+        self.handled.load(Ordering::Acquire) >= pushed
     }
 
     pub(super) fn wake_committer(&self, action: Action) {
