@@ -168,6 +168,9 @@ pub(crate) struct Serve {
     /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new store asks).
     #[arg(long, value_parser = size)]
     pub(crate) capacity: Option<u64>,
+    /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is needed; 0: none).
+    #[arg(long, value_parser = size)]
+    pub(crate) cache: Option<u64>,
     /// Threads that serve connections (default: one for each processor).
     #[arg(long)]
     pub(crate) workers: Option<usize>,

@@ -33,6 +33,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     if let Some(bytes) = options.capacity {
         builder = builder.capacity_bytes(bytes);
     }
+    if let Some(bytes) = options.cache {
+        builder = builder.cache_bytes(bytes);
+    }
     if let Some(workers) = options.workers {
         builder = builder.threads(workers);
     }

@@ -29,6 +29,7 @@ impl Server {
             auth: Auth::Cephx,
             on_disk: false,
             capacity_bytes: None,
+            cache_bytes: None,
             threads: None,
             log: process_log(),
             announce: None,
@@ -59,6 +60,7 @@ pub struct Builder {
     pub(crate) auth: Auth,
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) cache_bytes: Option<u64>,
     pub(crate) threads: Option<usize>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
@@ -97,6 +99,12 @@ impl Builder {
     /// disk; a store on disk keeps what it was made with. Nothing is taken in advance.
     pub fn capacity_bytes(self, bytes: u64) -> Self {
         Self { capacity_bytes: Some(bytes), ..self }
+    }
+
+    /// How many bytes of memory a store on disk keeps data in that was read or written of late; by default
+    /// [`DiskConfig::CACHE_BYTES`](loligo_store::disk::DiskConfig::CACHE_BYTES). They are taken as there is something to keep.
+    pub fn cache_bytes(self, bytes: u64) -> Self {
+        Self { cache_bytes: Some(bytes), ..self }
     }
 
     /// How many threads serve connections; by default as many as there are cores.

@@ -136,7 +136,9 @@ fn open_store(
         return Ok((Arc::new(MemoryStore::new(builder.capacity_bytes.unwrap_or(MEMORY_BYTES))), None));
     }
     let path = dir.store();
-    let config = DiskConfig { capacity: builder.capacity_bytes, ..DiskConfig::new(fsid) };
+    let cache_bytes =
+        builder.cache_bytes.map_or(DiskConfig::CACHE_BYTES, |bytes| bytes.try_into().unwrap_or(usize::MAX));
+    let config = DiskConfig { capacity: builder.capacity_bytes, cache_bytes, ..DiskConfig::new(fsid) };
     let opened = DiskStore::open(&path, config);
     let store = Arc::new(opened.map_err(|source| StartError::Store { path, source })?);
     let (tell, stopped) = oneshot::channel();

@@ -1,7 +1,7 @@
 //! Where the bytes of a block are, and chunks of blocks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use bytes::Bytes;
 
@@ -54,8 +54,27 @@ pub(super) struct Large {
     pub(super) data: Option<Bytes>,
     /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
     captured: AtomicBool,
-    /// It is in its place, though perhaps not safe yet.
-    written: AtomicBool,
+    progress: AtomicU8,
+}
+
+/// How far a large write is on its way to its place. Who changes `WAITING` to `BEGUN` writes it; others wait.
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+/// It is in its place, though perhaps not safe yet.
+const WRITTEN: u8 = 2;
+const FAILED: u8 = 3;
+
+/// What there is to do for a large write to be in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Write it, and say how it went.
+    Write,
+    /// Wait until somebody has written it.
+    Wait,
+    /// Nothing.
+    Nothing,
+    /// It could not be written.
+    Failed,
 }
 
 impl Fresh {
@@ -66,8 +85,8 @@ impl Fresh {
 
 impl Large {
     pub(super) fn new(runs: Vec<Run>, crcs: Box<[u32]>, data: Option<Bytes>) -> Arc<Self> {
-        let written = AtomicBool::new(data.is_none());
-        Arc::new(Self { runs, crcs, data, captured: AtomicBool::new(false), written })
+        let progress = AtomicU8::new(if data.is_some() { WAITING } else { WRITTEN });
+        Arc::new(Self { runs, crcs, data, captured: AtomicBool::new(false), progress })
     }
 
     pub(super) fn place(&self, mut index: u32) -> Place {
@@ -91,13 +110,21 @@ impl Large {
         self.captured.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_written(&self) {
-        // Release: who sees it and syncs the file makes it safe.
-        self.written.store(true, Ordering::Release);
+    /// What the caller has to do. Only one is told to write.
+    pub(super) fn task(&self) -> Task {
+        // Acquire: who finds it written and syncs the file makes it safe.
+        match self.progress.compare_exchange(WAITING, BEGUN, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => Task::Write,
+            Err(BEGUN) => Task::Wait,
+            Err(WRITTEN) => Task::Nothing,
+            Err(_) => Task::Failed,
+        }
     }
 
-    pub(super) fn is_written(&self) -> bool {
-        self.written.load(Ordering::Acquire)
+    /// Says how the writing went.
+    pub(super) fn done(&self, written: bool) {
+        // Release: with what was written.
+        self.progress.store(if written { WRITTEN } else { FAILED }, Ordering::Release);
     }
 
     pub(super) fn is_captured(&self) -> bool {

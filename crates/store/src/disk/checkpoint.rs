@@ -148,12 +148,15 @@ impl Checkpointer {
         let removed = self.collections.0.read().removed.clone();
         let cuts: Vec<Cut> =
             removed.iter().chain(&self.collections.all()).filter_map(DiskCollection::cut).collect();
+        // What is written down stays readable from memory, but not at the cost of all that is there already.
+        let mut keep_bytes = self.core.data_cache.bytes_max() / 2;
         let mut done = Done { flushed: Vec::new(), freed: Vec::new(), promised: 0, removed, tail };
         self.bury(tail, batch);
         for mut cut in cuts {
             done.promised += cut.promised;
             self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
-            let mut flush = Flush::new(&self.core, &mut self.stored, batch, cut.collection.number);
+            let mut flush =
+                Flush::new(&self.core, &mut self.stored, batch, cut.collection.number, &mut keep_bytes);
             let (flushed, omap) = if cut.removed {
                 flush.remove_all()?;
                 (Vec::new(), (0, 0))
@@ -264,6 +267,8 @@ impl Checkpointer {
                         .discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
                 }
             }
+            // Nobody can keep them there any more: who read them had a view.
+            self.core.data_cache.forget(&runs);
             self.core.space.free(&runs);
         }
     }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::backend::{Closed, Snapshot};
 use super::block::Large;
 use super::cache::{Cache, Entry};
+use super::commit::write_ahead;
 use super::core::{Core, Pending};
 use super::layout::{BLOCK, LARGE, Run};
 use super::omap::Omap;
@@ -618,6 +619,7 @@ impl Collection for Arc<DiskCollection> {
             return Err(e);
         }
         if large_bytes > 0 {
+            write_ahead(&self.core, &again);
             self.core.large_bytes.fetch_add(large_bytes as u64, Ordering::Relaxed);
         }
         Ok(Commit::Pending)

@@ -8,8 +8,8 @@ use std::{io, thread};
 
 use loligo_wire::Eversion;
 
-use super::backend::{BackendFile, Buffer};
-use super::block::Large;
+use super::backend::is_aligned;
+use super::block::{Large, Task};
 use super::collection::DiskCollection;
 use super::core::{Core, Pending};
 use super::journal::{Journal, group_len};
@@ -21,18 +21,17 @@ const GROUP_BYTES_MAX: usize = 512 << 10;
 const GROUP_LARGE_MAX: usize = 16 << 20;
 /// Records taken from the lane at once.
 const TAKE_MAX: usize = 1024;
-/// Written at once to the data file.
+/// Copied and written at once to the data file, if memory is not aligned.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Committer {
     core: Arc<Core>,
     journal: Journal,
-    buffer: Buffer,
 }
 
 impl Committer {
     pub(super) fn new(core: Arc<Core>, journal: Journal) -> Self {
-        Self { core, journal, buffer: Buffer::default() }
+        Self { core, journal }
     }
 
     /// Until the store is closed and nothing waits any more, or stops.
@@ -68,8 +67,8 @@ impl Committer {
     fn commit(&mut self, group: &[Pending]) -> io::Result<()> {
         let mut wrote = false;
         for large in group.iter().flat_map(|pending| &pending.larges) {
-            // If a checkpoint was faster, it is synced here all the same: that one's sync may not have begun.
-            write_large(&*self.core.data, large, &mut self.buffer)?;
+            // If another was faster, it is synced here all the same: that one's sync may not have begun.
+            write_large(&self.core, large)?;
             wrote = true;
         }
         if wrote {
@@ -130,22 +129,61 @@ fn said(group: &[Pending]) {
     }
 }
 
-/// Writes a large write to its place.
-pub(super) fn write_large(data: &dyn BackendFile, large: &Large, buffer: &mut Buffer) -> io::Result<()> {
-    let Some(mut bytes) = large.data.as_deref().filter(|_| !large.is_written()) else { return Ok(()) };
+/// Sees to it that a large write is in its place: writes it, or waits for who does.
+pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
+    loop {
+        match large.task() {
+            Task::Write => {
+                let written = write_runs(core, large);
+                large.done(written.is_ok());
+                return written;
+            }
+            Task::Nothing => return Ok(()),
+            Task::Failed => return Err(io::Error::other("a large write has failed")),
+            // Whoever has written it wakes committer and checkpointer.
+            Task::Wait => thread::park(),
+        }
+    }
+}
+
+/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many at the same time.
+pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
+    for large in larges {
+        let (of_job, large) = (Arc::clone(core), Arc::clone(large));
+        core.pool.push(move || {
+            if large.task() != Task::Write {
+                return;
+            }
+            let written = write_runs(&of_job, &large);
+            large.done(written.is_ok());
+            match written {
+                Ok(()) => of_job.wake(),
+                Err(e) => of_job.stop(format!("a large write: {e}")),
+            }
+        });
+    }
+}
+
+fn write_runs(core: &Core, large: &Large) -> io::Result<()> {
+    let mut bytes = large.data.as_deref().unwrap_or_default();
     for run in &large.runs {
         let (mut part, rest) = bytes.split_at(run.len as usize * super::layout::BLOCK);
         bytes = rest;
+        if is_aligned(part) {
+            core.data.write(run.offset(), part)?;
+            continue;
+        }
         let mut offset = run.offset();
         while !part.is_empty() {
             let (now, later) = part.split_at(part.len().min(WRITE_BYTES_MAX));
-            buffer.reset(now.len());
-            buffer.copy_from_slice(now);
-            data.write(offset, buffer)?;
+            let mut buffer = core.buffers.take(now.len());
+            buffer[..now.len()].copy_from_slice(now);
+            let written = core.data.write(offset, &buffer);
+            core.buffers.give_back(buffer);
+            written?;
             offset += now.len() as u64;
             part = later;
         }
     }
-    large.set_written();
     Ok(())
 }

@@ -11,9 +11,10 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_wire::Eversion;
 use smallvec::SmallVec;
 
-use super::backend::{BackendFile, Closed, Kv};
+use super::backend::{BackendFile, Buffers, Closed, Kv};
 use super::block::Large;
 use super::collection::DiskCollection;
+use super::data_cache::DataCache;
 use super::filter::Filter;
 use super::pool::Pool;
 use super::space::Space;
@@ -54,6 +55,9 @@ pub(super) struct Core {
     pub(super) space: Space,
     pub(super) filter: Filter,
     pub(super) pool: Pool,
+    pub(super) data_cache: DataCache,
+    /// For large reads.
+    pub(super) buffers: Buffers,
     pub(super) commits: Lane<Pending>,
     pub(super) journal_len: u64,
     /// Behind the newest group of the journal that is safe. Written by the committer.
@@ -90,6 +94,8 @@ pub(super) struct Start {
     pub(super) journal_at: u64,
     pub(super) next_seq: u64,
     pub(super) next_object: u64,
+    /// Of the data cache, at most.
+    pub(super) cache_bytes: usize,
 }
 
 impl Core {
@@ -106,6 +112,8 @@ impl Core {
             space,
             filter: Filter::new(),
             pool,
+            data_cache: DataCache::new(start.cache_bytes),
+            buffers: Buffers::new(),
             commits: Lane::weighed(&COMMITS, WAITING_MAX, Pending::weight),
             journal_len: start.journal_len,
             journal_head: AtomicU64::new(start.journal_at),

@@ -33,6 +33,8 @@ pub(super) struct Flush<'a> {
     /// Blocks that the map will not refer to any more.
     pub(super) freed: Vec<Run>,
     writer: Writer,
+    /// Bytes that may yet go to the data cache.
+    keep_bytes: &'a mut usize,
 }
 
 /// Blocks on their way to places side by side.
@@ -43,8 +45,6 @@ struct Writer {
     run: Option<Run>,
     /// Blocks in the buffer.
     filled: usize,
-    /// For large writes.
-    large: Buffer,
 }
 
 impl<'a> Flush<'a> {
@@ -53,9 +53,10 @@ impl<'a> Flush<'a> {
         stored: &'a mut space::Stored,
         batch: &'a mut Batch,
         number: u32,
+        keep_bytes: &'a mut usize,
     ) -> Self {
         let disk = core.kv().snapshot();
-        Self { core, stored, batch, number, disk, freed: Vec::new(), writer: Writer::default() }
+        Self { core, stored, batch, number, disk, freed: Vec::new(), writer: Writer::default(), keep_bytes }
     }
 
     /// Writes objects down. Also gives by how many bytes and keys their omaps have grown.
@@ -147,7 +148,11 @@ impl<'a> Flush<'a> {
             let placed = match block {
                 Block::Hole => Block::Hole,
                 Block::Disk(place) => Block::Disk(*place),
-                Block::Fresh(fresh) => Block::Disk(self.write(&fresh.data, None)?),
+                Block::Fresh(fresh) => {
+                    let place = self.write(&fresh.data, None)?;
+                    self.keep(place, &fresh.data);
+                    Block::Disk(place)
+                }
                 Block::Patched(patched) => match read_blocks(self.core, &[patched.base]) {
                     Ok(mut whole) => {
                         patch(&mut whole, &patched.patches);
@@ -158,8 +163,8 @@ impl<'a> Flush<'a> {
                     Err(e) => return Err(bad(e.to_string())),
                 },
                 Block::Large(large, index) => {
-                    // The committer may not have come to it yet; written twice it is the same.
-                    write_large(&*self.core.data, large, &mut self.writer.large).map_err(failed)?;
+                    // The committer may not have come to it yet.
+                    write_large(self.core, large).map_err(failed)?;
                     Block::Disk(large.place(*index))
                 }
             };
@@ -187,6 +192,14 @@ impl<'a> Flush<'a> {
         let crc = crc.unwrap_or_else(|| block_crc(data));
         self.writer.filled += 1;
         Ok(Place { block, crc })
+    }
+
+    /// Leaves a block in memory, by a copy: what is written now is a part of a record of the journal.
+    fn keep(&mut self, place: Place, data: &[u8]) {
+        if let Some(rest) = self.keep_bytes.checked_sub(BLOCK) {
+            *self.keep_bytes = rest;
+            self.core.data_cache.put(place, Bytes::copy_from_slice(data));
+        }
     }
 
     /// Writes the blocks that wait, and gives back the places behind them.

@@ -6,7 +6,7 @@
 //!                       └──► lane ──► committer ──┤
 //!                                                 └─ a group of records into the journal, sync ──► listener
 //!                 objects in memory ──► checkpointer: small writes to places, sync, map, journal free again
-//! view ──► in memory: answered at once; else ──► read pool: blocks, checksums
+//! view ──► in memory or in the data cache: answered at once; else ──► read pool: blocks, checksums
 //! ```
 //!
 //! - A transaction is written down as a *record* (`record`), and done in memory from the record's bytes; a restart does
@@ -17,6 +17,7 @@
 //!   date now and then, in one commit.
 //! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was, and a crash
 //!   finds either the old or the new. Each block has a checksum (`block`).
+//! - Blocks that were written or read of late are kept in memory (`data_cache`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
 
@@ -27,6 +28,7 @@ mod checkpoint;
 mod collection;
 mod commit;
 mod core;
+mod data_cache;
 mod filter;
 mod flush;
 mod journal;

@@ -1,5 +1,9 @@
 //! Threads that read from the disk, so that nobody else has to wait for it.
+//!
+//! A job that is asked for by a job goes to the same thread, which does it next: an object that had to be looked up is then read
+//! without waking another thread.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -20,32 +24,69 @@ pub(super) struct Pool(Arc<Mutex<State>>);
 struct State {
     jobs: VecDeque<Job>,
     idle: Vec<Thread>,
+    threads: Vec<JoinHandle<()>>,
+    threads_max: usize,
     closed: bool,
 }
 
+/// What a thread of a pool has of its own.
+struct Worker {
+    pool: Pool,
+    /// To be done next.
+    next: Option<Job>,
+}
+
+thread_local! {
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+}
+
 impl Pool {
-    /// Starts the threads.
-    pub(super) fn start(threads: usize) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let pool = Self(Arc::new(Mutex::new(&POOL, State::default())));
-        let start = |n| {
-            let pool = pool.clone();
-            thread::Builder::new().name(format!("loligo-read-{n}")).spawn(move || pool.work())
-        };
-        let threads = (0..threads).map(start).collect::<Result<_, _>>()?;
-        Ok((pool, threads))
+    /// Starts a thread; others, up to so many, come when they are needed.
+    pub(super) fn start(threads_max: usize) -> io::Result<Self> {
+        let pool = Self(Arc::new(Mutex::new(&POOL, State { threads_max, ..State::default() })));
+        pool.add_thread(0)?;
+        Ok(pool)
+    }
+
+    fn add_thread(&self, number: usize) -> io::Result<()> {
+        let pool = self.clone();
+        let thread =
+            thread::Builder::new().name(format!("loligo-read-{number}")).spawn(move || pool.work())?;
+        self.0.lock().threads.push(thread);
+        Ok(())
     }
 
     /// Has a job done; after [`close`](Self::close) it is dropped.
     pub(super) fn push(&self, job: impl FnOnce() + Send + 'static) {
+        if let Some(job) = self.keep(Box::new(job)) {
+            self.share(job);
+        }
+    }
+
+    /// In a thread of this pool, the job is done next; what was to be done next before is given to others.
+    fn keep(&self, job: Job) -> Option<Job> {
+        WORKER.with_borrow_mut(|worker| match worker {
+            Some(worker) if Arc::ptr_eq(&worker.pool.0, &self.0) => worker.next.replace(job),
+            _ => Some(job),
+        })
+    }
+
+    fn share(&self, job: Job) {
         let mut state = self.0.lock();
         if state.closed {
+            drop(state);
             return;
         }
-        state.jobs.push_back(Box::new(job));
+        state.jobs.push_back(job);
         let idle = state.idle.pop();
+        let threads = state.threads.len();
+        let more = idle.is_none() && threads < state.threads_max;
         drop(state);
-        if let Some(thread) = idle {
-            thread.unpark();
+        match idle {
+            Some(thread) => thread.unpark(),
+            // If there can be no more, those that there are do it.
+            None if more => drop(self.add_thread(threads)),
+            None => {}
         }
     }
 
@@ -54,13 +95,25 @@ impl Pool {
         let mut state = self.0.lock();
         state.closed = true;
         let idle = std::mem::take(&mut state.idle);
+        let threads = std::mem::take(&mut state.threads);
         drop(state);
         idle.iter().for_each(Thread::unpark);
+        let me = thread::current().id();
+        threads
+            .into_iter()
+            .filter(|thread| thread.thread().id() != me)
+            .for_each(|thread| drop(thread.join()));
     }
 
     fn work(&self) {
+        WORKER.set(Some(Worker { pool: self.clone(), next: None }));
         let me = thread::current();
         loop {
+            let own = WORKER.with_borrow_mut(|worker| worker.as_mut().and_then(|worker| worker.next.take()));
+            if let Some(job) = own {
+                job();
+                continue;
+            }
             let mut state = self.0.lock();
             let job = state.jobs.pop_front();
             let done = job.is_none() && state.closed;
@@ -85,18 +138,34 @@ mod tests {
 
     #[test]
     fn every_job_is_done() {
-        let (pool, threads) = Pool::start(3).expect("threads");
+        let pool = Pool::start(3).expect("threads");
         let (done, finished) = mpsc::channel();
         for n in 0..1000 {
-            let done = done.clone();
-            pool.push(move || done.send(n).expect("the test waits"));
+            let (done, of_job) = (done.clone(), pool.clone());
+            pool.push(move || {
+                let more = done.clone();
+                of_job.push(move || more.send(1000 + n).expect("the test waits"));
+                done.send(n).expect("the test waits");
+            });
         }
+        drop(done);
+        let mut numbers: Vec<i32> = finished.iter().take(2000).collect();
         pool.close();
         pool.push(|| panic!("closed"));
-        threads.into_iter().for_each(|thread| thread.join().expect("no job panics"));
-        drop(done);
-        let mut numbers: Vec<i32> = finished.iter().collect();
         numbers.sort_unstable();
-        assert_eq!(numbers, (0..1000).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..2000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn jobs_that_wait_for_each_other_have_threads_each() {
+        let pool = Pool::start(3).expect("threads");
+        let gate = Arc::new(std::sync::Barrier::new(3));
+        for _ in 0..3 {
+            let gate = Arc::clone(&gate);
+            pool.push(move || {
+                gate.wait();
+            });
+        }
+        pool.close();
     }
 }

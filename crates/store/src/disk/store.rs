@@ -28,8 +28,8 @@ use crate::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, St
 
 static THREADS: Class = Class::new("store.threads");
 
-/// Threads that read from the disk.
-const READERS: usize = 4;
+/// Threads that read from the disk, at most: as many reads as a disk does at the same time.
+const READERS_MAX: usize = 16;
 /// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
 const SPARE_PART: u64 = 8;
 
@@ -42,12 +42,17 @@ pub struct DiskConfig {
     pub capacity: Option<u64>,
     /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart take.
     pub journal_bytes: u64,
+    /// Bytes of memory that keep data which was written or read of late. They are taken when there is something to keep.
+    pub cache_bytes: usize,
 }
 
 impl DiskConfig {
-    /// For a cluster of that id, with a journal of 256 MiB.
+    /// By default 64 MiB are kept.
+    pub const CACHE_BYTES: usize = 64 << 20;
+
+    /// For a cluster of that id, with a journal of 256 MiB and [`CACHE_BYTES`](Self::CACHE_BYTES).
     pub fn new(fsid: Uuid) -> Self {
-        Self { fsid, capacity: None, journal_bytes: 256 << 20 }
+        Self { fsid, capacity: None, journal_bytes: 256 << 20, cache_bytes: Self::CACHE_BYTES }
     }
 }
 
@@ -102,18 +107,17 @@ impl DiskStore {
         if superblock.fsid != config.fsid {
             return Err(OpenError::Foreign { found: superblock.fsid, expected: config.fsid });
         }
-        let (pool, threads) = Pool::start(READERS)?;
-        let opened = Opening::new(&*backend, superblock, pool.clone()).and_then(Opening::finish);
+        let pool = Pool::start(READERS_MAX)?;
+        let opened =
+            Opening::new(&*backend, superblock, pool.clone(), config.cache_bytes).and_then(Opening::finish);
         match opened {
-            Ok((core, collections, mut more)) => {
-                more.extend(threads);
+            Ok((core, collections, threads)) => {
                 // Held as long as anything may be written: it keeps others out.
                 core.on_stop(Box::new(move |_| drop(backend)));
-                Ok(Self { core, collections, threads: Mutex::new(&THREADS, more) })
+                Ok(Self { core, collections, threads: Mutex::new(&THREADS, threads) })
             }
             Err(e) => {
                 pool.close();
-                threads.into_iter().for_each(|thread| drop(thread.join()));
                 Err(e)
             }
         }
@@ -204,7 +208,12 @@ struct Opening {
 }
 
 impl Opening {
-    fn new(backend: &dyn Backend, superblock: Superblock, pool: Pool) -> Result<Self, OpenError> {
+    fn new(
+        backend: &dyn Backend,
+        superblock: Superblock,
+        pool: Pool,
+        cache_bytes: usize,
+    ) -> Result<Self, OpenError> {
         let kv = backend.kv()?;
         let disk = kv.snapshot();
         let row = match disk.get(keys::STORE)? {
@@ -230,6 +239,7 @@ impl Opening {
             journal_at: row.journal_tail,
             next_seq: row.next_seq,
             next_object: row.next_object,
+            cache_bytes,
         };
         let core = Core::new(backend.open("data")?, Arc::clone(&kv), Space::new(&stored), pool, &start);
         let file = backend.open("journal")?;

@@ -7,6 +7,7 @@
 
 use std::env;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ static ACKED: Class = Class::new("test.acked");
 const PGS: u32 = 2;
 const CAPACITY: u64 = 4 << 20;
 const JOURNAL: u64 = 256 << 10;
+/// Room for some of the blocks, so that others are thrown out.
+const CACHE: usize = 400 << 10;
 
 fn seeds() -> std::ops::Range<u64> {
     let number = |name, default| env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
@@ -262,7 +265,7 @@ fn check_view(view: &dyn ObjectView, model: &Model, what: &str) {
 }
 
 fn config() -> DiskConfig {
-    DiskConfig { fsid: Uuid([1; 16]), capacity: Some(CAPACITY), journal_bytes: JOURNAL }
+    DiskConfig { fsid: Uuid([1; 16]), capacity: Some(CAPACITY), journal_bytes: JOURNAL, cache_bytes: CACHE }
 }
 
 fn open(machine: &Machine) -> Result<DiskStore, OpenError> {
@@ -419,6 +422,71 @@ fn a_flipped_bit_is_an_error_that_names_object_and_offset() {
     let [StoreError::BadData { offset: 20_480, what }] = bad[..] else { panic!("{results:?}") };
     assert!(what.contains(":bad:") || what.contains(":good:"), "{what}");
     assert_eq!(wait(view(b"bad").read(0, 20_480)).expect("the part before").concat(), data[..20_480]);
+}
+
+/// Goal: nobody waits for a cold read but who asked for it. Method: the machine holds one read back until all others of the
+/// same placement group have finished.
+#[test]
+fn a_cold_read_delays_nothing_else_of_its_placement_group() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let mut pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let data = |fill: u8| Bytes::from(vec![fill; 10_000]);
+    for (version, name) in [(1, b"cold".as_slice()), (2, b"warm"), (3, b"other")] {
+        pg.collection
+            .submit(one(version, name, Change::WriteFull { data: data(version as u8) }))
+            .expect("room");
+    }
+    drop(store);
+    let machine = machine.restarted();
+    let store = open(&machine).expect("a store");
+    pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let view = |name| wait(pg.collection.object(ObjectRef::head(0, name))).expect("readable").expect("there");
+    let (begun, release) = machine.hold_read("data");
+    let Fetch::Later(cold) = view(b"cold").read(0, u64::MAX) else { panic!("nothing is in memory yet") };
+    let (sender, answer) = mpsc::channel();
+    cold.then(move |data| drop(sender.send(data)));
+    begun.recv().expect("the read has begun");
+    // A cold read of another object, and then from memory; a write, made safe, and its object read; and the held object itself
+    // written and read.
+    assert_eq!(wait(view(b"other").read(0, u64::MAX)).expect("readable").concat(), data(3));
+    assert!(
+        matches!(view(b"other").read(4096, 4096), Fetch::Now(again) if again.concat() == data(3)[..4096])
+    );
+    pg.collection.submit(one(4, b"warm", Change::WriteFull { data: data(4) })).expect("room");
+    pg.collection.submit(one(5, b"cold", Change::WriteFull { data: data(5) })).expect("room");
+    while *pg.listener.acked.lock() < 5 {
+        pg.news.recv().expect("the listener lives");
+    }
+    assert_eq!(wait(view(b"warm").read(0, u64::MAX)).expect("readable").concat(), data(4));
+    assert_eq!(wait(view(b"cold").read(0, u64::MAX)).expect("readable").concat(), data(5));
+    assert!(answer.try_recv().is_err(), "it is held back");
+    drop(release);
+    let late = answer.recv().expect("an answer").expect("readable");
+    assert_eq!(late.concat(), data(1), "the object as it was when it was asked for");
+}
+
+#[test]
+fn what_a_checkpoint_has_written_is_read_from_memory() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let data: Bytes = (0..9_000u32).map(|i| (i % 251) as u8).collect();
+    pg.collection.submit(one(1, b"a", Change::WriteFull { data: data.clone() })).expect("room");
+    store.core().want_checkpoint();
+    while store.core().data_cache.bytes() == 0 || store.core().dirty.load(Ordering::Relaxed) > 0 {
+        std::thread::yield_now();
+    }
+    let view = wait(pg.collection.object(ObjectRef::head(0, b"a"))).expect("readable").expect("there");
+    let Fetch::Now(found) = view.read(0, u64::MAX) else { panic!("it is in memory") };
+    assert_eq!(found.concat(), data);
+    drop(view);
+    // Once nobody can read it any more it is forgotten.
+    pg.collection.submit(one(2, b"a", Change::Remove)).expect("room");
+    while store.core().data_cache.bytes() > 0 {
+        store.core().want_checkpoint();
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::backend::{Buffer, Snapshot};
 use super::block::{Block, Place, patch};
@@ -15,7 +16,10 @@ use crate::store::{OmapPage, OmapRange};
 use crate::{Data, Fetch, Info, KeyValues, Later, ObjectName, ObjectView, StoreError};
 
 /// Read in one go at most.
-const READ_BLOCKS_MAX: usize = 256;
+const READ_BLOCKS_MAX: usize = 1024;
+/// A read that is longer neither looks for its blocks in the data cache nor leaves them there: it would throw out many that are
+/// read alone, and the disk reads it in one go.
+const CACHED_READ_MAX: usize = 64 << 10;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -33,8 +37,16 @@ pub(super) struct DiskView {
 enum Piece {
     Memory(Bytes),
     Zeros(usize),
-    /// A part (from, until) of a block on disk, with what is put over it.
-    Disk(Place, Vec<(usize, Bytes)>, (usize, usize)),
+    Disk(OnDisk),
+}
+
+/// A part of a block on disk.
+struct OnDisk {
+    place: Place,
+    /// Put over what is on disk.
+    patches: Vec<(usize, Bytes)>,
+    from: usize,
+    until: usize,
 }
 
 impl DiskView {
@@ -47,19 +59,24 @@ impl DiskView {
         let mut pieces = Vec::new();
         let mut in_memory = true;
         let mut at = offset;
+        let cached = end - offset.min(end) <= CACHED_READ_MAX as u64;
         while at < end {
             let from = (at % BLOCK as u64) as usize;
             let until = BLOCK.min(from + (end - at) as usize);
             at += (until - from) as u64;
             let block = self.onode.block((at - 1) / BLOCK as u64);
-            if let Some((place, patches)) = block.on_disk() {
-                in_memory = false;
-                pieces.push(Piece::Disk(place, patches.to_vec(), (from, until)));
-                continue;
-            }
-            let data = match block {
-                Block::Hole => Bytes::new(),
-                block => block.in_memory().unwrap_or_default(),
+            let data = match (block, block.on_disk()) {
+                (Block::Hole, _) => Bytes::new(),
+                (block, None) => block.in_memory().unwrap_or_default(),
+                (_, Some((place, patches))) => {
+                    let kept = if cached { self.core.data_cache.get(place) } else { None };
+                    let Some(data) = kept else {
+                        in_memory = false;
+                        pieces.push(Piece::Disk(OnDisk { place, patches: patches.to_vec(), from, until }));
+                        continue;
+                    };
+                    patched(data, patches)
+                }
             };
             let there = data.slice(from.min(data.len())..until.min(data.len()));
             let missing = until - from - there.len();
@@ -103,66 +120,98 @@ impl Clone for DiskView {
     }
 }
 
-/// Puts the pieces together; blocks that lie side by side on disk are read in one go.
-fn gather(core: &Core, name: &ObjectName, offset: u64, pieces: Vec<Piece>) -> Result<Data, StoreError> {
+/// A block that is in memory, with what is put over it.
+fn patched(data: Bytes, patches: &[(usize, Bytes)]) -> Bytes {
+    if patches.is_empty() {
+        return data;
+    }
+    let mut whole = vec![0; BLOCK];
+    whole[..data.len()].copy_from_slice(&data);
+    patch(&mut whole, patches);
+    whole.into()
+}
+
+/// Puts pieces together that are in memory, without copying.
+fn join(pieces: Vec<Piece>) -> Data {
     let mut out = Data::new();
-    let mut at = offset;
+    for piece in pieces {
+        match piece {
+            Piece::Memory(data) => out.push(data),
+            Piece::Zeros(len) => {
+                out.extend((0..len / ZEROS.len()).map(|_| Bytes::from_static(&ZEROS)));
+                out.push(Bytes::from_static(&ZEROS[..len % ZEROS.len()]));
+            }
+            Piece::Disk(_) => unreachable!("the caller has looked"),
+        }
+    }
+    out
+}
+
+/// Reads the pieces that are on disk, and puts all of them together in one buffer; what lies side by side on disk is read in
+/// one go.
+fn gather(
+    core: &Core,
+    name: &ObjectName,
+    offset: u64,
+    len: usize,
+    pieces: Vec<Piece>,
+) -> Result<Bytes, StoreError> {
+    let start = (offset % BLOCK as u64) as usize;
+    let mut buffer = core.buffers.take(start + len);
+    let mut at = start;
     let mut rest = pieces.into_iter().peekable();
     while let Some(piece) = rest.next() {
         match piece {
             Piece::Memory(data) => {
-                at += data.len() as u64;
-                out.push(data);
+                buffer[at..at + data.len()].copy_from_slice(&data);
+                at += data.len();
             }
             Piece::Zeros(len) => {
-                at += len as u64;
-                let full = (0..len / ZEROS.len()).map(|_| Bytes::from_static(&ZEROS));
-                out.extend(full);
-                out.push(Bytes::from_static(&ZEROS[..len % ZEROS.len()]));
+                buffer[at..at + len].fill(0);
+                at += len;
             }
-            Piece::Disk(place, patches, range) => {
-                let first = place.block;
-                let mut run = vec![(place, patches, range)];
-                while let Some(Piece::Disk(place, _, _)) = rest.peek()
-                    && place.block == first + run.len() as u32
+            Piece::Disk(piece) => {
+                let first = piece.place.block;
+                let mut run = vec![piece];
+                while let Some(Piece::Disk(next)) = rest.peek()
+                    && next.place.block == first + run.len() as u32
                     && run.len() < READ_BLOCKS_MAX
-                    && let Some(Piece::Disk(place, patches, range)) = rest.next()
+                    && let Some(Piece::Disk(next)) = rest.next()
                 {
-                    run.push((place, patches, range));
+                    run.push(next);
                 }
-                at = read_run(core, name, at, run, &mut out)?;
+                // Blocks of an object are blocks of the buffer, and no other piece is in the same.
+                let blocks = &mut buffer[at - at % BLOCK..][..run.len() * BLOCK];
+                let read = read_run(core, &run, blocks, len <= CACHED_READ_MAX);
+                if let Err(error) = read {
+                    let index = if let ReadError::Checksum { index, .. } = error { index } else { 0 };
+                    let before: usize = run.iter().take(index).map(|piece| piece.until - piece.from).sum();
+                    let offset = offset + (at - start + before) as u64;
+                    return Err(StoreError::BadData { offset, what: format!("object {name:?}: {error}") });
+                }
+                at += run.iter().map(|piece| piece.until - piece.from).sum::<usize>();
             }
         }
     }
-    Ok(out)
+    if len <= CACHED_READ_MAX {
+        let bytes = Bytes::copy_from_slice(&buffer[start..start + len]);
+        core.buffers.give_back(buffer);
+        return Ok(bytes);
+    }
+    Ok(core.buffers.lend(buffer).slice(start..start + len))
 }
 
-type DiskPiece = (Place, Vec<(usize, Bytes)>, (usize, usize));
-
-/// Reads blocks that lie side by side; gives the offset behind them.
-fn read_run(
-    core: &Core,
-    name: &ObjectName,
-    mut at: u64,
-    run: Vec<DiskPiece>,
-    out: &mut Data,
-) -> Result<u64, StoreError> {
-    let places: Vec<Place> = run.iter().map(|(place, ..)| *place).collect();
-    let mut buffer = read_blocks(core, &places).map_err(|error| {
-        let index = if let ReadError::Checksum { index, .. } = error { index } else { 0 };
-        let before: usize = run.iter().take(index).map(|(_, _, (from, until))| until - from).sum();
-        StoreError::BadData { offset: at + before as u64, what: format!("object {name:?}: {error}") }
-    })?;
-    for (i, (_, patches, _)) in run.iter().enumerate() {
-        patch(&mut buffer[i * BLOCK..(i + 1) * BLOCK], patches);
+/// Reads blocks that lie side by side, perhaps keeps them in memory, and puts over them what is to be put there.
+fn read_run(core: &Core, run: &[OnDisk], blocks: &mut [u8], keep: bool) -> Result<(), ReadError> {
+    let places: SmallVec<[Place; 16]> = run.iter().map(|piece| piece.place).collect();
+    read_into(core, &places, blocks)?;
+    for (block, piece) in blocks.chunks_exact_mut(BLOCK).zip(run) {
+        if keep {
+            core.data_cache.put(piece.place, Bytes::copy_from_slice(block));
+        }
+        patch(block, &piece.patches);
     }
-    let bytes = Bytes::from_owner(buffer);
-    // Only the first and the last block of a read are taken in part, so the parts lie side by side.
-    let from = run.first().map_or(0, |(_, _, (from, _))| *from);
-    let until = (run.len() - 1) * BLOCK + run.last().map_or(0, |(_, _, (_, until))| *until);
-    at += (until - from) as u64;
-    out.push(bytes.slice(from..until));
-    Ok(at)
+    Ok(())
 }
 
 /// Why blocks could not be read.
@@ -177,16 +226,21 @@ pub(super) enum ReadError {
 /// Reads blocks that lie side by side and checks them.
 pub(super) fn read_blocks(core: &Core, places: &[Place]) -> Result<Buffer, ReadError> {
     let mut buffer = Buffer::zeroed(places.len() * BLOCK);
+    read_into(core, places, &mut buffer)?;
+    Ok(buffer)
+}
+
+fn read_into(core: &Core, places: &[Place], blocks: &mut [u8]) -> Result<(), ReadError> {
     let first = places.first().map_or(0, |place| place.block);
-    let read = core.data.read(u64::from(first) * BLOCK as u64, &mut buffer);
+    let read = core.data.read(u64::from(first) * BLOCK as u64, blocks);
     read.map_err(|source| ReadError::Io { first, source })?;
-    for (index, (block, place)) in buffer.chunks_exact(BLOCK).zip(places).enumerate() {
+    for (index, (block, place)) in blocks.chunks_exact(BLOCK).zip(places).enumerate() {
         let found = block_crc(block);
         if found != place.crc {
             return Err(ReadError::Checksum { index, block: place.block, found, expected: place.crc });
         }
     }
-    Ok(buffer)
+    Ok(())
 }
 
 impl ObjectView for DiskView {
@@ -199,14 +253,16 @@ impl ObjectView for DiskView {
     }
 
     fn read(&self, offset: u64, len: u64) -> Fetch<Data> {
-        let (pieces, in_memory) = self.pieces(offset, self.end(offset, len));
-        if !in_memory {
-            return self.later(move |view| gather(&view.core, &view.name, offset, pieces));
+        let end = self.end(offset, len);
+        let (pieces, in_memory) = self.pieces(offset, end);
+        if in_memory {
+            return Fetch::Now(join(pieces));
         }
-        match gather(&self.core, &self.name, offset, pieces) {
-            Ok(data) => Fetch::Now(data),
-            Err(_) => Fetch::Now(Data::new()), // nothing of it is read from disk, so nothing fails
-        }
+        let len = (end - offset) as usize;
+        self.later(move |view| {
+            let data = gather(&view.core, &view.name, offset, len, pieces)?;
+            Ok(Data::from_iter([data]))
+        })
     }
 
     fn crc(&self) -> Option<u32> {

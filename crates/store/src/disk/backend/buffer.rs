@@ -28,6 +28,11 @@ impl Buffer {
         }
         self.len = len;
     }
+
+    /// Bytes that it can have without new memory.
+    pub(in crate::disk) fn capacity(&self) -> usize {
+        self.memory.len().saturating_sub(ALIGN)
+    }
 }
 
 impl Deref for Buffer {

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
 use super::fjall::FjallKv;
-use super::{Backend, BackendFile, Buffer, Kv};
+use super::{Backend, BackendFile, Kv};
 
 /// The files of a directory that nobody else has open.
 #[derive(Debug)]
@@ -79,12 +79,12 @@ impl BackendFile for RealFile {
         self.0.set_len(len)
     }
 
-    fn read(&self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         blocking_point("reading a file of the store");
         self.0.read_exact_at(buffer, offset)
     }
 
-    fn write(&self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+    fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()> {
         blocking_point("writing a file of the store");
         self.0.write_all_at(buffer, offset)
     }
@@ -105,6 +105,7 @@ impl BackendFile for RealFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Buffer;
     use super::*;
 
     #[test]

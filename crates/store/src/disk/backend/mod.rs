@@ -3,6 +3,7 @@
 //! and reorder.
 
 mod buffer;
+mod buffers;
 mod closed;
 pub(super) mod files;
 pub(super) mod fjall;
@@ -16,10 +17,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub(super) use buffer::Buffer;
+pub(super) use buffers::Buffers;
 pub(super) use closed::Closed;
 
 /// What direct I/O is aligned to: offsets, lengths and memory.
 pub(super) const ALIGN: usize = 4096;
+
+/// Whether direct I/O takes these bytes as they lie in memory.
+pub(super) fn is_aligned(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(ALIGN) && bytes.len().is_multiple_of(ALIGN)
+}
 
 /// The files of a store, by name.
 pub(super) trait Backend: Send + Sync + Debug {
@@ -40,11 +47,11 @@ pub(super) trait BackendFile: Send + Sync + Debug {
     /// Makes the file this long; what is new reads as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Fills the whole buffer.
-    fn read(&self, offset: u64, buffer: &mut Buffer) -> io::Result<()>;
+    /// Fills the whole buffer, which is aligned as well: all of a [`Buffer`] or whole blocks of it.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Writes the whole buffer; it is safe after the next [`sync`](Self::sync).
-    fn write(&self, offset: u64, buffer: &Buffer) -> io::Result<()>;
+    /// Writes the whole buffer, which is aligned as well; it is safe after the next [`sync`](Self::sync).
+    fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()>;
 
     /// When this returns, everything written before it was called is safe. After an error nothing is known of any of it.
     fn sync(&self) -> io::Result<()>;

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex, blocking_point};
 
-use super::{Backend, BackendFile, Batch, Buffer, Kv, Snapshot};
+use super::{Backend, BackendFile, Batch, Kv, Snapshot};
 
 static MACHINE: Class = Class::new("test.machine");
 
@@ -43,7 +43,11 @@ struct State {
     off: bool,
     random: u64,
     free_bytes: u64,
+    held: Option<Held>,
 }
+
+/// A read that is held back: told when it has begun, and waits until the other end is gone.
+type Held = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
 
 #[derive(Default)]
 struct FileState {
@@ -109,6 +113,13 @@ impl Machine {
         file.now[offset as usize] ^= 1 << bit;
         file.synced = file.now.clone();
         file.unsynced.clear();
+    }
+
+    /// Holds the next read of a file back until the sender is dropped; the receiver hears when it has begun.
+    pub(in crate::disk) fn hold_read(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel());
+        self.0.lock().held = Some((name, begun, released));
+        (has_begun, release)
     }
 
     /// The contents of a file.
@@ -248,7 +259,12 @@ impl BackendFile for SimFile {
         self.change(Change::SetLen(len))
     }
 
-    fn read(&self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let held = self.machine.0.lock().held.take_if(|(name, ..)| *name == self.name);
+        if let Some((_, begun, released)) = held {
+            begun.send(()).expect("the test waits");
+            let _ = released.recv();
+        }
         self.with(false, |file| {
             let end = offset as usize + buffer.len();
             let found = file.now.get(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -257,7 +273,7 @@ impl BackendFile for SimFile {
         })?
     }
 
-    fn write(&self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+    fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()> {
         self.change(Change::Write(offset, buffer.to_vec()))
     }
 
