@@ -44,6 +44,11 @@ impl Spread {
         self.0.value_at_quantile(part)
     }
 
+    /// The mean, in nanoseconds; 0 if there are none.
+    pub fn mean_ns(&self) -> f64 {
+        self.0.mean()
+    }
+
     /// The longest, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.0.max()

@@ -55,7 +55,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let dir = tempdir()?;
     let mut report = Report::new(&release()?, options.store, options.seconds, options.rounds);
     let up = UpOptions { store: options.store, ..UpOptions::default() };
-    for workload in Workload::ALL.iter().filter(|w| wanted(options, w.name())) {
+    let on_disk: &[Workload] = if our.on_disk { &Workload::ON_DISK } else { &[] };
+    for workload in Workload::ALL.iter().chain(on_disk).filter(|w| wanted(options, w.name())) {
         let mut rounds: [Vec<Figures>; 4] = Default::default();
         for round in 0..options.rounds {
             // A new one each time: a memstore that has removed many objects miscounts its free space and says it is full.

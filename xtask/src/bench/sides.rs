@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::Result;
+use crate::process::output_of;
 use crate::stock::Cluster;
 
 use super::measure::{process_cpu_us, run_counting_cpu};
@@ -46,17 +47,43 @@ pub(super) struct Workload {
     mode: &'static str,
     bytes: u32,
     depth: u32,
+    prepared: Option<Prepared>,
+}
+
+/// What a server on disk has before it is read.
+#[derive(Clone, Copy)]
+struct Prepared {
+    /// So many objects were written, by the stock client; then the server was started anew and the page cache dropped.
+    objects: u32,
+    /// And each was read once.
+    warm: bool,
 }
 
 impl Workload {
     pub(super) const ALL: [Self; 6] = [
-        Self { name: "4 KiB write, 64 in flight", mode: "write", bytes: 4096, depth: 64 },
-        Self { name: "4 KiB read, 64 in flight", mode: "rand", bytes: 4096, depth: 64 },
-        Self { name: "4 KiB write, 1 in flight", mode: "write", bytes: 4096, depth: 1 },
-        Self { name: "4 KiB read, 1 in flight", mode: "rand", bytes: 4096, depth: 1 },
-        Self { name: "4 MiB write, 16 in flight", mode: "write", bytes: 4 << 20, depth: 16 },
-        Self { name: "4 MiB read, 16 in flight", mode: "rand", bytes: 4 << 20, depth: 16 },
+        Self::new("4 KiB write, 64 in flight", "write", 4096, 64),
+        Self::new("4 KiB read, 64 in flight", "rand", 4096, 64),
+        Self::new("4 KiB write, 1 in flight", "write", 4096, 1),
+        Self::new("4 KiB read, 1 in flight", "rand", 4096, 1),
+        Self::new("4 MiB write, 16 in flight", "write", 4 << 20, 16),
+        Self::new("4 MiB read, 16 in flight", "rand", 4 << 20, 16),
     ];
+
+    /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of the server's own cache.
+    pub(super) const ON_DISK: [Self; 2] = [
+        Self {
+            prepared: Some(Prepared { objects: 50_000, warm: false }),
+            ..Self::new("4 KiB read cold, 64 in flight", "seq", 4096, 64)
+        },
+        Self {
+            prepared: Some(Prepared { objects: 10_000, warm: true }),
+            ..Self::new("4 KiB read cached, 64 in flight", "rand", 4096, 64)
+        },
+    ];
+
+    const fn new(name: &'static str, mode: &'static str, bytes: u32, depth: u32) -> Self {
+        Self { name, mode, bytes, depth, prepared: None }
+    }
 
     pub(super) fn name(&self) -> &'static str {
         self.name
@@ -100,71 +127,105 @@ pub(super) fn run(
     let seconds = workload.seconds(seconds);
     let loligo = our.program;
     match server {
-        Server::Stock => bench(client, workload, seconds, &stock.conf(), stock.pid("osd.0")?, loligo),
+        Server::Stock => {
+            let mut run =
+                Run { client, workload, conf: stock.conf(), server_pid: stock.pid("osd.0")?, loligo };
+            if let Some(prepared) = workload.prepared {
+                run.write_objects(prepared.objects)?;
+                stock.restart_osd(0)?;
+                run.server_pid = stock.pid("osd.0")?;
+                run.empty_caches(prepared)?;
+            }
+            run.bench(seconds)
+        }
         Server::Loligo => {
-            let serve =
-                Serve::start(loligo, &dir.join("serve"), if our.on_disk { "disk" } else { "memory" })?;
-            bench(client, workload, seconds, &serve.conf, serve.child.id(), loligo)
+            let store = if our.on_disk { "disk" } else { "memory" };
+            let mut serve = Serve::start(loligo, &dir.join("serve"), store)?;
+            let mut run =
+                Run { client, workload, conf: serve.conf.clone(), server_pid: serve.child.id(), loligo };
+            if let Some(prepared) = workload.prepared {
+                run.write_objects(prepared.objects)?;
+                serve.restart(loligo, store)?;
+                (run.conf, run.server_pid) = (serve.conf.clone(), serve.child.id());
+                run.empty_caches(prepared)?;
+            }
+            run.bench(seconds)
         }
     }
 }
 
-fn bench(
+/// A client's run against a server that is up.
+struct Run<'a> {
     client: Client,
     workload: Workload,
-    seconds: u32,
-    conf: &Path,
+    conf: PathBuf,
     server_pid: u32,
-    loligo: &Path,
-) -> Result<Figures> {
-    let run_name = run_name();
-    if workload.reads() {
-        // What is read must have been written; the reader reads over it again when it comes to the end.
-        let fill_seconds = if workload.bytes > 65536 { 1 } else { 2 };
-        let fill = Workload { mode: "write", ..workload };
-        command(client, loligo, conf, fill, fill_seconds, &run_name).output()?;
+    loligo: &'a Path,
+}
+
+impl Run<'_> {
+    /// Writes so many objects, whoever reads them.
+    fn write_objects(&self, objects: u32) -> Result<()> {
+        let mut c = Command::new("rados");
+        c.arg("-c").arg(&self.conf).args(["-p", POOL, "bench", "600", "write", "--no-cleanup"]);
+        c.args(["-b", &self.workload.bytes.to_string(), "-t", "64", "--run-name", &run_name()]);
+        c.args(["--max-objects", &objects.to_string()]);
+        output_of(&mut c).map(drop)
     }
-    let server_before = process_cpu_us(server_pid)?;
-    let mut timed = command(client, loligo, conf, workload, seconds, &run_name);
-    let (output, client_cpu_us) = run_counting_cpu(&mut timed)?;
-    let server_cpu_us = process_cpu_us(server_pid)? - server_before;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let result = match client {
-        Client::Stock => parse_stock(&text)?,
-        Client::Loligo => parse_loligo(&text)?,
-    };
-    Ok(Figures {
-        ops_per_s: result.ops_per_s,
-        latency_mean_us: result.latency_mean_us,
-        latency_p99_us: result.latency_p99_us,
-        client_cpu_us_per_op: client_cpu_us / result.ops,
-        server_cpu_us_per_op: server_cpu_us / result.ops,
-    })
+
+    /// Drops the page cache of a server that was just started; and then reads each object once, if that is wanted.
+    fn empty_caches(&self, prepared: Prepared) -> Result<()> {
+        output_of(&mut Command::new("sync"))?;
+        std::fs::write("/proc/sys/vm/drop_caches", "3")?;
+        if prepared.warm {
+            let once = Workload { mode: "seq", ..self.workload };
+            self.command(once, 600).output()?;
+        }
+        Ok(())
+    }
+
+    fn bench(&self, seconds: u32) -> Result<Figures> {
+        let workload = self.workload;
+        if workload.reads() && workload.prepared.is_none() {
+            // What is read must have been written; the reader reads over it again when it comes to the end.
+            let fill_seconds = if workload.bytes > 65536 { 1 } else { 2 };
+            self.command(Workload { mode: "write", ..workload }, fill_seconds).output()?;
+        }
+        let server_before = process_cpu_us(self.server_pid)?;
+        let (output, client_cpu_us) = run_counting_cpu(&mut self.command(workload, seconds))?;
+        let server_cpu_us = process_cpu_us(self.server_pid)? - server_before;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let result = match self.client {
+            Client::Stock => parse_stock(&text)?,
+            Client::Loligo => parse_loligo(&text)?,
+        };
+        Ok(Figures {
+            ops_per_s: result.ops_per_s,
+            latency_mean_us: result.latency_mean_us,
+            latency_p99_us: result.latency_p99_us,
+            client_cpu_us_per_op: client_cpu_us / result.ops,
+            server_cpu_us_per_op: server_cpu_us / result.ops,
+        })
+    }
+
+    fn command(&self, workload: Workload, seconds: u32) -> Command {
+        let ours = self.client == Client::Loligo;
+        let mut c = Command::new(if ours { self.loligo } else { Path::new("rados") });
+        c.arg("-c").arg(&self.conf).args(["-p", POOL, "bench", &seconds.to_string(), workload.mode]);
+        c.args(["-t", &workload.depth.to_string(), "--run-name", &run_name()]);
+        if !workload.reads() {
+            c.args(["-b", &workload.bytes.to_string(), "--no-cleanup"]);
+        }
+        if ours {
+            c.args(["--format", "json"]);
+        }
+        c
+    }
 }
 
 /// Names the runs of this process.
 fn run_name() -> String {
     format!("bench-{}", std::process::id())
-}
-
-fn command(
-    client: Client,
-    loligo: &Path,
-    conf: &Path,
-    workload: Workload,
-    seconds: u32,
-    run_name: &str,
-) -> Command {
-    let mut c = Command::new(if client == Client::Stock { Path::new("rados") } else { loligo });
-    c.arg("-c").arg(conf).args(["-p", POOL, "bench", &seconds.to_string(), workload.mode]);
-    c.args(["-t", &workload.depth.to_string(), "--run-name", run_name]);
-    if !workload.reads() {
-        c.args(["-b", &workload.bytes.to_string(), "--no-cleanup"]);
-    }
-    if client == Client::Loligo {
-        c.args(["--format", "json"]);
-    }
-    c
 }
 
 /// What a bench program reports of itself.
@@ -243,6 +304,19 @@ impl Serve {
         let conf = PathBuf::from(word("conf=")?);
         let startup_ms = word("startup_ms=")?.parse()?;
         Ok(Self { child, conf, startup_ms, dir: dir.to_owned() })
+    }
+
+    /// Has the server write everything down and end, and starts it again.
+    fn restart(&mut self, loligo: &Path, store: &str) -> Result<()> {
+        // SAFETY: kill takes two numbers and touches no memory of ours.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+        self.child.wait()?;
+        let mut again = Self::start(loligo, &self.dir, store)?;
+        // The directory stays ours to remove: the old child has ended, so that dropping it would do nothing but that.
+        std::mem::swap(&mut self.child, &mut again.child);
+        std::mem::swap(&mut self.conf, &mut again.conf);
+        again.dir = PathBuf::new();
+        Ok(())
     }
 }
 

@@ -1,9 +1,13 @@
-//! The cases: one file each.
+//! The cases: one file each; what several share is in `clients` and `queued`.
 
+mod apply;
+mod async_read;
+mod clients;
 mod log;
 mod long_hold;
 mod out_queue;
 mod pg_slot;
+mod queued;
 
 use crate::{Case, Error};
 
@@ -13,6 +17,8 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         Box::new(out_queue::OutQueue::default()),
         Box::new(long_hold::LongHold::default()),
         Box::new(pg_slot::PgSlot::default()),
+        Box::new(async_read::AsyncRead::default()),
+        Box::new(apply::Apply::default()),
         Box::new(log::Log::default()),
     ]
 }
@@ -41,6 +47,8 @@ mod tests {
             Box::new(out_queue::OutQueue { threads: &[8] }),
             Box::new(long_hold::LongHold { threads: 3 }),
             Box::new(pg_slot::PgSlot { connections: 4, in_flight: 2, pgs: &[1, 2] }),
+            Box::new(async_read::AsyncRead { readers: 2, writers: 2, in_flight: 2, objects: 64 }),
+            Box::new(apply::Apply { threads: 3, sequencers: &[4] }),
             Box::new(log::Log { threads: &[2] }),
         ]
     }

@@ -4,48 +4,26 @@
 //! execution, store and reply are the product's in both forms; what differs is how a request gets from the connection that
 //! read it to its placement group.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex as StdMutex, MutexGuard as StdGuard, OnceLock, PoisonError, mpsc};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
-use loligo_lockstat::{Class, Mutex};
-use loligo_maps::{Features, OsdMap, PgPool};
-use loligo_msgr::testing::OpenDoor;
-use loligo_msgr::{Config, Connection, Dispatcher, Messenger, Policy};
-use loligo_osd::{Limits, Osd, OsdConfig};
+use loligo_msgr::Dispatcher;
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags, OsdOp, OsdReply};
-use loligo_wire::{Decode, EntityAddr, EntityType, Epoch, PgId, PoolId, Reader, SpgId, Tid, UTime, Uuid};
+use loligo_wire::message::osd::{OsdFlags, OsdOp};
 use smallvec::smallvec;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use crate::measure::{Waits, waited_for};
-use crate::{About, Case, Error, Form, Locks, Metric, Sample, Setting, Source, Spread, Unit};
+use super::clients::{self, Asks, Driven, runtime};
+use super::queued::{PG, Queued, Workers};
+use crate::measure::Waits;
+use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-/// The lock of the "before": held while a request of the PG is executed.
-static PG: Class = Class::new("before.pg");
-
-/// A client's own bookkeeping: taken by the one task that reads a connection.
-static STREAM: Class = Class::new("contend.stream");
-
-/// Held to tell that a connection is up.
-static UP: Class = Class::new("contend.up");
-
-/// Longest time until all connections are up.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
-
-const POOL: PoolId = PoolId(1);
 const WRITE_BYTES: usize = 4096;
 /// Far more than the objects of the case take.
 const STORE_BYTES: u64 = 1 << 30;
-
-/// Stock defaults for solid-state disks: `osd_op_num_shards_ssd` and `osd_op_num_threads_per_shard_ssd` of Luminous.
-const SHARDS: usize = 8;
-const THREADS_PER_SHARD: usize = 2;
 
 /// The case.
 pub(super) struct PgSlot {
@@ -104,7 +82,7 @@ impl Case for PgSlot {
 
     fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
         let pgs = self.pgs[setting];
-        let osd = osd(pgs)?;
+        let osd = clients::osd(Arc::new(MemoryStore::new(STORE_BYTES)), pgs)?;
         let server_rt = runtime(thread::available_parallelism().map_or(1, usize::from))?;
         match form {
             Form::Before => {
@@ -129,53 +107,17 @@ impl PgSlot {
         time: Duration,
         pgs: u32,
     ) -> Result<Sample, Error> {
-        let client_rt = runtime(1)?;
-        let (server, addr) = server_rt.block_on(listen(dispatcher))?;
-        let (up, ups) = mpsc::channel();
-        let asking = Arc::new(Asking {
-            up: Mutex::new(&UP, up),
-            over: AtomicBool::new(false),
-            failure: OnceLock::new(),
-        });
-        // A messenger each: to a server, two connections of one messenger are a session and its successor.
-        let clients: Vec<Arc<Messenger>> = (0..self.connections)
-            .map(|_| {
-                let dispatcher = Arc::clone(&asking);
-                client_rt.block_on(async { Messenger::new(Config::new(EntityType::CLIENT), dispatcher) })
-            })
+        let asks = (0..self.connections as u32)
+            .map(|number| Asks { in_flight: self.in_flight, request: request(number, pgs) })
             .collect();
-        let streams: Vec<(Arc<Connection>, Arc<Stream>)> = clients
-            .iter()
-            .zip(0..)
-            .map(|(client, number)| {
-                let auth = OpenDoor::client("contend");
-                let conn = client.connect(EntityType::OSD, addr, Policy::lossy_client(), auth);
-                (conn, Arc::new(Stream::new(request(number, pgs), self.in_flight)))
-            })
-            .collect();
-        for _ in &streams {
-            ups.recv_timeout(CONNECT_TIME_MAX).map_err(Error::talk("connect to the case's own server"))?;
-        }
-        loligo_lockstat::reset();
-        let began = Instant::now();
-        streams.iter().for_each(|(conn, stream)| Stream::start(stream, conn));
-        thread::sleep(time);
-        // Relaxed: one reply more or less does not matter.
-        asking.over.store(true, Ordering::Relaxed);
-        let took = began.elapsed();
-        let locks = waited_for();
-        clients.iter().for_each(|client| client_rt.block_on(client.shutdown()));
-        server_rt.block_on(server.shutdown());
-        if let Some(why) = asking.failure.get() {
-            return Err(Error::talk("ask the OSD")(why));
-        }
-        let mut latency = Spread::new();
-        streams.iter().for_each(|(_, stream)| latency.merge(&stream.progress.lock().latency));
-        sample(latency, took, locks, guards)
+        sample(clients::drive(server_rt, dispatcher, asks, time)?, guards)
     }
 }
 
-fn sample(latency: Spread, took: Duration, locks: Locks, guards: &[&str]) -> Result<Sample, Error> {
+fn sample(driven: Driven, guards: &[&str]) -> Result<Sample, Error> {
+    let Driven { latency: of_each, took, locks } = driven;
+    let mut latency = Spread::new();
+    of_each.iter().for_each(|of_one| latency.merge(of_one));
     if latency.is_empty() {
         return Err(Error::NothingMeasured);
     }
@@ -193,259 +135,11 @@ fn sample(latency: Spread, took: Duration, locks: Locks, guards: &[&str]) -> Res
     Ok(Sample { figures, spread: latency, locks })
 }
 
-/// An OSD with one pool in memory.
-fn osd(pgs: u32) -> Result<Arc<Osd>, Error> {
-    const WHAT: &str = "make an OSD";
-    let mut map = OsdMap::build(Uuid([1; 16])).finish().map_err(Error::talk(WHAT))?;
-    map.pools.insert(POOL, PgPool::replicated(1, pgs));
-    map.pool_names.insert(POOL, "contend".into());
-    let encoded = map.encode(Features::PACIFIC).bytes;
-    let osd =
-        Osd::new(OsdConfig { store: Arc::new(MemoryStore::new(STORE_BYTES)), limits: Limits::default() });
-    osd.set_map(Arc::new(map), encoded).map_err(Error::talk(WHAT))?;
-    Ok(osd)
-}
-
-fn runtime(workers: usize) -> Result<Runtime, Error> {
-    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
-    runtime.map_err(Error::io("start a runtime"))
-}
-
-async fn listen(dispatcher: Arc<dyn Dispatcher>) -> Result<(Arc<Messenger>, EntityAddr), Error> {
-    let server = Messenger::new(Config::new(EntityType::OSD), dispatcher);
-    let bound = server.bind(([127, 0, 0, 1], 0).into(), OpenDoor::client("server")).await;
-    let addr = EntityAddr::msgr2(bound.map_err(Error::io("listen on 127.0.0.1"))?);
-    let nonce = server.config().nonce;
-    Ok((server, addr.with_nonce(nonce)))
-}
-
 /// What the connection of this number asks for: its own object, in one of the PGs.
-fn request(number: u32, pgs: u32) -> MOSDOp {
-    let data = Bytes::from(vec![0x6c; WRITE_BYTES]);
-    let ops = smallvec![OsdOp::write(0, data)];
+fn request(number: u32, pgs: u32) -> Box<dyn Fn(u64) -> Msg + Send + Sync> {
+    let ops = smallvec![OsdOp::write(0, Bytes::from(vec![0x6c; WRITE_BYTES]))];
     let flags = OsdFlags::WRITE | OsdFlags::ONDISK;
-    let mut op = MOSDOp::new(ObjectLocator::in_pool(POOL), format!("object {number}").into(), ops, flags);
-    op.spgid = SpgId::whole(PgId { pool: POOL, seed: number % pgs });
-    // The number of PGs is a power of two, so these are the bits that choose the PG.
-    op.hash = number;
-    op.map_epoch = Epoch(1);
-    op.mtime = UTime { sec: 1, nsec: 0 };
-    op
-}
-
-/// The clients' side of all connections.
-struct Asking {
-    /// Told once for each connection that is up.
-    up: Mutex<mpsc::Sender<()>>,
-    over: AtomicBool,
-    failure: OnceLock<String>,
-}
-
-impl Dispatcher for Asking {
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        let stream = conn.user_data().get().and_then(|data| data.downcast_ref::<Stream>());
-        for msg in msgs.drain(..) {
-            let Some(stream) = stream else { continue };
-            if self.over.load(Ordering::Relaxed) {
-                continue;
-            }
-            let next = OsdReply::open(&msg).map_err(|e| e.to_string()).and_then(|reply| {
-                if reply.result < 0 {
-                    Err(format!("error {}", reply.result))
-                } else {
-                    Ok(stream.next(msg.header.tid))
-                }
-            });
-            match next {
-                // A connection that is gone is told of by `reset`.
-                Ok(msg) => drop(conn.send(msg)),
-                Err(why) => drop(self.failure.set(why)),
-            }
-        }
-    }
-
-    fn connected(&self, _: &Arc<Connection>) {
-        // Nobody listens any more once the case has given up.
-        let _ = self.up.lock().send(());
-    }
-
-    fn reset(&self, _: &Arc<Connection>, why: &loligo_msgr::Error) {
-        let _ = self.failure.set(why.to_string());
-    }
-}
-
-/// One connection's requests.
-struct Stream {
-    request: MOSDOp,
-    in_flight: u64,
-    progress: Mutex<Progress>,
-}
-
-struct Progress {
-    latency: Spread,
-    /// When the request in flight was sent, by its number modulo how many are.
-    sent: Vec<Instant>,
-}
-
-impl Stream {
-    fn new(request: MOSDOp, in_flight: u64) -> Self {
-        let sent = vec![Instant::now(); in_flight as usize];
-        let progress = Mutex::new(&STREAM, Progress { latency: Spread::new(), sent });
-        Self { request, in_flight, progress }
-    }
-
-    fn start(self: &Arc<Self>, conn: &Connection) {
-        conn.user_data().get_or_init(|| Arc::clone(self) as _);
-        let now = Instant::now();
-        self.progress.lock().sent.fill(now);
-        for tid in 0..self.in_flight {
-            // A connection that is gone is told of by `reset`.
-            let _ = conn.send(self.message(tid));
-        }
-    }
-
-    /// Counts the reply of a request; returns the request that takes its place.
-    fn next(&self, tid: Tid) -> Msg {
-        let place = (tid.0 % self.in_flight) as usize;
-        let now = Instant::now();
-        let mut progress = self.progress.lock();
-        let took = now - progress.sent[place];
-        progress.latency.add(took);
-        progress.sent[place] = now;
-        drop(progress);
-        self.message(tid.0.wrapping_add(self.in_flight))
-    }
-
-    fn message(&self, tid: u64) -> Msg {
-        Msg::new(&self.request).with_tid(Tid(tid))
-    }
-}
-
-/// The "before": shards with queues, threads that serve them, and a lock for each PG.
-struct Queued {
-    osd: Arc<Osd>,
-    pgs: Vec<Mutex<()>>,
-    shards: [Shard; SHARDS],
-}
-
-/// A queue on which threads sleep. Its lock is not the one that is looked at, and needs a condition variable.
-#[derive(Default)]
-struct Shard {
-    queue: StdMutex<Queue>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    requests: VecDeque<Request>,
-    closed: bool,
-}
-
-struct Request {
-    conn: Arc<Connection>,
-    msg: Msg,
-    seed: u32,
-}
-
-impl Queued {
-    fn new(osd: Arc<Osd>, pgs: u32) -> Self {
-        Self { osd, pgs: (0..pgs).map(|_| Mutex::new(&PG, ())).collect(), shards: Default::default() }
-    }
-
-    /// What each of a shard's threads does.
-    fn work(&self, shard: usize) {
-        let mut msgs = Vec::with_capacity(1);
-        while let Some(Request { conn, msg, seed }) = self.shards[shard].pop() {
-            msgs.push(msg);
-            let pg = self.pgs[seed as usize].lock();
-            // The reply is queued under the PG's lock and written without it, as a stock OSD does.
-            let cork = conn.cork();
-            // The PG's slot is idle, since nobody else has the lock: the request is executed at once, by the same code.
-            self.osd.dispatch(&conn, &mut msgs);
-            drop(pg);
-            drop(cork);
-        }
-    }
-}
-
-impl Dispatcher for Queued {
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        for msg in msgs.drain(..) {
-            // The PG comes first in a request, so that it can be looked at before the rest is decoded.
-            match SpgId::decode(&mut Reader::new(&msg.front)) {
-                Ok(SpgId { pgid: PgId { seed, .. }, .. }) if (seed as usize) < self.pgs.len() => {
-                    self.shards[seed as usize % SHARDS].push(Request { conn: Arc::clone(conn), msg, seed });
-                }
-                _ => conn.mark_down(),
-            }
-        }
-    }
-}
-
-impl Shard {
-    fn push(&self, request: Request) {
-        self.queue().requests.push_back(request);
-        self.wake.notify_one();
-    }
-
-    /// Waits for a request; `None` when the shard is closed.
-    fn pop(&self) -> Option<Request> {
-        let mut queue = self.queue();
-        loop {
-            if queue.closed {
-                return None;
-            }
-            if let Some(request) = queue.requests.pop_front() {
-                return Some(request);
-            }
-            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn close(&self) {
-        self.queue().closed = true;
-        self.wake.notify_all();
-    }
-
-    fn queue(&self) -> StdGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The threads of all shards.
-struct Workers {
-    queued: Arc<Queued>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Workers {
-    fn start(queued: &Arc<Queued>, runtime: &Runtime) -> Result<Self, Error> {
-        let mut workers = Self { queued: Arc::clone(queued), threads: Vec::new() };
-        for number in 0..SHARDS * THREADS_PER_SHARD {
-            let (queued, runtime) = (Arc::clone(queued), runtime.handle().clone());
-            let body = move || {
-                // An OSD may hand work to the runtime it is called in.
-                let _entered = runtime.enter();
-                queued.work(number % SHARDS);
-            };
-            match thread::Builder::new().name("before.op_tp".to_owned()).spawn(body) {
-                Ok(thread) => workers.threads.push(thread),
-                Err(error) => {
-                    workers.stop()?;
-                    return Err(Error::Io { what: "start a worker", error });
-                }
-            }
-        }
-        Ok(workers)
-    }
-
-    fn stop(self) -> Result<(), Error> {
-        self.queued.shards.iter().for_each(Shard::close);
-        let panicked = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
-        if panicked > 0 {
-            Err(Error::talk("serve requests")(format!("{panicked} workers panicked")))
-        } else {
-            Ok(())
-        }
-    }
+    // The number of PGs is a power of two, so the object's low bits choose the PG.
+    let op = clients::request(format!("object {number}"), number, number % pgs, ops, flags);
+    Box::new(move |_| Msg::new(&op))
 }
