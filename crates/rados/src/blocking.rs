@@ -9,7 +9,12 @@ use bytes::Bytes;
 use loligo_wire::PoolId;
 use tokio::runtime::Runtime;
 
-use crate::{Builder, ClusterStatfs, Error, ListedObject, ObjectStat, PoolStat, ReadOp, WriteOp};
+use futures_util::StreamExt as _;
+
+use crate::{
+    Answer, Builder, ClusterStatfs, Error, ListedObject, LockInfo, LockMode, LockOptions, ObjectSnaps,
+    ObjectStat, OmapKeys, OmapPairs, PoolSnapshot, PoolStat, ReadOp, SnapId, WriteOp,
+};
 
 /// Threads that serve the client's connections, unless a runtime is given.
 const WORKERS: usize = 2;
@@ -190,7 +195,7 @@ impl IoCtx {
     }
 
     /// Executes several reading operations.
-    pub fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Bytes>, Error> {
+    pub fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Answer>, Error> {
         self.wait(self.inner.operate_read(oid, op))
     }
 
@@ -202,6 +207,171 @@ impl IoCtx {
     /// The objects of all namespaces.
     pub fn objects_of_all_namespaces(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
         self.iterate(self.inner.objects_of_all_namespaces())
+    }
+
+    /// The same context, reading objects as they were at a snapshot.
+    pub fn at_snapshot(&self, snap: SnapId) -> Self {
+        Self { inner: self.inner.at_snapshot(snap), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// The same context with a snapshot context for writing.
+    pub fn with_snap_context(&self, seq: SnapId, snaps: &[SnapId]) -> Result<Self, Error> {
+        Ok(Self { inner: self.inner.with_snap_context(seq, snaps)?, runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// Makes a snapshot of the pool.
+    pub fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.inner.create_snapshot(name))
+    }
+
+    /// Removes a snapshot of the pool.
+    pub fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.inner.remove_snapshot(name))
+    }
+
+    /// The pool's snapshots, oldest first.
+    pub fn snapshots(&self) -> Result<Vec<PoolSnapshot>, Error> {
+        self.inner.snapshots()
+    }
+
+    /// The id of a new snapshot that writers manage.
+    pub fn create_managed_snapshot(&self) -> Result<SnapId, Error> {
+        self.wait(self.inner.create_managed_snapshot())
+    }
+
+    /// Removes a snapshot that writers manage.
+    pub fn remove_managed_snapshot(&self, snap: SnapId) -> Result<(), Error> {
+        self.wait(self.inner.remove_managed_snapshot(snap))
+    }
+
+    /// Makes an object what it was at a snapshot.
+    pub fn rollback(&self, oid: impl Into<Vec<u8>>, snap: SnapId) -> Result<(), Error> {
+        self.wait(self.inner.rollback(oid, snap))
+    }
+
+    /// What an object was at its snapshots.
+    pub fn object_snapshots(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectSnaps, Error> {
+        self.wait(self.inner.object_snapshots(oid))
+    }
+
+    /// Keys and values of an object's map whose keys begin with `prefix`.
+    pub fn omap(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        prefix: impl Into<Vec<u8>>,
+    ) -> impl Iterator<Item = Result<(Bytes, Bytes), Error>> {
+        let mut pairs = self.inner.omap(oid, prefix);
+        std::iter::from_fn(move || self.wait(pairs.next()))
+    }
+
+    /// Part of an object's map.
+    pub fn omap_page(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        after: impl AsRef<[u8]>,
+        prefix: impl AsRef<[u8]>,
+        max: u64,
+    ) -> Result<OmapPairs, Error> {
+        self.wait(self.inner.omap_page(oid, after, prefix, max))
+    }
+
+    /// Part of the keys of an object's map.
+    pub fn omap_keys(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        after: impl AsRef<[u8]>,
+        max: u64,
+    ) -> Result<OmapKeys, Error> {
+        self.wait(self.inner.omap_keys(oid, after, max))
+    }
+
+    /// Values of an object's map by their keys.
+    pub fn omap_values<K: AsRef<[u8]>>(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<BTreeMap<Bytes, Bytes>, Error> {
+        self.wait(self.inner.omap_values(oid, keys))
+    }
+
+    /// Sets keys of an object's map.
+    pub fn set_omap<K: AsRef<[u8]>>(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        pairs: impl IntoIterator<Item = (K, Bytes)>,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.set_omap(oid, pairs))
+    }
+
+    /// Removes keys of an object's map.
+    pub fn remove_omap_keys<K: AsRef<[u8]>>(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.remove_omap_keys(oid, keys))
+    }
+
+    /// Removes a range of keys of an object's map.
+    pub fn remove_omap_range(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        from: impl AsRef<[u8]>,
+        until: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.remove_omap_range(oid, from, until))
+    }
+
+    /// Removes all keys and the header of an object's map.
+    pub fn clear_omap(&self, oid: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.wait(self.inner.clear_omap(oid))
+    }
+
+    /// The header of an object's map.
+    pub fn omap_header(&self, oid: impl Into<Vec<u8>>) -> Result<Bytes, Error> {
+        self.wait(self.inner.omap_header(oid))
+    }
+
+    /// Sets the header of an object's map.
+    pub fn set_omap_header(&self, oid: impl Into<Vec<u8>>, header: Bytes) -> Result<(), Error> {
+        self.wait(self.inner.set_omap_header(oid, header))
+    }
+
+    /// Executes several changing operations, all or none, and returns what each answered.
+    pub fn operate_returning(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<Vec<Answer>, Error> {
+        self.wait(self.inner.operate_returning(oid, op))
+    }
+
+    /// Calls a method of an object class.
+    pub fn exec(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        class: &str,
+        method: &str,
+        input: &[u8],
+    ) -> Result<Bytes, Error> {
+        self.wait(self.inner.exec(oid, class, method, input))
+    }
+
+    /// Takes an advisory lock.
+    pub fn lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        options: &LockOptions,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.lock(oid, name, mode, options))
+    }
+
+    /// Gives up an advisory lock.
+    pub fn unlock(&self, oid: impl Into<Vec<u8>>, name: &str, cookie: &str) -> Result<(), Error> {
+        self.wait(self.inner.unlock(oid, name, cookie))
+    }
+
+    /// An advisory lock and who holds it.
+    pub fn lock_info(&self, oid: impl Into<Vec<u8>>, name: &str) -> Result<LockInfo, Error> {
+        self.wait(self.inner.lock_info(oid, name))
     }
 
     fn iterate(

@@ -28,6 +28,8 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     /// The cluster, or the pool's quota, is full.
     pub const ENOSPC: Self = Self(28);
+    /// Nothing can be written there: it is a snapshot.
+    pub const EROFS: Self = Self(30);
     /// The value does not fit.
     pub const ERANGE: Self = Self(34);
     /// No such extended attribute.

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to the monitors.
-//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes, and listing. [`WriteOp`] and [`ReadOp`]
-//!   do several things to an object at once.
+//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, advisory locks, methods
+//!   of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several things to an object at once, under conditions.
 //! - [`blocking`] is the same without `async`.
 //!
 //! Inside, `monc` keeps a session with a monitor, and `objecter` carries operations to the OSDs. An operation that is lost
@@ -35,8 +35,13 @@ mod rados;
 
 pub use builder::Builder;
 pub use error::{Errno, Error};
-pub use ioctx::{IoCtx, ListCursor, ListedObject, ObjectList, ObjectStat, ReadOp, WriteOp};
+pub use ioctx::{
+    Answer, Checksum, ChecksumKind, IoCtx, ListCursor, ListedObject, LockHolder, LockInfo, LockMode,
+    LockOptions, ObjectList, ObjectStat, PoolSnapshot, ReadOp, WriteOp,
+};
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
+pub use loligo_wire::SnapId;
 pub use loligo_wire::message::mon::ClusterStatfs;
+pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, SnapClone};
 pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat};
 pub use rados::Rados;

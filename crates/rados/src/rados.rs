@@ -107,23 +107,30 @@ impl Rados {
         if name.is_empty() {
             return Err(Errno::EINVAL.into());
         }
-        self.pool_op(PoolId(0), PoolOpCode::Create, name).await?;
+        self.pool_op(PoolId(0), PoolOpCode::Create, name, SnapId(0)).await?;
         self.pool_id(name).await
     }
 
     /// Removes a pool and everything in it. The monitors must be set to allow that (`mon_allow_pool_delete`).
     pub async fn delete_pool(&self, name: &str) -> Result<(), Error> {
         let id = self.pool_id(name).await?;
-        self.pool_op(id, PoolOpCode::Delete, "delete").await
+        self.pool_op(id, PoolOpCode::Delete, "delete", SnapId(0)).await.map(drop)
     }
 
-    async fn pool_op(&self, pool: PoolId, op: PoolOpCode, name: &str) -> Result<(), Error> {
+    /// Asks the monitors for a change to a pool, and waits for the map that has it.
+    pub(crate) async fn pool_op(
+        &self,
+        pool: PoolId,
+        op: PoolOpCode,
+        name: &str,
+        snap: SnapId,
+    ) -> Result<Bytes, Error> {
         let body = MPoolOp {
             paxos: PaxosHeader { version: u64::from(self.map_epoch().0) },
             fsid: self.fsid(),
             pool: u32::try_from(pool.0).map_err(|_| Errno::EINVAL)?,
             op,
-            snapid: SnapId(0),
+            snapid: snap,
             name: name.to_owned(),
             crush_rule: -1,
         };
@@ -135,7 +142,8 @@ impl Rados {
             self.core().objecter.wait_for_epoch(reply.epoch).await;
             Ok(())
         })
-        .await
+        .await?;
+        Ok(reply.payload.unwrap_or_default())
     }
 }
 

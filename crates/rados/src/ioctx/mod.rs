@@ -1,22 +1,30 @@
 //! Operations on the objects of one pool.
 
 mod list;
-mod ops;
+mod locks;
+mod omap;
+mod read_op;
+mod snaps;
+mod write_op;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use loligo_wire::message::osd::OpCode;
-use loligo_wire::message::osd::{MOSDOp, ObjectLocator, Ops, OsdFlags, OsdOp, OsdReply};
-use loligo_wire::{DecodeError, PoolId, Reader, UTime};
+use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp, OsdReply};
+use loligo_wire::{DecodeError, PoolId, Reader, SnapId, UTime};
 use smallvec::smallvec;
 
 use crate::error::Errno;
 use crate::{Error, Rados};
 
 pub use self::list::{ListCursor, ListedObject, ObjectList};
-pub use self::ops::{ReadOp, WriteOp};
+pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
+pub use self::read_op::{Answer, Checksum, ChecksumKind, ReadOp};
+pub use self::snaps::PoolSnapshot;
+use self::snaps::SnapContext;
+pub use self::write_op::WriteOp;
 
 /// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.
 ///
@@ -27,6 +35,10 @@ pub use self::ops::{ReadOp, WriteOp};
 pub struct IoCtx {
     rados: Rados,
     locator: ObjectLocator,
+    /// What is read: the objects as they are, or as they were.
+    snapid: SnapId,
+    /// What is told with each write.
+    snapc: Option<Arc<SnapContext>>,
 }
 
 /// What is known of an object.
@@ -43,7 +55,7 @@ const ALWAYS: OsdFlags = OsdFlags::ONDISK.union(OsdFlags::KNOWN_REDIR).union(Osd
 
 impl IoCtx {
     pub(crate) fn new(rados: Rados, pool: PoolId) -> Self {
-        Self { rados, locator: ObjectLocator::in_pool(pool) }
+        Self { rados, locator: ObjectLocator::in_pool(pool), snapid: SnapId::HEAD, snapc: None }
     }
 
     /// The client.
@@ -59,13 +71,13 @@ impl IoCtx {
     /// The same pool with another namespace; empty is the default one.
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { nspace: nspace.into(), ..self.locator.clone() };
-        Self { rados: self.rados.clone(), locator }
+        Self { locator, ..self.clone() }
     }
 
     /// The same pool and namespace with a locator key: objects are placed by it instead of by their names. Empty: by name.
     pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { key: key.into(), ..self.locator.clone() };
-        Self { rados: self.rados.clone(), locator }
+        Self { locator, ..self.clone() }
     }
 }
 
@@ -156,10 +168,42 @@ impl IoCtx {
         self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
     }
 
-    /// Executes the reading operations of `op` on one object, in one state of it. Returns the output of each.
-    pub async fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Bytes>, Error> {
+    /// The same; returns what each operation answered, at most 64 bytes of each (`osd_max_write_op_reply_len`).
+    pub async fn operate_returning(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        op: WriteOp,
+    ) -> Result<Vec<Answer>, Error> {
+        let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE | OsdFlags::RETURNVEC).await?;
+        Ok(reply.outs.into_iter().map(Answer::from).collect())
+    }
+
+    /// Executes the reading operations of `op` on one object, in one state of it. Returns what each answered.
+    pub async fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Answer>, Error> {
         let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::READ).await?;
-        Ok(reply.outs.into_iter().map(|out| out.data).collect())
+        Ok(reply.outs.into_iter().map(Answer::from).collect())
+    }
+
+    /// Calls a method of an object class and returns its output.
+    pub async fn exec(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        class: &str,
+        method: &str,
+        input: &[u8],
+    ) -> Result<Bytes, Error> {
+        self.read_one(oid.into(), OsdOp::call(class, method, input)).await
+    }
+
+    /// Calls a method of an object class that writes, and whose output is of no interest.
+    pub async fn exec_write(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        class: &str,
+        method: &str,
+        input: &[u8],
+    ) -> Result<(), Error> {
+        self.write_one(oid.into(), OsdOp::call(class, method, input)).await
     }
 
     /// The objects of this context's namespace, in the pool's order.
@@ -194,12 +238,25 @@ impl IoCtx {
         mode: OsdFlags,
     ) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
-        if mode.contains(OsdFlags::WRITE) {
+        let refused = if request.oid.is_empty() {
+            Some(Errno::EINVAL)
+        } else if mode.contains(OsdFlags::WRITE) {
             request.mtime = UTime::now();
-        }
-        let is_named = !request.oid.is_empty();
+            if let Some(snapc) = &self.snapc {
+                (request.snap_seq, request.snaps) = (snapc.seq, snapc.snaps.clone());
+            }
+            (self.snapid != SnapId::HEAD).then_some(Errno::EROFS)
+        } else {
+            request.snapid = self.snapid;
+            None
+        };
         let reply = self.perform_request(request);
-        async move { if is_named { reply.await } else { Err(Errno::EINVAL.into()) } }
+        async move {
+            match refused {
+                None => reply.await,
+                Some(errno) => Err(errno.into()),
+            }
+        }
     }
 
     /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it.

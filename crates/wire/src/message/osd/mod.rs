@@ -5,10 +5,12 @@ mod backoff;
 mod list;
 mod map;
 mod object;
+mod omap;
 mod op;
 mod opcode;
 mod reply;
 mod request;
+mod snaps;
 mod stats;
 mod watch;
 
@@ -16,6 +18,7 @@ pub use backoff::{BackoffOp, MOSDBackoff};
 pub use list::{ListObject, ListWatchersResponse, PgNlsResponse, WatchItem};
 pub use map::MOSDMap;
 pub use object::{HObject, ObjectLocator, OsdReqId, RequestRedirect};
+pub use omap::{OmapKeys, OmapPairs};
 pub use op::{
     AllocHint, CallInput, ChecksumArgs, CmpOp, CopyFrom, Extent, OsdOp, PgLsArgs, WatchArgs, WriteSame,
     XattrArgs,
@@ -23,5 +26,6 @@ pub use op::{
 pub use opcode::{OpCode, OpFlags, OsdFlags};
 pub use reply::{MOSDOpReply, OpOutput, OpResult, OsdReply};
 pub use request::{Attempt, MOSDOp, Ops};
+pub use snaps::{ObjectSnaps, SnapClone};
 pub use stats::{ObjectStatSum, PoolStat, StoreStatfs};
 pub use watch::{MWatchNotify, WatchEvent};

@@ -315,6 +315,16 @@ impl OsdOp {
         Self::new(OpCode::ROLLBACK).with_args(args)
     }
 
+    /// COPY_FROM of another object of the pool, as it is or was.
+    pub fn copy_from(source: &[u8], locator: &super::ObjectLocator, from: CopyFrom) -> Self {
+        let mut args = Args::default();
+        args.u64(from.snapid.0).u64(from.src_version).u8(from.flags).u32(from.src_fadvise_flags);
+        let mut w = Writer::new();
+        w.blob(source);
+        w.put(locator);
+        Self::new(OpCode::COPY_FROM).with_args(args).with_data(w.into_bytes())
+    }
+
     /// WRITESAME of `data` over `length` bytes at `offset`.
     pub fn write_same(offset: u64, length: u64, data: Bytes) -> Self {
         let mut args = Args::default();

@@ -1,0 +1,183 @@
+//! Advisory locks on objects (class `lock`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use loligo_wire::{Decode, DecodeError, EntityAddr, EntityNum, Reader, UTime, Writer};
+
+use super::{IoCtx, decode};
+use crate::Error;
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// By one.
+    Exclusive,
+    /// By several, who all name the same tag.
+    Shared,
+}
+
+/// What a lock is taken with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockOptions {
+    /// Tells one holding of a client from another.
+    pub cookie: String,
+    /// Who shares a lock must name the same.
+    pub tag: String,
+    /// For people.
+    pub description: String,
+    /// How long it is held if it is not renewed; `None`: until it is given up.
+    pub duration: Option<Duration>,
+    /// Whether whoever holds it already may take it again, for another `duration`.
+    pub renew: bool,
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The client.
+    pub client: EntityNum,
+    /// Its cookie.
+    pub cookie: String,
+    /// Where it is.
+    pub addr: EntityAddr,
+    /// What it says of itself.
+    pub description: String,
+    /// When its time is over; `None`: never.
+    pub expires: Option<std::time::SystemTime>,
+}
+
+/// A lock and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// How; `None` if nobody ever did.
+    pub mode: Option<LockMode>,
+    /// What who shares it must name.
+    pub tag: String,
+    /// Who.
+    pub holders: Vec<LockHolder>,
+}
+
+const EXCLUSIVE: u8 = 1;
+const SHARED: u8 = 2;
+/// `LOCK_FLAG_MAY_RENEW`.
+const MAY_RENEW: u8 = 1;
+
+/// Advisory locks: they keep out only who asks for them too. They outlive the client that took them.
+impl IoCtx {
+    /// Takes a lock. The object is made if there is none. EBUSY: somebody else holds it; EEXIST: this client does.
+    pub async fn lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        options: &LockOptions,
+    ) -> Result<(), Error> {
+        let duration = UTime::default() + options.duration.unwrap_or_default();
+        let input = versioned(|w| {
+            w.put(name);
+            w.u8(if mode == LockMode::Exclusive { EXCLUSIVE } else { SHARED });
+            w.put(&options.cookie);
+            w.put(&options.tag);
+            w.put(&options.description);
+            w.put(&duration);
+            w.u8(if options.renew { MAY_RENEW } else { 0 });
+        });
+        self.exec_write(oid, "lock", "lock", &input).await
+    }
+
+    /// Gives up a lock of this client. ENOENT: it does not hold it.
+    pub async fn unlock(&self, oid: impl Into<Vec<u8>>, name: &str, cookie: &str) -> Result<(), Error> {
+        let input = versioned(|w| {
+            w.put(name);
+            w.put(cookie);
+        });
+        self.exec_write(oid, "lock", "unlock", &input).await
+    }
+
+    /// Takes a lock away from whoever holds it.
+    pub async fn break_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        client: EntityNum,
+        cookie: &str,
+    ) -> Result<(), Error> {
+        let input = versioned(|w| {
+            w.put(name);
+            w.put(&client);
+            w.put(cookie);
+        });
+        self.exec_write(oid, "lock", "break_lock", &input).await
+    }
+
+    /// A lock and who holds it.
+    pub async fn lock_info(&self, oid: impl Into<Vec<u8>>, name: &str) -> Result<LockInfo, Error> {
+        let input = versioned(|w| w.put(name));
+        let out = self.exec(oid, "lock", "get_info", &input).await?;
+        decode("cls_lock_get_info_reply", &out, LockInfo::decode)
+    }
+
+    /// The names of an object's locks, also of those that nobody holds now.
+    pub async fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<String>, Error> {
+        let out = self.exec(oid, "lock", "list_locks", &[]).await?;
+        decode("cls_lock_list_locks_reply", &out, |r| {
+            r.versioned("cls_lock_list_locks_reply", 1, 1, |r, _| r.get())
+        })
+    }
+}
+
+fn versioned(body: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut w = Writer::new();
+    w.versioned(1, 1, body);
+    w.into_bytes().to_vec()
+}
+
+impl LockInfo {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("cls_lock_get_info_reply", 1, 1, |r, _| {
+            let holders: BTreeMap<Id, Terms> = r.get()?;
+            let mode = match r.u8()? {
+                EXCLUSIVE => Some(LockMode::Exclusive),
+                SHARED => Some(LockMode::Shared),
+                _ => None,
+            };
+            let holder = |(id, terms): (Id, Terms)| LockHolder {
+                client: id.client,
+                cookie: id.cookie,
+                addr: terms.addr,
+                description: terms.description,
+                expires: (!terms.expires.is_zero()).then(|| terms.expires.to_system()),
+            };
+            Ok(Self { mode, tag: r.get()?, holders: holders.into_iter().map(holder).collect() })
+        })
+    }
+}
+
+/// `locker_id_t`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    client: EntityNum,
+    cookie: String,
+}
+
+/// `locker_info_t`.
+struct Terms {
+    expires: UTime,
+    addr: EntityAddr,
+    description: String,
+}
+
+impl Decode for Id {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("locker_id_t", 1, 1, |r, _| Ok(Self { client: r.get()?, cookie: r.get()? }))
+    }
+}
+
+impl Decode for Terms {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("locker_info_t", 1, 1, |r, _| {
+            Ok(Self { expires: r.get()?, addr: r.get()?, description: r.get()? })
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! Requests of several operations that change an object.
+
+use bytes::Bytes;
+use loligo_wire::SnapId;
+use loligo_wire::message::osd::{AllocHint, CmpOp, CopyFrom, Extent, OpCode, OpFlags, Ops, OsdOp, XattrArgs};
+
+use super::IoCtx;
+
+/// Operations that change one object, all or none. They are executed in the order in which they were added.
+///
+/// What they read (comparisons, class methods) is the object as it was before the first of them.
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens before it is given to IoCtx::operate"]
+pub struct WriteOp {
+    ops: Ops,
+}
+
+impl WriteOp {
+    /// No operation yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Any operation.
+    pub fn op(mut self, op: OsdOp) -> Self {
+        self.ops.push(op);
+        self
+    }
+
+    /// Lets the whole go on if the operation added last fails.
+    pub fn may_fail(mut self) -> Self {
+        if let Some(last) = self.ops.last_mut() {
+            last.flags |= OpFlags::FAILOK;
+        }
+        self
+    }
+
+    pub(super) fn into_ops(self) -> Ops {
+        self.ops
+    }
+}
+
+/// Conditions, without which nothing happens.
+impl WriteOp {
+    /// ENOENT if there is no object.
+    pub fn assert_exists(self) -> Self {
+        self.op(OsdOp::new(OpCode::STAT))
+    }
+
+    /// ERANGE if the object is newer than this version, EOVERFLOW if it is older.
+    pub fn assert_version(self, version: u64) -> Self {
+        self.op(OsdOp::assert_ver(version))
+    }
+
+    /// ECANCELED unless the attribute compares so with `value`: as `value` OP what is stored.
+    pub fn compare_xattr(self, name: impl AsRef<[u8]>, cmp: CmpOp, value: impl AsRef<[u8]>) -> Self {
+        self.op(compare_xattr(name.as_ref(), cmp, value.as_ref()))
+    }
+
+    /// The same with the number that the attribute's text is.
+    pub fn compare_xattr_number(self, name: impl AsRef<[u8]>, cmp: CmpOp, value: u64) -> Self {
+        self.op(compare_xattr_number(name.as_ref(), cmp, value))
+    }
+
+    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one OP `value`.
+    pub fn compare_omap(self, key: impl AsRef<[u8]>, cmp: CmpOp, value: Bytes) -> Self {
+        self.op(OsdOp::omap_compare([(key, cmp, value)]))
+    }
+
+    /// Fails with −(4095 + the place of the first byte that differs) unless these bytes are at `offset`.
+    pub fn compare_bytes(self, offset: u64, data: Bytes) -> Self {
+        self.op(compare_bytes(offset, data))
+    }
+}
+
+/// Bytes.
+impl WriteOp {
+    /// Makes the object; if there is one already it fails with EEXIST if `exclusive`.
+    pub fn create(self, exclusive: bool) -> Self {
+        self.op(OsdOp::create(exclusive))
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(self, offset: u64, data: Bytes) -> Self {
+        self.op(OsdOp::write(offset, data))
+    }
+
+    /// Writes `data` over and over from `offset` on, `len` bytes in all, a multiple of its length.
+    pub fn write_same(self, offset: u64, len: u64, data: Bytes) -> Self {
+        self.op(OsdOp::write_same(offset, len, data))
+    }
+
+    /// Makes `data` all that is in the object.
+    pub fn write_full(self, data: Bytes) -> Self {
+        self.op(OsdOp::write_full(data))
+    }
+
+    /// Writes `data` at the object's end.
+    pub fn append(self, data: Bytes) -> Self {
+        self.op(OsdOp::append(data))
+    }
+
+    /// Removes the object.
+    pub fn remove(self) -> Self {
+        self.op(OsdOp::new(OpCode::DELETE))
+    }
+
+    /// Sets the object's size.
+    pub fn truncate(self, size: u64) -> Self {
+        self.op(OsdOp::truncate(size))
+    }
+
+    /// Makes a range zero.
+    pub fn zero(self, offset: u64, len: u64) -> Self {
+        self.op(OsdOp::zero(offset, len))
+    }
+
+    /// Makes the object what another one of the pool is, as `source` sees it (its namespace, its snapshot), with its attributes and its map.
+    /// The source must have this version, unless it is 0.
+    pub fn copy_from(self, source: &IoCtx, oid: impl AsRef<[u8]>, version: u64) -> Self {
+        let from = CopyFrom { snapid: source.snapid, src_version: version, ..CopyFrom::default() };
+        self.op(OsdOp::copy_from(oid.as_ref(), &source.locator, from))
+    }
+
+    /// Makes the object what it was at a snapshot; removes it if it was not there.
+    pub fn rollback(self, snap: SnapId) -> Self {
+        self.op(OsdOp::rollback(snap))
+    }
+
+    /// Says how large the object and a write to it will be, in bytes.
+    pub fn set_alloc_hint(self, expected_object_size: u64, expected_write_size: u64) -> Self {
+        self.op(OsdOp::set_alloc_hint(AllocHint { expected_object_size, expected_write_size, flags: 0 }))
+    }
+}
+
+/// Attributes, the map, and methods.
+impl WriteOp {
+    /// Sets an extended attribute.
+    pub fn set_xattr(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.op(OsdOp::xattr(OpCode::SETXATTR, name.as_ref(), value.as_ref(), 0, 0))
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(self, name: impl AsRef<[u8]>) -> Self {
+        self.op(OsdOp::xattr(OpCode::RMXATTR, name.as_ref(), b"", 0, 0))
+    }
+
+    /// Sets keys of the object's map.
+    pub fn set_omap<K: AsRef<[u8]>>(self, pairs: impl IntoIterator<Item = (K, Bytes)>) -> Self {
+        self.op(OsdOp::omap_set(pairs))
+    }
+
+    /// Removes keys of the object's map, those that are there.
+    pub fn remove_omap_keys<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.op(OsdOp::omap_remove(keys))
+    }
+
+    /// Removes the keys from `from` on that are less than `until`.
+    pub fn remove_omap_range(self, from: impl AsRef<[u8]>, until: impl AsRef<[u8]>) -> Self {
+        self.op(OsdOp::omap_remove_range(from.as_ref(), until.as_ref()))
+    }
+
+    /// Removes all keys and the header.
+    pub fn clear_omap(self) -> Self {
+        self.op(OsdOp::new(OpCode::OMAPCLEAR))
+    }
+
+    /// Sets the header of the object's map.
+    pub fn set_omap_header(self, header: Bytes) -> Self {
+        self.op(OsdOp::new(OpCode::OMAPSETHEADER).with_data(header))
+    }
+
+    /// Calls a method of an object class.
+    pub fn exec(self, class: &str, method: &str, input: &[u8]) -> Self {
+        self.op(OsdOp::call(class, method, input))
+    }
+}
+
+pub(super) fn compare_xattr(name: &[u8], cmp: CmpOp, value: &[u8]) -> OsdOp {
+    OsdOp::xattr(OpCode::CMPXATTR, name, value, cmp as u8, XattrArgs::MODE_STRING)
+}
+
+pub(super) fn compare_xattr_number(name: &[u8], cmp: CmpOp, value: u64) -> OsdOp {
+    OsdOp::xattr(OpCode::CMPXATTR, name, &value.to_le_bytes(), cmp as u8, XattrArgs::MODE_U64)
+}
+
+pub(super) fn compare_bytes(offset: u64, data: Bytes) -> OsdOp {
+    let extent = Extent { offset, length: data.len() as u64, ..Extent::default() };
+    OsdOp::with_extent(OpCode::CMPEXT, extent, data)
+}
