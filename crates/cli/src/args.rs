@@ -42,6 +42,10 @@ pub(crate) struct Cli {
     #[arg(short = 'N', long, global = true, default_value = "", hide_default_value = true)]
     pub(crate) namespace: String,
 
+    /// Read objects as they were at this snapshot of the pool.
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) snap: Option<String>,
+
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
     pub(crate) format: FormatName,
@@ -134,6 +138,50 @@ pub(crate) enum Command {
     Rmxattr { object: String, name: String },
     /// List the extended attributes.
     Listxattr { object: String },
+    /// Make an object what another one is, with its attributes and its map.
+    Cp { source: String, destination: String },
+    /// List the keys of an object's map.
+    Listomapkeys { object: String },
+    /// Show the keys and values of an object's map.
+    Listomapvals { object: String },
+    /// Show the value of a key of an object's map.
+    Getomapval {
+        object: String,
+        key: String,
+        /// Write it to this file; - is standard output.
+        file: Option<PathBuf>,
+    },
+    /// Set a key of an object's map; without VALUE it is read from standard input.
+    Setomapval { object: String, key: String, value: Option<String> },
+    /// Remove keys of an object's map.
+    Rmomapkey {
+        object: String,
+        #[arg(required = true)]
+        keys: Vec<String>,
+    },
+    /// Show the header of an object's map.
+    Getomapheader {
+        object: String,
+        /// Write it to this file; - is standard output.
+        file: Option<PathBuf>,
+    },
+    /// Set the header of an object's map; without VALUE it is read from standard input.
+    Setomapheader { object: String, value: Option<String> },
+    /// Remove all keys and the header of an object's map.
+    Clearomap { object: String },
+    /// List the pool's snapshots.
+    Lssnap,
+    /// Make a snapshot of the pool.
+    Mksnap { name: String },
+    /// Remove a snapshot of the pool.
+    Rmsnap { name: String },
+    /// Show what an object was at its snapshots.
+    Listsnaps { object: String },
+    /// Make an object what it was at a snapshot of the pool.
+    Rollback { object: String, name: String },
+    /// Advisory locks on objects.
+    #[command(subcommand)]
+    Lock(Lock),
     /// Measure the pool.
     Bench(Bench),
     /// Remove what a bench left behind.
@@ -149,6 +197,44 @@ pub(crate) enum Command {
     Contend(Contend),
     /// Print a completion script for a shell.
     Completions { shell: Shell },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Lock {
+    /// List an object's locks.
+    List { object: String },
+    /// Show who holds a lock.
+    Info { object: String, name: String },
+    /// Take a lock. It is kept when this program ends.
+    Get {
+        object: String,
+        name: String,
+        /// Exclusive, or shared with whoever names the same tag.
+        #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
+        lock_type: String,
+        /// Tells one holding of a client from another.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_cookie: String,
+        /// What who shares the lock must name.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_tag: String,
+        /// For people.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_description: String,
+        /// Seconds for which it is held; 0: until it is given up.
+        #[arg(long, default_value_t = 0)]
+        lock_duration: u32,
+    },
+    /// Take a lock away from whoever holds it.
+    Break {
+        object: String,
+        name: String,
+        /// Whoever holds it, as `info` names it: client.NUMBER.
+        locker: String,
+        /// Its cookie.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_cookie: String,
+    },
 }
 
 #[derive(clap::Args)]

@@ -11,6 +11,7 @@ pub(crate) struct Client {
     builder: Builder,
     pool: Option<String>,
     namespace: String,
+    snap: Option<String>,
     pub(crate) format: Format,
 }
 
@@ -25,7 +26,7 @@ pub(crate) struct Pool {
 
 impl Client {
     pub(crate) fn new(builder: Builder, cli: &Cli) -> Result<Self, Failure> {
-        let Cli { pool, namespace, .. } = cli;
+        let Cli { pool, namespace, snap, .. } = cli;
         let format = match cli.format {
             FormatName::Plain => Format::Plain,
             FormatName::Json => Format::Json,
@@ -34,7 +35,8 @@ impl Client {
             }
             FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
         };
-        Ok(Self { builder, pool: pool.last().cloned(), namespace: namespace.clone(), format })
+        let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
+        Ok(Self { builder, pool, namespace, snap, format })
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
@@ -44,10 +46,15 @@ impl Client {
     pub(crate) async fn pool(self) -> Result<Pool, Failure> {
         let name =
             self.pool.clone().ok_or_else(|| Failure::new("pool", "not given; name it with -p POOL"))?;
-        let (namespace, format) = (self.namespace.clone(), self.format);
+        let (namespace, snap, format) = (self.namespace.clone(), self.snap.clone(), self.format);
         let rados = self.cluster().await?;
         let ioctx = rados.ioctx(&name).await.context(|| format!("open pool {name}"))?;
-        Ok(Pool { rados, ioctx: ioctx.with_namespace(namespace), name, format })
+        let mut ioctx = ioctx.with_namespace(namespace);
+        if let Some(snap) = snap {
+            let id = ioctx.snapshot(&snap).context(|| format!("open snapshot {snap} of pool {name}"))?.id;
+            ioctx = ioctx.at_snapshot(id);
+        }
+        Ok(Pool { rados, ioctx, name, format })
     }
 }
 

@@ -51,6 +51,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
     let cli = Cli {
         pool: vec![POOL.to_owned()],
         namespace: String::new(),
+        snap: None,
         format: FormatName::Plain,
         command: Command::Lspools,
     };

@@ -10,11 +10,14 @@ mod client;
 mod contend;
 mod demo;
 mod failure;
+mod locks;
 mod lockstat;
 mod log;
 mod object;
+mod omap;
 mod pool;
 mod serve;
+mod snaps;
 mod transfer;
 
 use std::process::ExitCode;

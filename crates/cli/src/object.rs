@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 
+use loligo_rados::WriteOp;
 use loligo_wire::UTime;
 use serde_json::json;
 
 use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
-use crate::transfer;
+use crate::{locks, omap, snaps, transfer};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
     let pool = client.pool().await?;
@@ -37,10 +38,7 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             io.truncate(object.as_str(), *size).await.context(|| pool.names("truncate", object))
         }
         Command::Setxattr { object, name, value } => {
-            let value = match value {
-                Some(value) => value.clone().into_bytes(),
-                None => read_stdin()?,
-            };
+            let value = given_or_read(value.as_deref())?;
             let done = io.set_xattr(object.as_str(), name, value).await;
             done.context(|| format!("{} {name}", pool.names("setxattr", object)))
         }
@@ -53,7 +51,17 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             done.context(|| format!("{} {name}", pool.names("rmxattr", object)))
         }
         Command::Listxattr { object } => list_xattrs(pool, object).await,
-        _ => Err(Failure::new("command", "is not about an object")),
+        Command::Cp { source, destination } => {
+            let copy = WriteOp::new().copy_from(io, source, 0);
+            io.operate(destination.as_str(), copy).await.context(|| pool.names("cp", source))
+        }
+        Command::Lock(command) => locks::run(pool, command).await,
+        Command::Lssnap
+        | Command::Mksnap { .. }
+        | Command::Rmsnap { .. }
+        | Command::Listsnaps { .. }
+        | Command::Rollback { .. } => snaps::run(pool, command).await,
+        other => omap::run(pool, other).await,
     }
 }
 
@@ -79,12 +87,16 @@ async fn list_xattrs(pool: &Pool, object: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_stdin() -> Result<Vec<u8>, Failure> {
+/// A value of the command line, or all of standard input.
+pub(crate) fn given_or_read(given: Option<&str>) -> Result<Vec<u8>, Failure> {
+    if let Some(given) = given {
+        return Ok(given.as_bytes().to_vec());
+    }
     let mut value = Vec::new();
     std::io::stdin().read_to_end(&mut value).context(|| "read standard input".to_owned())?;
     Ok(value)
 }
 
-fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     std::io::stdout().write_all(bytes).context(|| "write standard output".to_owned())
 }

@@ -147,6 +147,7 @@ async fn snapshots_keep_what_was() {
         "a pool has snapshots of one kind"
     );
     pool.remove_snapshot("first").await.expect("removed");
+    assert_eq!(errno(pool.remove_snapshot("first").await), Errno::ENOENT.0);
     assert!(pool.snapshots().expect("the pool").is_empty());
 
     let name = format!("managed-{}", rados.instance_id().0);

@@ -34,6 +34,14 @@ impl UTime {
         Duration::from_secs(u64::from(self.sec)) + Duration::from_nanos(u64::from(self.nsec))
     }
 
+    /// The same as text, in UTC: `2026-11-21T01:11:23.895810`.
+    pub fn civil(self) -> String {
+        let (year, month, day) = date(u64::from(self.sec) / 86_400);
+        let s = self.sec % 86_400;
+        let (hour, minute, second) = (s / 3600, s / 60 % 60, s % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}", self.nsec / 1000)
+    }
+
     /// Whether this is the zero time, which Ceph uses for "not set".
     pub fn is_zero(self) -> bool {
         self == Self::default()
@@ -62,8 +70,27 @@ impl Decode for UTime {
     }
 }
 
+/// As stock programs print it: `2026-11-21T01:11:23.895810+0000`; what is so early that it is rather a length of time in seconds.
 impl fmt::Display for UTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.sec, self.nsec)
+        const TEN_YEARS_S: u32 = 60 * 60 * 24 * 365 * 10;
+        if self.sec < TEN_YEARS_S {
+            return write!(f, "{}.{:06}", self.sec, self.nsec / 1000);
+        }
+        write!(f, "{}+0000", self.civil())
     }
+}
+
+/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is its last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_PER_ERA: u64 = 146_097; // 400 years
+    const DAYS_FROM_0000_03_01: u64 = 719_468;
+    let z = days + DAYS_FROM_0000_03_01;
+    let day_of_era = z % DAYS_PER_ERA;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (z / DAYS_PER_ERA * 400 + year_of_era + u64::from(month <= 2), month, day)
 }

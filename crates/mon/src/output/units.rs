@@ -1,6 +1,5 @@
 //! Numbers as Ceph's programs print them for people.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use loligo_wire::UTime;
@@ -58,33 +57,12 @@ pub fn age(d: Duration) -> String {
 
 /// A point in time: `2026-11-21T01:11:23.895810+0000`, always UTC.
 pub fn stamp(t: UTime) -> String {
-    format!("{}+0000", civil(t))
+    format!("{}+0000", t.civil())
 }
 
 /// The same as monmaps print it: `2026-11-21T01:11:23.895810Z`.
 pub fn stamp_z(t: UTime) -> String {
-    format!("{}Z", civil(t))
-}
-
-fn civil(t: UTime) -> impl Display {
-    let (year, month, day) = date(u64::from(t.sec) / 86_400);
-    let s = t.sec % 86_400;
-    let (hour, minute, second) = (s / 3600, s / 60 % 60, s % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:06}", t.nsec / 1000)
-}
-
-/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is its last.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_PER_ERA: u64 = 146_097; // 400 years
-    const DAYS_FROM_0000_03_01: u64 = 719_468;
-    let z = days + DAYS_FROM_0000_03_01;
-    let day_of_era = z % DAYS_PER_ERA;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (z / DAYS_PER_ERA * 400 + year_of_era + u64::from(month <= 2), month, day)
+    format!("{}Z", t.civil())
 }
 
 #[cfg(test)]

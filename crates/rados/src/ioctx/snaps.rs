@@ -53,13 +53,20 @@ impl IoCtx {
 
 /// Snapshots of the whole pool, which the monitors name. A pool has these or [managed ones](IoCtx::create_managed_snapshot).
 impl IoCtx {
-    /// Makes a snapshot of all objects.
+    /// Makes a snapshot of all objects; EEXIST if there is one of that name.
     pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+        // The monitors have nothing against making what is there, nor against removing what is not.
+        self.rados.wait_for_latest_osdmap().await?;
+        if self.snapshot(name).is_ok() {
+            return Err(Errno::EEXIST.into());
+        }
         self.rados.pool_op(self.pool(), PoolOpCode::CreateSnap, name, SnapId(0)).await.map(drop)
     }
 
-    /// Removes a snapshot.
+    /// Removes a snapshot; ENOENT if there is none of that name.
     pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.rados.wait_for_latest_osdmap().await?;
+        self.snapshot(name)?;
         self.rados.pool_op(self.pool(), PoolOpCode::DeleteSnap, name, SnapId(0)).await.map(drop)
     }
 

@@ -1,0 +1,94 @@
+//! `lock`: advisory locks on objects, as `rados lock`.
+
+use std::time::Duration;
+
+use loligo_rados::{LockHolder, LockMode, LockOptions};
+use loligo_wire::{EntityNum, GlobalId, UTime};
+use serde_json::json;
+
+use crate::args::{Format, Lock};
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+
+pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
+    let io = &pool.ioctx;
+    match command {
+        Lock::List { object } => list(pool, object).await,
+        Lock::Info { object, name } => info(pool, object, name).await,
+        Lock::Get { object, name, lock_type, lock_cookie, lock_tag, lock_description, lock_duration } => {
+            let mode = if lock_type == "shared" { LockMode::Shared } else { LockMode::Exclusive };
+            let options = LockOptions {
+                cookie: lock_cookie.clone(),
+                tag: lock_tag.clone(),
+                description: lock_description.clone(),
+                duration: (*lock_duration > 0).then(|| Duration::from_secs(u64::from(*lock_duration))),
+                renew: false,
+            };
+            let done = io.lock(object.as_str(), name, mode, &options).await;
+            done.context(|| format!("{} {name}", pool.names("lock get", object)))
+        }
+        Lock::Break { object, name, locker, lock_cookie } => {
+            let what = || format!("{} {name}", pool.names("lock break", object));
+            let number = locker.strip_prefix("client.").and_then(|number| number.parse().ok());
+            let number =
+                number.ok_or_else(|| Failure::new(what(), format!("'{locker}' is no client.NUMBER")))?;
+            let client = EntityNum::client(GlobalId(number));
+            io.break_lock(object.as_str(), name, client, lock_cookie).await.context(what)
+        }
+    }
+}
+
+async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let names = pool.ioctx.locks(object).await.context(|| pool.names("lock list", object))?;
+    match pool.format {
+        Format::Plain => names.iter().for_each(|name| println!("{name}")),
+        Format::Json => {
+            let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+            println!("{}", json!({"objname": object, "locks": locks}));
+        }
+    }
+    Ok(())
+}
+
+async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
+    let what = || format!("{} {name}", pool.names("lock info", object));
+    let lock = pool.ioctx.lock_info(object, name).await.context(what)?;
+    let mode = match lock.mode {
+        Some(LockMode::Exclusive) => "exclusive",
+        Some(LockMode::Shared) => "shared",
+        None => "none",
+    };
+    let expires = |holder: &LockHolder| holder.expires.map(|at| UTime::from_system(at).to_string());
+    if pool.format == Format::Json {
+        let holder = |holder: &LockHolder| {
+            json!({
+                "name": holder.client.to_string(),
+                "cookie": holder.cookie,
+                "description": holder.description,
+                "expiration": expires(holder).unwrap_or_else(|| UTime::default().to_string()),
+                "addr": address(holder),
+            })
+        };
+        let lockers: Vec<_> = lock.holders.iter().map(holder).collect();
+        println!("{}", json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}));
+        return Ok(());
+    }
+    println!("{name}: {mode}, tag '{}', {} hold it", lock.tag, lock.holders.len());
+    for holder in &lock.holders {
+        let until = expires(holder).unwrap_or_else(|| "it is given up".to_owned());
+        println!(
+            "  {} cookie '{}' at {} until {until} {}",
+            holder.client,
+            holder.cookie,
+            address(holder),
+            holder.description
+        );
+    }
+    Ok(())
+}
+
+/// Without the protocol's name, as `rados` shows it.
+fn address(holder: &LockHolder) -> String {
+    let shown = holder.addr.to_string();
+    shown.split_once(':').map(|(_, rest)| rest.to_owned()).unwrap_or(shown)
+}

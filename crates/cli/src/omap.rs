@@ -1,0 +1,155 @@
+//! Commands on objects' maps, named as `rados` names them.
+
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use serde_json::json;
+
+use crate::args::{Command, Format};
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+use crate::object::{given_or_read, print_bytes};
+
+pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
+    let io = &pool.ioctx;
+    match command {
+        Command::Listomapkeys { object } => list_keys(pool, object).await,
+        Command::Listomapvals { object } => list_values(pool, object).await,
+        Command::Getomapval { object, key, file } => {
+            let what = || format!("{} {key}", pool.names("getomapval", object));
+            let found = io.omap_values(object.as_str(), [key]).await.context(what)?;
+            let value = found.into_values().next();
+            let value = value.ok_or_else(|| Failure::new(what(), "there is no such key"))?;
+            show(pool, "value", &value, file.as_deref())
+        }
+        Command::Setomapval { object, key, value } => {
+            let value = Bytes::from(given_or_read(value.as_deref())?);
+            let done = io.set_omap(object.as_str(), [(key, value)]).await;
+            done.context(|| format!("{} {key}", pool.names("setomapval", object)))
+        }
+        Command::Rmomapkey { object, keys } => {
+            let done = io.remove_omap_keys(object.as_str(), keys).await;
+            done.context(|| pool.names("rmomapkey", object))
+        }
+        Command::Getomapheader { object, file } => {
+            let header = io.omap_header(object.as_str()).await;
+            show(pool, "header", &header.context(|| pool.names("getomapheader", object))?, file.as_deref())
+        }
+        Command::Setomapheader { object, value } => {
+            let header = Bytes::from(given_or_read(value.as_deref())?);
+            let done = io.set_omap_header(object.as_str(), header).await;
+            done.context(|| pool.names("setomapheader", object))
+        }
+        Command::Clearomap { object } => {
+            io.clear_omap(object.as_str()).await.context(|| pool.names("clearomap", object))
+        }
+        _ => Err(Failure::new("command", "is not about an object's map")),
+    }
+}
+
+async fn list_keys(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let mut after = Bytes::new();
+    let mut all = Vec::new();
+    loop {
+        let page = pool.ioctx.omap_keys(object, &after, u64::MAX).await;
+        let page = page.context(|| pool.names("listomapkeys", object))?;
+        match pool.format {
+            Format::Plain => page.keys.iter().try_for_each(|key| print_bytes(&[&key[..], b"\n"].concat()))?,
+            Format::Json => all.extend(page.keys.iter().map(|key| text(key))),
+        }
+        match page.keys.into_iter().next_back() {
+            Some(last) if page.more => after = last,
+            _ => break,
+        }
+    }
+    if pool.format == Format::Json {
+        println!("{}", json!(all));
+    }
+    Ok(())
+}
+
+async fn list_values(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let mut pairs = pool.ioctx.omap(object, "");
+    let mut all = Vec::new();
+    while let Some((key, value)) = pairs.try_next().await.context(|| pool.names("listomapvals", object))? {
+        match pool.format {
+            Format::Plain => {
+                print_bytes(&[&key[..], b"\n"].concat())?;
+                show(pool, "value", &value, None)?;
+            }
+            Format::Json => all.push(json!({"key": text(&key), "value": hex(&value)})),
+        }
+    }
+    if pool.format == Format::Json {
+        println!("{}", json!(all));
+    }
+    Ok(())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Shows bytes as `rados` does, or writes them as they are to a file.
+fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<(), Failure> {
+    match file {
+        Some(file) if file == Path::new("-") => print_bytes(bytes),
+        Some(file) => fs::write(file, bytes).context(|| format!("write {}", file.display())),
+        None if pool.format == Format::Json => {
+            println!("{}", json!({what: hex(bytes)}));
+            Ok(())
+        }
+        None => print_bytes(format!("{what} ({} bytes) :\n{}\n", bytes.len(), dump(bytes)).as_bytes()),
+    }
+}
+
+/// Bytes in a line.
+const WIDTH: usize = 16;
+
+/// Sixteen bytes a line: offset, hexadecimal, text; the length in the last line. Repeated lines are a star.
+fn dump(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    let mut before: Option<&[u8]> = None;
+    let mut starred = false;
+    for (n, line) in bytes.chunks(WIDTH).enumerate() {
+        if before == Some(line) && line.len() == WIDTH {
+            if !starred {
+                shown.push_str("*\n");
+            }
+            starred = true;
+            continue;
+        }
+        (before, starred) = (Some(line), false);
+        let mut columns = String::new();
+        for (column, byte) in line.iter().enumerate() {
+            columns.push_str(if column == WIDTH / 2 { "  " } else { " " });
+            columns.push_str(&format!("{byte:02x}"));
+        }
+        let printable = |byte: &u8| if (b' '..0x7f).contains(byte) { char::from(*byte) } else { '.' };
+        let text: String = line.iter().map(printable).collect();
+        shown.push_str(&format!("{:08x} {columns:<49}  |{text}|\n", n * WIDTH));
+    }
+    shown.push_str(&format!("{:08x}\n", bytes.len()));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_as_rados_shows_them() {
+        let two = "00000000  76 31                                             |v1|\n00000002\n";
+        assert_eq!(dump(b"v1"), two);
+        let line = "00000000  61 20 6c 6f 6e 67 20 76  61 6c 75 65 20 6f 66 20  |a long value of |\n";
+        assert!(dump(b"a long value of several").starts_with(line));
+        assert_eq!(dump(&[0; 48]).lines().count(), 3);
+        assert_eq!(dump(b""), "00000000\n");
+    }
+}

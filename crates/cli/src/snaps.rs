@@ -1,0 +1,96 @@
+//! Commands on snapshots, named as `rados` names them.
+
+use loligo_rados::{PoolSnapshot, SnapClone, SnapId};
+use loligo_wire::UTime;
+use serde_json::json;
+
+use crate::args::{Command, Format};
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+
+pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
+    let (io, pool_name) = (&pool.ioctx, &pool.name);
+    match command {
+        Command::Lssnap => list(pool),
+        Command::Mksnap { name } => {
+            io.create_snapshot(name).await.context(|| format!("mksnap {pool_name} {name}"))?;
+            say(pool, &format!("created pool {pool_name} snap {name}"))
+        }
+        Command::Rmsnap { name } => {
+            io.remove_snapshot(name).await.context(|| format!("rmsnap {pool_name} {name}"))?;
+            say(pool, &format!("removed pool {pool_name} snap {name}"))
+        }
+        Command::Rollback { object, name } => {
+            let what = || format!("{} {name}", pool.names("rollback", object));
+            let snap = io.snapshot(name).context(what)?;
+            io.rollback(object.as_str(), snap.id).await.context(what)?;
+            say(pool, &format!("rolled back pool {pool_name} to snapshot {name}"))
+        }
+        Command::Listsnaps { object } => list_clones(pool, object).await,
+        _ => Err(Failure::new("command", "is not about snapshots")),
+    }
+}
+
+/// Tells people what was done.
+fn say(pool: &Pool, what: &str) -> Result<(), Failure> {
+    if pool.format == Format::Plain {
+        println!("{what}");
+    }
+    Ok(())
+}
+
+fn list(pool: &Pool) -> Result<(), Failure> {
+    let snaps = pool.ioctx.snapshots().context(|| format!("lssnap {}", pool.name))?;
+    let text = |snap: &PoolSnapshot| {
+        let made = UTime::from_system(snap.made).to_string();
+        (snap.id.0, String::from_utf8_lossy(&snap.name).into_owned(), made)
+    };
+    match pool.format {
+        Format::Plain => {
+            for (id, name, made) in snaps.iter().map(text) {
+                // To the second, as `rados` does.
+                let made = made.split('.').next().unwrap_or_default().replace('-', ".").replace('T', " ");
+                println!("{id}\t{name}\t{made}");
+            }
+            println!("{} snaps", snaps.len());
+        }
+        Format::Json => {
+            let all = snaps.iter().map(text);
+            let all: Vec<_> =
+                all.map(|(id, name, made)| json!({"id": id, "name": name, "made": made})).collect();
+            println!("{}", json!(all));
+        }
+    }
+    Ok(())
+}
+
+async fn list_clones(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let known = pool.ioctx.object_snapshots(object).await.context(|| pool.names("listsnaps", object))?;
+    let id = |clone: &SnapClone| match clone.id {
+        SnapId::HEAD => "head".to_owned(),
+        id => id.0.to_string(),
+    };
+    let ids = |clone: &SnapClone| clone.snaps.iter().map(|snap| snap.0).collect::<Vec<_>>();
+    if pool.format == Format::Json {
+        let clone = |clone: &SnapClone| {
+            let overlap: Vec<_> =
+                clone.overlap.iter().map(|(offset, len)| json!({"offset": offset, "length": len})).collect();
+            json!({"id": id(clone), "snapshots": ids(clone), "size": clone.size, "overlap": overlap})
+        };
+        let clones: Vec<_> = known.clones.iter().map(clone).collect();
+        println!("{}", json!({"name": object, "clones": clones}));
+        return Ok(());
+    }
+    println!("{object}:\ncloneid\tsnaps\tsize\toverlap");
+    for clone in &known.clones {
+        if clone.id == SnapId::HEAD {
+            println!("head\t-\t{}", clone.size);
+            continue;
+        }
+        let ids: Vec<String> = ids(clone).iter().map(u64::to_string).collect();
+        let overlap: Vec<String> =
+            clone.overlap.iter().map(|(offset, len)| format!("{offset}~{len}")).collect();
+        println!("{}\t{}\t{}\t[{}]", id(clone), ids.join(","), clone.size, overlap.join(","));
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! The commands on objects, side by side with the stock `rados`: what one does the other shows, in the same words where they
+//! are for people. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf; its pool `p` is used, and one is made for snapshots.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+fn conf() -> String {
+    std::env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf")
+}
+
+/// Runs a program; what it prints, and whether it succeeds.
+fn run(program: &str, args: &[&str], input: &[u8]) -> (bool, Vec<u8>) {
+    let mut child = Command::new(program)
+        .env("CEPH_CONF", conf())
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it is installed");
+    child.stdin.take().expect("piped").write_all(input).expect("it reads, or little is written");
+    let output = child.wait_with_output().expect("it ends");
+    (output.status.success(), output.stdout)
+}
+
+fn loligo(args: &[&str]) -> (bool, Vec<u8>) {
+    run(env!("CARGO_BIN_EXE_loligo"), args, b"")
+}
+
+fn does(args: &[&str]) {
+    assert!(loligo(args).0, "{args:?}");
+}
+
+/// Both must show the same, and both succeed or both fail.
+fn same(args: &[&str]) {
+    let (ours, stock) = (loligo(args), run("rados", args, b""));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!((ours.0, text(&ours.1)), (stock.0, text(&stock.1)), "{args:?}");
+}
+
+/// The same as values of JSON.
+fn same_json(args: &[&str]) {
+    let read = |(good, shown): (bool, Vec<u8>)| {
+        (good, serde_json::from_slice::<serde_json::Value>(&shown).expect("JSON"))
+    };
+    assert_eq!(read(loligo(args)), read(run("rados", args, b"")), "{args:?}");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn maps_are_shown_as_rados_shows_them() {
+    let p = ["-p", "p"];
+    let with = |args: &[&'static str]| [&p[..], args].concat();
+    does(&with(&["setomapval", "wo", "k1", "a value of more than sixteen bytes"]));
+    assert!(run(env!("CARGO_BIN_EXE_loligo"), &with(&["setomapval", "wo", "zeros"]), &[0; 3000]).0);
+    does(&with(&["setomapheader", "wo", "header"]));
+    same(&with(&["listomapkeys", "wo"]));
+    same(&with(&["listomapvals", "wo"]));
+    same(&with(&["getomapval", "wo", "k1"]));
+    same(&with(&["getomapheader", "wo"]));
+    does(&with(&["cp", "wo", "wo2"]));
+    same(&with(&["listomapvals", "wo2"]));
+    does(&with(&["rmomapkey", "wo", "zeros"]));
+    same(&with(&["listomapkeys", "wo"]));
+    does(&with(&["clearomap", "wo"]));
+    same(&with(&["listomapvals", "wo"]));
+    same(&with(&["listomapkeys", "none"]));
+    assert!(!loligo(&with(&["getomapval", "wo", "k1"])).0);
+    // A file's times have no fractions in the stock program.
+    let (_, stat) = loligo(&with(&["stat", "wo2"]));
+    let (_, stock) = run("rados", &with(&["stat", "wo2"]), b"");
+    let second = |shown: &[u8]| String::from_utf8_lossy(shown).split('.').next().map(str::to_owned);
+    assert_eq!(second(&stat), second(&stock));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_are_seen_by_both() {
+    let lock = |args: &[&'static str]| [&["-p", "p", "lock"], args].concat();
+    let taken = ["get", "wl", "l", "--lock-cookie", "c", "--lock-tag", "t", "--lock-duration", "60"];
+    does(&lock(&taken));
+    assert!(!loligo(&lock(&taken)).0, "it is held");
+    same_json(&lock(&["list", "wl", "--format", "json"]));
+    same_json(&lock(&["info", "wl", "l", "--format", "json"]));
+    same_json(&lock(&["info", "wl", "none", "--format", "json"]));
+    let (_, info) = loligo(&lock(&["info", "wl", "l", "--format", "json"]));
+    let info: serde_json::Value = serde_json::from_slice(&info).expect("JSON");
+    let holder = info["lockers"][0]["name"].as_str().expect("a holder");
+    does(&["-p", "p", "lock", "break", "wl", "l", holder, "--lock-cookie", "c"]);
+    same(&lock(&["break", "wl", "l", "client.1"]));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn snapshots_are_seen_by_both() {
+    let pool = format!("words-{}", std::process::id());
+    assert!(run("ceph", &["osd", "pool", "create", &pool, "8"], b"").0);
+    let with = |args: &[&'static str]| [&["-p", &pool], args].concat();
+    assert!(run("rados", &with(&["put", "o", "-"]), b"first").0);
+    same(&with(&["lssnap"]));
+    does(&with(&["mksnap", "s"]));
+    assert!(!loligo(&with(&["mksnap", "s"])).0);
+    same(&with(&["lssnap"]));
+    assert!(run("rados", &with(&["put", "o", "-"]), b"the second").0);
+    same(&with(&["listsnaps", "o"]));
+    assert_eq!(loligo(&with(&["-s", "s", "get", "o", "-"])), (true, b"first".to_vec()));
+    does(&with(&["rollback", "o", "s"]));
+    same(&with(&["get", "o", "-"]));
+    same(&with(&["rmsnap", "none"]));
+    does(&with(&["rmsnap", "s"]));
+    same(&with(&["lssnap"]));
+}
