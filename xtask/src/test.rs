@@ -11,6 +11,9 @@ use crate::stock::{Cluster, Release, UpOptions};
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
 
+/// Simulated disks that lose power or fail: those of the disk store's tests take 40 s with two cores.
+const STORE_SEEDS: &str = "500";
+
 #[derive(Default)]
 struct Totals {
     passed: u64,
@@ -20,7 +23,9 @@ struct Totals {
 pub(crate) fn run() -> Result<()> {
     let mut totals = Totals::default();
     let mut left_out = Vec::new();
-    totals.cargo_test(cargo().args(["test", "--workspace", "--no-fail-fast"]), "unit and property tests")?;
+    let mut units = cargo();
+    units.args(["test", "--workspace", "--no-fail-fast"]).env("LOLIGO_STORE_SEEDS", STORE_SEEDS);
+    totals.cargo_test(&mut units, "unit and property tests")?;
     if LOOM_CRATES.iter().any(|name| models_of(name).exists()) {
         totals.cargo_test(&mut loom(), "loom models")?;
     }

@@ -14,7 +14,7 @@ use std::{io, thread};
 use loligo_lockstat::{Class, RwLock};
 use loligo_wire::{PgId, Uuid};
 
-use super::backend::Batch;
+use super::backend::{BackendFile, Batch};
 use super::collection::{Cut, DiskCollection, Flushed, Guard};
 use super::core::Core;
 use super::flush::Flush;
@@ -62,6 +62,8 @@ impl Collections {
 
 pub(super) struct Checkpointer {
     core: Arc<Core>,
+    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
+    data: Arc<dyn BackendFile>,
     collections: Arc<Collections>,
     fsid: Uuid,
     stored: Stored,
@@ -86,12 +88,13 @@ struct Done {
 impl Checkpointer {
     pub(super) fn new(
         core: Arc<Core>,
+        data: Arc<dyn BackendFile>,
         collections: Arc<Collections>,
         fsid: Uuid,
         stored: Stored,
         tombstones: Vec<(PgId, u64)>,
     ) -> Self {
-        Self { core, collections, fsid, stored, retired: VecDeque::new(), tombstones }
+        Self { core, data, collections, fsid, stored, retired: VecDeque::new(), tombstones }
     }
 
     /// Until the store is closed, and then once more, or until it stops.
@@ -134,7 +137,7 @@ impl Checkpointer {
             return Ok(());
         }
         let failed = |e: io::Error| super::rows::bad(e.to_string());
-        self.core.sync_data().map_err(failed)?;
+        self.data.sync().map_err(failed)?;
         self.core.check()?;
         self.core.kv().commit(batch).map_err(failed)?;
         self.finish(done);
@@ -261,10 +264,7 @@ impl Checkpointer {
             for run in &runs {
                 // Only tells the file system; what it does with it does not matter.
                 if run.len >= DISCARD_BLOCKS_MIN {
-                    let _ = self
-                        .core
-                        .data
-                        .discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
+                    let _ = self.data.discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
                 }
             }
             // Nobody can keep them there any more: who read them had a view.

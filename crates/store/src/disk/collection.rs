@@ -132,8 +132,7 @@ impl DiskCollection {
         let pushed = self.core.push(pending);
         drop(inner);
         drop(old);
-        self.core.wake_committer(pushed?);
-        Ok(())
+        self.core.pushed_record(pushed)
     }
 
     /// Does what a record of the journal says, at a restart.
@@ -286,8 +285,7 @@ impl DiskCollection {
         let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
         let pushed = self.core.push(pending);
         drop(inner);
-        self.core.wake_committer(pushed?);
-        Ok(())
+        self.core.pushed_record(pushed)
     }
 }
 

@@ -8,7 +8,8 @@ use std::{io, thread};
 
 use loligo_wire::Eversion;
 
-use super::backend::is_aligned;
+use super::ahead::step;
+use super::backend::{BackendFile, is_aligned};
 use super::block::{Large, Task};
 use super::collection::DiskCollection;
 use super::core::{Core, Pending};
@@ -26,12 +27,14 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Committer {
     core: Arc<Core>,
+    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
+    data: Arc<dyn BackendFile>,
     journal: Journal,
 }
 
 impl Committer {
-    pub(super) fn new(core: Arc<Core>, journal: Journal) -> Self {
-        Self { core, journal }
+    pub(super) fn new(core: Arc<Core>, data: Arc<dyn BackendFile>, journal: Journal) -> Self {
+        Self { core, data, journal }
     }
 
     /// Until the store is closed and nothing waits any more, or stops.
@@ -67,12 +70,13 @@ impl Committer {
     fn commit(&mut self, group: &[Pending]) -> io::Result<()> {
         let mut wrote = false;
         for large in group.iter().flat_map(|pending| &pending.larges) {
-            // If another was faster, it is synced here all the same: that one's sync may not have begun.
+            // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
+            // too if the kernel could not write what was written there.
             write_large(&self.core, large)?;
             wrote = true;
         }
         if wrote {
-            self.core.sync_data()?;
+            self.data.sync()?;
         }
         let bytes = group.iter().map(|pending| pending.record.len()).sum();
         self.wait_for_room(group_len(group.len(), bytes))?;
@@ -83,19 +87,30 @@ impl Committer {
         if head - self.core.journal_tail.load(Ordering::Acquire) > self.core.journal_len / 2 {
             self.core.want_checkpoint();
         }
+        if head + step(self.core.journal_len) > self.core.journal_limit.load(Ordering::Relaxed) {
+            self.core.want_journal(0);
+        }
         Ok(())
     }
 
     fn wait_for_room(&self, len: u64) -> io::Result<()> {
         loop {
             let end = self.journal.place_of(len) + len;
-            if end - self.core.journal_tail.load(Ordering::Acquire) <= self.core.journal_len {
+            let has_room = end - self.core.journal_tail.load(Ordering::Acquire) <= self.core.journal_len;
+            // Acquire: with what makes it true.
+            let is_ready = end <= self.core.journal_limit.load(Ordering::Acquire);
+            if has_room && is_ready {
                 return Ok(());
             }
             if let Some(why) = self.core.why_stopped() {
                 return Err(io::Error::other(why.to_owned()));
             }
-            self.core.want_checkpoint();
+            if !has_room {
+                self.core.want_checkpoint();
+            }
+            if !is_ready {
+                self.core.want_journal(end);
+            }
             thread::park();
         }
     }
@@ -136,6 +151,8 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
             Task::Write => {
                 let written = write_runs(core, large);
                 large.done(written.is_ok());
+                // Also if it failed: a store that has stopped already wakes nobody again.
+                core.wake();
                 return written;
             }
             Task::Nothing => return Ok(()),
@@ -156,9 +173,9 @@ pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
             }
             let written = write_runs(&of_job, &large);
             large.done(written.is_ok());
-            match written {
-                Ok(()) => of_job.wake(),
-                Err(e) => of_job.stop(format!("a large write: {e}")),
+            of_job.wake();
+            if let Err(e) = written {
+                of_job.stop(format!("a large write: {e}"));
             }
         });
     }

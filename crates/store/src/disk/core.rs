@@ -1,12 +1,11 @@
 //! What all parts of a store share.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, Thread};
+use std::thread::Thread;
 
 use bytes::Bytes;
-use loligo_lane::{Action, Bound, Lane};
+use loligo_lane::{Action, Bound, Lane, PushError};
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::Eversion;
 use smallvec::SmallVec;
@@ -27,7 +26,7 @@ static MAP: Class = Class::new("store.map");
 static ON_STOP: Class = Class::new("store.on_stop");
 
 /// Records that wait for the journal, and their bytes: twice what the OSD lets in from its clients.
-const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
+pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
 
 /// A record on its way into the journal.
 pub(super) struct Pending {
@@ -46,10 +45,15 @@ impl Pending {
     }
 }
 
+/// What became of a record that was given to the committer; if nothing, whether that is for want of room.
+#[must_use]
+pub(super) struct Pushed(Result<Action, bool>);
+
 type OnStop = Box<dyn FnOnce(&StoreError) + Send>;
 
 /// What all parts of a store share.
 pub(super) struct Core {
+    /// The data file, to be read and written. Who syncs it has a handle of its own.
     pub(super) data: Arc<dyn BackendFile>,
     kv: Mutex<Arc<dyn Kv>>,
     pub(super) space: Space,
@@ -62,6 +66,10 @@ pub(super) struct Core {
     pub(super) journal_len: u64,
     /// Behind the newest group of the journal that is safe. Written by the committer.
     pub(super) journal_head: AtomicU64,
+    /// No group may end behind it yet: see [`ahead`](super::ahead).
+    pub(super) journal_limit: AtomicU64,
+    /// Where a group would end that waits for the limit.
+    pub(super) journal_wanted: AtomicU64,
     /// Where a restart would begin. Written by the checkpointer.
     pub(super) journal_tail: AtomicU64,
     pub(super) next_seq: AtomicU64,
@@ -81,9 +89,7 @@ pub(super) struct Core {
     pub(super) drained: AtomicBool,
     pub(super) committer: OnceLock<Thread>,
     pub(super) checkpointer: OnceLock<Thread>,
-    /// Syncs of the data file that were begun, and that have ended.
-    syncs: (AtomicU64, AtomicU64),
-    sync_failed: AtomicBool,
+    pub(super) ahead: OnceLock<Thread>,
     stopped: OnceLock<String>,
     on_stop: Mutex<Vec<OnStop>>,
 }
@@ -92,10 +98,14 @@ pub(super) struct Core {
 pub(super) struct Start {
     pub(super) journal_len: u64,
     pub(super) journal_at: u64,
+    /// How far the journal is ready.
+    pub(super) journal_limit: u64,
     pub(super) next_seq: u64,
     pub(super) next_object: u64,
     /// Of the data cache, at most.
     pub(super) cache_bytes: usize,
+    /// Records that may wait for the journal.
+    pub(super) waiting_max: Bound,
 }
 
 impl Core {
@@ -114,9 +124,11 @@ impl Core {
             pool,
             data_cache: DataCache::new(start.cache_bytes),
             buffers: Buffers::new(),
-            commits: Lane::weighed(&COMMITS, WAITING_MAX, Pending::weight),
+            commits: Lane::weighed(&COMMITS, start.waiting_max, Pending::weight),
             journal_len: start.journal_len,
             journal_head: AtomicU64::new(start.journal_at),
+            journal_limit: AtomicU64::new(start.journal_limit),
+            journal_wanted: AtomicU64::new(0),
             journal_tail: AtomicU64::new(start.journal_at),
             next_seq: AtomicU64::new(start.next_seq),
             next_object: AtomicU64::new(start.next_object),
@@ -129,8 +141,7 @@ impl Core {
             drained: AtomicBool::new(false),
             committer: OnceLock::new(),
             checkpointer: OnceLock::new(),
-            syncs: (AtomicU64::new(0), AtomicU64::new(0)),
-            sync_failed: AtomicBool::new(false),
+            ahead: OnceLock::new(),
             stopped: OnceLock::new(),
             on_stop: Mutex::new(&ON_STOP, Vec::new()),
         }
@@ -156,27 +167,6 @@ impl Core {
         self.stopped.get().map(String::as_str)
     }
 
-    /// Makes safe what was written to the data file.
-    ///
-    /// The kernel tells of a failure once, to whoever syncs then; the next sync says that all is well. So it counts only if
-    /// none of those that ended before it failed, and that is known when they have all said so.
-    pub(super) fn sync_data(&self) -> io::Result<()> {
-        self.syncs.0.fetch_add(1, Ordering::SeqCst);
-        let synced = self.data.sync();
-        if synced.is_err() {
-            self.sync_failed.store(true, Ordering::SeqCst);
-        }
-        self.syncs.1.fetch_add(1, Ordering::SeqCst);
-        let begun = self.syncs.0.load(Ordering::SeqCst);
-        while self.syncs.1.load(Ordering::SeqCst) < begun {
-            thread::yield_now();
-        }
-        if self.sync_failed.load(Ordering::SeqCst) {
-            return Err(synced.err().unwrap_or_else(|| io::Error::other("an earlier sync has failed")));
-        }
-        synced
-    }
-
     /// Stops the store for good: after this nothing is written any more, and nobody is told that anything is safe.
     pub(super) fn stop(&self, why: String) {
         if self.stopped.set(why).is_err() {
@@ -199,12 +189,28 @@ impl Core {
         hook(&StoreError::Stopped);
     }
 
-    /// Gives a record to the committer. To be followed by [`wake_committer`](Self::wake_committer) if it says so, which may
-    /// be done without the lock that keeps the order.
-    pub(super) fn push(&self, pending: Pending) -> Result<Action, StoreError> {
+    /// Gives a record to the committer. To be followed by [`pushed_record`](Self::pushed_record) without the lock that keeps
+    /// the order.
+    pub(super) fn push(&self, pending: Pending) -> Pushed {
         // Under the lock of the record's collection, which a checkpoint takes before it looks.
         self.pushed.fetch_add(1, Ordering::Relaxed);
-        self.commits.push(pending).map_err(|_| StoreError::Stopped)
+        Pushed(self.commits.push(pending).map_err(|e| matches!(e, PushError::Full(_))))
+    }
+
+    /// Wakes the committer if need be. If the record found no room, the store stops: what it says was done in memory, and
+    /// nobody can take it back.
+    pub(super) fn pushed_record(&self, pushed: Pushed) -> Result<(), StoreError> {
+        match pushed.0 {
+            Ok(Action::Submit) => self.committer.get().into_iter().for_each(Thread::unpark),
+            Ok(_) => {}
+            Err(is_full) => {
+                if is_full {
+                    self.stop("too many records wait for the journal".to_owned());
+                }
+                return Err(StoreError::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// Records that were given to the committer so far.
@@ -224,12 +230,11 @@ impl Core {
         self.handled.load(Ordering::Acquire) >= pushed
     }
 
-    pub(super) fn wake_committer(&self, action: Action) {
-        if action == Action::Submit
-            && let Some(thread) = self.committer.get()
-        {
-            thread.unpark();
-        }
+    /// Has the journal made ready for a group that would end there.
+    pub(super) fn want_journal(&self, end: u64) {
+        // Release: pairs with the load of who makes it ready.
+        self.journal_wanted.fetch_max(end, Ordering::Release);
+        self.ahead.get().into_iter().for_each(Thread::unpark);
     }
 
     /// Asks for a checkpoint.
@@ -243,6 +248,9 @@ impl Core {
     }
 
     pub(super) fn wake(&self) {
-        [&self.committer, &self.checkpointer].into_iter().filter_map(OnceLock::get).for_each(Thread::unpark);
+        [&self.committer, &self.checkpointer, &self.ahead]
+            .into_iter()
+            .filter_map(OnceLock::get)
+            .for_each(Thread::unpark);
     }
 }

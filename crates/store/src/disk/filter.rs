@@ -3,6 +3,7 @@
 //! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done it knows nothing.
 
 use std::hash::{Hash as _, Hasher as _};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustc_hash::FxHasher;
@@ -11,23 +12,28 @@ use crate::ObjectRef;
 
 /// Of 64 bits: 8 MiB. With five million objects and four bits for each one look in a hundred is for nothing.
 const WORDS: usize = 1 << 20;
+/// Words that come into being together, when the first bit of them is set: few objects take little memory.
+const PAGE_WORDS: usize = 512;
 const BITS_PER_NAME: u64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Filter {
-    words: Box<[AtomicU64]>,
+    pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
     complete: AtomicBool,
 }
 
 impl Filter {
     pub(super) fn new() -> Self {
-        Self { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(), complete: AtomicBool::new(false) }
+        let pages = (0..WORDS / PAGE_WORDS).map(|_| OnceLock::new()).collect();
+        Self { pages, complete: AtomicBool::new(false) }
     }
 
     pub(super) fn insert(&self, collection: u32, oid: ObjectRef<'_>) {
         for (word, bit) in places(collection, oid) {
             // Relaxed: whoever looks for the object has come by the collection's lock since it was made.
-            self.words[word].fetch_or(bit, Ordering::Relaxed);
+            let new = || (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
+            let page = self.pages[word / PAGE_WORDS].get_or_init(new);
+            page[word % PAGE_WORDS].fetch_or(bit, Ordering::Relaxed);
         }
     }
 
@@ -39,7 +45,10 @@ impl Filter {
 
     pub(super) fn may_exist(&self, collection: u32, oid: ObjectRef<'_>) -> bool {
         !self.complete.load(Ordering::Acquire)
-            || places(collection, oid).all(|(word, bit)| self.words[word].load(Ordering::Relaxed) & bit != 0)
+            || places(collection, oid).all(|(word, bit)| {
+                let page = self.pages[word / PAGE_WORDS].get();
+                page.is_some_and(|page| page[word % PAGE_WORDS].load(Ordering::Relaxed) & bit != 0)
+            })
     }
 }
 

@@ -3,6 +3,8 @@
 //! Positions grow for ever; position `p` is at byte `p mod length` of the file. Each group begins at a multiple of 4,096:
 //! a header, the records one behind the other, zeros. A group does not go around the ring's end: what is too long for
 //! the rest of it begins at the start. One group is written at a time, so only the last one can be half there.
+//!
+//! Behind the end of the file there is nothing: in the ring's first round the file grows ahead of the groups (`ahead`).
 
 use std::io;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub(super) struct Journal {
     file: Arc<dyn BackendFile>,
     salt: Uuid,
     len: u64,
+    /// Bytes of the file when it was opened.
+    found_len: u64,
     head: u64,
     buffer: Buffer,
 }
@@ -49,24 +53,15 @@ struct Header {
 }
 
 impl Journal {
-    pub(super) fn new(file: Arc<dyn BackendFile>, salt: Uuid, len: u64, head: u64) -> Self {
-        Self { file, salt, len, head, buffer: Buffer::default() }
+    pub(super) fn new(file: Arc<dyn BackendFile>, salt: Uuid, len: u64, head: u64) -> io::Result<Self> {
+        // A write that the power cut short may have left a part of a block, which was never ready.
+        let found_len = file.len()?.min(len) / ALIGN as u64 * ALIGN as u64;
+        Ok(Self { file, salt, len, found_len, head, buffer: Buffer::default() })
     }
 
-    /// Writes zeros all over a new journal, so that writing groups allocates nothing in the file system.
-    pub(super) fn format(file: &dyn BackendFile, len: u64) -> io::Result<()> {
-        const STEP: u64 = 4 << 20;
-        file.set_len(len)?;
-        let zeros = Buffer::zeroed(STEP.min(len) as usize);
-        let mut at = 0;
-        while at + zeros.len() as u64 <= len {
-            file.write(at, &zeros)?;
-            at += zeros.len() as u64;
-        }
-        if at < len {
-            file.write(at, &Buffer::zeroed((len - at) as usize))?;
-        }
-        file.sync()
+    /// Whether the file, as it was found, is as long as a journal that is ready up to this limit.
+    pub(super) fn reaches(&self, limit: u64) -> bool {
+        self.found_len >= limit.min(self.len)
     }
 
     pub(super) fn head(&self) -> u64 {
@@ -128,7 +123,7 @@ impl Journal {
     fn read_at(&mut self, at: u64) -> io::Result<Option<(Vec<Bytes>, u64)>> {
         let Some(header) = self.header(at)?.filter(|header| header.at == at) else { return Ok(None) };
         let len = (HEADER_LEN + header.len as usize).next_multiple_of(ALIGN) as u64;
-        if at % self.len + len > self.len {
+        if at % self.len + len > self.found_len {
             return Ok(None);
         }
         let mut buffer = Buffer::zeroed(len as usize);
@@ -150,6 +145,9 @@ impl Journal {
     }
 
     fn header(&mut self, at: u64) -> io::Result<Option<Header>> {
+        if at % self.len + ALIGN as u64 > self.found_len {
+            return Ok(None);
+        }
         self.buffer.reset(ALIGN);
         self.file.read(at % self.len, &mut self.buffer)?;
         Ok(self.parse(&self.buffer[..HEADER_LEN]))
@@ -166,20 +164,31 @@ impl Journal {
 
     /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then something in
     /// between was damaged that had been safe once, as a group is written only when the one before it is safe.
-    pub(super) fn has_later(&self) -> io::Result<bool> {
-        const STEP: usize = 1 << 20;
+    ///
+    /// No group ends behind `limit`, so only what lies before that is read; all of the ring if the limit is not known, or
+    /// cannot be, since a group was found behind it.
+    pub(super) fn has_later(&self, limit: Option<u64>) -> io::Result<bool> {
+        const STEP: u64 = 1 << 20;
+        let until = limit.filter(|limit| *limit >= self.head).unwrap_or(u64::MAX);
+        let until = until.min(self.head + self.len);
         let mut buffer = Buffer::default();
-        let mut at = 0;
-        while at < self.len {
-            buffer.reset(STEP.min((self.len - at) as usize));
-            self.file.read(at, &mut buffer)?;
+        let mut at = self.head;
+        while at < until {
+            let offset = at % self.len;
+            if offset >= self.found_len {
+                at += self.len - offset;
+                continue;
+            }
+            let step = STEP.min(self.found_len - offset).min(until - at);
+            buffer.reset(step as usize);
+            self.file.read(offset, &mut buffer)?;
             let headers = buffer.chunks_exact(ALIGN).filter_map(|block| self.parse(&block[..HEADER_LEN]));
             // The one at the head itself, or where it would be at the ring's start, is the one that may be half there.
             let torn = [self.head, self.head.next_multiple_of(self.len)];
             if headers.into_iter().any(|header| header.at > self.head && !torn.contains(&header.at)) {
                 return Ok(true);
             }
-            at += buffer.len() as u64;
+            at += step;
         }
         Ok(false)
     }
@@ -197,12 +206,13 @@ mod tests {
     const LEN: u64 = 64 << 10;
 
     fn journal(machine: &Machine, head: u64) -> Journal {
-        Journal::new(machine.open("journal").expect("simulated"), Uuid([1; 16]), LEN, head)
+        let file = machine.open("journal").expect("simulated");
+        Journal::new(file, Uuid([1; 16]), LEN, head).expect("simulated")
     }
 
     fn formatted(seed: u64) -> Machine {
         let machine = Machine::new(seed, 0);
-        Journal::format(&*machine.open("journal").expect("simulated"), LEN).expect("simulated");
+        machine.open("journal").expect("simulated").set_len(LEN).expect("simulated");
         machine
     }
 
@@ -229,7 +239,7 @@ mod tests {
             assert_eq!(from.head(), to.head());
         }
         assert!(from.read().expect("simulated").is_none());
-        assert!(!from.has_later().expect("simulated"));
+        assert!(!from.has_later(None).expect("simulated"));
     }
 
     #[test]
@@ -248,9 +258,47 @@ mod tests {
                 let mut from = journal(&machine, 0);
                 while from.read().expect("simulated").is_some() {}
                 assert_eq!(from.head(), damaged);
-                assert_eq!(from.has_later().expect("simulated"), is_middle, "byte {byte}");
+                for limit in
+                    [None, Some(to.head()), Some(to.head() + 4096), Some(u64::MAX), Some(second - 4096)]
+                {
+                    let found = from.has_later(limit).expect("simulated");
+                    assert_eq!(found, is_middle, "byte {byte}, limit {limit:?}");
+                }
                 machine.flip("journal", damaged + byte, 3);
             }
         }
+    }
+
+    #[test]
+    fn what_was_damaged_around_the_rings_end_is_found_before_the_limit() {
+        let machine = formatted(1);
+        let mut to = journal(&machine, 0);
+        (0..40)
+            .take_while(|n| {
+                write(&mut to, *n);
+                to.head() < LEN * 7 / 8
+            })
+            .for_each(drop);
+        let damaged = to.head();
+        let tail = damaged;
+        while to.head() < LEN + LEN / 4 {
+            write(&mut to, 4);
+        }
+        machine.flip("journal", damaged % LEN + 9, 1);
+        let from = journal(&machine, tail);
+        assert!(from.has_later(Some(to.head())).expect("simulated"));
+        assert!(!from.has_later(Some(damaged)).expect("simulated"), "no group can be behind it");
+    }
+
+    #[test]
+    fn a_short_file_holds_what_was_written_and_nothing_else() {
+        let machine = Machine::new(1, 0);
+        let mut to = journal(&machine, 0);
+        (1..4).for_each(|n| write(&mut to, n));
+        let mut from = journal(&machine, 0);
+        assert_eq!(from.found_len, to.head());
+        while from.read().expect("the file ends there").is_some() {}
+        assert_eq!(from.head(), to.head());
+        assert!(!from.has_later(None).expect("simulated"));
     }
 }

@@ -16,13 +16,17 @@ pub(super) const LARGE: usize = 64 << 10;
 
 const MAGIC: &[u8; 8] = b"LOLIGODS";
 /// Changes that older programs cannot read make it larger.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole.
+const VERSION_MIN: u32 = 1;
 /// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at all.
 const SUPERBLOCK_LEN: usize = 60;
 
 /// The first thing read: what the other files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
+    /// Of the format.
+    pub(super) version: u32,
     /// Of the cluster.
     pub(super) fsid: Uuid,
     /// Random, and known to nobody else: what clients write never looks like a group of the journal.
@@ -50,7 +54,7 @@ impl Superblock {
     pub(super) fn store(&self, file: &dyn BackendFile) -> io::Result<()> {
         let mut w = Writer::with_capacity(SUPERBLOCK_LEN + 4);
         w.raw(MAGIC);
-        w.u32(VERSION);
+        w.u32(self.version);
         w.raw(&self.fsid.0);
         w.raw(&self.salt.0);
         w.u64(self.journal_len);
@@ -72,8 +76,8 @@ impl Superblock {
         let mut read = || Ok((r.u32()?, r.array()?, r.array()?, r.u64()?, r.u64()?, r.u32()?));
         let (version, fsid, salt, journal_len, blocks, crc) =
             read().map_err(|_: loligo_wire::DecodeError| bad("too short"))?;
-        if version != VERSION {
-            return Err(bad(&format!("format {version}; this program knows {VERSION}")));
+        if !(VERSION_MIN..=VERSION).contains(&version) {
+            return Err(bad(&format!("format {version}; this program knows {VERSION_MIN} to {VERSION}")));
         }
         if crc != crc32c_of([&bytes[..SUPERBLOCK_LEN]]) {
             return Err(bad("damaged"));
@@ -83,7 +87,7 @@ impl Superblock {
         if !sane {
             return Err(bad("impossible sizes"));
         }
-        Ok(Self { fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks })
+        Ok(Self { version, fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks })
     }
 }
 
@@ -129,8 +133,13 @@ mod tests {
         let machine = Machine::new(1, 0);
         let file = machine.open("super").expect("simulated");
         assert_eq!(Superblock::load(&*file).expect("empty"), None);
-        let superblock =
-            Superblock { fsid: Uuid([3; 16]), salt: Uuid([4; 16]), journal_len: 8192, blocks: 77 };
+        let superblock = Superblock {
+            version: VERSION,
+            fsid: Uuid([3; 16]),
+            salt: Uuid([4; 16]),
+            journal_len: 8192,
+            blocks: 77,
+        };
         superblock.store(&*file).expect("simulated");
         assert_eq!(Superblock::load(&*file).expect("just written"), Some(superblock));
         for bit in 0..(SUPERBLOCK_LEN + 4) * 8 {

@@ -15,12 +15,14 @@
 //!   (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their places are in the record.
 //! - The *checkpointer* (`checkpoint`, `flush`) brings the *map* (an ordered key-value map; `keys`, `rows`) up to
 //!   date now and then, in one commit.
+//! - The journal is made ready ahead of the committer (`ahead`).
 //! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was, and a crash
 //!   finds either the old or the new. Each block has a checksum (`block`).
 //! - Blocks that were written or read of late are kept in memory (`data_cache`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
 
+mod ahead;
 mod backend;
 mod block;
 mod cache;

@@ -12,14 +12,15 @@ use std::thread::{self, JoinHandle};
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::{DecodeError, PgId, PoolId, Reader, Uuid};
 
+use super::ahead::{self, Ahead};
 use super::backend::files::Files;
 use super::backend::{Backend, Kv, Snapshot};
 use super::checkpoint::{Checkpointer, Collections};
 use super::collection::DiskCollection;
 use super::commit::Committer;
-use super::core::{Core, Start};
+use super::core::{Core, Start, WAITING_MAX};
 use super::journal::Journal;
-use super::layout::{BLOCK, Superblock};
+use super::layout::{BLOCK, Superblock, VERSION};
 use super::pool::Pool;
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Space, Stored};
@@ -108,8 +109,8 @@ impl DiskStore {
             return Err(OpenError::Foreign { found: superblock.fsid, expected: config.fsid });
         }
         let pool = Pool::start(READERS_MAX)?;
-        let opened =
-            Opening::new(&*backend, superblock, pool.clone(), config.cache_bytes).and_then(Opening::finish);
+        let opened = Opening::new(&*backend, superblock, pool.clone(), config.cache_bytes)
+            .and_then(|opening| opening.finish(&*backend));
         match opened {
             Ok((core, collections, threads)) => {
                 // Held as long as anything may be written: it keeps others out.
@@ -175,14 +176,23 @@ fn superblock(backend: &dyn Backend, config: DiskConfig) -> Result<Superblock, O
         io::ErrorKind::InvalidData => OpenError::Damaged(e.to_string()),
         _ => OpenError::Io(e),
     };
-    if let Some(superblock) = Superblock::load(&*file).map_err(damaged)? {
+    if let Some(mut superblock) = Superblock::load(&*file).map_err(damaged)? {
+        if superblock.version < VERSION {
+            // Before anything is written that an older program would not understand.
+            superblock.version = VERSION;
+            superblock.store(&*file)?;
+        }
         return Ok(superblock);
     }
     let free = backend.free_bytes()?.saturating_sub(config.journal_bytes);
     let capacity = config.capacity.unwrap_or(free - free / SPARE_PART);
     let blocks = (capacity / BLOCK as u64).min(u64::from(u32::MAX));
     let journal_len = config.journal_bytes.next_multiple_of(super::backend::ALIGN as u64);
-    Journal::format(&*backend.open("journal")?, journal_len)?;
+    let journal = backend.open("journal")?;
+    // It grows when it is written (`ahead`); the room is taken now.
+    journal.set_len(0)?;
+    journal.reserve(journal_len)?;
+    journal.sync()?;
     let data = backend.open("data")?;
     data.set_len(blocks * BLOCK as u64)?;
     data.sync()?;
@@ -190,7 +200,8 @@ fn superblock(backend: &dyn Backend, config: DiskConfig) -> Result<Superblock, O
     let mut salt = [0; 16];
     salt[..8].copy_from_slice(&random());
     salt[8..].copy_from_slice(&random());
-    let superblock = Superblock { fsid: config.fsid, salt: Uuid(salt), journal_len, blocks };
+    let superblock =
+        Superblock { version: VERSION, fsid: config.fsid, salt: Uuid(salt), journal_len, blocks };
     superblock.store(&*file)?;
     Ok(superblock)
 }
@@ -200,7 +211,7 @@ struct Opening {
     core: Arc<Core>,
     collections: Arc<Collections>,
     journal: Journal,
-    fsid: Uuid,
+    superblock: Superblock,
     stored: Stored,
     /// Removed collections, and the newest record that speaks of them.
     tombstones: BTreeMap<PgId, u64>,
@@ -237,24 +248,26 @@ impl Opening {
         let start = Start {
             journal_len: superblock.journal_len,
             journal_at: row.journal_tail,
+            journal_limit: row.journal_tail,
             next_seq: row.next_seq,
             next_object: row.next_object,
             cache_bytes,
+            waiting_max: WAITING_MAX,
         };
         let core = Core::new(backend.open("data")?, Arc::clone(&kv), Space::new(&stored), pool, &start);
         let file = backend.open("journal")?;
-        let journal = Journal::new(file, superblock.salt, superblock.journal_len, row.journal_tail);
+        let journal = Journal::new(file, superblock.salt, superblock.journal_len, row.journal_tail)?;
         let mut opening = Self {
             core: Arc::new(core),
             collections: Arc::new(Collections::new(row.next_collection)),
             journal,
-            fsid: superblock.fsid,
+            superblock,
             stored,
             tombstones: BTreeMap::new(),
             kv,
         };
         opening.load_collections(&disk)?;
-        opening.replay()?;
+        opening.replay(ahead::load(&*backend.open("super")?, superblock.salt)?)?;
         Ok(opening)
     }
 
@@ -295,7 +308,7 @@ impl Opening {
     }
 
     /// Does again what the journal has and the map has not.
-    fn replay(&mut self) -> Result<(), OpenError> {
+    fn replay(&mut self, limit: Option<u64>) -> Result<(), OpenError> {
         let mut next_seq = self.core.next_seq.load(Ordering::Relaxed);
         while let Some(records) = self.journal.read()? {
             for bytes in &records {
@@ -304,12 +317,14 @@ impl Opening {
                 self.repeat(record).map_err(|e| OpenError::Damaged(e.to_string()))?;
             }
         }
-        if self.journal.has_later()? {
-            let at = self.journal.head();
+        let at = self.journal.head();
+        if self.journal.has_later(limit)? {
             return Err(OpenError::Damaged(format!("the journal at position {at}, with more behind it")));
         }
         self.core.next_seq.store(next_seq, Ordering::Relaxed);
-        self.core.journal_head.store(self.journal.head(), Ordering::Relaxed);
+        self.core.journal_head.store(at, Ordering::Relaxed);
+        let is_ready = |limit: &u64| *limit >= at && self.journal.reaches(*limit);
+        self.core.journal_limit.store(limit.filter(is_ready).unwrap_or(at), Ordering::Relaxed);
         Ok(())
     }
 
@@ -335,13 +350,25 @@ impl Opening {
     }
 
     #[expect(clippy::type_complexity, reason = "the parts of a store")]
-    fn finish(self) -> Result<(Arc<Core>, Arc<Collections>, Vec<JoinHandle<()>>), OpenError> {
-        let Self { core, collections, journal, fsid, stored, tombstones, kv } = self;
+    fn finish(
+        self,
+        backend: &dyn Backend,
+    ) -> Result<(Arc<Core>, Arc<Collections>, Vec<JoinHandle<()>>), OpenError> {
+        let Self { core, collections, journal, superblock, stored, tombstones, kv } = self;
+        // Each with handles of its own.
+        let open = |name| backend.open(name);
+        let ahead = Ahead::new(Arc::clone(&core), open("super")?, open("journal")?, superblock.salt)?;
         let head = journal.head();
         let tombstones = tombstones.into_keys().map(|pg| (pg, head)).collect();
-        let committer = Committer::new(Arc::clone(&core), journal);
-        let checkpointer =
-            Checkpointer::new(Arc::clone(&core), Arc::clone(&collections), fsid, stored, tombstones);
+        let committer = Committer::new(Arc::clone(&core), open("data")?, journal);
+        let checkpointer = Checkpointer::new(
+            Arc::clone(&core),
+            open("data")?,
+            Arc::clone(&collections),
+            superblock.fsid,
+            stored,
+            tombstones,
+        );
         let of_hook = Arc::downgrade(&collections);
         core.on_stop(Box::new(move |error| {
             let all = of_hook.upgrade().map(|collections| collections.all()).unwrap_or_default();
@@ -354,6 +381,8 @@ impl Opening {
         let _ = core.committer.set(threads[0].thread().clone());
         threads.push(spawn("loligo-checkpt", Box::new(move || checkpointer.run()))?);
         let _ = core.checkpointer.set(threads[1].thread().clone());
+        threads.push(spawn("loligo-ahead", Box::new(move || ahead.run()))?);
+        let _ = core.ahead.set(threads[2].thread().clone());
         let filler = Arc::clone(&core);
         threads.push(spawn("loligo-filter", Box::new(move || fill(&filler, &*kv)))?);
         Ok((core, collections, threads))

@@ -79,6 +79,14 @@ impl BackendFile for RealFile {
         self.0.set_len(len)
     }
 
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        blocking_point("reserving room for a file of the store");
+        match fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, len) {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         blocking_point("reading a file of the store");
         self.0.read_exact_at(buffer, offset)

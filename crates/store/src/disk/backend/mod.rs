@@ -30,7 +30,7 @@ pub(super) fn is_aligned(bytes: &[u8]) -> bool {
 
 /// The files of a store, by name.
 pub(super) trait Backend: Send + Sync + Debug {
-    /// Opens a file, and makes it, empty, if it does not exist.
+    /// Opens a file, and makes it, empty, if it does not exist. Each call gives a handle of its own.
     fn open(&self, name: &'static str) -> io::Result<Arc<dyn BackendFile>>;
 
     /// Opens the key-value map, and makes it, empty, if it does not exist.
@@ -47,13 +47,18 @@ pub(super) trait BackendFile: Send + Sync + Debug {
     /// Makes the file this long; what is new reads as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
+    /// Takes room in the file system for this many bytes; the length stays. Where that is not possible nothing happens.
+    fn reserve(&self, len: u64) -> io::Result<()>;
+
     /// Fills the whole buffer, which is aligned as well: all of a [`Buffer`] or whole blocks of it.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Writes the whole buffer, which is aligned as well; it is safe after the next [`sync`](Self::sync).
     fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()>;
 
-    /// When this returns, everything written before it was called is safe. After an error nothing is known of any of it.
+    /// When this returns, everything written before it was called is safe, through this handle or another one. After an
+    /// error nothing is known of any of it, and the next sync of this handle may succeed all the same; but each other handle
+    /// that was open is told of it as well.
     fn sync(&self) -> io::Result<()>;
 
     /// Gives a range back to the file system; it may read as anything until it is written again.

@@ -1,5 +1,7 @@
 //! A simulated machine: files in memory that lose, reorder and tear what was not synced, and calls that fail.
 //!
+//! A sync that fails loses what was to be made safe, and each open handle is told of it once, as the kernel does it.
+//!
 //! Time is counted in calls. At the call that the test names the power goes, or that one call fails. With the power gone
 //! each sector of each unsynced write is there or not, as the seed says; what was synced is there. A commit of the key-value
 //! map during which the power goes is there wholly or not at all.
@@ -7,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
@@ -44,6 +47,18 @@ struct State {
     random: u64,
     free_bytes: u64,
     held: Option<Held>,
+    /// Bytes read of each file.
+    read: BTreeMap<&'static str, u64>,
+    gates: Vec<(&'static str, At, mpsc::Sender<()>, mpsc::Receiver<()>)>,
+}
+
+/// Where a call waits that a test wants to come late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::disk) enum At {
+    Write,
+    Sync,
+    /// A sync that loses what it should make safe, and waits before it says so.
+    LostSync,
 }
 
 /// A read that is held back: told when it has begun, and waits until the other end is gone.
@@ -57,6 +72,8 @@ struct FileState {
     synced: Vec<u8>,
     /// What was done since.
     unsynced: Vec<Change>,
+    /// Syncs that have failed.
+    failures: u64,
 }
 
 enum Change {
@@ -125,6 +142,32 @@ impl Machine {
     /// The contents of a file.
     pub(in crate::disk) fn contents(&self, name: &'static str) -> Vec<u8> {
         self.0.lock().files.get(name).map(|file| file.now.clone()).unwrap_or_default()
+    }
+
+    /// Bytes of a file that were read since this machine was started.
+    pub(in crate::disk) fn bytes_read(&self, name: &'static str) -> u64 {
+        self.0.lock().read.get(name).copied().unwrap_or(0)
+    }
+
+    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may go on.
+    pub(in crate::disk) fn gate(&self, name: &'static str, at: At) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let ((arrived, heard), (go, told)) = (mpsc::channel(), mpsc::channel());
+        self.0.lock().gates.push((name, at, arrived, told));
+        (heard, go)
+    }
+
+    /// Waits if a test wants that; before it does, the machine changes so.
+    fn pass_gate(&self, name: &'static str, at: At, first: impl FnOnce(&mut FileState)) -> bool {
+        let mut state = self.0.lock();
+        let Some(index) = state.gates.iter().position(|(of, when, ..)| (*of, *when) == (name, at)) else {
+            return false;
+        };
+        let (_, _, arrived, told) = state.gates.remove(index);
+        first(state.files.entry(name).or_default());
+        drop(state);
+        let _ = arrived.send(());
+        let _ = told.recv();
+        true
     }
 
     fn call<R>(&self, writes: bool, act: impl FnOnce(&mut State) -> R) -> io::Result<R> {
@@ -216,10 +259,8 @@ impl fmt::Debug for Machine {
 
 impl Backend for Machine {
     fn open(&self, name: &'static str) -> io::Result<Arc<dyn BackendFile>> {
-        self.call(false, |state| {
-            state.files.entry(name).or_default();
-        })?;
-        Ok(Arc::new(SimFile { machine: self.clone(), name }))
+        let told = self.call(false, |state| state.files.entry(name).or_default().failures)?;
+        Ok(Arc::new(SimFile { machine: self.clone(), name, told: AtomicU64::new(told) }))
     }
 
     fn kv(&self) -> io::Result<Arc<dyn Kv>> {
@@ -235,11 +276,19 @@ impl Backend for Machine {
 struct SimFile {
     machine: Machine,
     name: &'static str,
+    /// Of how many failed syncs this handle has been told.
+    told: AtomicU64,
 }
 
 impl SimFile {
     fn with<R>(&self, writes: bool, act: impl FnOnce(&mut FileState) -> R) -> io::Result<R> {
         self.machine.call(writes, |state| act(state.files.entry(self.name).or_default()))
+    }
+
+    fn lose(&self, file: &mut FileState) {
+        file.failures += 1;
+        file.unsynced.clear();
+        self.told.store(file.failures, Ordering::Relaxed);
     }
 
     fn change(&self, change: Change) -> io::Result<()> {
@@ -265,7 +314,9 @@ impl BackendFile for SimFile {
             begun.send(()).expect("the test waits");
             let _ = released.recv();
         }
-        self.with(false, |file| {
+        self.machine.call(false, |state| {
+            *state.read.entry(self.name).or_default() += buffer.len() as u64;
+            let file = state.files.entry(self.name).or_default();
             let end = offset as usize + buffer.len();
             let found = file.now.get(offset as usize..end).ok_or(io::ErrorKind::UnexpectedEof)?;
             buffer.copy_from_slice(found);
@@ -274,19 +325,36 @@ impl BackendFile for SimFile {
     }
 
     fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()> {
+        self.machine.pass_gate(self.name, At::Write, |_| ());
         self.change(Change::Write(offset, buffer.to_vec()))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.machine.call(true, |state| {
+        self.machine.pass_gate(self.name, At::Sync, |_| ());
+        if self.machine.pass_gate(self.name, At::LostSync, |file| self.lose(file)) {
+            return Err(io::Error::other("lost"));
+        }
+        let synced = self.machine.call(true, |state| {
             let off = state.plan.power_off_at.is_some_and(|at| state.calls > at);
             let file = state.files.entry(self.name).or_default();
+            if file.failures > self.told.swap(file.failures, Ordering::Relaxed) {
+                return Err(io::Error::other("an earlier sync has failed"));
+            }
             if !off {
                 for change in std::mem::take(&mut file.unsynced) {
                     change.apply(&mut file.synced);
                 }
             }
-        })
+            Ok(())
+        });
+        if synced.is_err() {
+            self.lose(self.machine.0.lock().files.entry(self.name).or_default());
+        }
+        synced?
+    }
+
+    fn reserve(&self, _: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {

@@ -1,0 +1,166 @@
+//! Goal: what only a rare order of threads can break does not break. Method: that order is forced.
+
+use std::thread;
+
+use loligo_lane::Bound;
+
+use super::*;
+use crate::disk::collection::DiskCollection;
+use crate::disk::core::{Core, Start};
+use crate::disk::keys;
+use crate::disk::pool::Pool;
+use crate::disk::rows::CollectionRow;
+use crate::disk::space::{Space, Stored};
+
+/// Waits until the map has an object. Who could end the wait otherwise has failed the test.
+fn until_map_has(store: &DiskStore, name: &[u8]) {
+    let key = keys::object(1, ObjectRef::head(0, name));
+    loop {
+        assert_eq!(store.why_stopped(), None);
+        store.core().want_checkpoint();
+        if store.core().kv().snapshot().get(&key).expect("simulated").is_some() {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Waits until all that was submitted before is in the map, and what that frees is free, if it may be.
+fn until_checkpoints_have_ended(store: &DiskStore) {
+    // The third one that begins does so when the second has ended, which began after this was called.
+    for _ in 0..3 {
+        store.core().want_checkpoint();
+        while store.core().wanted.load(std::sync::atomic::Ordering::Relaxed) {
+            assert_eq!(store.why_stopped(), None);
+            thread::yield_now();
+        }
+    }
+}
+
+fn read_all(pg: &Pg, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let view = wait(pg.collection.object(ObjectRef::head(0, name)))?.expect("it exists");
+    Ok(wait(view.read(0, u64::MAX))?.concat())
+}
+
+#[test]
+fn a_place_is_nobody_elses_before_the_committer_has_written_to_it() {
+    const LARGE: usize = 64 << 10;
+    let machine = Machine::new(1, 64 << 20);
+    let small = DiskConfig { capacity: Some(24 * 4096), ..config() };
+    let store = DiskStore::open_on(Arc::new(machine.clone()), small).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let (arrived, go_on) = machine.gate("data", At::Write);
+    let submit = |version, name, change| pg.collection.submit(one(version, name, change));
+    let (first, second) = (Bytes::from(vec![1; LARGE]), Bytes::from(vec![2; LARGE]));
+
+    submit(1, b"first", Change::WriteFull { data: first }).expect("room");
+    arrived.recv().expect("somebody writes it to its place");
+    submit(2, b"first", Change::Remove).expect("works");
+    until_checkpoints_have_ended(&store);
+    // No checkpoint has seen it, and none will: its blocks are nobody's, but somebody is still about to write there.
+    let early = submit(3, b"second", Change::WriteFull { data: second.clone() });
+    if early.is_ok() {
+        until_map_has(&store, b"second");
+    }
+    go_on.send(()).expect("somebody waits");
+    while early.is_err() {
+        match submit(3, b"second", Change::WriteFull { data: second.clone() }) {
+            Ok(_) => break,
+            Err(StoreError::Full { .. }) => thread::yield_now(),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    until_map_has(&store, b"second");
+    while pg.acked() < 3 {
+        pg.news.recv().expect("the listener lives");
+    }
+    let found = read_all(&pg, b"second").unwrap_or_else(|e| panic!("the late write went to its place: {e}"));
+    assert!(found == second, "the late write went to its place");
+    assert!(matches!(early, Err(StoreError::Full { .. })), "{early:?}");
+}
+
+#[test]
+fn a_checkpoint_does_not_trust_its_sync_when_that_of_the_committer_has_failed() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let (checkpoint_syncs, checkpoint_go_on) = machine.gate("data", At::Sync);
+    let small = Bytes::from(vec![1; 5000]);
+    pg.collection.submit(one(1, b"small", Change::WriteFull { data: small.clone() })).expect("room");
+    while pg.acked() < 1 {
+        pg.news.recv().expect("the listener lives");
+    }
+    store.core().want_checkpoint();
+    checkpoint_syncs.recv().expect("it has written the small object's blocks");
+    let (lost, say_so) = machine.gate("data", At::LostSync);
+    let large = Change::WriteFull { data: vec![2; 64 << 10].into() };
+    pg.collection.submit(one(2, b"large", large)).expect("room");
+    lost.recv().expect("the committer syncs what it has written");
+    // What the checkpoint wrote is lost as well; only the committer's handle has heard of it so far.
+    checkpoint_go_on.send(()).expect("it waits");
+    let key = keys::object(1, ObjectRef::head(0, b"small"));
+    while store.why_stopped().is_none() {
+        // Where the map is committed all the same, go on, and find that it is wrong.
+        if machine.kv().expect("simulated").snapshot().get(&key).expect("simulated").is_some() {
+            break;
+        }
+        thread::yield_now();
+    }
+    say_so.send(()).expect("it waits");
+    drop(store);
+    machine.power_cycle();
+    let store = open(&machine).expect("works");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    assert!(read_all(&pg, b"small").is_ok_and(|found| found == small), "it was acknowledged");
+}
+
+#[test]
+fn a_record_that_finds_no_room_stops_the_store() {
+    let machine = Machine::new(1, 64 << 20);
+    let pool = Pool::start(0).expect("no threads");
+    let start = Start {
+        journal_len: JOURNAL,
+        journal_at: 0,
+        journal_limit: 0,
+        next_seq: 1,
+        next_object: 1,
+        cache_bytes: 0,
+        waiting_max: Bound { items: 2, bytes: 1 << 20 },
+    };
+    let data = machine.open("data").expect("simulated");
+    let kv = machine.kv().expect("simulated");
+    let disk = kv.snapshot();
+    let core = Arc::new(Core::new(data, kv, Space::new(&Stored::new(64)), pool, &start));
+    core.filter.complete();
+    let (id, row) =
+        (PgId { pool: PoolId(1), seed: 0 }, CollectionRow { number: 1, ..CollectionRow::default() });
+    // Nobody takes records out of its lane.
+    let collection = DiskCollection::new(Arc::clone(&core), id, &row, Vec::new(), disk, Arc::default());
+    let (tell, stopped) = mpsc::channel();
+    core.on_stop(Box::new(move |_| tell.send(()).expect("the test waits")));
+    let submit = |version| collection.submit(one(version, b"a", Change::Create)).map(drop);
+    assert_eq!([submit(1), submit(2)], [Ok(()), Ok(())]);
+    assert_eq!(core.why_stopped(), None);
+    assert_eq!(submit(3), Err(StoreError::Stopped));
+    assert!(core.why_stopped().is_some_and(|why| why.contains("too many records")));
+    stopped.try_recv().expect("told before the caller was");
+    assert_eq!(submit(4), Err(StoreError::Stopped));
+}
+
+#[test]
+fn each_handle_is_told_of_a_sync_that_failed() {
+    let machine = Machine::new(1, 64 << 20);
+    let [a, b] = [0; 2].map(|_| machine.open("data").expect("simulated"));
+    let store = open(&machine).expect("a new store");
+    drop(store);
+    let machine = machine.restarted();
+    drop((a, b));
+    let [a, b] = [0; 2].map(|_| machine.open("data").expect("simulated"));
+    a.write(0, &crate::disk::backend::Buffer::zeroed(4096)).expect("simulated");
+    machine.plan(Plan { fail_at: Some(0), ..Plan::default() });
+    a.sync().expect_err("as planned");
+    b.sync().expect_err("it would vouch for what the other wrote");
+    for handle in [a, b] {
+        handle.sync().expect("told already");
+    }
+}
