@@ -12,6 +12,8 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// Bytes could not be read.
     pub const EIO: Self = Self(5);
+    /// Somebody else has it.
+    pub const EBUSY: Self = Self(16);
     /// The object exists.
     pub const EEXIST: Self = Self(17);
     /// Arguments that make no sense.
@@ -30,10 +32,18 @@ impl Errno {
     pub const EOVERFLOW: Self = Self(75);
     /// A request that is too long.
     pub const EMSGSIZE: Self = Self(90);
+    /// Older than what is there (`EOLDSNAPC`).
+    pub const EOLDSNAPC: Self = Self(85);
     /// Not an operation of this server.
     pub const EOPNOTSUPP: Self = Self(95);
+    /// No such watch.
+    pub const ENOTCONN: Self = Self(107);
     /// The client is on the blocklist.
     pub const ESHUTDOWN: Self = Self(108);
+    /// The watch has lost its connection.
+    pub const ETIMEDOUT: Self = Self(110);
+    /// Older than what was asked for.
+    pub const ESTALE: Self = Self(116);
     /// The pool's quota is used up.
     pub const EDQUOT: Self = Self(122);
     /// A comparison that did not hold.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_cephx::caps::Access;
 use loligo_store::memory::MemoryStore;
 use loligo_store::{
     Change, Collection, Info, ObjectChanges, ObjectRef, ObjectStore, StoreError, Transaction,
@@ -15,7 +14,7 @@ use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
 use smallvec::smallvec;
 
 use crate::dups::Dups;
-use crate::exec::{self, Context, Executed, Fetches, Limits, Room};
+use crate::exec::{self, Context, Executed, Limits, Needs, SnapContext};
 use crate::replies::Replies;
 use crate::slot::SlotState;
 use crate::stats::Counters;
@@ -32,11 +31,11 @@ pub fn requests(data: &[u8]) {
 
 fn run(op: MOSDOp) -> Result<(), StoreError> {
     let limits = Limits { object_bytes: 1 << 20, work_bytes: WORK_BYTES, ops: 512, ..Limits::default() };
-    let access = Access { read: true, write: op.ops.iter().any(|op| op.code.is_modify()) };
+    let Ok(writes) = Needs::of(&op).map(|needs| needs.writes()) else { return Ok(()) };
     let pg_request = exec::is_pg_request(&op);
     let refused = limits.check_count(&op).is_err()
         || (!pg_request
-            && limits.check_names(&op).and_then(|()| exec::check_shape(&op, access, &limits)).is_err());
+            && limits.check_names(&op).and_then(|()| exec::check_shape(&op, writes, &limits)).is_err());
     if refused {
         return Ok(());
     }
@@ -47,19 +46,16 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     fill(&*collection, &op, version)?;
     let mut state = SlotState::new(version, Dups::default());
     let context = Context {
-        client: 1,
-        tid: Tid(7),
-        epoch: Epoch(2),
-        pg_num: 1,
-        room: Room::There,
+        writes,
+        snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
         limits,
         data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
         data_len: op.ops.iter().map(|op| op.data.len()).sum(),
-        fetches: Fetches::default(),
+        ..Context::plain(1, Tid(7), Epoch(2), PoolId(1), 1)
     };
     let mut execute = |op: MOSDOp| {
         let msg = exec::execute(&context, op, &*collection, &mut state, &Counters::default());
-        let Executed::Answer(msg, _) = msg else { panic!("a store in memory with room answers") };
+        let Executed::Answer(msg, ..) = msg else { panic!("a store in memory with room answers") };
         let data: u64 = msg.data.iter().map(|part| part.len() as u64).sum();
         assert!(data <= 2 * WORK_BYTES, "{data} bytes of output");
         let joined = Bytes::from(msg.data.concat());
@@ -69,7 +65,7 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     };
     let first = execute(op.clone());
     let again = execute(MOSDOp { retry_attempt: 1, ..op });
-    if access.write && !pg_request {
+    if writes && !pg_request {
         assert_eq!((first.result, first.replay_version), (again.result, again.replay_version));
     }
     let largest = collection.stats().bytes;

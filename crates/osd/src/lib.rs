@@ -11,11 +11,15 @@
 //!   requests before it.
 //! - A write that comes again (a client that lost its connection sends it with the same number) gets the recorded result.
 //!
-//! What this crate refuses to do: no replication, no recovery (one OSD serves each placement group), no snapshots, no
-//! watches, no object classes: a request for one of these is answered with EOPNOTSUPP. It knows sockets only as
-//! [`Connection`](loligo_msgr::Connection)s.
+//! - Snapshots are clones in the same placement group; watches are kept with their objects and served in the slot; methods of
+//!   object classes run as operations of their request.
+//!
+//! What this crate refuses to do: no replication, no recovery (one OSD serves each placement group), no cache tiers. It knows
+//! sockets only as [`Connection`](loligo_msgr::Connection)s.
 #![forbid(unsafe_code)]
 
+mod classes;
+mod clock;
 mod dups;
 mod errno;
 mod exec;
@@ -27,6 +31,8 @@ mod replies;
 mod session;
 mod slot;
 mod stats;
+mod trim;
+mod watch;
 
 pub use errno::Errno;
 pub use exec::Limits;

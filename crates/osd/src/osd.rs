@@ -4,23 +4,22 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use loligo_cephx::caps::Access;
 use loligo_lockstat::{Class, Mutex};
 use loligo_logring::log;
-use loligo_maps::{OsdMap, PoolFlags};
-use loligo_msgr::{Connection, Dispatcher};
+use loligo_maps::{OsdMap, PoolFlags, SnapSet};
+use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
-use loligo_wire::PoolId;
-use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
+use loligo_wire::{EntityAddr, PoolId, SnapId};
 
 use crate::errno::Errno;
-use crate::exec::{self, Context, Fetches, Limits, Room};
-use crate::finisher::Finisher;
+use crate::exec::{self, Context, Limits, Needs, Room, SnapContext};
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
-use crate::slot::{Asker, Request};
+use crate::slot::{Asker, Helpers, Request};
 use crate::stats::PoolStats;
+use crate::trim::Trims;
 
 /// Held while one map takes the place of another; requests never take it.
 static MAP_CHANGE: Class = Class::new("osd.map_change");
@@ -39,7 +38,8 @@ pub struct Osd {
     limits: Limits,
     places: ArcSwap<Places>,
     map_change: Mutex<()>,
-    finisher: Arc<Finisher>,
+    helpers: Helpers,
+    trims: Arc<Trims>,
 }
 
 impl Osd {
@@ -50,7 +50,8 @@ impl Osd {
             limits: config.limits,
             places: ArcSwap::from_pointee(Places::none()),
             map_change: Mutex::new(&MAP_CHANGE, ()),
-            finisher: Arc::default(),
+            helpers: Helpers::default(),
+            trims: Arc::default(),
         })
     }
 
@@ -65,15 +66,25 @@ impl Osd {
                 return Ok(());
             }
             // Opens placement groups, for which the store may have to read.
-            let new = Arc::new(old.next(Arc::clone(&map), encoded.clone(), &*self.store, &self.finisher)?);
+            let new = Arc::new(old.next(Arc::clone(&map), encoded.clone(), &*self.store, &self.helpers)?);
             let _change = self.map_change.lock();
             if Arc::ptr_eq(&old, &self.places.load()) {
                 self.places.store(Arc::clone(&new));
                 break (old, new);
             }
         };
+        if old.map.blocklist != new.map.blocklist {
+            let slots = new.pools().flat_map(|(_, pool)| pool.slots.iter());
+            slots.for_each(|slot| slot.blocked(Arc::clone(&new.map)));
+        }
+        self.trims.begin(&new);
         // Requests that were checked against the old map may still run: into collections that nobody finds any more.
         old.gone_in(&new).into_iter().try_for_each(|pg| self.store.remove(pg))
+    }
+
+    /// Has `tell` called whenever removed snapshots are gone from all objects of a pool.
+    pub fn on_purged(&self, tell: impl Fn(PoolId, SnapSet) + Send + Sync + 'static) {
+        self.trims.on_purged(Box::new(tell));
     }
 
     /// The map in use.
@@ -99,7 +110,7 @@ impl Osd {
     /// Takes a request. `Break`: the connection is closed, and nothing more of it is to be taken.
     fn request(
         &self,
-        places: &Places,
+        places: &Arc<Places>,
         conn: &Arc<Connection>,
         session: &Arc<Session>,
         msg: &Msg,
@@ -129,20 +140,22 @@ impl Osd {
             let _ = conn.send(Msg::new(&reply).with_tid(tid));
             ControlFlow::Continue(())
         };
-        if let Err(errno) = self.allowed(places, pool, conn, session, &op) {
-            return refuse(op, errno);
-        }
+        let writes = match self.allowed(places, pool, conn, session, &op) {
+            Ok(writes) => writes,
+            Err(errno) => return refuse(op, errno),
+        };
         let slot = &pool.slots[op.spgid.pgid.seed as usize];
+        let id = op.spgid.pgid.pool;
         let context = Context {
-            client: session.client,
-            tid,
-            epoch: places.epoch(),
-            pg_num: pool.slots.len() as u32,
+            writes,
+            peer: if wants_peer(&op) { conn.peer().addr } else { EntityAddr::default() },
+            snapc: if writes { snap_context(places, pool, &op) } else { SnapContext::default() },
+            places: wants_map(&op).then(|| Arc::clone(places)),
             room: room(places, pool, op.flags),
             limits: self.limits,
             data_crc: msg.data_crc,
             data_len: msg.data_len(),
-            fetches: Fetches::default(),
+            ..Context::plain(session.client, tid, places.epoch(), id, pool.slots.len() as u32)
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
         let request = Request { asker, op, context, hold: conn.hold(msg.len()) };
@@ -152,10 +165,11 @@ impl Osd {
         // As many requests wait as may: let the client's connection go; it sends what is unanswered again. What came behind
         // this request must not be executed before it.
         conn.mark_down();
+        session.lost(conn.id());
         ControlFlow::Break(())
     }
 
-    /// The checks before a request may enter its slot, in a stock OSD's order.
+    /// The checks before a request may enter its slot, in a stock OSD's order; whether it may change its object.
     fn allowed(
         &self,
         places: &Places,
@@ -163,27 +177,50 @@ impl Osd {
         conn: &Connection,
         session: &Session,
         op: &MOSDOp,
-    ) -> Result<(), Errno> {
-        let access = Access {
-            read: op.ops.iter().any(|op| op.code.is_read()),
-            write: op.ops.iter().any(|op| op.code.is_modify()),
-        };
+    ) -> Result<bool, Errno> {
+        let needs = Needs::of(op)?;
         if let Some(caps) = session.caps_in(op.spgid.pgid.pool, pool, places.epoch()) {
             let object = if op.locator.key.is_empty() { &op.oid } else { &op.locator.key };
-            if !caps.allows(access, &op.locator.nspace, object) {
+            if !caps.allows_calls(needs.access, &op.locator.nspace, object, &needs.calls) {
                 return Err(Errno::EPERM);
             }
         }
         self.limits.check_count(op)?;
         if exec::is_pg_request(op) {
-            return Ok(());
+            return Ok(false);
         }
         self.limits.check_names(op)?;
         if !places.map.blocklist.is_empty() && places.map.blocklist.contains(&peer_addrs(conn)) {
             return Err(Errno::ESHUTDOWN);
         }
-        exec::check_shape(op, access, &self.limits)
+        let writes = needs.writes();
+        exec::check_shape(op, writes, &self.limits)?;
+        Ok(writes)
     }
+}
+
+/// Whether the request tells of its sender's address.
+fn wants_peer(op: &MOSDOp) -> bool {
+    op.ops.iter().any(|op| matches!(op.code, OpCode::WATCH | OpCode::CALL))
+}
+
+/// Whether the request is about snapshots or other objects.
+fn wants_map(op: &MOSDOp) -> bool {
+    let about = |code| matches!(code, OpCode::ROLLBACK | OpCode::COPY_FROM | OpCode::COPY_FROM2);
+    op.snapid != SnapId::HEAD || op.ops.iter().any(|op| about(op.code))
+}
+
+/// The snapshots that a write takes care of: the pool's, or those that the client manages.
+fn snap_context(places: &Places, pool: &Pool, op: &MOSDOp) -> SnapContext {
+    if pool.pool.flags.has(PoolFlags::POOL_SNAPS) && !op.flags.contains(OsdFlags::ENFORCE_SNAPC) {
+        return SnapContext {
+            seq: pool.pool.snap_seq,
+            snaps: pool.pool.snaps.keys().rev().copied().collect(),
+        };
+    }
+    let id = op.spgid.pgid.pool;
+    let there = op.snaps.iter().copied().filter(|snap| !places.is_removed(id, *snap));
+    SnapContext { seq: op.snap_seq, snaps: there.collect() }
 }
 
 /// Whether the request's placement group is the one that our map has for its hash.
@@ -219,5 +256,9 @@ impl Dispatcher for Osd {
                 return;
             }
         }
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, _: &Error) {
+        Session::of(conn).lost(conn.id());
     }
 }

@@ -8,11 +8,10 @@ use loligo_cephx::caps::PoolFacts;
 use loligo_maps::{MapFlags, OsdMap, PgPool};
 use loligo_store::{ObjectStore, StoreError};
 use loligo_wire::message::osd::MOSDMap;
-use loligo_wire::{Epoch, PgId, PoolId};
+use loligo_wire::{Epoch, PgId, PoolId, SnapId};
 use rustc_hash::FxHashMap;
 
-use crate::finisher::Finisher;
-use crate::slot::Slot;
+use crate::slot::{Helpers, Slot};
 
 /// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
 pub(crate) struct Places {
@@ -43,13 +42,13 @@ impl Places {
         map: Arc<OsdMap>,
         encoded: Bytes,
         store: &dyn ObjectStore,
-        finisher: &Arc<Finisher>,
+        helpers: &Helpers,
     ) -> Result<Self, StoreError> {
         let mut pools = FxHashMap::default();
         for (id, pool) in &map.pools {
             let slots = match self.pools.get(id) {
                 Some(old) => old.slots.clone(),
-                None => open_slots(*id, pool.pg_num(), store, finisher)?,
+                None => open_slots(*id, pool.pg_num(), store, helpers)?,
             };
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
@@ -68,6 +67,11 @@ impl Places {
 
     pub(crate) fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
         self.pools.get(&id)
+    }
+
+    /// Whether a snapshot of a pool is being removed.
+    pub(crate) fn is_removed(&self, pool: PoolId, snap: SnapId) -> bool {
+        self.map.removed_snaps_queue.get(&pool).is_some_and(|removed| removed.contains(snap))
     }
 
     pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Arc<Pool>)> {
@@ -96,9 +100,9 @@ fn open_slots(
     id: PoolId,
     pg_num: u32,
     store: &dyn ObjectStore,
-    finisher: &Arc<Finisher>,
+    helpers: &Helpers,
 ) -> Result<Arc<[Arc<Slot>]>, StoreError> {
-    pgs(id, pg_num).map(|pg| Slot::open(pg, store, finisher).map(Arc::new)).collect()
+    pgs(id, pg_num).map(|pg| Slot::open(pg, store, helpers).map(Arc::new)).collect()
 }
 
 fn pgs(pool: PoolId, pg_num: u32) -> impl Iterator<Item = PgId> {

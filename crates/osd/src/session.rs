@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use loligo_cephx::caps::{OsdCaps, PoolCaps};
 use loligo_lockstat::{Class, Mutex};
@@ -11,9 +11,13 @@ use loligo_msgr::Connection;
 use loligo_wire::{EntityAddrVec, Epoch, PoolId};
 
 use crate::place::Pool;
+use crate::slot::Slot;
 
 /// Held for one look-up, or to put in what was computed outside.
 static SESSION_CAPS: Class = Class::new("osd.session_caps");
+
+/// Held to put in one placement group, or to take all out.
+static SESSION_WATCHES: Class = Class::new("osd.session_watches");
 
 /// One client's session. Made at its first request and kept with the connection.
 pub(crate) struct Session {
@@ -24,6 +28,8 @@ pub(crate) struct Session {
     addr: Option<IpAddr>,
     /// The client's capabilities by pool, for the epoch they were computed in.
     pools: Mutex<BTreeMap<PoolId, (Epoch, Arc<PoolCaps>)>>,
+    /// Placement groups in which the client watches objects; `None` once the connection is lost.
+    watching: Mutex<Option<Vec<Weak<Slot>>>>,
     /// The newest map that this client was sent or has shown to have.
     epoch_known: AtomicU32,
 }
@@ -45,6 +51,7 @@ impl Session {
             caps,
             addr: peer.addr.sock.map(|sock| sock.ip()),
             pools: Mutex::new(&SESSION_CAPS, BTreeMap::new()),
+            watching: Mutex::new(&SESSION_WATCHES, Some(Vec::new())),
             epoch_known: AtomicU32::new(0),
         }
     }
@@ -62,6 +69,22 @@ impl Session {
         let caps = Arc::new(self.caps.for_pool(pool.facts(), self.addr));
         self.pools.lock().insert(id, (epoch, Arc::clone(&caps)));
         Some(caps)
+    }
+
+    /// Remembers a placement group that has watches of this client; false if the connection is lost already.
+    pub(crate) fn watches_in(&self, slot: &Arc<Slot>) -> bool {
+        let mut watching = self.watching.lock();
+        let Some(slots) = watching.as_mut() else { return false };
+        if !slots.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(slot))) {
+            slots.push(Arc::downgrade(slot));
+        }
+        true
+    }
+
+    /// The connection is lost: its watches wait for the client to come back.
+    pub(crate) fn lost(&self, conn: u64) {
+        let slots = self.watching.lock().take();
+        slots.into_iter().flatten().filter_map(|slot| slot.upgrade()).for_each(|slot| slot.lost(conn));
     }
 
     /// Whether the client, whose request was made with the map of epoch `has`, is to be sent the map of epoch `newest`.

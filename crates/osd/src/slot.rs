@@ -3,21 +3,28 @@
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use loligo_lane::{Action, Lane, PushError, RunEnd};
 use loligo_lockstat::{Class, Mutex};
+use loligo_maps::OsdMap;
 use loligo_msgr::{Connection, Cork, Hold};
 use loligo_store::{Collection, ObjectName, ObjectStore, StoreError};
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::MOSDOp;
-use loligo_wire::{Eversion, PgId};
+use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags};
+use loligo_wire::{EntityAddrVec, Epoch, Eversion, PgId, Tid};
+use smallvec::smallvec;
 use tokio::runtime::Handle;
 
+use crate::clock::Clock;
 use crate::dups::Dups;
-use crate::exec::{self, Context, Executed};
+use crate::exec::{self, Context, Executed, Task};
 use crate::finisher::Finisher;
 use crate::replies::{Replies, Reply};
+use crate::session::Session;
 use crate::stats::{Counters, PoolStats};
+use crate::trim::TrimPg;
+use crate::watch::{Effects, Expired, Outbox, Watches};
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
@@ -32,12 +39,21 @@ const WAITING_MAX: usize = 64 << 10;
 /// connection's reader does not serve others' requests for long.
 const RUN_BUDGET: usize = 512;
 
+/// What all slots of an OSD share.
+#[derive(Clone, Default)]
+pub(crate) struct Helpers {
+    pub(crate) finisher: Arc<Finisher>,
+    pub(crate) clock: Arc<Clock>,
+}
+
 /// A placement group as it is served.
 pub(crate) struct Slot {
+    pg: PgId,
     lane: Lane<Item>,
     pub(crate) collection: Arc<dyn Collection>,
     state: Mutex<SlotState>,
     replies: Arc<Replies>,
+    helpers: Helpers,
     pub(crate) counters: Counters,
 }
 
@@ -50,6 +66,9 @@ pub(crate) struct SlotState {
     /// The newest change that the store said was not safe yet; zero if it never did.
     pub(crate) submitted: Eversion,
     pub(crate) dups: Dups,
+    pub(crate) watches: Watches,
+    /// The moment that the clock was last asked for, if it has not come yet.
+    armed: Option<Instant>,
     /// Objects that a request waits for, with the requests that came for them since. A read that has its view of the object
     /// is not among them: nobody waits for its data but who asked for it.
     pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
@@ -59,7 +78,8 @@ impl SlotState {
     /// As the last run left the placement group.
     pub(crate) fn new(version: Eversion, dups: Dups) -> Self {
         let (user_version, submitted) = (version.version, Eversion::default());
-        Self { version, user_version, submitted, dups, waited_for: BTreeMap::new() }
+        let (watches, waited_for) = (Watches::default(), BTreeMap::new());
+        Self { version, user_version, submitted, dups, watches, armed: None, waited_for }
     }
 }
 
@@ -68,6 +88,14 @@ enum Item {
     New(Request),
     /// What the request waited for is there; whether its object is kept from others.
     Again(Request, Option<ObjectName>),
+    /// The moment that was asked for has come.
+    Tick,
+    /// This connection is gone.
+    Lost(u64),
+    /// There is a map with another blocklist.
+    Blocked(Arc<OsdMap>),
+    /// Snapshots have been removed.
+    Trim(Arc<TrimPg>),
 }
 
 /// Whoever gets the answer.
@@ -76,6 +104,28 @@ pub(crate) trait Asker: Send + Sync {
 
     /// Gathers what is answered while the guard lives, if that makes sense.
     fn cork(&self) -> Option<Cork<'_>>;
+
+    /// A number that tells connections apart.
+    fn id(&self) -> u64 {
+        0
+    }
+
+    /// Has the slot told when the connection is lost; false if it is lost already.
+    fn watches_in(&self, slot: &Arc<Slot>) -> bool {
+        let _ = slot;
+        true
+    }
+}
+
+/// For requests of the OSD's own.
+struct Nobody;
+
+impl Asker for Nobody {
+    fn answer(&self, _: Msg) {}
+
+    fn cork(&self) -> Option<Cork<'_>> {
+        None
+    }
 }
 
 impl Asker for Connection {
@@ -86,6 +136,14 @@ impl Asker for Connection {
 
     fn cork(&self) -> Option<Cork<'_>> {
         Some(Connection::cork(self))
+    }
+
+    fn id(&self) -> u64 {
+        Connection::id(self)
+    }
+
+    fn watches_in(&self, slot: &Arc<Slot>) -> bool {
+        Session::of(self).watches_in(slot)
     }
 }
 
@@ -100,22 +158,76 @@ pub(crate) struct Request {
 
 impl Slot {
     /// Opens a placement group.
-    pub(crate) fn open(
-        pg: PgId,
-        store: &dyn ObjectStore,
-        finisher: &Arc<Finisher>,
-    ) -> Result<Self, StoreError> {
-        let replies = Arc::new(Replies::new(Arc::clone(finisher)));
+    pub(crate) fn open(pg: PgId, store: &dyn ObjectStore, helpers: &Helpers) -> Result<Self, StoreError> {
+        let replies = Arc::new(Replies::new(Arc::clone(&helpers.finisher)));
         let collection = store.open(pg, Arc::clone(&replies) as _)?;
         replies.begin(collection.version());
         let state = SlotState::new(collection.version(), Dups::new(collection.records()));
         Ok(Self {
+            pg,
             lane: Lane::new(&SLOT, WAITING_MAX),
             collection,
             state: Mutex::new(&SLOT_STATE, state),
             replies,
+            helpers: helpers.clone(),
             counters: Counters::default(),
         })
+    }
+
+    /// Told that the moment it asked for has come.
+    pub(crate) fn tick(self: &Arc<Self>) {
+        self.push(Item::Tick);
+    }
+
+    /// Told that a connection is gone which has watches here.
+    pub(crate) fn lost(self: &Arc<Self>, conn: u64) {
+        self.push(Item::Lost(conn));
+    }
+
+    /// Told of a map with another blocklist.
+    pub(crate) fn blocked(self: &Arc<Self>, map: Arc<OsdMap>) {
+        self.push(Item::Blocked(map));
+    }
+
+    /// Has the trimming begin behind all requests that are here already.
+    pub(crate) fn trim(self: &Arc<Self>, trim: Arc<TrimPg>) {
+        self.push(Item::Trim(trim));
+    }
+
+    /// In front of what waits, and never refused.
+    fn push(self: &Arc<Self>, item: Item) {
+        let pushed = match item {
+            Item::Trim(_) => self
+                .lane
+                .push(item)
+                .or_else(|refused| self.lane.requeue(VecDeque::from([refused.into_inner()]))),
+            urgent => self.lane.requeue(VecDeque::from([urgent])),
+        };
+        match pushed {
+            Ok(Action::Submit) => self.run(),
+            Ok(Action::Nothing) | Err(_) => {}
+        }
+    }
+
+    /// A request of the OSD's own for an object; false if too many wait already.
+    pub(crate) fn submit_task(
+        self: &Arc<Self>,
+        name: &ObjectName,
+        epoch: Epoch,
+        task: Task,
+        asker: Arc<dyn Asker>,
+    ) -> bool {
+        let oid = name.as_ref();
+        let locator = ObjectLocator {
+            key: oid.key.to_vec(),
+            nspace: oid.nspace.to_vec(),
+            ..ObjectLocator::in_pool(self.pg.pool)
+        };
+        let mut op = MOSDOp::new(locator, oid.name.to_vec(), smallvec![], OsdFlags::empty());
+        (op.hash, op.spgid.pgid) = (oid.hash, self.pg);
+        let context =
+            Context { writes: true, task: Some(task), ..Context::plain(0, Tid(0), epoch, self.pg.pool, 1) };
+        self.submit(Request { asker, op, context, hold: Hold::default() })
     }
 
     /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
@@ -142,6 +254,10 @@ impl Slot {
 
     fn one(self: &Arc<Self>, item: Item) {
         let (request, kept) = match item {
+            Item::Tick => return self.expire(),
+            Item::Lost(conn) => return self.forget(conn),
+            Item::Blocked(map) => return self.end_blocked(&map),
+            Item::Trim(trim) => return trim.begin(),
             Item::Again(request, kept) => (request, kept),
             Item::New(request) => match self.behind_others(request) {
                 Some(request) => (request, None),
@@ -195,12 +311,77 @@ impl Slot {
             exec::execute(&context, op, &*self.collection, &mut state, &self.counters)
         };
         match executed {
-            Executed::Answer(reply, tells_of) => {
+            Executed::Answer(reply, tells_of, effects) => {
+                if let Some(effects) = effects {
+                    self.apply(*effects, &asker);
+                }
                 self.replies.give(tells_of, Reply { asker, msg: reply, hold });
                 false
             }
             Executed::Nothing => false,
             Executed::Waits(op) => self.wait(Request { asker, op: *op, context, hold }, kept),
+        }
+    }
+
+    /// Does for watchers what a request has come to.
+    fn apply(self: &Arc<Self>, effects: Effects, asker: &Arc<dyn Asker>) {
+        let connects = !effects.connected.is_empty();
+        let out = self.watches(|watches| watches.apply(effects, asker, Instant::now()));
+        self.send(out);
+        if connects && !asker.watches_in(self) {
+            self.forget(asker.id());
+        }
+    }
+
+    fn forget(self: &Arc<Self>, conn: u64) {
+        self.watches(|watches| watches.lost(conn, Instant::now()));
+    }
+
+    fn expire(self: &Arc<Self>) {
+        let (expired, out) = self.watches_and_clock(true, |watches| watches.expire(Instant::now()));
+        self.send(out);
+        self.end(expired);
+    }
+
+    fn end_blocked(self: &Arc<Self>, map: &OsdMap) {
+        let blocked = self.watches(|w| w.blocked(|addr| map.blocklist.contains(&EntityAddrVec::from(addr))));
+        self.end(blocked);
+    }
+
+    fn end(self: &Arc<Self>, watches: Vec<Expired>) {
+        for (name, key) in watches {
+            // If the queue is full, the clock tries again.
+            let _ = self.submit_task(&name, Epoch(0), Task::EndWatch(key), Arc::new(Nobody));
+        }
+    }
+
+    /// Works with the watches, and sees to it that the clock looks after them.
+    fn watches<T>(self: &Arc<Self>, work: impl FnOnce(&mut Watches) -> T) -> T {
+        self.watches_and_clock(false, work)
+    }
+
+    fn watches_and_clock<T>(self: &Arc<Self>, ticked: bool, work: impl FnOnce(&mut Watches) -> T) -> T {
+        let mut state = self.state.lock();
+        let done = work(&mut state.watches);
+        if ticked {
+            state.armed = None;
+        }
+        let due = state.watches.due().filter(|due| state.armed.is_none_or(|armed| *due < armed));
+        if due.is_some() {
+            state.armed = due;
+        }
+        drop(state);
+        if let Some(due) = due {
+            self.helpers.clock.wake(due, Arc::downgrade(self));
+        }
+        done
+    }
+
+    /// Messages to watchers and notifiers go through the finisher: there may be thousands.
+    fn send(&self, out: Outbox) {
+        if !out.is_empty() {
+            let messages = out.into_iter().map(|(asker, msg)| Reply { asker, msg, hold: Hold::default() });
+            self.helpers.finisher.send(messages);
         }
     }
 
@@ -250,7 +431,6 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::exec::{Fetches, Limits, Room};
 
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 200;
@@ -308,17 +488,9 @@ mod tests {
 
         fn submit(&self, op: MOSDOp) {
             let slot = &self.slots[op.hash as usize % self.slots.len()];
-            let context = Context {
-                client: self.number,
-                tid: Tid(self.tid),
-                epoch: Epoch(1),
-                pg_num: SLOTS,
-                room: Room::There,
-                limits: Limits::default(),
-                data_crc: None,
-                data_len: 0,
-                fetches: Fetches::default(),
-            };
+            let writes = op.ops.iter().any(|op| op.code.is_modify());
+            let context =
+                Context { writes, ..Context::plain(self.number, Tid(self.tid), Epoch(1), PoolId(1), SLOTS) };
             let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
             assert!(slot.submit(Request { asker, op, context, hold: Hold::default() }));
         }
@@ -353,7 +525,8 @@ mod tests {
     #[test]
     fn many_threads_write_once_and_in_order() {
         let store = MemoryStore::new(1 << 30);
-        let open = |seed| Slot::open(PgId { pool: PoolId(1), seed }, &store, &Arc::default()).map(Arc::new);
+        let open =
+            |seed| Slot::open(PgId { pool: PoolId(1), seed }, &store, &Helpers::default()).map(Arc::new);
         let slots: Arc<[Arc<Slot>]> = (0..SLOTS).map(|seed| open(seed).expect("a slot")).collect();
         let mut setter = Client::new(999, &slots);
         for object in 0..OBJECTS {

@@ -20,7 +20,7 @@ use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::builder::Announce;
 use crate::dir::DataDir;
@@ -63,6 +63,7 @@ impl Cluster {
         let doors = Doors::new(&builder, &state);
         let figures_of = Arc::clone(&osd);
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
+        tell_of_purged_snaps(&osd, &mon);
         let (osd_messenger, osd_addr) = doors.open_osd(osd, &mon).await?;
         let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
@@ -193,6 +194,22 @@ async fn start_monitor(
     };
     let path = dir.path().to_owned();
     MonService::start(config).await.map_err(StartError::at(path))
+}
+
+/// Has the monitor take snapshots off its list when the OSD has taken them away from all objects.
+fn tell_of_purged_snaps(osd: &Osd, mon: &Arc<MonService>) {
+    let (purged, mut waiting) = mpsc::unbounded_channel();
+    let mon = Arc::downgrade(mon);
+    tokio::spawn(async move {
+        while let Some((pool, snaps)) = waiting.recv().await {
+            let Some(mon) = mon.upgrade() else { return };
+            // A monitor that has stopped finds them again when it is back.
+            let _ = mon.call(move |state, now| state.purged_snaps(now, pool, &snaps)).await;
+        }
+    });
+    osd.on_purged(move |pool, snaps| {
+        let _ = purged.send((pool, snaps));
+    });
 }
 
 /// Where the two listen, and what they say of it.

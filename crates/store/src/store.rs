@@ -143,6 +143,12 @@ pub struct Info {
     pub truncate_seq: u32,
     /// Whether the object has an omap, be it an empty one.
     pub has_omap: bool,
+    /// Whether the object is deleted for those who read it now, and stays for its snapshots.
+    pub whiteout: bool,
+    /// Whether an attribute of the OSD's own says something of snapshots.
+    pub has_snaps: bool,
+    /// Whether attributes of the OSD's own name clients that watch.
+    pub watched: bool,
     /// The size that the truncation gave.
     pub truncate_size: u64,
 }

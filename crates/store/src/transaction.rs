@@ -66,7 +66,8 @@ pub enum Change<'a> {
         size: u64,
     },
     /// Makes the object's data, attributes and omap those of another object of the collection, which must exist:
-    /// otherwise the change does nothing.
+    /// otherwise the change does nothing. Attributes whose names begin with a zero byte stay with whom they belong: in
+    /// them the OSD keeps what it knows of an object.
     CloneFrom {
         /// The other object.
         source: ObjectRef<'a>,
@@ -83,7 +84,7 @@ pub enum Change<'a> {
         /// Its name.
         name: Bytes,
     },
-    /// Removes all extended attributes.
+    /// Removes all extended attributes but the OSD's own.
     ClearXattrs,
     /// Sets keys of the omap.
     SetOmap {
@@ -124,6 +125,11 @@ impl Change<'_> {
             Self::Write { .. } | Self::WriteFull { .. } | Self::Zero { .. } | Self::Truncate { .. }
         )
     }
+}
+
+/// Whether an attribute is the OSD's own, which clones do not take along.
+pub(crate) fn is_own(name: &[u8]) -> bool {
+    name.first() == Some(&0)
 }
 
 /// The identity and the result of a write, kept to answer its repetition.

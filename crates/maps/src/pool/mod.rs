@@ -369,6 +369,11 @@ impl PgPool {
         self.kind == PoolKind::REPLICATED
     }
 
+    /// The id of the pool's snapshot of this name.
+    pub fn snap_named(&self, name: &[u8]) -> Option<SnapId> {
+        self.snaps.values().find(|snap| snap.name.as_bytes() == name).map(|snap| snap.id)
+    }
+
     /// The hash of an object: of its locator key, if that is not empty, else of its name; always with its namespace.
     #[inline]
     pub fn hash_object(&self, namespace: &[u8], key: &[u8], name: &[u8]) -> u32 {

@@ -1,4 +1,4 @@
-//! `osd pool create | rm | rename`.
+//! `osd pool create | rm | rename | mksnap | rmsnap`.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::pools::{Created, SIZE};
@@ -51,6 +51,26 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     }
     call.state.remove_pool(call.now, id)?;
     Ok(Reply::status(format!("pool '{name}' removed")))
+}
+
+pub(super) fn mksnap(call: &mut Call<'_>) -> Outcome {
+    let (name, snap) = (call.args.required("pool"), call.args.required("snap"));
+    let id = call.state.pool_id(name)?;
+    let new = call.state.create_pool_snap(call.now, id, snap)?;
+    Ok(Reply::status(match new {
+        true => format!("created pool {name} snap {snap}"),
+        false => format!("pool {name} snap {snap} already exists"),
+    }))
+}
+
+pub(super) fn rmsnap(call: &mut Call<'_>) -> Outcome {
+    let (name, snap) = (call.args.required("pool"), call.args.required("snap"));
+    let id = call.state.pool_id(name)?;
+    let removed = call.state.remove_pool_snap(call.now, id, snap)?;
+    Ok(Reply::status(match removed {
+        true => format!("removed pool {name} snap {snap}"),
+        false => format!("pool {name} snap {snap} does not exist"),
+    }))
 }
 
 pub(super) fn rename(call: &mut Call<'_>) -> Outcome {

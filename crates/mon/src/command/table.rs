@@ -82,6 +82,8 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd pool rm", POOL_RM, ("osd", "rw"), pool::rm, "remove a pool and everything in it"),
     old(cmd("osd pool delete", POOL_RM, ("osd", "rw"), pool::rm, "remove a pool and everything in it")),
     cmd("osd pool rename", &[req("srcpool", Pool), req("destpool", Pool)], ("osd", "rw"), pool::rename, "give a pool another name"),
+    cmd("osd pool mksnap", &[POOL, req("snap", Text)], ("osd", "rw"), pool::mksnap, "make a snapshot of a pool"),
+    cmd("osd pool rmsnap", &[POOL, req("snap", Text)], ("osd", "rw"), pool::rmsnap, "remove a snapshot of a pool"),
     cmd("osd pool get", &[POOL, req("var", Choice(&pool_vars::READABLE))], ("osd", "r"), pool_vars::get, "show a setting of a pool"),
     cmd("osd pool set", &[POOL, req("var", Choice(&pool_vars::WRITABLE)), req("val", Text), SURE], ("osd", "rw"), pool_vars::set, "change a setting of a pool"),
     cmd("osd pool application enable", &[POOL, req("app", TextOf(NAME_CHARS)), SURE], ("osd", "rw"), pool_app::enable, "say that an application uses a pool"),

@@ -159,9 +159,9 @@ impl Monitor {
             PoolOpCode::DeleteUnmanagedSnap => {
                 self.state.remove_snap_id(now, pool, message.snapid).map(|()| None)
             }
-            PoolOpCode::CreateSnap | PoolOpCode::DeleteSnap | PoolOpCode::AuidChange => {
-                Err(Failure::new(Errno::EOPNOTSUPP, "not supported"))
-            }
+            PoolOpCode::CreateSnap => self.state.create_pool_snap(now, pool, &message.name).map(|_| None),
+            PoolOpCode::DeleteSnap => self.state.remove_pool_snap(now, pool, &message.name).map(|_| None),
+            PoolOpCode::AuidChange => Err(Failure::new(Errno::EOPNOTSUPP, "not supported")),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod history;
 pub mod log;
 pub mod persist;
 pub mod pools;
+pub mod snaps;
 
 use std::collections::BTreeMap;
 

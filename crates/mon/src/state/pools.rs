@@ -1,7 +1,7 @@
 //! Making, changing and removing pools.
 
 use loligo_maps::{Name, PgPool, PoolFlags};
-use loligo_wire::{PoolId, SnapId, UTime};
+use loligo_wire::{PoolId, UTime};
 
 use super::State;
 use crate::command::{Errno, Failure};
@@ -102,51 +102,6 @@ impl State {
             return Ok(());
         }
         self.change_osdmap(now, |_, inc| drop(inc.new_pools.insert(id, after))).map(|_| ())
-    }
-
-    /// Gives out an id for a snapshot that clients manage.
-    ///
-    /// # Errors
-    /// The pool has snapshots of its own, or does not exist.
-    pub fn create_snap_id(&mut self, now: UTime, id: PoolId) -> Result<SnapId, Failure> {
-        self.check_selfmanaged(id)?;
-        let epoch = loligo_wire::Epoch(self.osdmap().epoch.0 + 1);
-        let mut snap = SnapId(0);
-        self.change_pool(now, id, |pool| {
-            // Number 1 is never given out, as in Ceph.
-            pool.snap_seq = SnapId(pool.snap_seq.0.max(1) + 1);
-            pool.snap_epoch = epoch;
-            pool.flags = pool.flags.with(PoolFlags::SELFMANAGED_SNAPS);
-            snap = pool.snap_seq;
-        })?;
-        Ok(snap)
-    }
-
-    /// Takes back the id of a snapshot that clients manage. Taking it back twice does nothing.
-    ///
-    /// # Errors
-    /// The id was never given out; the pool has snapshots of its own, or does not exist.
-    pub fn remove_snap_id(&mut self, now: UTime, id: PoolId, snap: SnapId) -> Result<(), Failure> {
-        self.check_selfmanaged(id)?;
-        let map = self.osdmap();
-        if map.pool(id).is_none_or(|pool| snap > pool.snap_seq) {
-            return Err(Failure::missing(format!("snapshot {snap} of pool {id} does not exist")));
-        }
-        if map.removed_snaps_queue.get(&id).is_some_and(|queue| queue.contains(snap)) {
-            return Ok(());
-        }
-        self.change_osdmap(now, |_, inc| inc.new_removed_snaps.entry(id).or_default().insert(snap))
-            .map(|_| ())
-    }
-
-    fn check_selfmanaged(&self, id: PoolId) -> Result<(), Failure> {
-        match self.osdmap().pool(id) {
-            None => Err(Failure::missing(format!("there is no pool {id}"))),
-            Some(pool) if pool.flags.has(PoolFlags::POOL_SNAPS) => {
-                Err(Failure::invalid(format!("pool {id} has pool snapshots")))
-            }
-            Some(_) => Ok(()),
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use loligo_wire::message::mon::{
     MPoolOpReply, PaxosHeader, PoolOpCode, Subscription,
 };
 use loligo_wire::message::osd::MOSDMap;
-use loligo_wire::{Decode as _, SnapId, UTime};
+use loligo_wire::{Decode as _, PoolId, SnapId, UTime};
 
 fn subscribe(what: &[(&str, u64, bool)]) -> MMonSubscribe {
     let each = what.iter().map(|(what, start, onetime)| {
@@ -150,13 +150,38 @@ fn snapshot_ids_are_given_out_and_taken_back() {
         let reply = opened::<MPoolOpReply>(&effects, session).pop().unwrap();
         (reply.result, reply.payload.map(|payload| SnapId::from_bytes(&payload).unwrap()))
     };
-    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(2))));
+    // As a stock cluster of 16.2.15 numbers them: from 3 on, and a removal takes a number, too.
     assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(3))));
-    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
-    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(4))));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 3), (0, None));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 3), (0, None));
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(6))));
     assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 9), (-2, None));
     assert_eq!(run(reader, PoolOpCode::CreateUnmanagedSnap, 0), (-1, None));
-    assert_eq!(run(admin, PoolOpCode::CreateSnap, 0), (-95, None));
+    assert_eq!(run(admin, PoolOpCode::CreateSnap, 0), (-22, None), "clients manage this pool's");
+    let queue = mon.monitor.state().osdmap().removed_snaps_queue[&PoolId(1)].clone();
+    assert_eq!(queue.intervals().collect::<Vec<_>>(), [(SnapId(3), 1)]);
+    mon.monitor.change(|state| state.purged_snaps(NOW, PoolId(1), &queue).expect("a new epoch"));
+    assert!(mon.monitor.state().osdmap().removed_snaps_queue.is_empty());
+}
+
+#[test]
+fn snapshots_of_pools_are_made_and_removed() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    mon.command(admin, r#"{"prefix":"osd pool create","pool":"a"}"#);
+    let mut said = |what: &str, snap: &str| {
+        let ack =
+            mon.command(admin, &format!(r#"{{"prefix":"osd pool {what}","pool":"a","snap":"{snap}"}}"#));
+        let pool = mon.monitor.state().osdmap().pools[&PoolId(1)].clone();
+        (ack.result, ack.status, pool.snap_seq.0, pool.snaps.keys().map(|snap| snap.0).collect::<Vec<_>>())
+    };
+    assert_eq!(said("mksnap", "x"), (0, "created pool a snap x".to_owned(), 1, vec![1]));
+    assert_eq!(said("mksnap", "x"), (0, "pool a snap x already exists".to_owned(), 1, vec![1]));
+    assert_eq!(said("mksnap", "y"), (0, "created pool a snap y".to_owned(), 2, vec![1, 2]));
+    assert_eq!(said("rmsnap", "x"), (0, "removed pool a snap x".to_owned(), 3, vec![2]));
+    assert_eq!(said("rmsnap", "x"), (0, "pool a snap x does not exist".to_owned(), 3, vec![2]));
+    assert!(mon.monitor.state().osdmap().removed_snaps_queue[&PoolId(1)].contains(SnapId(1)));
 }
 
 #[test]

@@ -19,7 +19,8 @@ impl<'a> Execution<'a> {
     pub(super) fn xattrs(&mut self) -> Output {
         let view = self.stored()?;
         let all = self.context.fetches.now(|| view.xattrs())?;
-        let output = all.into_iter().collect::<BTreeMap<Bytes, Bytes>>().to_bytes();
+        let all = all.into_iter().filter(|(name, _)| !is_own(name));
+        let output = all.collect::<BTreeMap<Bytes, Bytes>>().to_bytes();
         self.budget.spend(output.len() as u64)?;
         Ok((0, output))
     }
@@ -43,6 +44,9 @@ impl<'a> Execution<'a> {
             return Err(Errno::ENAMETOOLONG);
         }
         let (name, value) = op.xattr_input()?;
+        if is_own(&name) {
+            return Err(Errno::EINVAL); // which no library lets a program ask for
+        }
         // In a stock OSD the attribute without a name is its own record of the object, which it writes again at once.
         self.make(if name.is_empty() { Change::Create } else { Change::SetXattr { name, value } });
         DONE
@@ -51,16 +55,27 @@ impl<'a> Execution<'a> {
     pub(super) fn remove_xattr(&mut self, op: &OsdOp) -> Output {
         let (name, _) = op.xattr_input()?;
         self.must_exist()?;
+        if is_own(&name) {
+            return Err(Errno::EINVAL);
+        }
         self.make(Change::RemoveXattr { name });
         DONE
     }
 
     fn value(&mut self, name: &[u8]) -> Result<Option<Bytes>, Errno> {
         let view = self.stored()?;
+        if is_own(name) {
+            return Ok(None);
+        }
         let value = self.context.fetches.now(|| view.xattr(name))?;
         self.budget.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
         Ok(value)
     }
+}
+
+/// Whether an attribute is one in which the OSD keeps what it knows of the object. Clients do not see it.
+pub(super) fn is_own(name: &[u8]) -> bool {
+    name.first() == Some(&0)
 }
 
 /// The number that an attribute's text begins with, as C's `strtoull` reads it.

@@ -151,6 +151,7 @@ impl<'a> Execution<'a> {
         if !data.is_empty() {
             let whole = offset == 0 && len >= self.size;
             let crc = self.crc_of_input(&data).filter(|_| whole);
+            self.modified.insert(offset, len);
             self.size = self.size.max(offset + len);
             self.make(Change::Write { offset, data });
             self.changes.extend(crc.map(|crc| Change::NoteCrc { crc }));
@@ -172,6 +173,7 @@ impl<'a> Execution<'a> {
         if len == 0 && self.size == 0 && self.exists {
             return DONE; // Not even a new version.
         }
+        self.modified.insert(0, self.size);
         self.size = len;
         self.make(Change::WriteFull { data: op.data.clone() });
         self.changes.extend(self.crc_of_input(&op.data).map(|crc| Change::NoteCrc { crc }));
@@ -209,12 +211,22 @@ impl<'a> Execution<'a> {
     }
 
     pub(super) fn delete(&mut self) -> Output {
-        self.must_exist()?;
+        let stays = self.stays_for_snaps();
+        if !self.exists && (stays || !self.info.whiteout) {
+            return Err(Errno::ENOENT);
+        }
+        self.modified.insert(0, self.size);
         self.exists = false;
         self.size = 0;
         self.changes.clear();
         if self.view.is_some() {
             self.changes.push(Change::Remove);
+        }
+        self.forget_watchers()?;
+        self.info.whiteout = stays;
+        if stays {
+            self.info.has_omap = false;
+            self.changes.push(Change::Create);
         }
         DONE
     }
@@ -248,6 +260,7 @@ impl<'a> Execution<'a> {
     }
 
     fn resize(&mut self, size: u64) {
+        self.modified.insert(size, self.size.saturating_sub(size));
         self.size = size;
         self.make(Change::Truncate { size });
     }
@@ -268,13 +281,14 @@ impl<'a> Execution<'a> {
         self.context.limits.check_range(extent.offset, extent.length)?;
         // At a length of 0 a stock OSD aborts.
         if self.exists && extent.length > 0 {
+            self.modified.insert(extent.offset, extent.length);
             self.changes.push(Change::Zero { offset: extent.offset, len: extent.length });
         }
         DONE
     }
 
     /// The bytes of a range as they were before the request, as far as the object reaches.
-    fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
+    pub(super) fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
         let Some(view) = &self.view else {
             return Ok(Bytes::new());
         };

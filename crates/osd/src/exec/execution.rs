@@ -3,52 +3,91 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_store::{Change, Info, ObjectView};
+use loligo_store::{Change, Collection, Info, ObjectRef, ObjectView};
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops, OsdOp};
 use smallvec::SmallVec;
 
 use super::Context;
 use super::limits::Budget;
+use super::ranges::Ranges;
+use super::snaps::SnapSet;
 use crate::errno::Errno;
+use crate::watch::{Effects, Watchers};
 
 /// The result and output of one operation.
-pub(super) type Output = Result<(i32, Bytes), Errno>;
+pub(crate) type Output = Result<(i32, Bytes), Errno>;
 
 /// An operation that says nothing but that it went well.
-pub(super) const DONE: Output = Ok((0, Bytes::new()));
+pub(crate) const DONE: Output = Ok((0, Bytes::new()));
 
 /// Results and outputs, in the order of the operations; shorter than they are if one failed.
 pub(super) type Outputs = SmallVec<[(i32, Bytes); 2]>;
 
 /// The state in which a request's operations find the object.
-pub(super) struct Execution<'a> {
-    pub(super) context: &'a Context,
+pub(crate) struct Execution<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) collection: &'a dyn Collection,
+    /// The object: the head, also where a clone is read.
+    pub(crate) oid: ObjectRef<'a>,
     pub(super) budget: Budget,
     /// The object before the request, which is what every operation reads.
-    pub(super) view: Option<Arc<dyn ObjectView>>,
-    /// Whether it exists by now.
-    pub(super) exists: bool,
+    pub(crate) view: Option<Arc<dyn ObjectView>>,
+    /// Whether it exists by now; a whiteout does not.
+    pub(crate) exists: bool,
     /// How large it is by now.
     pub(super) size: u64,
     /// What is kept about it by now; the version is still that before the request.
-    pub(super) info: Info,
-    pub(super) changes: SmallVec<[Change<'a>; 2]>,
+    pub(crate) info: Info,
+    pub(crate) changes: SmallVec<[Change<'a>; 2]>,
+    /// Its clones; in a request that reads they are looked up where they are asked for.
+    pub(super) snaps: SnapSet,
+    /// Bytes that are others by now, or may be.
+    pub(super) modified: Ranges,
+    /// Whether users see another version: not if only watches change, or if a copy brings its version along.
+    pub(super) user_modify: bool,
+    /// Who watched the object before the request, if anybody did.
+    pub(crate) watchers: Option<&'a Watchers>,
+    /// What is to be done for watchers if the request goes well.
+    pub(crate) effects: Option<Box<Effects>>,
     /// The result of the newest operation.
     result: i32,
+    /// The version that the request gets, and how many names were made of it.
+    pub(super) version: u64,
+    names: u64,
 }
 
 impl<'a> Execution<'a> {
-    pub(super) fn new(context: &'a Context, view: Option<Arc<dyn ObjectView>>) -> Self {
+    pub(super) fn new(
+        context: &'a Context,
+        collection: &'a dyn Collection,
+        oid: ObjectRef<'a>,
+        view: Option<Arc<dyn ObjectView>>,
+    ) -> Self {
+        let info = view.as_ref().map(|view| view.info()).unwrap_or_default();
         Self {
             context,
+            collection,
+            oid,
             budget: Budget::new(&context.limits),
-            exists: view.is_some(),
+            exists: view.is_some() && !info.whiteout,
             size: view.as_ref().map_or(0, |view| view.size()),
-            info: view.as_ref().map(|view| view.info()).unwrap_or_default(),
+            info,
             view,
             changes: SmallVec::new(),
+            snaps: SnapSet::default(),
+            modified: Ranges::default(),
+            user_modify: false,
+            watchers: None,
+            effects: None,
             result: 0,
+            version: 0,
+            names: 0,
         }
+    }
+
+    /// What is kept about the object by now, what is to be done for watchers, and what changes.
+    pub(super) fn into_parts(self) -> (Info, Option<Box<Effects>>, SmallVec<[Change<'a>; 2]>) {
+        (self.info, self.effects, self.changes)
     }
 
     /// Runs the operations until one fails; returns the last result.
@@ -76,10 +115,21 @@ impl<'a> Execution<'a> {
     /// Whether the object takes more room than before.
     pub(super) fn grows(&self) -> bool {
         let size_before = self.view.as_ref().map_or(0, |view| view.size());
-        self.size > size_before || (self.exists && self.view.is_none())
+        let existed = self.view.as_ref().is_some_and(|view| !view.info().whiteout);
+        self.size > size_before || (self.exists && !existed)
+    }
+
+    /// Runs an operation that a method of an object class asks for.
+    pub(crate) fn nested(&mut self, op: &OsdOp) -> Output {
+        let result = std::mem::take(&mut self.result);
+        let output = self.one(op);
+        self.result = result;
+        output
     }
 
     fn one(&mut self, op: &OsdOp) -> Output {
+        self.user_modify |=
+            op.code.is_modify() && !matches!(op.code, OpCode::WATCH | OpCode::COPY_FROM | OpCode::COPY_FROM2);
         match op.code {
             OpCode::READ | OpCode::SYNC_READ => self.read(op),
             OpCode::SPARSE_READ => self.sparse_read(op),
@@ -112,17 +162,38 @@ impl<'a> Execution<'a> {
             OpCode::OMAPCLEAR => self.clear_omap(),
             OpCode::OMAPRMKEYS => self.remove_omap(op),
             OpCode::OMAPRMKEYRANGE => self.remove_omap_range(op),
+            OpCode::CHECKSUM => self.checksum(op),
+            OpCode::COPY_FROM | OpCode::COPY_FROM2 => self.copy_from(op),
+            OpCode::ROLLBACK => self.rollback(op),
+            OpCode::LIST_SNAPS => self.list_snaps(),
+            OpCode::WATCH => self.watch(op),
+            OpCode::NOTIFY => self.notify(op),
+            OpCode::NOTIFY_ACK => self.acknowledge(op),
+            OpCode::LIST_WATCHERS => self.list_watchers(),
+            OpCode::CALL => self.call(op),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,
     /// which shows behind a CMPXATTR, whose result is 1.
-    pub(super) fn same_result(&self, data: Bytes) -> Output {
+    /// A name that no other request of the placement group gets, in order of the requests (`cls_cxx_subop_version`).
+    pub(crate) fn unique_id(&mut self) -> String {
+        self.names += 1;
+        let (version, number) = (self.version, self.names);
+        format!("{version:021}.{number}")
+    }
+
+    /// Counts against what one request may do.
+    pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.budget.spend(bytes)
+    }
+
+    pub(crate) fn same_result(&self, data: Bytes) -> Output {
         Ok((self.result, data))
     }
 
-    pub(super) fn must_exist(&self) -> Result<(), Errno> {
+    pub(crate) fn must_exist(&self) -> Result<(), Errno> {
         if self.exists { Ok(()) } else { Err(Errno::ENOENT) }
     }
 
@@ -132,8 +203,9 @@ impl<'a> Execution<'a> {
     }
 
     /// A change that makes the object if need be.
-    pub(super) fn make(&mut self, change: Change<'a>) {
+    pub(crate) fn make(&mut self, change: Change<'a>) {
         self.exists = true;
+        self.info.whiteout = false;
         self.changes.push(change);
     }
 }

@@ -19,6 +19,9 @@ type Callback = Box<dyn FnOnce(Answer) + Send>;
 /// Has a callback told the answer that is being fetched.
 type Await = Box<dyn FnOnce(Callback) + Send>;
 
+/// An object, and the number of the first read behind those that found it.
+type Found = (Arc<dyn ObjectView>, u32);
+
 /// The answers that a request got late, and the one it waits for.
 #[derive(Default)]
 pub(crate) struct Fetches {
@@ -28,7 +31,7 @@ pub(crate) struct Fetches {
     next: Cell<u32>,
     waits: RefCell<Option<(u32, Await)>>,
     /// The object as a read of it has found it: it goes on with that one, whatever is written meanwhile.
-    view: RefCell<Option<Arc<dyn ObjectView>>>,
+    view: RefCell<Option<Found>>,
 }
 
 impl Fetches {
@@ -38,11 +41,14 @@ impl Fetches {
     }
 
     /// The answer to a read, if it is there. Else the request waits, and the error means nothing.
-    pub(super) fn now<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
+    pub(crate) fn now<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
         let number = self.next.replace(self.next.get() + 1);
         if let Some((_, answer)) = self.answers.borrow().iter().find(|(n, _)| *n == number) {
             let answer = answer.downcast_ref::<Result<T, StoreError>>();
             return answer.cloned().unwrap_or(Err(StoreError::Stopped)).map_err(Errno::from);
+        }
+        if self.waiting() {
+            return Err(Errno::EIO); // one thing at a time; whoever asks has not noticed yet
         }
         match ask() {
             Fetch::Now(value) => Ok(value),
@@ -52,6 +58,25 @@ impl Fetches {
                 Err(Errno::EIO)
             }
         }
+    }
+
+    /// The same for what is not kept from others: the answer is remembered also if it is there at once.
+    pub(super) fn once<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
+        let number = self.next.get();
+        let value = self.now(ask)?;
+        if !self.answers.borrow().iter().any(|(n, _)| *n == number) {
+            self.answered(number, Box::new(Ok::<_, StoreError>(value.clone())));
+        }
+        Ok(value)
+    }
+
+    /// [`Fetches::once`] if `remembered`, else [`Fetches::now`].
+    pub(super) fn once_if<T: Clone + Send + 'static>(
+        &self,
+        remembered: bool,
+        ask: impl FnOnce() -> Fetch<T>,
+    ) -> Result<T, Errno> {
+        if remembered { self.once(ask) } else { self.now(ask) }
     }
 
     /// Whether the execution has ended because something has to be waited for.
@@ -79,11 +104,20 @@ impl Fetches {
         self.view.borrow().is_some()
     }
 
-    pub(super) fn view(&self) -> Option<Arc<dyn ObjectView>> {
-        self.view.borrow().clone()
+    /// The object that a read goes on with, if it has found it before.
+    pub(super) fn resume(&self) -> Option<Arc<dyn ObjectView>> {
+        let (view, next) = self.view.borrow().clone()?;
+        self.next.set(next);
+        Some(view)
     }
 
-    pub(super) fn keep_view(&self, view: &Arc<dyn ObjectView>) {
-        *self.view.borrow_mut() = Some(Arc::clone(view));
+    /// The number of the next read.
+    pub(super) fn mark(&self) -> u32 {
+        self.next.get()
+    }
+
+    /// Has a read go on with this object when it is executed again; `mark` was the next read's number when it was found.
+    pub(super) fn keep_view(&self, view: &Arc<dyn ObjectView>, mark: u32) {
+        *self.view.borrow_mut() = Some((Arc::clone(view), mark));
     }
 }

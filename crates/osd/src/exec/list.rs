@@ -1,9 +1,11 @@
-//! Listing a placement group's objects (PGNLS).
+//! Listing a placement group's objects (PGNLS and the older PGLS).
+//!
+//! As in a stock OSD, whiteouts are listed: whoever lists does not look into the objects.
 
 use bytes::Bytes;
 use loligo_store::{Collection, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
-use loligo_wire::{Encode, PgId, Reader, SnapId};
+use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 
 use super::Context;
 use super::execution::Outputs;
@@ -19,6 +21,9 @@ const AT_END: i32 = 1;
 /// Objects looked at for one answer; with a namespace that few are in, an answer may be empty and the listing go on.
 const LOOKED_AT_MAX: usize = 4096;
 
+/// The same with a filter, for which each object is read.
+const FILTERED_MAX: usize = 256;
+
 /// What looking at them counts against what a request may do; each object's name is copied.
 const PAGE_COST: u64 = 1 << 20;
 
@@ -31,17 +36,71 @@ pub(super) fn list(
     let mut last = 0;
     let mut budget = Budget::new(&context.limits);
     for one in &op.ops {
-        if one.code != OpCode::PGNLS {
-            return Err(if one.code.is_pg() { Errno::EOPNOTSUPP } else { Errno::EINVAL });
-        }
+        let form = match one.code {
+            OpCode::PGNLS | OpCode::PGNLS_FILTER => Form::WithNamespaces,
+            OpCode::PGLS | OpCode::PGLS_FILTER => Form::Old,
+            // There are no hit sets without cache tiers, and no scrubs.
+            OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET | OpCode::SCRUBLS => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::EINVAL),
+        };
         budget.spend(PAGE_COST)?;
-        let cursor: HObject = Reader::new(&one.data).get()?;
+        let mut r = Reader::new(&one.data);
+        let filter = match one.code {
+            OpCode::PGNLS_FILTER | OpCode::PGLS_FILTER => Some(Filter::decode(&mut r)?),
+            _ => None,
+        };
+        if op.snapid != SnapId::HEAD {
+            return Err(Errno::EINVAL);
+        }
+        let cursor: HObject = r.get()?;
         let count = one.pgls_args().count.min(context.limits.list_entries) as usize;
-        let (result, page) = page(context, op, &cursor, count, collection)?;
+        let (result, page) = page(context, op, &cursor, count, collection, filter.as_ref(), form)?;
         outputs.push((result, page));
         last = result;
     }
     Ok(last)
+}
+
+/// How the entries of an answer look.
+#[derive(Clone, Copy)]
+enum Form {
+    /// PGNLS: namespace, name, key.
+    WithNamespaces,
+    /// PGLS: name, key.
+    Old,
+}
+
+/// Which objects a listing is about: those with an attribute of some value ("plain").
+struct Filter {
+    xattr: Bytes,
+    value: Bytes,
+}
+
+impl Filter {
+    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs.
+    fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
+        let (_class, _method) = (r.blob()?, r.blob()?);
+        if r.blob()? != b"plain" {
+            return Err(Errno::EINVAL);
+        }
+        let (xattr, value): (Bytes, Bytes) = (r.get()?, r.get()?);
+        // Clients name a user's attribute as a stock store keeps it.
+        let xattr = xattr.strip_prefix(b"_").map(|name| xattr.slice_ref(name)).unwrap_or_default();
+        Ok(Self { xattr, value })
+    }
+
+    fn wants(
+        &self,
+        context: &Context,
+        collection: &dyn Collection,
+        name: &ObjectName,
+    ) -> Result<bool, Errno> {
+        let Some(object) = context.fetches.once(|| collection.object(name.as_ref()))? else {
+            return Ok(false);
+        };
+        let value = context.fetches.now(|| object.xattr(&self.xattr))?;
+        Ok(value.is_some_and(|value| value == self.value))
+    }
 }
 
 fn page(
@@ -50,16 +109,29 @@ fn page(
     cursor: &HObject,
     count: usize,
     collection: &dyn Collection,
+    filter: Option<&Filter>,
+    form: Form,
 ) -> Result<(i32, Bytes), Errno> {
     let mut found = if cursor.max {
         Vec::new()
     } else {
-        context.fetches.now(|| collection.list(place_of(cursor), LOOKED_AT_MAX + 1))?
+        // Remembered: what the filter looks at afterwards may make the request wait.
+        context.fetches.once(|| collection.list(place_of(cursor), LOOKED_AT_MAX + 1))?
     };
-    let wanted = |name: &ObjectName| {
-        let nspace = name.as_ref().nspace;
-        op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace
+    let here = |name: &ObjectName| {
+        let ObjectRef { nspace, snap, .. } = name.as_ref();
+        snap == SnapId::HEAD && (op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace)
     };
+    if let Some(filter) = filter {
+        // Fewer are looked at, since each costs more; the listing goes on behind them.
+        found.truncate(FILTERED_MAX);
+        let mut passed = Vec::with_capacity(found.len());
+        for name in &found {
+            passed.push(here(name) && filter.wants(context, collection, name)?);
+        }
+        return Ok(filtered_page(context, op, found, &passed, count, form));
+    }
+    let wanted = here;
     // The answer ends before the first object that is one too many, or at the last one that was looked at.
     let mut taken = 0;
     let cut = found.iter().position(|name| {
@@ -70,10 +142,59 @@ fn page(
     let end = cut.or_else(|| (found.len() > LOOKED_AT_MAX).then_some(LOOKED_AT_MAX));
     let next = end.map(|end| found.drain(end..).next().expect("`end` is the index of an object"));
     let entries = found.iter().filter(|name| wanted(name)).map(|name| entry(name.as_ref())).collect();
-    let result = if next.is_none() { AT_END } else { 0 };
-    let handle =
-        next.map_or_else(|| end_of_pg(op.spgid.pgid, context.pg_num), |next| hobject(op, next.as_ref()));
-    Ok((result, PgNlsResponse { handle, entries }.to_bytes()))
+    Ok(form.answer(context, op, next.as_ref(), entries))
+}
+
+/// An answer of the objects that a filter let through: up to `count` of them, or all that were looked at.
+fn filtered_page(
+    context: &Context,
+    op: &MOSDOp,
+    found: Vec<ObjectName>,
+    passed: &[bool],
+    count: usize,
+    form: Form,
+) -> (i32, Bytes) {
+    let all_looked_at = found.len() < FILTERED_MAX;
+    let through = found.iter().zip(passed).enumerate().filter(|(_, (_, passed))| **passed);
+    let mut entries: Vec<_> = through.map(|(at, (name, _))| (at, entry(name.as_ref()))).collect();
+    let next = match entries.get(count) {
+        Some((at, _)) => found.get(*at),
+        // The last one is looked at again, so that there is a place to go on from.
+        None if !all_looked_at => found.last(),
+        None => None,
+    };
+    let until = next.map(|next| next.as_ref());
+    entries.retain(|(at, _)| until.is_none_or(|until| found[*at].as_ref() < until));
+    form.answer(context, op, next, entries.into_iter().map(|(_, entry)| entry).collect())
+}
+
+impl Form {
+    fn answer(
+        self,
+        context: &Context,
+        op: &MOSDOp,
+        next: Option<&ObjectName>,
+        entries: Vec<ListObject>,
+    ) -> (i32, Bytes) {
+        let result = if next.is_none() { AT_END } else { 0 };
+        let handle =
+            next.map_or_else(|| end_of_pg(op.spgid.pgid, context.pg_num), |next| hobject(op, next.as_ref()));
+        let output = match self {
+            Self::WithNamespaces => PgNlsResponse { handle, entries }.to_bytes(),
+            Self::Old => {
+                let mut w = Writer::new();
+                w.u8(1);
+                w.put(&handle);
+                w.count(entries.len());
+                for ListObject { oid, locator, .. } in &entries {
+                    w.blob(oid);
+                    w.blob(locator);
+                }
+                w.into_bytes()
+            }
+        };
+        (result, output)
+    }
 }
 
 fn place_of(cursor: &HObject) -> ObjectRef<'_> {

@@ -5,43 +5,64 @@
 //! All changes are made at the end, or none. What a stock OSD answers is settled by `server/tests/differential`, which
 //! asks one.
 
+mod access;
 mod attrs;
+mod call;
+mod checksum;
+mod copy;
 mod data;
 mod execution;
 mod fetches;
 mod limits;
 mod list;
 mod omap;
+mod ranges;
+mod snaps;
+mod task;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use loligo_cephx::caps::Access;
-use loligo_store::{
-    Collection, Commit, Fetch, Info, ObjectChanges, ObjectRef, ObjectView, OpRecord, Transaction,
-};
+use loligo_store::{Collection, ObjectRef, ObjectView, OpRecord};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
-use loligo_wire::{Epoch, Eversion, SnapId, Tid};
-use smallvec::smallvec;
+use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
 
 use crate::errno::Errno;
+use crate::place::Places;
 use crate::slot::SlotState;
 use crate::stats::Counters;
-use execution::{Execution, Outputs};
-pub(crate) use fetches::Fetches;
+use crate::watch::{self, Effects};
+use execution::Outputs;
+use snaps::Then;
 
+pub(crate) use access::Needs;
+pub(crate) use execution::{DONE, Execution, Output};
+pub(crate) use fetches::Fetches;
 pub use limits::Limits;
+pub(crate) use snaps::{SnapContext, SnapSet};
+pub(crate) use task::{Task, heads_with_clones};
 
 /// What a request brings along beside its message.
 pub(crate) struct Context {
     pub(crate) client: u64,
+    /// Where the client is; known only to requests that ask for it.
+    pub(crate) peer: EntityAddr,
     pub(crate) tid: Tid,
     pub(crate) epoch: Epoch,
+    pub(crate) pool: PoolId,
     /// Placement groups of the pool.
     pub(crate) pg_num: u32,
+    /// Whether the request may change its object.
+    pub(crate) writes: bool,
+    /// What it knows of snapshots, without those that are being removed.
+    pub(crate) snapc: SnapContext,
+    /// The map, for requests about snapshots or other objects.
+    pub(crate) places: Option<Arc<Places>>,
+    /// What the OSD wants of itself; then there are no operations.
+    pub(crate) task: Option<Task>,
     pub(crate) room: Room,
     pub(crate) limits: Limits,
     /// The checksum of all the request's data, if the messenger knows it.
@@ -51,10 +72,38 @@ pub(crate) struct Context {
     pub(crate) fetches: Fetches,
 }
 
+impl Context {
+    /// The context of a request that reads, knows nothing of snapshots and finds room.
+    pub(crate) fn plain(client: u64, tid: Tid, epoch: Epoch, pool: PoolId, pg_num: u32) -> Self {
+        Self {
+            client,
+            peer: EntityAddr::default(),
+            tid,
+            epoch,
+            pool,
+            pg_num,
+            writes: false,
+            snapc: SnapContext::default(),
+            places: None,
+            task: None,
+            room: Room::There,
+            limits: Limits::default(),
+            data_crc: None,
+            data_len: 0,
+            fetches: Fetches::default(),
+        }
+    }
+
+    /// Whether a snapshot is being removed.
+    fn is_removed(&self, snap: SnapId) -> bool {
+        self.places.as_ref().is_some_and(|places| places.is_removed(self.pool, snap))
+    }
+}
+
 /// What came of a request.
 pub(crate) enum Executed {
-    /// The answer, and the version that must be safe before it is given.
-    Answer(Msg, Eversion),
+    /// The answer, the version that must be safe before it is given, and what is to be done for watchers.
+    Answer(Msg, Eversion, Option<Box<Effects>>),
     /// There shall be none.
     Nothing,
     /// It waits for something ([`Fetches`]), and nothing was done.
@@ -73,16 +122,13 @@ pub(crate) enum Room {
 }
 
 /// Refuses requests that no execution can make sense of.
-pub(crate) fn check_shape(op: &MOSDOp, access: Access, limits: &Limits) -> Result<(), Errno> {
-    if access.write && op.snapid != SnapId::HEAD {
+pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<(), Errno> {
+    if writes && op.snapid != SnapId::HEAD {
         return Err(Errno::EINVAL);
     }
     let data_len: u64 = op.ops.iter().map(|op| op.data.len() as u64).sum();
-    if access.write && data_len > limits.write_bytes {
+    if writes && data_len > limits.write_bytes {
         return Err(Errno::EMSGSIZE);
-    }
-    if op.snapid != SnapId::HEAD || (access.write && !op.snaps.is_empty()) {
-        return Err(Errno::EOPNOTSUPP);
     }
     Ok(())
 }
@@ -96,29 +142,41 @@ pub(crate) fn execute(
     counters: &Counters,
 ) -> Executed {
     context.fetches.start();
-    let mut data_crc = None;
-    // What the answer tells of must be safe: all there is, except that a read tells of its object only.
-    let mut tells_of = None;
-    let reply = if is_pg_request(&op) {
+    let mut known = Known::default();
+    let reply = if context.task.is_some() {
+        task::run(context, op, collection, state, &mut known)
+    } else if is_pg_request(&op) {
         pg_request(context, op, collection, state)
-    } else if op.ops.iter().any(|op| op.code.is_modify()) {
+    } else if context.writes {
         match known_result(context, &op, state) {
-            Some((known, outputs)) => Ok(Some(
-                answer(context, op, known.result, outputs).with_versions(known.version, known.user_version),
+            Some((record, outputs)) => Ok(Some(
+                answer(context, op, record.result, outputs)
+                    .with_versions(record.version, record.user_version),
             )),
-            None => write_request(context, op, collection, state, counters),
+            None => write::request(context, op, collection, state, counters, &mut known),
         }
     } else {
-        read_request(context, op, collection, state, counters, &mut data_crc, &mut tells_of)
+        read_request(context, op, collection, state, counters, &mut known)
     };
     match reply {
         Ok(Some(reply)) => {
-            let reply = Msg { data_crc, ..Msg::new(&reply).with_tid(context.tid) };
-            Executed::Answer(reply, tells_of.unwrap_or(state.submitted).min(state.submitted))
+            let reply = Msg { data_crc: known.data_crc, ..Msg::new(&reply).with_tid(context.tid) };
+            let tells_of = known.tells_of.unwrap_or(state.submitted).min(state.submitted);
+            Executed::Answer(reply, tells_of, known.effects)
         }
         Ok(None) => Executed::Nothing,
         Err(op) => Executed::Waits(op),
     }
+}
+
+/// What is known of a request beside its answer.
+#[derive(Default)]
+struct Known {
+    /// The checksum of all outputs together, if the store has it.
+    data_crc: Option<u32>,
+    /// What the answer tells of must be safe: all there is, except that a read tells of its object only.
+    tells_of: Option<Eversion>,
+    effects: Option<Box<Effects>>,
 }
 
 /// An answer, or that there shall be none; or the request, if it waits.
@@ -147,37 +205,37 @@ fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(Op
     Some((known, outputs.iter().cloned().collect()))
 }
 
-/// Sets `data_crc` if the store knows the checksum of all outputs together, and `tells_of` to the object's version.
 fn read_request(
     context: &Context,
     op: MOSDOp,
     collection: &dyn Collection,
-    state: &SlotState,
+    state: &mut SlotState,
     counters: &Counters,
-    data_crc: &mut Option<u32>,
-    tells_of: &mut Option<Eversion>,
+    known: &mut Known,
 ) -> Answered {
     let mut outputs = Outputs::new();
-    // Asked for even if it is known: reads are numbered.
-    let found = context.fetches.now(|| match context.fetches.view() {
-        Some(view) => Fetch::Now(Some(view)),
-        None => collection.object(oid_of(&op)),
-    });
-    let view = match found.and_then(|view| view.ok_or(Errno::ENOENT)) {
+    let found = find(context, &op, collection);
+    let mark = context.fetches.mark();
+    let view = match found {
         Ok(view) => view,
         Err(_) if context.fetches.waiting() => return Err(Box::new(op)),
         Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
     };
-    *tells_of = Some(view.info().version);
-    let mut execution = Execution::new(context, Some(Arc::clone(&view)));
-    let result = execution.run(&op.ops, &mut outputs);
+    known.tells_of = Some(view.info().version);
+    let oid = oid_of(&op);
+    let loaded = watch::load(context, &op.ops, &mut state.watches, oid, &*view);
+    let mut execution = Execution::new(context, collection, oid, Some(Arc::clone(&view)));
+    execution.watchers = state.watches.of(oid);
+    let result = loaded.and_then(|()| execution.run(&op.ops, &mut outputs));
     if context.fetches.waiting() {
         drop(execution);
-        context.fetches.keep_view(&view);
+        context.fetches.keep_view(&view, mark);
         return Err(Box::new(op));
     }
-    let user_version = execution.info.user_version;
-    *data_crc = execution.crc_of_whole(&op.ops, &outputs);
+    known.data_crc = execution.crc_of_whole(&op.ops, &outputs);
+    let (info, effects, _) = execution.into_parts();
+    let user_version = info.user_version;
+    known.effects = effects.filter(|_| result.is_ok());
     counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
     let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
     Ok(Some(match result {
@@ -187,129 +245,29 @@ fn read_request(
     }))
 }
 
-/// The number of the read that finds a request's object.
-const OBJECT: u32 = 0;
-
-/// How a write went.
-enum Written {
-    /// The object is another now.
-    Changed(i32),
-    /// The operations were fine and changed nothing: a truncation of an object that is not there.
-    Nothing(i32),
-    /// One of them failed, so none was done.
-    Failed(Errno),
-    /// Done when there is room.
-    Later,
-}
-
-/// Each write takes a place in the placement group's history, also one that failed or changed nothing: that is how a stock
-/// OSD remembers what to answer to its repetition, and why versions have gaps.
-fn write_request(
-    context: &Context,
-    op: MOSDOp,
-    collection: &dyn Collection,
-    state: &mut SlotState,
-    counters: &Counters,
-) -> Answered {
-    let mut outputs = Outputs::new();
-    let mut record = OpRecord {
-        client: context.client,
-        incarnation: op.client_inc,
-        tid: context.tid,
-        version: Eversion { epoch: context.epoch, version: state.version.version + 1 },
-        user_version: 0,
-        result: 0,
-    };
-    // Asked for anew each time: the slot keeps others from the object, and the store has it at hand now.
-    context.fetches.forget(OBJECT);
-    let view = context.fetches.now(|| collection.object(oid_of(&op)));
-    let user_version_before =
-        view.as_ref().ok().and_then(|view| view.as_ref()).map_or(0, |v| v.info().user_version);
-    let written = match view {
-        Ok(view) => write(context, &op, collection, state, view, &mut record, &mut outputs),
-        Err(errno) => Written::Failed(errno),
-    };
-    if context.fetches.waiting() {
-        return Err(Box::new(op));
+/// The object that a request reads: the head, or what it was at a snapshot.
+fn find(context: &Context, op: &MOSDOp, collection: &dyn Collection) -> Result<Arc<dyn ObjectView>, Errno> {
+    if let Some(view) = context.fetches.resume() {
+        return Ok(view);
     }
-    let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
-    match written {
-        Written::Later => return Ok(None),
-        Written::Changed(result) => {
-            counters.wrote(op.ops.iter().map(|op| op.data.len() as u64).sum());
-            state.user_version = record.user_version;
-            record.result = result;
-            if !wants_outputs {
-                outputs.iter_mut().for_each(|(_, data)| *data = Bytes::new());
-            }
+    let head_oid = oid_of(op);
+    let head = context.fetches.once_if(op.snapid != SnapId::HEAD, || collection.object(head_oid))?;
+    let head = head.ok_or(Errno::ENOENT)?;
+    let whiteout = head.info().whiteout;
+    let then = match op.snapid {
+        SnapId::DIR => return Ok(head),
+        SnapId::HEAD => Then::Head,
+        snap if context.is_removed(snap) => Then::Nothing,
+        snap => SnapSet::of(context, &*head)?.then(snap),
+    };
+    match then {
+        Then::Head if !whiteout => Ok(head),
+        Then::Clone(id) => {
+            let clone = ObjectRef { snap: id, ..head_oid };
+            context.fetches.now(|| collection.object(clone))?.ok_or(Errno::ENOENT)
         }
-        Written::Nothing(result) => record.result = result,
-        Written::Failed(errno) => record.result = errno.code(),
+        Then::Head | Then::Nothing => Err(Errno::ENOENT),
     }
-    let newest_before = state.version;
-    state.version = record.version;
-    state.dups.record(record, if wants_outputs { &outputs } else { &[] });
-    let user_version = if record.user_version == 0 { user_version_before } else { record.user_version };
-    let mut reply = answer(context, op, record.result, outputs).with_versions(record.version, user_version);
-    if record.result == Errno::ENOENT.code() {
-        reply = reply.with_read_versions(newest_before, state.user_version);
-    }
-    Ok(Some(reply))
-}
-
-/// Executes a write's operations and does what they change; `record` gets the object's version.
-fn write(
-    context: &Context,
-    op: &MOSDOp,
-    collection: &dyn Collection,
-    state: &mut SlotState,
-    view: Option<Arc<dyn ObjectView>>,
-    record: &mut OpRecord,
-    outputs: &mut Outputs,
-) -> Written {
-    let mut execution = Execution::new(context, view);
-    let result = match execution.run(&op.ops, outputs) {
-        Ok(result) => result,
-        // Or it waits, which the caller sees.
-        Err(errno) => return Written::Failed(errno),
-    };
-    if execution.changes.is_empty() {
-        return Written::Nothing(result);
-    }
-    match context.room {
-        Room::Refuse(errno) if execution.grows() => return Written::Failed(errno),
-        Room::Wait if execution.grows() => return Written::Later,
-        _ => {}
-    }
-    let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
-    if wants_outputs && let Err(errno) = check_outputs(context, outputs) {
-        return Written::Failed(errno);
-    }
-    // A view that is dropped now need not be copied for the change.
-    let Execution { changes, info, view: _, .. } = execution;
-    record.user_version = record.version.version;
-    record.result = if wants_outputs { result } else { 0 };
-    let mtime = if op.mtime.is_zero() { info.mtime } else { op.mtime };
-    let info = Info { version: record.version, user_version: record.user_version, mtime, ..info };
-    let objects = smallvec![ObjectChanges { oid: oid_of(op), info, changes }];
-    match collection.submit(Transaction { version: record.version, objects, record: Some(*record) }) {
-        Ok(Commit::Done) => Written::Changed(record.result),
-        Ok(Commit::Pending) => {
-            state.submitted = record.version;
-            Written::Changed(record.result)
-        }
-        Err(error) => Written::Failed(error.into()),
-    }
-}
-
-/// Whether the outputs of a write are as short as they must be.
-fn check_outputs(context: &Context, outputs: &mut Outputs) -> Result<(), Errno> {
-    let mut fits = Ok(());
-    for (rval, data) in outputs.iter_mut().filter(|(_, data)| data.len() > context.limits.write_reply_bytes) {
-        (*rval, *data) = (Errno::EOVERFLOW.code(), Bytes::new());
-        fits = Err(Errno::EOVERFLOW);
-    }
-    fits
 }
 
 fn answer(context: &Context, op: MOSDOp, result: i32, outputs: Outputs) -> MOSDOpReply {

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use loligo_store::memory::MemoryStore;
 use loligo_store::{CommitListener, ObjectStore, StoreError};
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::osd::{
-    Extent, HObject, ListObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, OsdReply, PgNlsResponse,
-    WatchArgs, XattrArgs,
+    ChecksumArgs, Extent, HObject, ListObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, OsdReply,
+    PgNlsResponse, WatchArgs, XattrArgs,
 };
 use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
 use proptest::prelude::*;
@@ -58,19 +59,17 @@ impl Group {
     }
 
     fn ask_op(&mut self, op: MOSDOp) -> OsdReply {
+        let needs = Needs::of(&op).expect("classes that there are");
         let context = Context {
-            client: 4100,
-            tid: Tid(self.tid),
-            epoch: Epoch(3),
-            pg_num: 1,
+            writes: needs.writes(),
+            snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
             room: self.room,
-            limits: Limits::default(),
             data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
             data_len: op.ops.iter().map(|op| op.data.len()).sum(),
-            fetches: Fetches::default(),
+            ..Context::plain(4100, Tid(self.tid), Epoch(3), PoolId(1), 1)
         };
         let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
-        let Executed::Answer(msg, _) = msg else { panic!("no answer") };
+        let Executed::Answer(msg, ..) = msg else { panic!("no answer") };
         assert_eq!(msg.header.tid, Tid(self.tid));
         // As the network would bring it: one buffer.
         let data: Vec<u8> = msg.data.concat();
@@ -114,7 +113,8 @@ fn what_is_not_there() {
     assert_eq!(g.result("x", OsdOp::truncate(5)), 0);
     assert_eq!(g.result("x", xattr(OpCode::RMXATTR, "a", b"")), -2);
     assert_eq!(g.result("x", OsdOp::read(0, 10)), -2, "none of these made it");
-    assert_eq!(g.result("x", OsdOp::watch(WatchArgs::default())), -95);
+    let watch = WatchArgs { op: WatchArgs::WATCH, ..WatchArgs::default() };
+    assert_eq!(g.result("x", OsdOp::watch(watch)), -2);
 }
 
 #[test]
@@ -348,11 +348,10 @@ fn a_request_does_not_do_more_than_it_may() {
     let limits = Limits::default();
     let many = g.op("x", (0..=limits.ops).map(|_| OsdOp::new(OpCode::STAT)).collect());
     assert_eq!(limits.check_count(&many), Err(Errno::EMSGSIZE));
-    let writes = Access { read: false, write: true };
     let large = g.op("x", smallvec![OsdOp::write_full(Bytes::from(vec![0; (90 << 20) + 1]))]);
-    assert_eq!(check_shape(&large, writes, &limits), Err(Errno::EMSGSIZE));
+    assert_eq!(check_shape(&large, true, &limits), Err(Errno::EMSGSIZE));
     let snapshot = MOSDOp { snapid: SnapId(4), ..g.op("x", smallvec![OsdOp::create(false)]) };
-    assert_eq!(check_shape(&snapshot, writes, &limits), Err(Errno::EINVAL));
+    assert_eq!(check_shape(&snapshot, true, &limits), Err(Errno::EINVAL));
     assert_eq!(limits.check_names(&g.op("", smallvec![])), Err(Errno::EINVAL));
 }
 
@@ -496,5 +495,145 @@ proptest! {
         let mut g = roomy();
         g.result("o", OsdOp::create(false));
         g.result("o", OsdOp::with_extent(OpCode(code), extent, data.into()));
+    }
+}
+
+/// A write that knows of snapshots.
+fn with_snaps(g: &mut Group, name: &str, ops: Ops, seq: u64, snaps: &[u64]) -> OsdReply {
+    let mut op = g.op(name, ops);
+    (op.snap_seq, op.snaps) = (SnapId(seq), snaps.iter().copied().map(SnapId).collect());
+    g.tid += 1;
+    g.ask_op(op)
+}
+
+/// What an object was at a snapshot, or why not.
+fn at_snap(g: &mut Group, name: &str, snap: SnapId) -> Result<Vec<u8>, i32> {
+    let op = MOSDOp { snapid: snap, ..g.op(name, smallvec![OsdOp::read(0, 0)]) };
+    g.tid += 1;
+    let reply = g.ask_op(op);
+    if reply.result < 0 { Err(reply.result) } else { Ok(reply.outs[0].data.to_vec()) }
+}
+
+/// Clones as LIST_SNAPS tells them: id, snapshots, overlap, size.
+type Clones = Vec<(u64, Vec<u64>, Vec<(u64, u64)>, u64)>;
+
+fn list_snaps(g: &mut Group, name: &str) -> (u64, Clones) {
+    let op = MOSDOp { snapid: SnapId::DIR, ..g.op(name, smallvec![OsdOp::new(OpCode::LIST_SNAPS)]) };
+    g.tid += 1;
+    let reply = g.ask_op(op);
+    assert_eq!(reply.result, 0);
+    let clone = |r: &mut Reader<'_>| {
+        r.versioned("clone_info", 1, 1, |r, _| Ok((r.u64()?, r.get()?, r.get()?, r.u64()?)))
+    };
+    let list = Reader::new(&reply.outs[0].data).versioned("response", 2, 2, |r, _| {
+        let clones = (0..r.count(1)?).map(|_| clone(r)).collect::<Result<_, _>>()?;
+        Ok((r.u64()?, clones))
+    });
+    let (clones, seq): (Clones, u64) = list.map(|(seq, clones)| (clones, seq)).expect("decodes");
+    (seq, clones)
+}
+
+#[test]
+fn snapshots_keep_what_was() {
+    let mut g = roomy();
+    let bytes = Bytes::from_static;
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::write_full(bytes(b"0123456789"))], 0, &[]).result, 0);
+    let reply = with_snaps(&mut g, "x", smallvec![OsdOp::write(2, bytes(b"ab"))], 4, &[4, 3]);
+    assert_eq!(
+        (reply.result, reply.replay_version.version, reply.user_version),
+        (0, 3, 3),
+        "the clone took version 2"
+    );
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::truncate(5)], 4, &[4, 3]).result, 0);
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::append(bytes(b"!"))], 9, &[9, 4]).result, 0);
+    assert_eq!(at_snap(&mut g, "x", SnapId(3)).as_deref(), Ok(&b"0123456789"[..]));
+    assert_eq!(at_snap(&mut g, "x", SnapId(9)).as_deref(), Ok(&b"01ab4"[..]));
+    assert_eq!(at_snap(&mut g, "x", SnapId(10)).as_deref(), Ok(&b"01ab4!"[..]));
+    assert_eq!(at_snap(&mut g, "x", SnapId(2)), Err(-2));
+    let clones = vec![
+        (4, vec![3, 4], vec![(0, 2), (4, 1)], 10),
+        (9, vec![9], vec![(0, 5)], 5),
+        (u64::MAX - 1, vec![], vec![], 6),
+    ];
+    assert_eq!(list_snaps(&mut g, "x"), (9, clones));
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::rollback(SnapId(4))], 9, &[9, 4]).result, 0);
+    assert_eq!(g.contents("x"), b"0123456789");
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::create(false)], 9, &[4, 9]).result, -22);
+}
+
+#[test]
+fn a_deleted_object_stays_for_its_snapshots() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"old"))), 0);
+    let delete = || smallvec![OsdOp::new(OpCode::DELETE)];
+    assert_eq!(with_snaps(&mut g, "x", delete(), 1, &[1]).result, 0);
+    assert_eq!(with_snaps(&mut g, "x", delete(), 1, &[1]).result, -2);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
+    assert_eq!(g.result("x", OsdOp::read(0, 0)), -2);
+    assert_eq!(at_snap(&mut g, "x", SnapId(1)).as_deref(), Ok(&b"old"[..]));
+    assert_eq!(list_snaps(&mut g, "x"), (1, vec![(1, vec![1], vec![], 3)]));
+    let attributes = g.ask("x", smallvec![OsdOp::create(true), OsdOp::new(OpCode::GETXATTRS)]);
+    assert_eq!(attributes.result, 0);
+    assert_eq!(g.contents("x"), b"");
+    assert_eq!(with_snaps(&mut g, "x", smallvec![OsdOp::rollback(SnapId(1))], 1, &[1]).result, 0);
+    assert_eq!(g.contents("x"), b"old");
+}
+
+#[test]
+fn what_the_osd_keeps_is_not_shown() {
+    let mut g = roomy();
+    assert_eq!(with_snaps(&mut g, "x", smallvec![xattr(OpCode::SETXATTR, "a", b"1")], 1, &[1]).result, 0);
+    let reply = g.ask("x", smallvec![OsdOp::new(OpCode::GETXATTRS)]);
+    assert_eq!(Reader::new(&reply.outs[0].data).get(), Ok(vec![("a".to_owned(), "1".to_owned())]));
+    assert_eq!(g.result("x", xattr(OpCode::GETXATTR, "\0snaps", b"")), -61);
+    assert_eq!(g.result("x", xattr(OpCode::SETXATTR, "\0snaps", b"")), -22);
+    assert_eq!(g.result("x", xattr(OpCode::RMXATTR, "\0snaps", b"")), -22);
+}
+
+#[test]
+fn sums_of_parts() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"foo bar bazfoo bar baz"))), 0);
+    let args = |offset, length, chunk_size, kind| ChecksumArgs { offset, length, chunk_size, kind };
+    let mut sum = |args, seed: &[u8]| {
+        let reply = g.ask("x", smallvec![OsdOp::checksum(args, Bytes::copy_from_slice(seed))]);
+        (reply.result, reply.outs[0].data.to_vec())
+    };
+    let crc = 4_119_623_852u32.to_le_bytes();
+    let expected = [&2u32.to_le_bytes()[..], &crc, &crc].concat();
+    assert_eq!(sum(args(0, 22, 11, ChecksumArgs::CRC32C), &[0; 4]), (0, expected));
+    assert_eq!(sum(args(0, 21, 11, ChecksumArgs::CRC32C), &[0; 4]).0, -22);
+    assert_eq!(sum(args(0, 22, 11, ChecksumArgs::CRC32C), &[0; 3]).0, -22);
+    assert_eq!(sum(args(0, 22, 11, 7), &[0; 8]).0, -22);
+    assert_eq!(sum(args(99, 22, 11, ChecksumArgs::XXHASH64), &[0; 8]), (0, vec![]));
+    // The xxHash of nothing, of the reference implementation.
+    assert_eq!(g.result("y", OsdOp::create(true)), 0);
+    let reply = g
+        .ask("y", smallvec![OsdOp::checksum(args(0, 0, 0, ChecksumArgs::XXHASH32), Bytes::from(vec![0; 4]))]);
+    assert_eq!((reply.result, &reply.outs[0].data[..]), (0, &[0; 4][..]));
+}
+
+#[test]
+fn methods_of_classes_are_operations_of_their_request() {
+    let mut g = roomy();
+    let reply = g.ask("x", smallvec![OsdOp::call("hello", "say_hello", b"you")]);
+    assert_eq!((reply.result, &reply.outs[0].data[..]), (-2, &b""[..]), "there is no object to call it on");
+    assert_eq!(g.result("x", OsdOp::call("hello", "record_hello", b"you")), 0);
+    assert_eq!(g.contents("x"), b"Hello, you!");
+    assert_eq!(g.result("x", OsdOp::call("hello", "record_hello", b"you")), -17);
+    let reply = g.ask("x", smallvec![OsdOp::call("hello", "say_hello", b"you")]);
+    assert_eq!((reply.result, &reply.outs[0].data[..]), (0, &b"Hello, you!"[..]));
+    assert_eq!(g.result("x", OsdOp::call("hello", "turn_it_to_11", b"")), 0);
+    assert_eq!(g.contents("x"), b"HELLO, YOU!");
+    for method in ["bad_reader", "bad_writer"] {
+        assert_eq!(g.result("x", OsdOp::call("hello", method, b"")), -5);
+    }
+    let request = |class: &str, method: &str| g.op("x", smallvec![OsdOp::call(class, method, b"")]);
+    assert!(
+        Needs::of(&request("lock", "lock")).is_ok_and(|needs| needs.writes() && needs.calls[0].by_default)
+    );
+    assert!(Needs::of(&request("lock", "get_info")).is_ok_and(|needs| !needs.writes()));
+    for (class, method) in [("lock", "pick"), ("no such class", "lock")] {
+        assert_eq!(Needs::of(&request(class, method)).err(), Some(Errno::EOPNOTSUPP));
     }
 }

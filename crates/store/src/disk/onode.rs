@@ -8,6 +8,7 @@ use super::block::{Block, Chunk, Large};
 use super::collection::Guard;
 use super::layout::{BLOCK, CHUNK_BLOCKS, Run, push_block};
 use super::omap::Omap;
+use crate::transaction::is_own;
 use crate::{Change, Info};
 
 /// Bytes of an object that one chunk covers.
@@ -108,7 +109,7 @@ impl Onode {
                     self.xattrs.remove(i);
                 }
             }
-            Change::ClearXattrs => self.xattrs = Vec::new(),
+            Change::ClearXattrs => self.xattrs.retain(|(name, _)| is_own(name)),
             omap => self.change_omap(omap),
         }
     }
@@ -244,7 +245,7 @@ impl Onode {
         }
     }
 
-    /// Takes over everything of another object but its number and info. The omap's rows on disk stay the other's: `omap` has
+    /// Takes over everything of another object but its number, its info and what the OSD keeps for itself. The omap's rows on disk stay the other's: `omap` has
     /// all that is to be seen.
     pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, guard: Arc<Guard>, dropped: &mut Dropped) {
         self.cut(0, dropped);
@@ -254,7 +255,12 @@ impl Onode {
         let cloned =
             |chunk: &Chunk| Chunk { blocks: chunk.blocks.iter().map(Block::cloned).collect(), dirty: true };
         self.chunks = source.chunks.iter().map(|c| c.as_deref().map(|c| Arc::new(cloned(c)))).collect();
-        self.xattrs = source.xattrs.clone();
+        let theirs = source.xattrs.iter().filter(|(name, _)| !is_own(name)).cloned();
+        let mut xattrs: Vec<_> = std::mem::take(&mut self.xattrs);
+        xattrs.retain(|(name, _)| is_own(name));
+        xattrs.extend(theirs);
+        xattrs.sort_unstable();
+        self.xattrs = xattrs;
         self.omap_header = source.omap_header.clone();
         self.omap = omap;
         // If the source is a clone itself, its blocks are kept by what it holds, which is older.

@@ -194,19 +194,39 @@ pub(super) fn put_info(w: &mut Writer, info: &Info) {
     w.u64(info.user_version);
     w.put(&info.mtime);
     w.u32(info.truncate_seq);
-    w.bool(info.has_omap);
+    let flags = [
+        (info.has_omap, flag::OMAP),
+        (info.whiteout, flag::WHITEOUT),
+        (info.has_snaps, flag::SNAPS),
+        (info.watched, flag::WATCHED),
+    ];
+    w.u8(flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
     w.u64(info.truncate_size);
 }
 
 pub(super) fn take_info(r: &mut Reader<'_>) -> Result<Info, DecodeError> {
+    let (version, user_version, mtime, truncate_seq) = (r.get()?, r.u64()?, r.get()?, r.u32()?);
+    let flags = r.u8()?;
+    let has = |flag: u8| flags & flag != 0;
     Ok(Info {
-        version: r.get()?,
-        user_version: r.u64()?,
-        mtime: r.get()?,
-        truncate_seq: r.u32()?,
-        has_omap: r.bool()?,
+        version,
+        user_version,
+        mtime,
+        truncate_seq,
+        has_omap: has(flag::OMAP),
+        whiteout: has(flag::WHITEOUT),
+        has_snaps: has(flag::SNAPS),
+        watched: has(flag::WATCHED),
         truncate_size: r.u64()?,
     })
+}
+
+/// Bits of what is kept of an object.
+mod flag {
+    pub(super) const OMAP: u8 = 1;
+    pub(super) const WHITEOUT: u8 = 2;
+    pub(super) const SNAPS: u8 = 4;
+    pub(super) const WATCHED: u8 = 8;
 }
 
 /// Kinds of edits.

@@ -73,7 +73,7 @@ impl Rng {
 
     fn short(&mut self) -> Bytes {
         let len = self.below(3) as usize;
-        (0..len).map(|_| b'a' + self.below(3) as u8).collect()
+        (0..len).map(|_| self.one_of(b"\0abc")).collect()
     }
 
     fn oid(&mut self) -> ObjectRef<'static> {
@@ -115,6 +115,10 @@ impl Rng {
             version,
             user_version: version.version,
             mtime: UTime { sec: 7, nsec: 0 },
+            has_omap: version.version & 1 != 0,
+            whiteout: version.version & 2 != 0,
+            has_snaps: version.version & 4 != 0,
+            watched: version.version & 8 != 0,
             ..Info::default()
         };
         let objects = (0..1 + self.below(2)).map(|_| ObjectChanges {

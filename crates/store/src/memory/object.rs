@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::contents::Contents;
 use crate::store::{OmapPage, OmapRange};
+use crate::transaction::is_own;
 use crate::{Change, Data, Fetch, Info, KeyValues, ObjectName, ObjectRef, ObjectView};
 
 /// What an object costs beside its name and its contents: the object itself, its share of the index.
@@ -148,12 +149,19 @@ impl Object {
         }
     }
 
-    /// Takes over everything of `source` but its name and info.
+    /// Takes over everything of `source` but its name, its info and what the OSD keeps for itself.
     pub(super) fn clone_from(&mut self, source: &Self) {
         self.size = source.size;
         self.crc = source.crc;
         self.contents = source.contents.clone();
+        let own = self.extras.take().map(|extras| extras.xattrs).unwrap_or_default();
         self.extras = source.extras.clone();
+        if let Some(extras) = &mut self.extras {
+            extras.remove_own();
+        }
+        for (name, value) in own.iter().filter(|(name, _)| is_own(name)) {
+            self.extras.get_or_insert_default().set_xattr(name, value);
+        }
     }
 
     /// The part of a range that lies within the object.
@@ -181,8 +189,8 @@ impl Extras {
                 }
             }
             Change::ClearXattrs => {
-                self.xattrs = Vec::new();
-                self.xattr_bytes = 0;
+                self.xattrs.retain(|(name, _)| is_own(name));
+                self.xattr_bytes = self.xattrs.iter().map(|(n, v)| (n.len() + v.len()) as u64).sum();
             }
             Change::SetOmap { pairs } => pairs.iter().for_each(|(key, value)| self.set_omap(key, value)),
             Change::RemoveOmap { keys } => keys.iter().for_each(|key| self.remove_omap(key)),
@@ -219,6 +227,11 @@ impl Extras {
                 self.xattrs.insert(i, (name.into(), value.into()));
             }
         }
+    }
+
+    fn remove_own(&mut self) {
+        self.xattrs.retain(|(name, _)| !is_own(name));
+        self.xattr_bytes = self.xattrs.iter().map(|(n, v)| (n.len() + v.len()) as u64).sum();
     }
 
     fn set_omap(&mut self, key: &[u8], value: &[u8]) {

@@ -11,6 +11,7 @@ use smallvec::smallvec;
 
 use super::MemoryStore;
 use crate::store::OmapRange;
+use crate::transaction::is_own;
 use crate::{
     Change, Collection, Commit, CommitListener, Fetch, Info, OBJECT_BYTES_MAX, ObjectChanges, ObjectName,
     ObjectRef, ObjectStore, ObjectView, StoreError, Transaction,
@@ -87,7 +88,12 @@ fn apply_one(model: &mut Model, change: &Change<'_>, source: Option<Model>) {
     match change.clone() {
         Change::Create | Change::Remove => {}
         Change::NoteCrc { crc } => model.crc = Some(crc),
-        Change::CloneFrom { .. } => *model = Model { info: model.info, ..source.expect("looked up") },
+        Change::CloneFrom { .. } => {
+            let mut source = source.expect("looked up");
+            source.xattrs.retain(|name, _| !is_own(name));
+            source.xattrs.extend(model.xattrs.clone().into_iter().filter(|(name, _)| is_own(name)));
+            *model = Model { info: model.info, ..source };
+        }
         Change::Write { offset, data } => {
             let (from, to) = (offset as usize, offset as usize + data.len());
             model.data.resize(model.data.len().max(to), 0);
@@ -102,7 +108,7 @@ fn apply_one(model: &mut Model, change: &Change<'_>, source: Option<Model>) {
         Change::Truncate { size } => model.data.resize(size as usize, 0),
         Change::SetXattr { name, value } => drop(model.xattrs.insert(name, value)),
         Change::RemoveXattr { name } => drop(model.xattrs.remove(&name)),
-        Change::ClearXattrs => model.xattrs.clear(),
+        Change::ClearXattrs => model.xattrs.retain(|name, _| is_own(name)),
         Change::SetOmap { pairs } => model.omap.extend(pairs),
         Change::RemoveOmap { keys } => model.omap.retain(|k, _| !keys.contains(k)),
         Change::RemoveOmapRange { from, until } => model.omap.retain(|k, _| *k < from || *k >= until),
@@ -146,7 +152,7 @@ fn oids() -> impl Strategy<Value = ObjectRef<'static>> {
 }
 
 fn short() -> impl Strategy<Value = Bytes> {
-    prop::collection::vec(b'a'..=b'd', 0..3).prop_map(Bytes::from)
+    prop::collection::vec(prop::sample::select(b"\0abc".to_vec()), 0..3).prop_map(Bytes::from)
 }
 
 fn changes() -> impl Strategy<Value = Change<'static>> {
@@ -190,6 +196,10 @@ fn stamp(txn: &mut Transaction<'_>, n: u64) {
             version: txn.version,
             user_version: n,
             mtime: UTime { sec: n as u32, nsec: 0 },
+            has_omap: n & 1 != 0,
+            whiteout: n & 2 != 0,
+            has_snaps: n & 4 != 0,
+            watched: n & 8 != 0,
             ..Info::default()
         };
     }

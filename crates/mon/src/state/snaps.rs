@@ -1,0 +1,132 @@
+//! Snapshots of pools, and ids for snapshots that clients manage. A pool has only one of the two.
+
+use loligo_maps::{PgPool, PoolFlags, PoolSnap, SnapSet};
+use loligo_wire::{Epoch, PoolId, SnapId, UTime};
+
+use super::State;
+use crate::command::Failure;
+
+/// The ids before the first one that is given out to a client, as in Ceph.
+const UNMANAGED_SEQ_FIRST: u64 = 2;
+
+impl State {
+    /// Makes a snapshot of a whole pool; false if there is one of this name.
+    ///
+    /// # Errors
+    /// The pool's snapshots are managed by clients, or it does not exist.
+    pub fn create_pool_snap(&mut self, now: UTime, id: PoolId, name: &str) -> Result<bool, Failure> {
+        let pool = self.pool_with_snaps(id)?;
+        if pool.snap_named(name.as_bytes()).is_some() {
+            return Ok(false);
+        }
+        let epoch = self.next_epoch();
+        self.change_pool(now, id, |pool| {
+            pool.snap_seq.0 += 1;
+            pool.snap_epoch = epoch;
+            pool.flags = pool.flags.with(PoolFlags::POOL_SNAPS);
+            pool.snaps.insert(pool.snap_seq, PoolSnap { id: pool.snap_seq, stamp: now, name: name.into() });
+        })?;
+        Ok(true)
+    }
+
+    /// Removes a snapshot of a whole pool; false if there is none of this name. The OSD takes it away from all objects.
+    ///
+    /// # Errors
+    /// As for [`State::create_pool_snap`].
+    pub fn remove_pool_snap(&mut self, now: UTime, id: PoolId, name: &str) -> Result<bool, Failure> {
+        let pool = self.pool_with_snaps(id)?;
+        let Some(snap) = pool.snap_named(name.as_bytes()) else { return Ok(false) };
+        let mut after = pool.clone();
+        after.snaps.remove(&snap);
+        self.remove_snap(now, id, after, snap)?;
+        Ok(true)
+    }
+
+    /// Gives out an id for a snapshot that clients manage.
+    ///
+    /// # Errors
+    /// The pool has snapshots of its own, or does not exist.
+    pub fn create_snap_id(&mut self, now: UTime, id: PoolId) -> Result<SnapId, Failure> {
+        self.check_selfmanaged(id)?;
+        let epoch = self.next_epoch();
+        let mut snap = SnapId(0);
+        self.change_pool(now, id, |pool| {
+            pool.snap_seq = SnapId(pool.snap_seq.0.max(UNMANAGED_SEQ_FIRST) + 1);
+            pool.snap_epoch = epoch;
+            pool.flags = pool.flags.with(PoolFlags::SELFMANAGED_SNAPS);
+            snap = pool.snap_seq;
+        })?;
+        Ok(snap)
+    }
+
+    /// Takes back the id of a snapshot that clients manage. Taking it back twice does nothing.
+    ///
+    /// # Errors
+    /// The id was never given out; the pool has snapshots of its own, or does not exist.
+    pub fn remove_snap_id(&mut self, now: UTime, id: PoolId, snap: SnapId) -> Result<(), Failure> {
+        let pool = self.check_selfmanaged(id)?;
+        if snap > pool.snap_seq {
+            return Err(Failure::missing(format!("snapshot {snap} of pool {id} does not exist")));
+        }
+        if self.osdmap().removed_snaps_queue.get(&id).is_some_and(|queue| queue.contains(snap)) {
+            return Ok(());
+        }
+        let after = pool.clone();
+        self.remove_snap(now, id, after, snap)
+    }
+
+    /// The OSD has taken removed snapshots away from all objects of a pool: nobody need look for them any more.
+    pub fn purged_snaps(&mut self, now: UTime, id: PoolId, snaps: &SnapSet) -> Result<(), Failure> {
+        let Some(queue) = self.osdmap().removed_snaps_queue.get(&id) else { return Ok(()) };
+        let mut kept = queue.clone();
+        kept.subtract(snaps);
+        let mut purged = queue.clone();
+        purged.subtract(&kept);
+        if purged.is_empty() {
+            return Ok(());
+        }
+        self.change_osdmap(now, |_, inc| drop(inc.new_purged_snaps.insert(id, purged))).map(|_| ())
+    }
+
+    /// A removal takes an id, too, so that whoever holds an older context sees that something has changed.
+    fn remove_snap(
+        &mut self,
+        now: UTime,
+        id: PoolId,
+        mut after: PgPool,
+        snap: SnapId,
+    ) -> Result<(), Failure> {
+        after.snap_seq.0 += 1;
+        after.snap_epoch = self.next_epoch();
+        self.change_osdmap(now, |_, inc| {
+            inc.new_pools.insert(id, after);
+            inc.new_removed_snaps.entry(id).or_default().insert(snap);
+        })
+        .map(|_| ())
+    }
+
+    fn next_epoch(&self) -> Epoch {
+        Epoch(self.osdmap().epoch.0 + 1)
+    }
+
+    fn pool_with_snaps(&self, id: PoolId) -> Result<&PgPool, Failure> {
+        match self.osdmap().pool(id) {
+            None => Err(Failure::missing(format!("there is no pool {id}"))),
+            Some(pool) if pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) => {
+                let name = self.osdmap().pool_name(id).map(ToString::to_string).unwrap_or_default();
+                Err(Failure::invalid(format!("pool {name} is in unmanaged snaps mode")))
+            }
+            Some(pool) => Ok(pool),
+        }
+    }
+
+    fn check_selfmanaged(&self, id: PoolId) -> Result<&PgPool, Failure> {
+        match self.osdmap().pool(id) {
+            None => Err(Failure::missing(format!("there is no pool {id}"))),
+            Some(pool) if pool.flags.has(PoolFlags::POOL_SNAPS) => {
+                Err(Failure::invalid(format!("pool {id} has pool snapshots")))
+            }
+            Some(pool) => Ok(pool),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a method sees of its object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+
+use bytes::Bytes;
+use loligo_wire::message::osd::{OpCode, OsdOp};
+use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, UTime, Writer};
+
+use super::Method;
+use crate::errno::Errno;
+use crate::exec::Execution;
+
+/// An object in the hands of a method (`cls_method_context_t`).
+pub(crate) struct Handle<'e, 'a> {
+    execution: &'e mut Execution<'a>,
+    method: &'static Method,
+}
+
+/// Names (or keys) and values.
+pub(super) type Pairs = BTreeMap<Bytes, Bytes>;
+
+impl<'e, 'a> Handle<'e, 'a> {
+    pub(crate) fn new(execution: &'e mut Execution<'a>, method: &'static Method) -> Self {
+        Self { execution, method }
+    }
+
+    /// Who calls.
+    pub(super) fn client(&self) -> EntityNum {
+        EntityNum::client(GlobalId(self.execution.context.client))
+    }
+
+    /// Where the caller is.
+    pub(super) fn client_addr(&self) -> EntityAddr {
+        self.execution.context.peer
+    }
+
+    pub(super) fn now(&self) -> UTime {
+        UTime::now()
+    }
+
+    /// Letters and digits that nobody can guess.
+    pub(super) fn random_text(&self, len: usize) -> String {
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        // The state of a hash table's hasher is random, and seldom enough wanted here.
+        let number = |i: usize| RandomState::new().hash_one(i) as usize;
+        (0..len).map(|i| char::from(LETTERS[number(i) % LETTERS.len()])).collect()
+    }
+
+    /// A text that no other operation on this placement group gives, and that grows.
+    pub(super) fn unique_id(&mut self) -> String {
+        self.execution.unique_id()
+    }
+
+    fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno> {
+        // A method that does what it is not marked for is a bug of the method, as in a stock OSD.
+        if (op.code.is_read() && !self.method.read) || (op.code.is_modify() && !self.method.write) {
+            return Err(Errno::EIO);
+        }
+        self.execution.nested(op)
+    }
+
+    fn ask(&mut self, code: OpCode, input: Bytes) -> Result<Bytes, Errno> {
+        self.run(&OsdOp::new(code).with_data(input)).map(|(_, data)| data)
+    }
+
+    fn change(&mut self, op: &OsdOp) -> Result<(), Errno> {
+        self.run(op).map(drop)
+    }
+
+    /// Size and time of the last change. Needs no mark.
+    pub(super) fn stat(&mut self) -> Result<(u64, UTime), Errno> {
+        let (_, data) = self.execution.nested(&OsdOp::new(OpCode::STAT))?;
+        let mut r = Reader::new(&data);
+        Ok((r.u64()?, r.get()?))
+    }
+
+    /// Whether the object exists.
+    pub(super) fn exists(&mut self) -> Result<bool, Errno> {
+        match self.stat() {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Some of the object's bytes; length 0 reads all.
+    pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
+        self.run(&OsdOp::read(offset, len)).map(|(_, data)| data)
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Errno> {
+        self.change(&OsdOp::write(offset, data))
+    }
+
+    pub(super) fn write_full(&mut self, data: Bytes) -> Result<(), Errno> {
+        self.change(&OsdOp::write_full(data))
+    }
+
+    pub(super) fn remove(&mut self) -> Result<(), Errno> {
+        self.change(&OsdOp::new(OpCode::DELETE))
+    }
+
+    /// # Errors
+    /// ENODATA if there is no such attribute, ENOENT if there is no object.
+    pub(super) fn xattr(&mut self, name: &str) -> Result<Bytes, Errno> {
+        self.run(&OsdOp::xattr(OpCode::GETXATTR, name.as_bytes(), b"", 0, 0)).map(|(_, data)| data)
+    }
+
+    pub(super) fn xattrs(&mut self) -> Result<Pairs, Errno> {
+        Ok(Reader::new(&self.ask(OpCode::GETXATTRS, Bytes::new())?).get()?)
+    }
+
+    pub(super) fn set_xattr(&mut self, name: &str, value: &[u8]) -> Result<(), Errno> {
+        self.change(&OsdOp::xattr(OpCode::SETXATTR, name.as_bytes(), value, 0, 0))
+    }
+
+    /// One value of the omap.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such key.
+    pub(super) fn value(&mut self, key: &[u8]) -> Result<Bytes, Errno> {
+        let keys = BTreeSet::from([Bytes::copy_from_slice(key)]).to_bytes();
+        let found: Pairs = Reader::new(&self.ask(OpCode::OMAPGETVALSBYKEYS, keys)?).get()?;
+        found.into_values().next().ok_or(Errno::ENOENT)
+    }
+
+    /// Keys and values behind `after` that begin with `prefix`, and whether there are more.
+    pub(super) fn values(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<(Pairs, bool), Errno> {
+        let mut w = Writer::new();
+        w.blob(after);
+        w.u64(max);
+        w.blob(prefix);
+        let page = self.ask(OpCode::OMAPGETVALS, w.into_bytes())?;
+        let mut r = Reader::new(&page);
+        Ok((r.get()?, r.bool()?))
+    }
+
+    pub(super) fn set_value(&mut self, key: &[u8], value: Bytes) -> Result<(), Errno> {
+        self.set_values(Pairs::from([(Bytes::copy_from_slice(key), value)]))
+    }
+
+    pub(super) fn set_values(&mut self, pairs: Pairs) -> Result<(), Errno> {
+        self.change(&OsdOp::new(OpCode::OMAPSETVALS).with_data(pairs.to_bytes()))
+    }
+
+    pub(super) fn remove_value(&mut self, key: &[u8]) -> Result<(), Errno> {
+        let keys = BTreeSet::from([Bytes::copy_from_slice(key)]).to_bytes();
+        self.change(&OsdOp::new(OpCode::OMAPRMKEYS).with_data(keys))
+    }
+
+    pub(super) fn header(&mut self) -> Result<Bytes, Errno> {
+        self.ask(OpCode::OMAPGETHEADER, Bytes::new())
+    }
+
+    pub(super) fn set_header(&mut self, header: Bytes) -> Result<(), Errno> {
+        self.change(&OsdOp::new(OpCode::OMAPSETHEADER).with_data(header))
+    }
+}

@@ -1,0 +1,93 @@
+//! Class `hello`: the example among Ceph's classes (`src/cls/hello`), which tests call.
+
+use bytes::Bytes;
+
+use super::{Class, DONE, Handle, Outcome, give, rd, rw, wr};
+use crate::errno::Errno;
+
+pub(super) static CLASS: Class = Class {
+    name: "hello",
+    methods: &[
+        rd("say_hello", say_hello),
+        rw("record_hello", record_hello),
+        rw("write_return_data", write_return_data),
+        rw("writes_dont_return_data", writes_dont_return_data),
+        rw("write_too_much_return_data", write_too_much_return_data),
+        rd("replay", replay),
+        rw("turn_it_to_11", turn_it_to_11),
+        rd("bad_reader", bad_reader),
+        wr("bad_writer", bad_writer),
+    ],
+};
+
+/// Longer names are not greeted.
+const NAME_LEN_MAX: usize = 100;
+/// Bytes of the object that are looked at.
+const READ_LEN: u64 = 1100;
+
+fn greeting(input: &[u8]) -> Result<Vec<u8>, Errno> {
+    if input.len() > NAME_LEN_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let name = if input.is_empty() { b"world" } else { input };
+    Ok([&b"Hello, "[..], name, b"!"].concat())
+}
+
+fn say_hello(_: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    give(greeting(input)?.into())
+}
+
+fn record_hello(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    let greeting = greeting(input)?;
+    if object.exists()? {
+        return Err(Errno::EEXIST);
+    }
+    object.write_full(greeting.into())?;
+    sign(object, "said_by")
+}
+
+/// Says who called.
+fn sign(object: &mut Handle<'_, '_>, attribute: &str) -> Outcome {
+    let (client, addr) = (object.client(), object.client_addr());
+    let addr = addr.sock.map(|sock| format!("{sock}/{}", addr.nonce)).unwrap_or_default();
+    object.set_xattr(attribute, format!("{client} {addr}").as_bytes())?;
+    DONE
+}
+
+fn write_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    object.set_xattr("foo", b"bar")?;
+    Ok((42, Bytes::from_static(b"you might see this")))
+}
+
+fn writes_dont_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    object.set_xattr("foo", b"bar")?;
+    give(Bytes::from_static(b"you will never see this"))
+}
+
+fn write_too_much_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    object.set_xattr("foo", b"bar")?;
+    let long = "you should not see this because it is toooooooooooooooooo long. ".repeat(3);
+    Ok((42, long.into()))
+}
+
+fn replay(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    give(object.read(0, READ_LEN)?)
+}
+
+fn turn_it_to_11(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    let text = object.read(0, READ_LEN)?;
+    object.write_full(text.to_ascii_uppercase().into())?;
+    sign(object, "amplified_by")
+}
+
+/// Writes, though it is marked as one that reads.
+fn bad_reader(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    object.write(0, Bytes::from_static(b"no"))?;
+    DONE
+}
+
+/// Reads, though it is marked as one that writes.
+fn bad_writer(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+    object.read(0, 1)?;
+    DONE
+}

@@ -1,0 +1,114 @@
+//! Object classes: methods that run where the object is, called by name (CALL).
+//!
+//! A class is a file with a table of [`Method`]s; [`CLASSES`] lists them all. A method works on its object through a
+//! [`Handle`], whose calls are the operations of a request: it reads what was there before the request, and all that it
+//! changes happens together with what else the request does, or not at all.
+
+mod handle;
+mod hello;
+mod lock;
+mod log;
+mod numops;
+mod refcount;
+mod user;
+mod version;
+
+use bytes::Bytes;
+use loligo_cephx::caps::ClassCall;
+
+use crate::errno::Errno;
+pub(crate) use handle::Handle;
+
+/// What a method comes to: a result of 0 or more, and its output.
+type Outcome = Result<(i32, Bytes), Errno>;
+
+/// A class.
+struct Class {
+    name: &'static str,
+    methods: &'static [Method],
+}
+
+/// A method.
+pub(crate) struct Method {
+    name: &'static str,
+    /// Whether it may read the object.
+    pub(crate) read: bool,
+    /// Whether it may change it.
+    pub(crate) write: bool,
+    pub(crate) run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome,
+}
+
+static CLASSES: &[&Class] = &[
+    &hello::CLASS,
+    &lock::CLASS,
+    &log::CLASS,
+    &numops::CLASS,
+    &refcount::CLASS,
+    &user::CLASS,
+    &version::CLASS,
+];
+
+/// Classes that a general `x` in a capability covers (`osd_class_default_list`). Release 16 lists these.
+const DEFAULT: &[&str] = &[
+    "cephfs",
+    "hello",
+    "journal",
+    "lock",
+    "log",
+    "numops",
+    "otp",
+    "rbd",
+    "refcount",
+    "rgw",
+    "rgw_gc",
+    "timeindex",
+    "user",
+    "version",
+    "cas",
+    "cmpomap",
+    "queue",
+    "2pc_queue",
+    "fifo",
+];
+
+const fn rd(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+    Method { name, read: true, write: false, run }
+}
+
+const fn wr(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+    Method { name, read: false, write: true, run }
+}
+
+const fn rw(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+    Method { name, read: true, write: true, run }
+}
+
+/// A method that has nothing to say but that it went well.
+const DONE: Outcome = Ok((0, Bytes::new()));
+
+/// An output.
+fn give(data: Bytes) -> Outcome {
+    Ok((0, data))
+}
+
+fn find(class: &[u8], method: &[u8]) -> Option<(&'static Class, &'static Method)> {
+    let class = CLASSES.iter().find(|known| known.name.as_bytes() == class)?;
+    Some((class, class.methods.iter().find(|known| known.name.as_bytes() == method)?))
+}
+
+/// The method of this name.
+pub(crate) fn method(class: &[u8], method: &[u8]) -> Option<&'static Method> {
+    find(class, method).map(|(_, method)| method)
+}
+
+/// What a call of a method needs to be allowed.
+pub(crate) fn call(class: &[u8], method: &[u8]) -> Option<ClassCall<'static>> {
+    let (class, method) = find(class, method)?;
+    Some(ClassCall {
+        class: class.name,
+        method: method.name,
+        read: method.read,
+        write: method.write,
+        by_default: DEFAULT.contains(&class.name),
+    })
+}

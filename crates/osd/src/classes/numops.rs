@@ -1,0 +1,84 @@
+//! Class `numops`: arithmetic on a number that is kept as text under a key (`src/cls/numops`).
+
+use bytes::Bytes;
+use loligo_wire::Reader;
+
+use super::{Class, DONE, Handle, Outcome, rw};
+use crate::errno::Errno;
+
+pub(super) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
+
+/// Digits that are kept.
+const DIGITS: usize = 10;
+/// What is kept is no number.
+const EBADMSG: Errno = Errno(74);
+
+fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    change(object, input, |stored, given| stored + given)
+}
+
+fn multiply(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    change(object, input, |stored, given| stored * given)
+}
+
+fn change(object: &mut Handle<'_, '_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -> Outcome {
+    let mut r = Reader::new(input);
+    let (key, given): (Bytes, Bytes) = (r.get()?, r.get()?);
+    let given = number(&given).ok_or(Errno::EINVAL)?;
+    let stored = match object.value(&key) {
+        Ok(value) => number(&value).ok_or(EBADMSG)?,
+        // What is not there counts as nothing, also where there is no object.
+        Err(Errno::ENOENT) => 0.0,
+        Err(errno) => return Err(errno),
+    };
+    object.set_value(&key, shown(to(stored, given)).into())?;
+    DONE
+}
+
+/// A number as C's `strtod` reads it, of which the whole text must be.
+fn number(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?.trim_start();
+    if text.is_empty() { Some(0.0) } else { text.parse().ok() }
+}
+
+/// As C++ writes a number with ten digits: without needless zeros, with an exponent only if it is very large or small.
+fn shown(number: f64) -> String {
+    let scientific = format!("{number:.*e}", DIGITS - 1);
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return number.to_string().to_lowercase();
+    };
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if (-4..DIGITS as i32).contains(&exponent) {
+        trimmed(&format!("{number:.*}", (DIGITS as i32 - 1 - exponent) as usize))
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_by_cpp() {
+        let cases = [
+            (0.0, "0"),
+            (3.0, "3"),
+            (-2.5, "-2.5"),
+            (0.1 + 0.2, "0.3"),
+            (1e9, "1000000000"),
+            (1e10, "1e+10"),
+            (12345678901.0, "1.23456789e+10"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (f64::INFINITY, "inf"),
+        ];
+        cases.iter().for_each(|(number, text)| assert_eq!(shown(*number), *text));
+        assert_eq!((number(b" 12.5"), number(b""), number(b"12x")), (Some(12.5), Some(0.0), None));
+    }
+}

@@ -1,0 +1,91 @@
+//! Tells slots when something of theirs is due: a watch, a notification.
+//!
+//! A slot asks for at most one moment at a time, and only those that have watches ask at all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use loligo_lockstat::{Class, Mutex};
+
+use crate::slot::Slot;
+
+/// Held to put in one moment, or to take out those that have come.
+static CLOCK: Class = Class::new("osd.clock");
+
+/// Has no thread before somebody asks for a moment.
+#[derive(Default)]
+pub(crate) struct Clock {
+    shared: Arc<Shared>,
+    thread: OnceLock<Option<Thread>>,
+}
+
+struct Shared {
+    due: Mutex<Due>,
+    closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Due {
+    /// By the moment and a number that tells equal moments apart.
+    slots: BTreeMap<(Instant, u64), Weak<Slot>>,
+    next: u64,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { due: Mutex::new(&CLOCK, Due::default()), closed: AtomicBool::new(false) }
+    }
+}
+
+impl Clock {
+    /// Has the slot told when `at` has come.
+    pub(crate) fn wake(&self, at: Instant, slot: Weak<Slot>) {
+        let mut due = self.shared.due.lock();
+        let earliest = due.slots.first_key_value().is_none_or(|((first, _), _)| at < *first);
+        let number = due.next;
+        due.next += 1;
+        due.slots.insert((at, number), slot);
+        drop(due);
+        let thread = self.thread.get_or_init(|| self.start());
+        if let Some(thread) = thread.as_ref().filter(|_| earliest) {
+            thread.unpark();
+        }
+    }
+
+    fn start(&self) -> Option<Thread> {
+        let shared = Arc::clone(&self.shared);
+        let spawned = thread::Builder::new().name("loligo-clock".to_owned()).spawn(move || shared.run());
+        spawned.ok().map(|handle| handle.thread().clone())
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        if let Some(Some(thread)) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        // Acquire: pairs with the store when the clock is dropped.
+        while !self.closed.load(Ordering::Acquire) {
+            let now = Instant::now();
+            let mut due = self.due.lock();
+            let later = due.slots.split_off(&(now, u64::MAX));
+            let slots = std::mem::replace(&mut due.slots, later);
+            let next = due.slots.first_key_value().map(|((at, _), _)| *at);
+            drop(due);
+            slots.into_values().filter_map(|slot| slot.upgrade()).for_each(|slot| slot.tick());
+            match next {
+                Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+                None => thread::park(),
+            }
+        }
+    }
+}

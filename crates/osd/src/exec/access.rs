@@ -1,0 +1,42 @@
+//! What a request needs to be allowed.
+
+use loligo_cephx::caps::{Access, ClassCall};
+use loligo_wire::message::osd::{MOSDOp, OpCode, WatchArgs};
+use smallvec::SmallVec;
+
+use crate::classes;
+use crate::errno::Errno;
+
+/// What a request does to its object.
+#[derive(Default)]
+pub(crate) struct Needs {
+    /// What its operations need themselves.
+    pub(crate) access: Access,
+    /// What methods of object classes it calls.
+    pub(crate) calls: SmallVec<[ClassCall<'static>; 1]>,
+}
+
+impl Needs {
+    /// # Errors
+    /// EOPNOTSUPP if it calls what there is not.
+    pub(crate) fn of(op: &MOSDOp) -> Result<Self, Errno> {
+        let mut needs = Self::default();
+        for op in &op.ops {
+            if op.code == OpCode::CALL {
+                let input = op.call_input()?;
+                needs.calls.push(classes::call(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?);
+                continue;
+            }
+            // A sign of life changes nothing.
+            let pings = op.code == OpCode::WATCH && op.watch_args().op == WatchArgs::PING;
+            needs.access.read |= op.code.is_read();
+            needs.access.write |= op.code.is_modify() && !pings;
+        }
+        Ok(needs)
+    }
+
+    /// Whether it may change the object.
+    pub(crate) fn writes(&self) -> bool {
+        self.access.write || self.calls.iter().any(|call| call.write)
+    }
+}

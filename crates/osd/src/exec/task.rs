@@ -1,0 +1,135 @@
+//! What the OSD wants of itself: requests without operations and without anybody who waits for an answer.
+
+use std::sync::Arc;
+
+use loligo_maps::SnapSet as SnapIds;
+use loligo_store::{
+    Change, Collection, Commit, Info, ObjectChanges, ObjectName, ObjectRef, ObjectView, Transaction,
+};
+use loligo_wire::message::osd::MOSDOp;
+use loligo_wire::{Eversion, SnapId};
+use smallvec::{SmallVec, smallvec};
+
+use super::snaps::SnapSet;
+use super::write::OBJECT;
+use super::{Answered, Context, Execution, Known, answer, oid_of};
+use crate::errno::Errno;
+use crate::slot::SlotState;
+use crate::watch;
+
+/// What is to be done to an object.
+pub(crate) enum Task {
+    /// End a watch whose client is silent, or not welcome any more.
+    EndWatch(watch::WatchKey),
+    /// Take these snapshots away from its clones.
+    Trim(Arc<SnapIds>),
+}
+
+pub(super) fn run(
+    context: &Context,
+    op: MOSDOp,
+    collection: &dyn Collection,
+    state: &mut SlotState,
+    known: &mut Known,
+) -> Answered {
+    context.fetches.forget(OBJECT);
+    let oid = oid_of(&op);
+    let found = context.fetches.now(|| collection.object(oid));
+    let done = found.and_then(|view| match (&context.task, view) {
+        (Some(Task::EndWatch(key)), Some(view)) => {
+            end_watch(context, *key, collection, state, oid, &view, known)
+        }
+        (Some(Task::Trim(removed)), Some(view)) => trim(context, removed, collection, state, oid, &view),
+        (_, None) | (None, _) => Ok(()),
+    });
+    if context.fetches.waiting() {
+        return Err(Box::new(op));
+    }
+    let result = done.map_or_else(Errno::code, |()| 0);
+    Ok(Some(answer(context, op, result, super::execution::Outputs::new())))
+}
+
+fn end_watch(
+    context: &Context,
+    key: watch::WatchKey,
+    collection: &dyn Collection,
+    state: &mut SlotState,
+    oid: ObjectRef<'_>,
+    view: &Arc<dyn ObjectView>,
+    known: &mut Known,
+) -> Result<(), Errno> {
+    watch::load(context, &smallvec![], &mut state.watches, oid, &**view)?;
+    let mut execution = Execution::new(context, collection, oid, Some(Arc::clone(view)));
+    execution.watchers = state.watches.of(oid);
+    if !execution.watchers.is_some_and(|watchers| watchers.contains_key(&key)) {
+        return Ok(());
+    }
+    execution.unwatch(key, true)?;
+    let (info, effects, changes) = execution.into_parts();
+    known.effects = effects;
+    let version = next(context, state);
+    let objects = smallvec![ObjectChanges { oid, info: Info { version, ..info }, changes }];
+    let commit = collection.submit(Transaction { version, objects, record: None })?;
+    done(state, version, commit);
+    Ok(())
+}
+
+/// Takes removed snapshots away from an object's clones. A clone that stands for no snapshot any more is removed; so is a
+/// whiteout that has no clones.
+fn trim(
+    context: &Context,
+    removed: &SnapIds,
+    collection: &dyn Collection,
+    state: &mut SlotState,
+    oid: ObjectRef<'_>,
+    view: &Arc<dyn ObjectView>,
+) -> Result<(), Errno> {
+    let mut snaps = SnapSet::of(context, &**view)?;
+    let before = snaps.clone();
+    let mut objects: SmallVec<[ObjectChanges<'_>; 1]> = SmallVec::new();
+    let version = next(context, state);
+    for index in (0..snaps.clones.len()).rev() {
+        snaps.clones[index].snaps.retain(|snap| !removed.contains(*snap));
+        if snaps.clones[index].snaps.is_empty() {
+            let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
+            let changes = smallvec![Change::Remove];
+            objects.push(ObjectChanges { oid: gone, info: Info::default(), changes });
+        }
+    }
+    let info = view.info();
+    let useless = info.whiteout && snaps.clones.is_empty();
+    if snaps == before && !useless {
+        return Ok(());
+    }
+    let change = if useless { Change::Remove } else { snaps.keep() };
+    let info = Info { version, ..info };
+    objects.push(ObjectChanges { oid, info, changes: smallvec![change] });
+    let commit = collection.submit(Transaction { version, objects, record: None })?;
+    done(state, version, commit);
+    Ok(())
+}
+
+fn next(context: &Context, state: &SlotState) -> Eversion {
+    Eversion { epoch: context.epoch.max(state.version.epoch), version: state.version.version + 1 }
+}
+
+fn done(state: &mut SlotState, version: Eversion, commit: Commit) {
+    state.version = version;
+    if commit == Commit::Pending {
+        state.submitted = version;
+    }
+}
+
+/// The heads whose clones a list of names has, in order.
+pub(crate) fn heads_with_clones(names: &[ObjectName]) -> Vec<ObjectName> {
+    let mut heads = Vec::new();
+    for name in names.iter().filter(|name| name.as_ref().snap != SnapId::HEAD) {
+        let head = ObjectRef { snap: SnapId::HEAD, ..name.as_ref() };
+        if let Ok(head) = ObjectName::new(head)
+            && heads.last() != Some(&head)
+        {
+            heads.push(head);
+        }
+    }
+    heads
+}

@@ -1,0 +1,171 @@
+//! The operations on watches: what they look at, what they write down, and what is to be done if the request goes well.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use loligo_store::{ObjectName, ObjectRef, ObjectView};
+use loligo_wire::message::osd::{ListWatchersResponse, OpCode, Ops, OsdOp, WatchArgs, WatchItem};
+use loligo_wire::{Encode, EntityNum, GlobalId, Reader, Writer};
+
+use super::{Answered, Connected, Effects, Notified, Watches, record};
+use crate::errno::Errno;
+use crate::exec::{Context, DONE, Execution, Output};
+
+/// `osd_client_watch_timeout`.
+const WATCH_TIMEOUT_S: u32 = 30;
+/// `osd_default_notify_timeout`.
+const NOTIFY_TIMEOUT_S: u32 = 30;
+/// Longer than anything lives; keeps times in bounds.
+const TIMEOUT_S_MAX: u32 = 1 << 24;
+
+/// Tells the notifications of one epoch apart.
+static NEXT_NOTIFY: AtomicU32 = AtomicU32::new(1);
+
+/// Takes from the store who watches an object, if the request is about watches and that is not known yet.
+pub(crate) fn load(
+    context: &Context,
+    ops: &Ops,
+    watches: &mut Watches,
+    oid: ObjectRef<'_>,
+    view: &dyn ObjectView,
+) -> Result<(), Errno> {
+    let concerned = |op: &OsdOp| {
+        matches!(
+            op.code,
+            OpCode::WATCH
+                | OpCode::NOTIFY
+                | OpCode::NOTIFY_ACK
+                | OpCode::LIST_WATCHERS
+                | OpCode::DELETE
+                | OpCode::ROLLBACK
+                | OpCode::CALL
+        )
+    };
+    if !view.info().watched || !(ops.is_empty() || ops.iter().any(concerned)) || watches.of(oid).is_some() {
+        return Ok(());
+    }
+    let attributes = context.fetches.now(|| view.xattrs())?;
+    let found: Vec<_> = attributes.iter().filter_map(|(name, value)| record::read(name, value)).collect();
+    if !found.is_empty() {
+        watches.insert(oid, found, Instant::now());
+    }
+    Ok(())
+}
+
+impl Execution<'_> {
+    fn effects(&mut self) -> Result<&mut Effects, Errno> {
+        match &mut self.effects {
+            Some(effects) => Ok(effects),
+            none => {
+                let object = ObjectName::new(self.oid).map_err(|_| Errno::ENAMETOOLONG)?;
+                Ok(none.insert(Box::new(Effects::on(object))))
+            }
+        }
+    }
+
+    pub(crate) fn watch(&mut self, op: &OsdOp) -> Output {
+        self.must_exist()?;
+        let args = op.watch_args();
+        let key = (args.cookie, self.context.client);
+        let known = self.watchers.and_then(|watchers| watchers.get(&key));
+        match args.op {
+            WatchArgs::WATCH | WatchArgs::LEGACY_WATCH => {
+                let new = self.connected(&args);
+                if known.is_none() {
+                    self.info.watched = true;
+                    self.make(record::keep(key, new.timeout_s, new.addr));
+                }
+                self.effects()?.connected.push(new);
+            }
+            WatchArgs::RECONNECT | WatchArgs::PING if known.is_none() => return Err(Errno::ENOTCONN),
+            WatchArgs::RECONNECT => {
+                let new = self.connected(&args);
+                self.effects()?.connected.push(new);
+            }
+            WatchArgs::PING if known.is_some_and(|watch| !watch.is_connected()) => {
+                return Err(Errno::ETIMEDOUT);
+            }
+            WatchArgs::PING => self.effects()?.pinged.push(key),
+            WatchArgs::UNWATCH if known.is_some() => self.unwatch(key, false)?,
+            _ => {}
+        }
+        DONE
+    }
+
+    /// Ends a watch; `tell` says whether its client hears of it.
+    pub(crate) fn unwatch(&mut self, key: (u64, u64), tell: bool) -> Result<(), Errno> {
+        self.info.watched = self.watchers.is_some_and(|watchers| watchers.keys().any(|other| *other != key));
+        self.make(record::forget(key));
+        self.effects()?.ended.push((key, tell));
+        Ok(())
+    }
+
+    fn connected(&self, args: &WatchArgs) -> Connected {
+        let timeout_s = if args.timeout_s == 0 { WATCH_TIMEOUT_S } else { args.timeout_s.min(TIMEOUT_S_MAX) };
+        Connected {
+            key: (args.cookie, self.context.client),
+            timeout_s,
+            addr: self.context.peer,
+            pings: args.op != WatchArgs::LEGACY_WATCH,
+        }
+    }
+
+    /// The object goes: everybody who watches it is told.
+    pub(crate) fn forget_watchers(&mut self) -> Result<(), Errno> {
+        self.info.watched = false;
+        if let Some(watchers) = self.watchers.filter(|watchers| !watchers.is_empty()) {
+            self.effects()?.ended.extend(watchers.keys().map(|key| (*key, true)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn list_watchers(&mut self) -> Output {
+        let item = |((cookie, client), watch): (&(u64, u64), &super::Watch)| WatchItem {
+            name: EntityNum::client(GlobalId(*client)),
+            cookie: *cookie,
+            timeout_s: watch.timeout_s,
+            addr: watch.addr,
+        };
+        let entries = self.watchers.into_iter().flatten().map(item).collect();
+        let output = ListWatchersResponse { entries }.to_bytes();
+        self.spend(output.len() as u64)?;
+        Ok((0, output))
+    }
+
+    pub(crate) fn notify(&mut self, op: &OsdOp) -> Output {
+        let mut r = Reader::new(&op.data);
+        // Begins with a version that nobody looks at. What cannot be read is nothing, as in a stock OSD.
+        let timeout_s = r.u32().and_then(|_| r.u32()).unwrap_or(0);
+        let payload = r.get::<Bytes>().unwrap_or_default();
+        // Relaxed: a number that nobody else has is all that is wanted.
+        let number = NEXT_NOTIFY.fetch_add(1, Ordering::Relaxed);
+        let id = u64::from(self.context.epoch.0) << 32 | u64::from(number);
+        let notified = Notified {
+            id,
+            cookie: op.cookie(),
+            client: self.context.client,
+            timeout_s: if timeout_s == 0 { NOTIFY_TIMEOUT_S } else { timeout_s.min(TIMEOUT_S_MAX) },
+            payload,
+            version: self.info.user_version,
+        };
+        self.effects()?.notified.push(notified);
+        let mut w = Writer::new();
+        w.u64(id);
+        self.same_result(w.into_bytes())
+    }
+
+    pub(crate) fn acknowledge(&mut self, op: &OsdOp) -> Output {
+        let mut r = Reader::new(&op.data);
+        let mut parts =
+            || Ok::<_, Errno>((r.u64()?, r.u64()?, if r.is_empty() { Bytes::new() } else { r.get()? }));
+        let client = self.context.client;
+        let answered = match parts() {
+            Ok((id, cookie, reply)) => Answered { id, client, cookie: Some(cookie), reply },
+            // As the oldest clients say it: the number stands where the cookie should.
+            Err(_) => Answered { id: op.cookie(), client, cookie: None, reply: Bytes::new() },
+        };
+        self.effects()?.answered.push(answered);
+        self.same_result(Bytes::new())
+    }
+}

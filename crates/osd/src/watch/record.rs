@@ -1,0 +1,35 @@
+//! How a watch is written down with its object: an attribute of its own, so that what one watcher costs does not grow with
+//! how many others there are.
+
+use bytes::Bytes;
+use loligo_store::Change;
+use loligo_wire::{EntityAddr, Reader, Writer};
+
+use super::WatchKey;
+
+const PREFIX: &[u8] = b"\0watch";
+
+/// The change that writes a watch down.
+pub(super) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'static> {
+    let mut w = Writer::new();
+    w.u32(timeout_s);
+    w.put(&addr);
+    Change::SetXattr { name: name(key), value: w.into_bytes() }
+}
+
+/// The change that takes it back.
+pub(super) fn forget(key: WatchKey) -> Change<'static> {
+    Change::RemoveXattr { name: name(key) }
+}
+
+fn name((cookie, client): WatchKey) -> Bytes {
+    [PREFIX, &cookie.to_be_bytes(), &client.to_be_bytes()].concat().into()
+}
+
+/// The watch that an attribute is about, if it is about one that can be read.
+pub(super) fn read(name: &[u8], value: &[u8]) -> Option<(WatchKey, u32, EntityAddr)> {
+    let (cookie, client) = name.strip_prefix(PREFIX)?.split_at_checked(8)?;
+    let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
+    let mut r = Reader::new(value);
+    Some(((number(cookie)?, number(client)?), r.u32().ok()?, r.get().ok()?))
+}
