@@ -6,8 +6,8 @@ use loligo_wire::{Epoch, PoolId, SnapId, UTime};
 use super::State;
 use crate::command::Failure;
 
-/// The ids before the first one that is given out to a client, as in Ceph.
-const UNMANAGED_SEQ_FIRST: u64 = 2;
+/// The last id before the first one that is given out to a client, as in Ceph.
+const UNMANAGED_SEQ_FIRST: u64 = 1;
 
 impl State {
     /// Makes a snapshot of a whole pool; false if there is one of this name.

@@ -150,17 +150,17 @@ fn snapshot_ids_are_given_out_and_taken_back() {
         let reply = opened::<MPoolOpReply>(&effects, session).pop().unwrap();
         (reply.result, reply.payload.map(|payload| SnapId::from_bytes(&payload).unwrap()))
     };
-    // As a stock cluster of 16.2.15 numbers them: from 3 on, and a removal takes a number, too.
+    // As a stock cluster of 16.2.15 numbers them: from 2 on, and a removal takes a number, too.
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(2))));
     assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(3))));
-    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(4))));
-    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 3), (0, None));
-    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 3), (0, None));
-    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(6))));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
+    assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
+    assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(5))));
     assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 9), (-2, None));
     assert_eq!(run(reader, PoolOpCode::CreateUnmanagedSnap, 0), (-1, None));
     assert_eq!(run(admin, PoolOpCode::CreateSnap, 0), (-22, None), "clients manage this pool's");
     let queue = mon.monitor.state().osdmap().removed_snaps_queue[&PoolId(1)].clone();
-    assert_eq!(queue.intervals().collect::<Vec<_>>(), [(SnapId(3), 1)]);
+    assert_eq!(queue.intervals().collect::<Vec<_>>(), [(SnapId(2), 1)]);
     mon.monitor.change(|state| state.purged_snaps(NOW, PoolId(1), &queue).expect("a new epoch"));
     assert!(mon.monitor.state().osdmap().removed_snaps_queue.is_empty());
 }

@@ -137,3 +137,122 @@ impl Execution<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Goal: a copy has all that its source has, and nothing that was there before. Method: two pools of a store in memory,
+    //! asked without a network.
+
+    use loligo_maps::{OsdMap, PgPool};
+    use loligo_store::memory::MemoryStore;
+    use loligo_wire::message::Msg;
+    use loligo_wire::message::osd::{CopyFrom, MOSDOp, Ops, OsdFlags, OsdReply};
+    use loligo_wire::{Encode, Epoch, Eversion, PoolId, Tid, Writer};
+    use smallvec::smallvec;
+
+    use super::super::{Context, Executed, Needs, SnapContext, execute};
+    use crate::dups::Dups;
+    use crate::place::Places;
+    use crate::slot::{Helpers, SlotState};
+    use crate::stats::Counters;
+
+    use super::*;
+
+    const PG_NUM: u32 = 4;
+
+    fn places() -> Arc<Places> {
+        let pool = || PgPool::replicated(1, PG_NUM);
+        let mut map = OsdMap::default();
+        map.epoch = Epoch(1);
+        map.pools = [(PoolId(1), pool()), (PoolId(2), pool())].into();
+        let store = MemoryStore::new(1 << 30);
+        let places = Places::none().next(Arc::new(map), Bytes::new(), &store, &Helpers::default());
+        Arc::new(places.expect("a memory store opens"))
+    }
+
+    fn ask(places: &Arc<Places>, pool: i64, name: &str, ops: Ops, snaps: &[u64]) -> OsdReply {
+        let facts = places.pool(PoolId(pool)).expect("one of the two");
+        let mut op = MOSDOp::new(ObjectLocator::in_pool(PoolId(pool)), name.into(), ops, OsdFlags::empty());
+        op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
+        let collection = &facts.slots[facts.pool.fold(op.hash) as usize].collection;
+        let mut state = SlotState::new(collection.version(), Dups::default());
+        let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
+        let context = Context {
+            writes: Needs::of(&op).expect("no classes").writes(),
+            snapc: SnapContext { seq: snaps.first().copied().unwrap_or_default(), snaps },
+            places: Some(Arc::clone(places)),
+            ..Context::plain(1, Tid(1), Epoch(1), PoolId(pool), PG_NUM)
+        };
+        let done = execute(&context, op, &**collection, &mut state, &Counters::default());
+        let Executed::Answer(msg, ..) = done else { panic!("no answer") };
+        let data = Bytes::from(msg.data.concat());
+        OsdReply::open(&Msg { data: smallvec![data], ..msg }).expect("a reply that decodes")
+    }
+
+    fn copy(name: &str, pool: i64, from: CopyFrom) -> Ops {
+        smallvec![OsdOp::copy_from(name.as_bytes(), &ObjectLocator::in_pool(PoolId(pool)), from)]
+    }
+
+    fn head() -> CopyFrom {
+        CopyFrom { snapid: SnapId::HEAD, ..CopyFrom::default() }
+    }
+
+    fn xattr(name: &str, value: &str) -> OsdOp {
+        OsdOp::xattr(OpCode::SETXATTR, name.as_bytes(), value.as_bytes(), 0, 0)
+    }
+
+    fn omap(key: &str) -> OsdOp {
+        OsdOp::new(OpCode::OMAPSETVALS).with_data(vec![(key.to_owned(), "v".to_owned())].to_bytes())
+    }
+
+    /// Data, attributes and omap.
+    fn all(places: &Arc<Places>, pool: i64, name: &str) -> Vec<Bytes> {
+        let mut w = Writer::new();
+        w.blob(b"");
+        w.u64(9);
+        w.blob(b"");
+        let omap = OsdOp::new(OpCode::OMAPGETVALS).with_data(w.into_bytes());
+        let reply =
+            ask(places, pool, name, smallvec![OsdOp::read(0, 0), OsdOp::new(OpCode::GETXATTRS), omap], &[]);
+        assert_eq!(reply.result, 0);
+        reply.outs.into_iter().map(|out| out.data).collect()
+    }
+
+    #[test]
+    fn a_copy_is_what_its_source_is() {
+        let places = places();
+        let bytes = Bytes::from_static;
+        let write = |data| OsdOp::write_full(bytes(data));
+        assert_eq!(
+            ask(&places, 1, "a", smallvec![write(b"source"), xattr("x", "1"), omap("k")], &[]).result,
+            0
+        );
+        let changed = ask(&places, 1, "a", smallvec![OsdOp::write(9, bytes(b"!"))], &[4]);
+        assert_eq!(changed.result, 0);
+        for pool in [1, 2] {
+            assert_eq!(
+                ask(&places, pool, "b", smallvec![write(b"gone, and long"), xattr("y", "2")], &[]).result,
+                0
+            );
+            let reply = ask(&places, pool, "b", copy("a", 1, head()), &[]);
+            assert_eq!(
+                (reply.result, reply.user_version),
+                (0, changed.user_version),
+                "the version comes along"
+            );
+            assert_eq!(all(&places, pool, "b"), all(&places, 1, "a"));
+        }
+        let then = CopyFrom { snapid: SnapId(4), ..head() };
+        assert_eq!(ask(&places, 2, "c", copy("a", 1, then), &[]).result, 0);
+        assert_eq!(all(&places, 2, "c")[0], &b"source"[..]);
+        let version = |src_version| copy("a", 1, CopyFrom { src_version, ..head() });
+        assert_eq!(ask(&places, 2, "d", version(changed.user_version), &[]).result, 0);
+        assert_eq!(ask(&places, 2, "d", version(changed.user_version - 1), &[]).result, -34);
+        assert_eq!(ask(&places, 2, "d", version(changed.user_version + 1), &[]).result, -75);
+        assert_eq!(ask(&places, 2, "d", copy("nothing", 1, head()), &[]).result, -2);
+        assert_eq!(ask(&places, 2, "d", copy("a", 7, head()), &[]).result, -2);
+        assert_eq!(ask(&places, 1, "a", copy("a", 1, head()), &[]).result, -22);
+        assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM as usize);
+        assert_ne!(changed.replay_version, Eversion::default());
+    }
+}

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use loligo_store::{Collection, ObjectRef, ObjectView, OpRecord};
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OsdFlags};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
 
 use crate::errno::Errno;
@@ -124,6 +124,11 @@ pub(crate) enum Room {
 /// Refuses requests that no execution can make sense of.
 pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<(), Errno> {
     if writes && op.snapid != SnapId::HEAD {
+        return Err(Errno::EINVAL);
+    }
+    // Only who lists clones asks for their directory.
+    let about_clones = op.snapid == SnapId::DIR;
+    if op.ops.iter().any(|op| (op.code == OpCode::LIST_SNAPS) != about_clones) {
         return Err(Errno::EINVAL);
     }
     let data_len: u64 = op.ops.iter().map(|op| op.data.len() as u64).sum();

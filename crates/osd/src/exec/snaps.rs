@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use loligo_store::{Change, Info, ObjectRef, ObjectView};
-use loligo_wire::message::osd::OsdOp;
+use loligo_wire::message::osd::{ObjectSnaps, OsdOp, SnapClone};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
 use smallvec::SmallVec;
 
@@ -215,32 +215,22 @@ impl<'a> Execution<'a> {
         let view = self.stored()?;
         let (info, size) = (view.info(), view.size());
         let snaps = SnapSet::of(self.context, &**view)?;
-        let mut w = Writer::new();
-        w.versioned(2, 1, |w| {
-            w.count(snaps.clones.len() + usize::from(!info.whiteout));
-            for clone in &snaps.clones {
-                let mut oldest_first = clone.snaps.clone();
-                oldest_first.reverse();
-                put_clone(w, clone.id, &oldest_first, &clone.overlap, clone.size);
-            }
-            if !info.whiteout {
-                put_clone(w, SnapId::HEAD, &[], &Ranges::default(), size);
-            }
-            w.put(&snaps.seq);
-        });
-        self.budget.spend(w.len() as u64)?;
-        Ok((0, w.into_bytes()))
+        let mut clones: Vec<SnapClone> = snaps.clones.iter().map(Clone::shown).collect();
+        if !info.whiteout {
+            clones.push(SnapClone { id: SnapId::HEAD, size, ..SnapClone::default() });
+        }
+        let output = ObjectSnaps { clones, seq: snaps.seq }.to_bytes();
+        self.budget.spend(output.len() as u64)?;
+        Ok((0, output))
     }
 }
 
-/// One entry of LIST_SNAPS (`clone_info`).
-fn put_clone(w: &mut Writer, id: SnapId, snaps: &[SnapId], overlap: &Ranges, size: u64) {
-    w.versioned(1, 1, |w| {
-        w.put(&id);
-        w.seq(snaps);
-        w.put(overlap);
-        w.u64(size);
-    });
+impl Clone {
+    /// As LIST_SNAPS shows it.
+    fn shown(&self) -> SnapClone {
+        let snaps = self.snaps.iter().rev().copied().collect();
+        SnapClone { id: self.id, snaps, overlap: self.overlap.iter().collect(), size: self.size }
+    }
 }
 
 /// What is kept about a clone of an object of which `info` is kept.

@@ -8,8 +8,8 @@ use loligo_store::memory::MemoryStore;
 use loligo_store::{CommitListener, ObjectStore, StoreError};
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::osd::{
-    ChecksumArgs, Extent, HObject, ListObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, OsdReply,
-    PgNlsResponse, WatchArgs, XattrArgs,
+    ChecksumArgs, Extent, HObject, ListObject, ObjectLocator, ObjectSnaps, OpCode, OpFlags, Ops, OsdOp,
+    OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
 };
 use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
 use proptest::prelude::*;
@@ -353,6 +353,12 @@ fn a_request_does_not_do_more_than_it_may() {
     let snapshot = MOSDOp { snapid: SnapId(4), ..g.op("x", smallvec![OsdOp::create(false)]) };
     assert_eq!(check_shape(&snapshot, true, &limits), Err(Errno::EINVAL));
     assert_eq!(limits.check_names(&g.op("", smallvec![])), Err(Errno::EINVAL));
+    let list = MOSDOp { snapid: SnapId::DIR, ..g.op("x", smallvec![OsdOp::new(OpCode::LIST_SNAPS)]) };
+    assert_eq!(check_shape(&list, false, &limits), Ok(()));
+    let elsewhere = MOSDOp { snapid: SnapId::HEAD, ..list };
+    assert_eq!(check_shape(&elsewhere, false, &limits), Err(Errno::EINVAL));
+    let stat = MOSDOp { snapid: SnapId::DIR, ..g.op("x", smallvec![OsdOp::new(OpCode::STAT)]) };
+    assert_eq!(check_shape(&stat, false, &limits), Err(Errno::EINVAL));
 }
 
 #[test]
@@ -522,15 +528,10 @@ fn list_snaps(g: &mut Group, name: &str) -> (u64, Clones) {
     g.tid += 1;
     let reply = g.ask_op(op);
     assert_eq!(reply.result, 0);
-    let clone = |r: &mut Reader<'_>| {
-        r.versioned("clone_info", 1, 1, |r, _| Ok((r.u64()?, r.get()?, r.get()?, r.u64()?)))
-    };
-    let list = Reader::new(&reply.outs[0].data).versioned("response", 2, 2, |r, _| {
-        let clones = (0..r.count(1)?).map(|_| clone(r)).collect::<Result<_, _>>()?;
-        Ok((r.u64()?, clones))
-    });
-    let (clones, seq): (Clones, u64) = list.map(|(seq, clones)| (clones, seq)).expect("decodes");
-    (seq, clones)
+    let list = ObjectSnaps::from_bytes(&reply.outs[0].data).expect("decodes");
+    let numbers = |snaps: Vec<SnapId>| snaps.into_iter().map(|snap| snap.0).collect();
+    let clones = list.clones.into_iter().map(|c| (c.id.0, numbers(c.snaps), c.overlap, c.size));
+    (list.seq.0, clones.collect())
 }
 
 #[test]

@@ -182,8 +182,9 @@ fn submit(
         // The clone has a place of its own in the history.
         record.version.version += 1;
     }
-    // A view that is dropped now need not be copied for the change.
-    let Execution { changes, info, view: _, collection, user_modify, .. } = execution;
+    let Execution { changes, info, view, collection, user_modify, .. } = execution;
+    // What nobody views need not be copied for the change.
+    drop(view);
     record.user_version = if user_modify {
         record.version.version.max(user_version_newest.max(info.user_version) + 1)
     } else {

@@ -241,10 +241,51 @@ def single(io, step):
         return LIB.rados_writesame(io, oid, data, SIZE(len(data)), SIZE(args[1]), U64(args[0])), []
     if name == "list":
         return 0, listed(io)
+    if name.startswith("snap_"):
+        return snapshot(io, name, args, oid)
     data = bytes_of(args[-1])
     if name == "write":
         return LIB.rados_write(io, oid, data, SIZE(len(data)), U64(args[0])), []
     return getattr(LIB, f"rados_{name}")(io, oid, data, SIZE(len(data))), []
+
+
+SNAPS = []
+"""Snapshots in the order in which they were made."""
+HEAD = U64(2**64 - 2)
+DIR = U64(2**64 - 1)
+
+
+def snapshot(io, name, args, oid):
+    """Snapshots that this script manages. Their ids are the same on both sides, as both give them out in order."""
+    snap = SNAPS[args[0]] if name not in ("snap_create", "snap_context", "snap_directory") and args[0] < len(SNAPS) else 1
+    if name == "snap_create":
+        if len(SNAPS) == 6:
+            return 0, []
+        made = U64(0)
+        ret = LIB.rados_ioctx_selfmanaged_snap_create(io, c.byref(made))
+        SNAPS.append(made.value)
+        return ret, [made.value, context(io, SNAPS)]
+    if name == "snap_context":
+        return 0, [context(io, {SNAPS[i] for i in args[0] if i < len(SNAPS)})]
+    if name == "snap_rollback":
+        return LIB.rados_ioctx_selfmanaged_snap_rollback(io, oid, U64(snap)), []
+    LIB.rados_ioctx_snap_set_read(io, DIR if name == "snap_directory" else U64(snap))
+    try:
+        if name == "snap_read":
+            ret = LIB.rados_read(io, oid, ROOM, SIZE(args[2]), U64(args[1]))
+            return ret, [shown(c.string_at(ROOM, ret))] if ret > 0 else []
+        size, mtime = U64(0), c.c_long(0)
+        return LIB.rados_stat(io, oid, c.byref(size), c.byref(mtime)), [size.value]
+    finally:
+        LIB.rados_ioctx_snap_set_read(io, HEAD)
+
+
+def context(io, snaps):
+    """Sets what writes know of snapshots."""
+    left = sorted(snaps, reverse=True)
+    seq = max(SNAPS) if SNAPS else 0
+    return LIB.rados_ioctx_selfmanaged_snap_set_write_ctx(io, U64(seq), (U64 * len(left))(*left), INT(len(left)))
+
 
 
 def listed(io):

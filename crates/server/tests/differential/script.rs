@@ -21,6 +21,11 @@ pub(crate) fn step(rng: &mut Rng, number: u64) -> Value {
     if rng.once_in(60) {
         return at_the_limit(rng, number);
     }
+    if rng.once_in(16) {
+        let op = snapshot_op(rng);
+        let (ns, key) = place(rng);
+        return single(rng, json!([op]), ns, key);
+    }
     if rng.once_in(6) {
         let op = single_op(rng);
         let (ns, key) = place(rng);
@@ -210,6 +215,20 @@ fn read_op(rng: &mut Rng) -> Value {
         9 => json!(["omap_keys", 0, key(rng), rng.pick(&[0, 1, 2, 10, u64::MAX])]),
         10 => json!(["omap_by_keys", 0, keys(rng)]),
         _ => common_op(rng),
+    }
+}
+
+/// Snapshots that the script manages: numbered in the order in which they were made, of which some may not exist. None is
+/// removed: what is trimmed afterwards takes versions, and a stock cluster trims when it likes.
+fn snapshot_op(rng: &mut Rng) -> Value {
+    let snap = rng.below(6);
+    match rng.below(24) {
+        0 => json!(["snap_create", 0]),
+        1..=5 => json!(["snap_rollback", 0, snap]),
+        6..=9 => json!(["snap_context", 0, (0..rng.below(4)).map(|_| rng.below(6)).collect::<Vec<_>>()]),
+        10..=16 => json!(["snap_read", 0, snap, number(rng) % 5000, rng.below(9000)]),
+        17..=19 => json!(["snap_stat", 0, snap]),
+        _ => json!(["snap_directory", 0]),
     }
 }
 
