@@ -12,10 +12,18 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// Bytes could not be read.
     pub const EIO: Self = Self(5);
+    /// Not a thing of this kind.
+    pub const ENXIO: Self = Self(6);
+    /// A feature that the object lacks.
+    pub const ENOEXEC: Self = Self(8);
+    /// An identity that is in use.
+    pub const EBADF: Self = Self(9);
     /// Somebody else has it.
     pub const EBUSY: Self = Self(16);
     /// The object exists.
     pub const EEXIST: Self = Self(17);
+    /// It lies in another namespace.
+    pub const EXDEV: Self = Self(18);
     /// Arguments that make no sense.
     pub const EINVAL: Self = Self(22);
     /// Larger than an object may be.
@@ -26,6 +34,8 @@ impl Errno {
     pub const ERANGE: Self = Self(34);
     /// A name that is too long.
     pub const ENAMETOOLONG: Self = Self(36);
+    /// Not known here.
+    pub const ENOSYS: Self = Self(38);
     /// No such attribute.
     pub const ENODATA: Self = Self(61);
     /// Too large a number.

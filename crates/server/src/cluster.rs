@@ -31,8 +31,6 @@ use crate::{Auth, Builder, StartError, perf};
 const OSD: OsdId = OsdId(0);
 /// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
 const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
-/// What pools made at the start are said to be for.
-const APPLICATION: &str = "rados";
 /// What a store in memory takes, unless it is told.
 const MEMORY_BYTES: u64 = 8 << 30;
 
@@ -320,12 +318,17 @@ impl Boot {
         for name in pools {
             if let Created::New(id) = state.create_pool(now, name, pg_num)? {
                 state.change_pool(now, id, |pool| {
-                    pool.application_metadata.insert(APPLICATION.into(), Default::default());
+                    pool.application_metadata.insert(application(name).into(), Default::default());
                 })?;
             }
         }
         Ok(())
     }
+}
+
+/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others for objects.
+fn application(pool: &str) -> &'static str {
+    if pool == "rbd" { "rbd" } else { "rados" }
 }
 
 /// Clients come to the OSD with tickets that the monitor made.

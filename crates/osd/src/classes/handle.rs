@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
 use loligo_wire::message::osd::{OpCode, OsdOp};
-use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, UTime, Writer};
+use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, SnapId, UTime, Writer};
 
 use super::Method;
 use crate::errno::Errno;
@@ -52,6 +52,11 @@ impl<'e, 'a> Handle<'e, 'a> {
         self.execution.unique_id()
     }
 
+    /// The newest snapshot that writers of the object have told of; `None` if there is no object.
+    pub(super) fn snap_seq(&self) -> Option<SnapId> {
+        self.execution.snap_seq()
+    }
+
     fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno> {
         // A method that does what it is not marked for is a bug of the method, as in a stock OSD.
         if (op.code.is_read() && !self.method.read) || (op.code.is_modify() && !self.method.write) {
@@ -95,6 +100,10 @@ impl<'e, 'a> Handle<'e, 'a> {
 
     pub(super) fn write_full(&mut self, data: Bytes) -> Result<(), Errno> {
         self.change(&OsdOp::write_full(data))
+    }
+
+    pub(super) fn create(&mut self, exclusive: bool) -> Result<(), Errno> {
+        self.change(&OsdOp::create(exclusive))
     }
 
     pub(super) fn remove(&mut self) -> Result<(), Errno> {

@@ -9,7 +9,9 @@ mod hello;
 mod lock;
 mod log;
 mod numops;
+mod rbd;
 mod refcount;
+mod typed;
 mod user;
 mod version;
 
@@ -43,6 +45,7 @@ static CLASSES: &[&Class] = &[
     &lock::CLASS,
     &log::CLASS,
     &numops::CLASS,
+    &rbd::CLASS,
     &refcount::CLASS,
     &user::CLASS,
     &version::CLASS,

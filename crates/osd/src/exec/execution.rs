@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_store::{Change, Collection, Info, ObjectRef, ObjectView};
+use loligo_wire::SnapId;
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops, OsdOp};
 use smallvec::SmallVec;
 
@@ -182,6 +183,11 @@ impl<'a> Execution<'a> {
         self.names += 1;
         let (version, number) = (self.version, self.names);
         format!("{version:021}.{number}")
+    }
+
+    /// The newest snapshot that writers of the object have told of, as a request that writes knows it; `None` if there is no object.
+    pub(crate) fn snap_seq(&self) -> Option<SnapId> {
+        self.exists.then_some(self.snaps.seq)
     }
 
     /// Counts against what one request may do.

@@ -1,0 +1,104 @@
+//! An image's data objects.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_wire::{Reader, SnapId};
+
+use super::Answer;
+use crate::classes::Handle;
+use crate::errno::Errno;
+
+/// Writes what the parent has, unless the clone has something of its own already.
+pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    if !object.exists()? {
+        object.write(0, Bytes::copy_from_slice(input))?;
+    }
+    Ok(Bytes::new())
+}
+
+/// The same with ranges.
+pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (extents, data): (BTreeMap<u64, u64>, Bytes) = (r.get()?, r.get()?);
+    if object.exists()? {
+        return Ok(Bytes::new());
+    }
+    if extents.is_empty() {
+        object.create(true)?;
+    }
+    let mut rest = data;
+    for (offset, len) in extents {
+        let len = usize::try_from(len).ok().filter(|len| *len <= rest.len()).ok_or(Errno::EINVAL)?;
+        object.write(offset, rest.split_to(len))?;
+    }
+    Ok(Bytes::new())
+}
+
+/// Gives back the room of blocks of zeros.
+pub(super) fn sparsify(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let (block, remove_empty): (u64, bool) = Reader::new(input).get()?;
+    object.must_exist()?;
+    let block = usize::try_from(block).ok().filter(|block| *block > 0).ok_or(Errno::EINVAL)?;
+    let data = object.read(0, 0)?;
+    let runs = runs(&data, block);
+    if runs.is_empty() {
+        if remove_empty {
+            object.remove()?;
+        } else if !data.is_empty() {
+            object.write_full(Bytes::new())?;
+        }
+        return Ok(Bytes::new());
+    }
+    if runs == [(0, data.len())] {
+        return Ok(Bytes::new());
+    }
+    object.write_full(Bytes::new())?;
+    for (from, to) in runs {
+        object.write(from as u64, data.slice(from..to))?;
+    }
+    Ok(Bytes::new())
+}
+
+/// Where runs of blocks that are not all zeros begin and end.
+fn runs(data: &[u8], block: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut from = 0;
+    for block in data.chunks(block) {
+        let to = from + block.len();
+        if block.iter().any(|byte| *byte != 0) {
+            match runs.last_mut() {
+                Some((_, end)) if *end == from => *end = to,
+                _ => runs.push((from, to)),
+            }
+        }
+        from = to;
+    }
+    runs
+}
+
+/// Fails unless a writer's snapshot context is newer than what the object knows, or not newer.
+pub(super) fn assert_snapc_seq(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let (seq, wanted): (u64, u8) = Reader::new(input).get()?;
+    let known: Option<SnapId> = object.snap_seq();
+    let newer = known.is_none_or(|known| seq > known.0);
+    match wanted {
+        0 if newer => Ok(Bytes::new()),
+        1 if !newer => Ok(Bytes::new()),
+        0 | 1 => Err(Errno::ERANGE),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_those_of_blocks_with_something_in_them() {
+        assert_eq!(runs(&[0, 0, 1, 0, 0, 2, 0, 0, 3], 2), [(2, 6), (8, 9)]);
+        assert_eq!(runs(&[1, 1], 4), [(0, 2)]);
+        assert_eq!(runs(&[0; 7], 4), []);
+        assert_eq!(runs(&[], 4), []);
+    }
+}

@@ -1,0 +1,193 @@
+//! Names: of images (`rbd_directory`, `rbd_id.NAME`), of groups (`rbd_group_directory`) and of namespaces.
+//!
+//! A directory maps names to ids and ids to names, in one map.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_wire::{Encode, Reader, Writer};
+
+use super::Answer;
+use super::is_id;
+use crate::classes::Handle;
+use crate::classes::typed::decoded;
+use crate::errno::Errno;
+
+const NAME_PREFIX: &str = "name_";
+
+fn name_key(name: &str) -> String {
+    format!("{NAME_PREFIX}{name}")
+}
+
+fn id_key(id: &str) -> String {
+    format!("id_{id}")
+}
+
+pub(super) fn get_id(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    let size = object.size()?;
+    if size == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let id: String = decoded(&object.read(0, size)?)?;
+    Ok(id.to_bytes())
+}
+
+pub(super) fn set_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    object.must_exist()?;
+    let id: String = Reader::new(input).get()?;
+    if !is_id(&id) {
+        return Err(Errno::EINVAL);
+    }
+    if object.size()? != 0 {
+        return Err(Errno::EEXIST);
+    }
+    object.write(0, id.to_bytes())?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn dir_get_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let name: String = Reader::new(input).get()?;
+    Ok(object.get::<String>(name_key(&name))?.to_bytes())
+}
+
+pub(super) fn dir_get_name(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let id: String = Reader::new(input).get()?;
+    Ok(object.get::<String>(id_key(&id))?.to_bytes())
+}
+
+pub(super) fn dir_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<String>()?, r.u64()?);
+    let mut found: BTreeMap<Bytes, String> = BTreeMap::new();
+    for (name, id) in names(object, &after, max)? {
+        found.insert(name, decoded(&id)?);
+    }
+    Ok(found.to_bytes())
+}
+
+/// At most `max` names behind the name `after`, with what is kept of each.
+fn names(object: &mut Handle<'_, '_>, after: &str, max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
+    take(object, name_key(after).as_bytes(), NAME_PREFIX.as_bytes(), max)
+}
+
+/// At most `max` pairs behind a key whose keys begin with `prefix`, which is cut off.
+pub(super) fn take(
+    object: &mut Handle<'_, '_>,
+    after: &[u8],
+    prefix: &[u8],
+    max: u64,
+) -> Result<Vec<(Bytes, Bytes)>, Errno> {
+    let mut after = Bytes::copy_from_slice(after);
+    let mut found = Vec::new();
+    while (found.len() as u64) < max {
+        let page = object.page(&after, prefix, max - found.len() as u64)?;
+        if let Some((last, _)) = page.pairs.last() {
+            after = last.clone();
+        }
+        let more = page.more && !page.pairs.is_empty();
+        found.extend(page.pairs.into_iter().map(|(key, value)| (key.slice(prefix.len()..), value)));
+        if !more {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn dir_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    object.create(false)?;
+    let mut r = Reader::new(input);
+    let (name, id) = (r.get::<String>()?, r.get::<String>()?);
+    enter(object, &name, &id, true)
+}
+
+fn enter(object: &mut Handle<'_, '_>, name: &str, id: &str, new_id: bool) -> Answer {
+    if name.is_empty() || !is_id(id) {
+        return Err(Errno::EINVAL);
+    }
+    if object.has(name_key(name))? {
+        return Err(Errno::EEXIST);
+    }
+    if new_id && object.has(id_key(id))? {
+        return Err(Errno::EBADF);
+    }
+    let (name_key, id_key) = (Bytes::from(name_key(name)), Bytes::from(id_key(id)));
+    object.set_all(&[(name_key, id.to_bytes()), (id_key, name.to_bytes())])?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn dir_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (name, id) = (r.get::<String>()?, r.get::<String>()?);
+    strike(object, &name, &id)?;
+    Ok(Bytes::new())
+}
+
+fn strike(object: &mut Handle<'_, '_>, name: &str, id: &str) -> Result<(), Errno> {
+    let stored_id: String = object.get(name_key(name))?;
+    let stored_name: String = object.get(id_key(id))?;
+    if stored_id != id || stored_name != name {
+        // It was renamed meanwhile.
+        return Err(Errno::ESTALE);
+    }
+    object.unset(name_key(name))?;
+    object.unset(id_key(id))
+}
+
+pub(super) fn dir_rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (from, to, id) = (r.get::<String>()?, r.get::<String>()?, r.get::<String>()?);
+    strike(object, &from, &id)?;
+    // The id still stands there: what was struck out is read as it was before the request.
+    enter(object, &to, &id, false)
+}
+
+/// Images may be made here.
+const READY: u8 = 0;
+/// They may not: the namespace is being removed.
+const ADD_DISABLED: u8 = 1;
+
+pub(super) fn dir_state_assert(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let state = Reader::new(input).u8()?;
+    if object.get::<u8>("state")? == state { Ok(Bytes::new()) } else { Err(Errno::ENOENT) }
+}
+
+pub(super) fn dir_state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    match Reader::new(input).u8()? {
+        READY => object.set("state", &READY)?,
+        ADD_DISABLED => {
+            object.must_exist()?;
+            if !names(object, "", 1)?.is_empty() {
+                return Err(Errno::EBUSY);
+            }
+            object.set("state", &ADD_DISABLED)?;
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(Bytes::new())
+}
+
+pub(super) fn namespace_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let name: String = Reader::new(input).get()?;
+    if object.has(name_key(&name))? {
+        return Err(Errno::EEXIST);
+    }
+    object.set_all(&[(Bytes::from(name_key(&name)), Bytes::new())])?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn namespace_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let name: String = Reader::new(input).get()?;
+    object.value(name_key(&name).as_bytes())?;
+    object.unset(name_key(&name))?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn namespace_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<String>()?, r.u64()?);
+    let names = names(object, &after, max)?;
+    let mut w = Writer::new();
+    w.count(names.len());
+    names.iter().for_each(|(name, _)| w.blob(name));
+    Ok(w.into_bytes())
+}

@@ -1,0 +1,147 @@
+//! Groups of images, of which snapshots are taken together.
+
+use bytes::Bytes;
+use loligo_wire::{Encode, Reader, Writer};
+
+use super::Answer;
+use super::types::{GroupImage, GroupSnap, GroupSpec};
+use super::{SNAP_PREFIX, op_feature, set_op_features};
+use crate::classes::Handle;
+use crate::classes::typed::decoded;
+use crate::errno::Errno;
+
+/// Where an image's header keeps its group.
+const GROUP_KEY: &str = "rbd_group_ref";
+/// What the keys begin with that tell in which order a group's snapshots were made.
+const ORDER_PREFIX: &str = "snap_order_";
+
+/// An image of the group and how far it has come (`GroupImageStatus`).
+fn image_status(r: &mut Reader<'_>) -> Result<(GroupImage, u8), Errno> {
+    Ok(r.versioned("GroupImageStatus", 1, 1, |r, _| Ok((r.get()?, r.u8()?)))?)
+}
+
+pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let (image, state) = image_status(&mut Reader::new(input))?;
+    object.set(image.key(), &state)?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn image_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let image: GroupImage = Reader::new(input).get()?;
+    object.unset(image.key())?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<GroupImage>()?, r.u64()?);
+    let mut images: Vec<(GroupImage, u8)> = Vec::new();
+    let mut last = Bytes::from(after.key());
+    while (images.len() as u64) < max {
+        let page = object.page(&last, GroupImage::PREFIX.as_bytes(), max - images.len() as u64)?;
+        for (key, state) in &page.pairs {
+            images.push((GroupImage::from_key(key).ok_or(Errno::EIO)?, decoded(state)?));
+        }
+        match page.pairs.into_iter().next_back() {
+            Some((key, _)) if page.more => last = key,
+            _ => break,
+        }
+    }
+    let mut w = Writer::new();
+    w.count(images.len());
+    for (image, state) in &images {
+        w.versioned(1, 1, |w| {
+            w.put(image);
+            w.u8(*state);
+        });
+    }
+    Ok(w.into_bytes())
+}
+
+pub(super) fn add_to(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let group: GroupSpec = Reader::new(input).get()?;
+    match object.find::<GroupSpec>(GROUP_KEY)? {
+        Some(before) if before == group => return Ok(Bytes::new()),
+        Some(_) => return Err(Errno::EEXIST),
+        None => {}
+    }
+    set_op_features(object, op_feature::GROUP, op_feature::GROUP)?;
+    object.set(GROUP_KEY, &group)?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn remove_from(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let group: GroupSpec = Reader::new(input).get()?;
+    if object.get::<GroupSpec>(GROUP_KEY)? != group {
+        return Err(Errno::EBADF);
+    }
+    object.unset(GROUP_KEY)?;
+    set_op_features(object, 0, op_feature::GROUP)?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn group_of(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    Ok(object.find::<GroupSpec>(GROUP_KEY)?.unwrap_or_default().to_bytes())
+}
+
+fn snap_key(id: &str) -> String {
+    format!("{SNAP_PREFIX}{id}")
+}
+
+fn order_key(id: &str) -> String {
+    format!("{ORDER_PREFIX}{id}")
+}
+
+/// The group's snapshots behind the key `after`, by their keys.
+fn snaps(object: &mut Handle<'_, '_>, after: &str) -> Result<Vec<GroupSnap>, Errno> {
+    let mut snaps = Vec::new();
+    object.each(after.as_bytes(), SNAP_PREFIX.as_bytes(), |_, value| {
+        snaps.push(decoded(value)?);
+        Ok(())
+    })?;
+    Ok(snaps)
+}
+
+pub(super) fn snap_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let snap: GroupSnap = Reader::new(input).get()?;
+    if snap.name.is_empty() || snap.id.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    if snaps(object, SNAP_PREFIX)?.iter().any(|other| other.name == snap.name && other.id != snap.id) {
+        return Err(Errno::EEXIST);
+    }
+    if snap.state == GroupSnap::INCOMPLETE {
+        if object.has(snap_key(&snap.id))? {
+            return Err(Errno::EEXIST);
+        }
+        let mut newest = 0u64;
+        object.each(ORDER_PREFIX.as_bytes(), ORDER_PREFIX.as_bytes(), |_, value| {
+            newest = newest.max(decoded(value)?);
+            Ok(())
+        })?;
+        object.set(order_key(&snap.id), &newest.saturating_add(1))?;
+    }
+    object.set(snap_key(&snap.id), &snap)?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let id: String = Reader::new(input).get()?;
+    object.unset(snap_key(&id))?;
+    object.unset(order_key(&id))?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn snap_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let id: String = Reader::new(input).get()?;
+    Ok(object.get::<GroupSnap>(snap_key(&id))?.to_bytes())
+}
+
+/// By id, as release 16 does; the order is kept for newer clients.
+pub(super) fn snap_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<GroupSnap>()?, r.u64()?);
+    let mut found = snaps(object, &snap_key(&after.id))?;
+    found.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    Ok(found.to_bytes())
+}

@@ -1,0 +1,139 @@
+//! What clients ask and set of mirroring (`rbd_mirroring`): whether a pool or an image is mirrored.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_wire::{Encode, Reader};
+
+use super::Answer;
+use super::directory::take;
+use super::types::MirrorImage;
+use crate::classes::Handle;
+use crate::classes::typed::decoded;
+use crate::errno::Errno;
+
+const UUID_KEY: &str = "mirror_uuid";
+const MODE_KEY: &str = "mirror_mode";
+const IMAGE_PREFIX: &str = "image_";
+const PEER_PREFIX: &str = "mirror_peer_";
+
+const MODE_DISABLED: u32 = 0;
+/// The first number that is no mode: disabled, of images, of pools.
+const MODE_END: u32 = 3;
+
+/// States of an image.
+const DISABLING: u8 = 0;
+const CREATING: u8 = 3;
+
+fn image_key(id: &str) -> String {
+    format!("{IMAGE_PREFIX}{id}")
+}
+
+fn global_key(id: &str) -> String {
+    format!("global_{id}")
+}
+
+/// The identity of this side, which is kept as bare text.
+fn uuid(object: &mut Handle<'_, '_>) -> Result<Bytes, Errno> {
+    object.value(UUID_KEY.as_bytes())
+}
+
+fn mode(object: &mut Handle<'_, '_>) -> Result<u32, Errno> {
+    object.get(MODE_KEY)
+}
+
+pub(super) fn uuid_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    Ok(uuid(object)?.to_bytes())
+}
+
+pub(super) fn uuid_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let given: Bytes = Reader::new(input).get()?;
+    let disabled = object.find(MODE_KEY)?.unwrap_or(MODE_DISABLED) == MODE_DISABLED;
+    if given.is_empty() || !disabled {
+        return Err(Errno::EINVAL);
+    }
+    object.set_all(&[(Bytes::from_static(UUID_KEY.as_bytes()), given)])?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn mode_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    Ok(mode(object)?.to_bytes())
+}
+
+pub(super) fn mode_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let wanted = Reader::new(input).u32()?;
+    if wanted >= MODE_END {
+        return Err(Errno::EINVAL);
+    }
+    if wanted == MODE_DISABLED {
+        if !take(object, PEER_PREFIX.as_bytes(), PEER_PREFIX.as_bytes(), 1)?.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        object.unset(MODE_KEY)?;
+        object.unset(UUID_KEY)?;
+        return Ok(Bytes::new());
+    }
+    if uuid(object).is_err_and(|errno| errno == Errno::ENOENT) {
+        return Err(Errno::EINVAL);
+    }
+    object.set(MODE_KEY, &wanted)?;
+    Ok(Bytes::new())
+}
+
+/// None: peers are added by what mirrors, which is not here.
+pub(super) fn peer_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    object.must_exist()?;
+    Ok(Vec::<u8>::new().to_bytes())
+}
+
+pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<String>()?, r.u64()?);
+    let mut found: BTreeMap<Bytes, String> = BTreeMap::new();
+    for (id, image) in take(object, image_key(&after).as_bytes(), IMAGE_PREFIX.as_bytes(), max)? {
+        found.insert(id, decoded::<MirrorImage>(&image)?.global_id);
+    }
+    Ok(found.to_bytes())
+}
+
+pub(super) fn image_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let id: String = Reader::new(input).get()?;
+    Ok(object.get::<MirrorImage>(image_key(&id))?.to_bytes())
+}
+
+pub(super) fn image_get_image_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let global: String = Reader::new(input).get()?;
+    Ok(object.get::<String>(global_key(&global))?.to_bytes())
+}
+
+pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (id, image) = (r.get::<String>()?, r.get::<MirrorImage>()?);
+    mode(object)?;
+    if let Some(before) = object.find::<MirrorImage>(image_key(&id))? {
+        if before.mode != image.mode || before.global_id != image.global_id {
+            return Err(Errno::EINVAL);
+        }
+        if before.state == DISABLING && image.state != DISABLING {
+            return Err(Errno::EBUSY);
+        }
+    } else if object.has(global_key(&image.global_id))? {
+        return Err(Errno::EEXIST);
+    } else if image.state != CREATING && image.state == DISABLING {
+        return Err(Errno::EINVAL);
+    }
+    object.set(image_key(&id), &image)?;
+    object.set(global_key(&image.global_id), &id)?;
+    Ok(Bytes::new())
+}
+
+pub(super) fn image_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let id: String = Reader::new(input).get()?;
+    let image: MirrorImage = object.get(image_key(&id))?;
+    if image.state != DISABLING {
+        return Err(Errno::EBUSY);
+    }
+    object.unset(image_key(&id))?;
+    object.unset(global_key(&image.global_id))?;
+    Ok(Bytes::new())
+}

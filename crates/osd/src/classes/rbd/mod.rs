@@ -1,0 +1,246 @@
+//! Class `rbd`: the metadata of images.
+//!
+//! An image is a header object (`rbd_header.ID`) whose map holds its size, features, snapshots and parent; an object
+//! `rbd_id.NAME` that holds its id; entries in the pool's `rbd_directory`; and, with the feature of that name, an object map for
+//! the image and each snapshot. librbd and krbd work on all of these through this class only. Facts: `cls/rbd/cls_rbd.cc`,
+//! `cls_rbd.h`, `cls_rbd_types.h`, `include/rbd_types.h`.
+//!
+//! Not here, and answered with EOPNOTSUPP: images of the first format (`snap_add` and its like), and of mirroring all that
+//! only a mirroring daemon uses (status, instances, maps, peers that are added).
+
+mod children;
+mod data;
+mod directory;
+mod group;
+mod image;
+mod metadata;
+mod migration;
+mod mirror;
+mod object_map;
+mod parent;
+mod snapshot;
+mod trash;
+mod types;
+
+use bytes::Bytes;
+use loligo_wire::SnapId;
+
+use crate::classes::{Class, Handle, Outcome, rd, rw};
+use crate::errno::Errno;
+
+pub(in crate::classes) static CLASS: Class = Class {
+    name: "rbd",
+    methods: &[
+        // The header.
+        rw("create", |o, i| given(image::create(o, i))),
+        rd("get_all_features", |o, i| given(image::get_all_features(o, i))),
+        rd("get_features", |o, i| given(image::get_features(o, i))),
+        rw("set_features", |o, i| given(image::set_features(o, i))),
+        rd("op_features_get", |o, i| given(image::op_features_get(o, i))),
+        rw("op_features_set", |o, i| given(image::op_features_set(o, i))),
+        rd("get_size", |o, i| given(image::get_size(o, i))),
+        rw("set_size", |o, i| given(image::set_size(o, i))),
+        rd("get_flags", |o, i| given(image::get_flags(o, i))),
+        rw("set_flags", |o, i| given(image::set_flags(o, i))),
+        rd("get_object_prefix", |o, i| given(image::get_object_prefix(o, i))),
+        rd("get_data_pool", |o, i| given(image::get_data_pool(o, i))),
+        rd("get_stripe_unit_count", |o, i| given(image::get_stripe_unit_count(o, i))),
+        rw("set_stripe_unit_count", |o, i| given(image::set_stripe_unit_count(o, i))),
+        rd("get_create_timestamp", |o, i| given(image::get_create_timestamp(o, i))),
+        rd("get_access_timestamp", |o, i| given(image::get_access_timestamp(o, i))),
+        rd("get_modify_timestamp", |o, i| given(image::get_modify_timestamp(o, i))),
+        rw("set_access_timestamp", |o, i| given(image::set_access_timestamp(o, i))),
+        rw("set_modify_timestamp", |o, i| given(image::set_modify_timestamp(o, i))),
+        rd("metadata_list", |o, i| given(metadata::list(o, i))),
+        rd("metadata_get", |o, i| given(metadata::get(o, i))),
+        rw("metadata_set", |o, i| given(metadata::set(o, i))),
+        rw("metadata_remove", |o, i| given(metadata::remove(o, i))),
+        // Its snapshots.
+        rd("get_snapcontext", |o, i| given(snapshot::get_snapcontext(o, i))),
+        rd("get_snapshot_name", |o, i| given(snapshot::get_snapshot_name(o, i))),
+        rd("get_snapshot_timestamp", |o, i| given(snapshot::get_snapshot_timestamp(o, i))),
+        rd("snapshot_get", |o, i| given(snapshot::get(o, i))),
+        rw("snapshot_add", |o, i| given(snapshot::add(o, i))),
+        rw("snapshot_remove", |o, i| given(snapshot::remove(o, i))),
+        rw("snapshot_rename", |o, i| given(snapshot::rename(o, i))),
+        rw("snapshot_trash_add", |o, i| given(snapshot::trash_add(o, i))),
+        rd("snapshot_get_limit", |o, i| given(snapshot::get_limit(o, i))),
+        rw("snapshot_set_limit", |o, i| given(snapshot::set_limit(o, i))),
+        rd("get_protection_status", |o, i| given(snapshot::get_protection_status(o, i))),
+        rw("set_protection_status", |o, i| given(snapshot::set_protection_status(o, i))),
+        // Its parent and its children.
+        rd("get_parent", |o, i| given(parent::get_parent(o, i))),
+        rw("set_parent", |o, i| given(parent::set_parent(o, i))),
+        rw("remove_parent", |o, i| given(parent::remove_parent(o, i))),
+        rd("parent_get", |o, i| given(parent::get(o, i))),
+        rd("parent_overlap_get", |o, i| given(parent::overlap_get(o, i))),
+        rw("parent_attach", |o, i| given(parent::attach(o, i))),
+        rw("parent_detach", |o, i| given(parent::detach(o, i))),
+        rw("child_attach", |o, i| given(children::attach(o, i))),
+        rw("child_detach", |o, i| given(children::detach(o, i))),
+        rd("children_list", |o, i| given(children::list(o, i))),
+        // rbd_children, where clones of the first version are kept.
+        rw("add_child", |o, i| given(children::add_child(o, i))),
+        rw("remove_child", |o, i| given(children::remove_child(o, i))),
+        rd("get_children", |o, i| given(children::get_children(o, i))),
+        // rbd_id.NAME and rbd_directory.
+        rd("get_id", |o, i| given(directory::get_id(o, i))),
+        rw("set_id", |o, i| given(directory::set_id(o, i))),
+        rd("dir_get_id", |o, i| given(directory::dir_get_id(o, i))),
+        rd("dir_get_name", |o, i| given(directory::dir_get_name(o, i))),
+        rd("dir_list", |o, i| given(directory::dir_list(o, i))),
+        rw("dir_add_image", |o, i| given(directory::dir_add(o, i))),
+        rw("dir_remove_image", |o, i| given(directory::dir_remove(o, i))),
+        rw("dir_rename_image", |o, i| given(directory::dir_rename(o, i))),
+        rd("dir_state_assert", |o, i| given(directory::dir_state_assert(o, i))),
+        rw("dir_state_set", |o, i| given(directory::dir_state_set(o, i))),
+        // rbd_namespace.
+        rw("namespace_add", |o, i| given(directory::namespace_add(o, i))),
+        rw("namespace_remove", |o, i| given(directory::namespace_remove(o, i))),
+        rd("namespace_list", |o, i| given(directory::namespace_list(o, i))),
+        // rbd_object_map.ID.
+        rd("object_map_load", |o, i| given(object_map::load(o, i))),
+        rw("object_map_save", |o, i| given(object_map::save(o, i))),
+        rw("object_map_resize", |o, i| given(object_map::resize(o, i))),
+        rw("object_map_update", |o, i| given(object_map::update(o, i))),
+        rw("object_map_snap_add", |o, i| given(object_map::snap_add(o, i))),
+        rw("object_map_snap_remove", |o, i| given(object_map::snap_remove(o, i))),
+        // Groups: rbd_group_directory, and a header for each.
+        rd("group_dir_list", |o, i| given(directory::dir_list(o, i))),
+        rw("group_dir_add", |o, i| given(directory::dir_add(o, i))),
+        rw("group_dir_remove", |o, i| given(directory::dir_remove(o, i))),
+        rw("group_dir_rename", |o, i| given(directory::dir_rename(o, i))),
+        rw("group_image_set", |o, i| given(group::image_set(o, i))),
+        rw("group_image_remove", |o, i| given(group::image_remove(o, i))),
+        rd("group_image_list", |o, i| given(group::image_list(o, i))),
+        rw("image_group_add", |o, i| given(group::add_to(o, i))),
+        rw("image_group_remove", |o, i| given(group::remove_from(o, i))),
+        rd("image_group_get", |o, i| given(group::group_of(o, i))),
+        rw("group_snap_set", |o, i| given(group::snap_set(o, i))),
+        rw("group_snap_remove", |o, i| given(group::snap_remove(o, i))),
+        rd("group_snap_get_by_id", |o, i| given(group::snap_get(o, i))),
+        rd("group_snap_list", |o, i| given(group::snap_list(o, i))),
+        // rbd_trash.
+        rw("trash_add", |o, i| given(trash::add(o, i))),
+        rw("trash_remove", |o, i| given(trash::remove(o, i))),
+        rd("trash_list", |o, i| given(trash::list(o, i))),
+        rd("trash_get", |o, i| given(trash::get(o, i))),
+        rw("trash_state_set", |o, i| given(trash::state_set(o, i))),
+        // Migration and mirroring.
+        rw("migration_set", |o, i| given(migration::set(o, i))),
+        rw("migration_set_state", |o, i| given(migration::set_state(o, i))),
+        rd("migration_get", |o, i| given(migration::get(o, i))),
+        rw("migration_remove", |o, i| given(migration::remove(o, i))),
+        rd("mirror_uuid_get", |o, i| given(mirror::uuid_get(o, i))),
+        rw("mirror_uuid_set", |o, i| given(mirror::uuid_set(o, i))),
+        rd("mirror_mode_get", |o, i| given(mirror::mode_get(o, i))),
+        rw("mirror_mode_set", |o, i| given(mirror::mode_set(o, i))),
+        rd("mirror_peer_list", |o, i| given(mirror::peer_list(o, i))),
+        rd("mirror_image_list", |o, i| given(mirror::image_list(o, i))),
+        rd("mirror_image_get", |o, i| given(mirror::image_get(o, i))),
+        rd("mirror_image_get_image_id", |o, i| given(mirror::image_get_image_id(o, i))),
+        rw("mirror_image_set", |o, i| given(mirror::image_set(o, i))),
+        rw("mirror_image_remove", |o, i| given(mirror::image_remove(o, i))),
+        // The image's data.
+        rw("copyup", |o, i| given(data::copyup(o, i))),
+        rw("sparse_copyup", |o, i| given(data::sparse_copyup(o, i))),
+        rw("sparsify", |o, i| given(data::sparsify(o, i))),
+        rw("assert_snapc_seq", |o, i| given(data::assert_snapc_seq(o, i))),
+    ],
+};
+
+/// What a method answers. None has a result of its own.
+type Answer = Result<Bytes, Errno>;
+
+fn given(answer: Answer) -> Outcome {
+    answer.map(|data| (0, data))
+}
+
+/// Features of an image (`RBD_FEATURE_*`).
+mod feature {
+    pub(super) const LAYERING: u64 = 1;
+    pub(super) const STRIPINGV2: u64 = 1 << 1;
+    pub(super) const EXCLUSIVE_LOCK: u64 = 1 << 2;
+    pub(super) const OBJECT_MAP: u64 = 1 << 3;
+    pub(super) const FAST_DIFF: u64 = 1 << 4;
+    pub(super) const DEEP_FLATTEN: u64 = 1 << 5;
+    pub(super) const JOURNALING: u64 = 1 << 6;
+    pub(super) const DATA_POOL: u64 = 1 << 7;
+    pub(super) const OPERATIONS: u64 = 1 << 8;
+    pub(super) const MIGRATING: u64 = 1 << 9;
+    pub(super) const NON_PRIMARY: u64 = 1 << 10;
+    pub(super) const DIRTY_CACHE: u64 = 1 << 11;
+
+    /// Those of release 16.
+    pub(super) const ALL: u64 = (1 << 12) - 1;
+    /// Who does not know one of these must not open the image.
+    pub(super) const INCOMPATIBLE: u64 = STRIPINGV2 | DATA_POOL | DIRTY_CACHE | LAYERING;
+    /// Who does not know one of these must not write to it.
+    pub(super) const RW_INCOMPATIBLE: u64 = INCOMPATIBLE
+        | EXCLUSIVE_LOCK
+        | OBJECT_MAP
+        | FAST_DIFF
+        | DEEP_FLATTEN
+        | JOURNALING
+        | OPERATIONS
+        | MIGRATING
+        | NON_PRIMARY;
+    /// These may be switched on and off.
+    pub(super) const MUTABLE: u64 =
+        EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
+    /// These may be switched off.
+    pub(super) const DISABLE_ONLY: u64 = DEEP_FLATTEN;
+    /// These only this class switches.
+    pub(super) const INTERNAL: u64 = OPERATIONS | MIGRATING;
+}
+
+/// What operations on an image have left behind (`RBD_OPERATION_FEATURE_*`).
+mod op_feature {
+    pub(super) const CLONE_PARENT: u64 = 1;
+    pub(super) const CLONE_CHILD: u64 = 1 << 1;
+    pub(super) const GROUP: u64 = 1 << 2;
+    pub(super) const SNAP_TRASH: u64 = 1 << 3;
+    pub(super) const ALL: u64 = (1 << 4) - 1;
+}
+
+/// The map's key of a snapshot.
+fn snap_key(id: SnapId) -> String {
+    format!("{SNAP_PREFIX}{:016x}", id.0)
+}
+
+/// What the keys of snapshots begin with; a group's too.
+const SNAP_PREFIX: &str = "snapshot_";
+
+/// `ENOEXEC` unless the image has all of `features`; an image of the first format has none.
+fn require_feature(object: &mut Handle<'_, '_>, features: u64) -> Result<(), Errno> {
+    match object.find::<u64>("features")? {
+        Some(has) if has & features == features => Ok(()),
+        _ => Err(Errno::ENOEXEC),
+    }
+}
+
+/// Sets and clears what is kept of operations, and the feature that says whether there is any.
+fn set_op_features(object: &mut Handle<'_, '_>, op_features: u64, mask: u64) -> Result<(), Errno> {
+    let features: u64 = object.get("features")?;
+    let before: u64 = object.find("op_features")?.unwrap_or(0);
+    let after = (before & !mask) | (op_features & mask);
+    if after == before {
+        return Ok(());
+    }
+    let features_after = if after == 0 {
+        object.unset("op_features")?;
+        features & !feature::OPERATIONS
+    } else {
+        object.set("op_features", &after)?;
+        features | feature::OPERATIONS
+    };
+    if features_after != features {
+        object.set("features", &features_after)?;
+    }
+    Ok(())
+}
+
+/// Whether this may be an image's or a group's id.
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}

@@ -1,0 +1,533 @@
+//! What is stored and sent, in `cls_rbd.h`'s and `cls_rbd_types.h`'s form.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
+
+/// An image's parent (`cls_rbd_parent`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Parent {
+    pub(super) spec: ParentSpec,
+    /// Bytes of the image that may lie in the parent; `None` if only snapshots still need it.
+    pub(super) overlap: Option<u64>,
+}
+
+impl Parent {
+    pub(super) fn exists(&self) -> bool {
+        self.spec.exists()
+    }
+}
+
+impl Encode for Parent {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 2, |w| {
+            self.spec.encode_fields(w);
+            w.put(&self.overlap);
+        });
+    }
+}
+
+impl Decode for Parent {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("cls_rbd_parent", 2, 2, |r, _| {
+            Ok(Self { spec: ParentSpec::decode_fields(r)?, overlap: r.get()? })
+        })
+    }
+}
+
+/// A snapshot that an image may have as its parent (`ParentImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ParentSpec {
+    /// −1: there is none.
+    pub(super) pool: i64,
+    pub(super) nspace: String,
+    pub(super) image: String,
+    pub(super) snap: SnapId,
+}
+
+impl Default for ParentSpec {
+    fn default() -> Self {
+        Self { pool: -1, nspace: String::new(), image: String::new(), snap: SnapId::HEAD }
+    }
+}
+
+impl ParentSpec {
+    fn exists(&self) -> bool {
+        self.pool >= 0 && !self.image.is_empty() && self.snap != SnapId::HEAD
+    }
+
+    fn encode_fields(&self, w: &mut Writer) {
+        w.i64(self.pool);
+        w.put(&self.nspace);
+        w.put(&self.image);
+        w.u64(self.snap.0);
+    }
+
+    fn decode_fields(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { pool: r.i64()?, nspace: r.get()?, image: r.get()?, snap: SnapId(r.u64()?) })
+    }
+}
+
+impl Encode for ParentSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| self.encode_fields(w));
+    }
+}
+
+impl Decode for ParentSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("ParentImageSpec", 1, 1, |r, _| Self::decode_fields(r))
+    }
+}
+
+/// A clone of a snapshot (`ChildImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChildSpec {
+    pub(super) pool: i64,
+    pub(super) image: String,
+    pub(super) nspace: String,
+}
+
+impl ChildSpec {
+    fn order(&self) -> (i64, &str, &str) {
+        (self.pool, &self.nspace, &self.image)
+    }
+}
+
+impl PartialOrd for ChildSpec {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ChildSpec {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl Encode for ChildSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.image);
+            w.put(&self.nspace);
+        });
+    }
+}
+
+impl Decode for ChildSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("ChildImageSpec", 1, 2, |r, version| {
+            let (pool, image) = (r.i64()?, r.get()?);
+            let nspace = if version >= 2 { r.get()? } else { String::new() };
+            Ok(Self { pool, image, nspace })
+        })
+    }
+}
+
+/// What made a snapshot (`SnapshotNamespace`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SnapKind {
+    User,
+    Group {
+        pool: i64,
+        group: String,
+        snap: String,
+    },
+    Trash {
+        name: String,
+        kind: u32,
+    },
+    Mirror(Vec<u8>),
+    /// One of a newer release: nothing is known of it but its number.
+    Unknown(u32),
+}
+
+impl SnapKind {
+    pub(super) const USER: u32 = 0;
+    const GROUP: u32 = 1;
+    pub(super) const TRASH: u32 = 2;
+    const MIRROR: u32 = 3;
+
+    pub(super) fn code(&self) -> u32 {
+        match self {
+            Self::User => Self::USER,
+            Self::Group { .. } => Self::GROUP,
+            Self::Trash { .. } => Self::TRASH,
+            Self::Mirror(_) => Self::MIRROR,
+            Self::Unknown(code) => *code,
+        }
+    }
+}
+
+impl Encode for SnapKind {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.u32(self.code());
+            match self {
+                Self::User | Self::Unknown(_) => {}
+                Self::Group { pool, group, snap } => {
+                    w.i64(*pool);
+                    w.put(group);
+                    w.put(snap);
+                }
+                Self::Trash { name, kind } => {
+                    w.put(name);
+                    w.u32(*kind);
+                }
+                Self::Mirror(rest) => w.raw(rest),
+            }
+        });
+    }
+}
+
+impl Decode for SnapKind {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("SnapshotNamespace", 1, 1, |r, _| {
+            Ok(match r.u32()? {
+                Self::USER => Self::User,
+                Self::GROUP => Self::Group { pool: r.i64()?, group: r.get()?, snap: r.get()? },
+                Self::TRASH => Self::Trash { name: r.get()?, kind: r.u32()? },
+                Self::MIRROR => Self::Mirror(r.rest().to_vec()),
+                code => Self::Unknown(code),
+            })
+        })
+    }
+}
+
+/// A snapshot in an image's header (`cls_rbd_snap`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snap {
+    pub(super) id: SnapId,
+    pub(super) name: String,
+    pub(super) size: u64,
+    pub(super) protection: u8,
+    pub(super) flags: u64,
+    pub(super) kind: SnapKind,
+    pub(super) taken: UTime,
+    /// Clones of the second version.
+    pub(super) children: u32,
+    /// Bytes of the snapshot that may lie in the image's parent.
+    pub(super) parent_overlap: Option<u64>,
+}
+
+impl Snap {
+    /// `cls_rbd_snap`'s version, and the oldest whose readers can read it.
+    const VERSION: u8 = 8;
+
+    /// What clients are told of it (`SnapshotInfo`).
+    pub(super) fn encode_info(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.u64(self.id.0);
+            w.put(&self.kind);
+            w.put(&self.name);
+            w.u64(self.size);
+            w.put(&self.taken);
+            w.u32(self.children);
+        });
+    }
+}
+
+impl Encode for Snap {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(Self::VERSION, Self::VERSION, |w| {
+            w.u64(self.id.0);
+            w.put(&self.name);
+            w.u64(self.size);
+            w.u8(self.protection);
+            w.u64(self.flags);
+            w.put(&self.kind);
+            w.put(&self.taken);
+            w.u32(self.children);
+            w.put(&self.parent_overlap);
+        });
+    }
+}
+
+impl Decode for Snap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("cls_rbd_snap", Self::VERSION, Self::VERSION, |r, _| {
+            Ok(Self {
+                id: SnapId(r.u64()?),
+                name: r.get()?,
+                size: r.u64()?,
+                protection: r.u8()?,
+                flags: r.u64()?,
+                kind: r.get()?,
+                taken: r.get()?,
+                children: r.u32()?,
+                parent_overlap: r.get()?,
+            })
+        })
+    }
+}
+
+/// A group (`GroupSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupSpec {
+    /// −1: none.
+    pub(super) pool: i64,
+    pub(super) group: String,
+}
+
+impl Default for GroupSpec {
+    fn default() -> Self {
+        Self { pool: -1, group: String::new() }
+    }
+}
+
+impl Encode for GroupSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.group);
+        });
+    }
+}
+
+impl Decode for GroupSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupSpec", 1, 1, |r, _| Ok(Self { pool: r.i64()?, group: r.get()? }))
+    }
+}
+
+/// An image of a group (`GroupImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupImage {
+    pub(super) image: String,
+    /// −1: none.
+    pub(super) pool: i64,
+}
+
+impl GroupImage {
+    pub(super) const PREFIX: &str = "image_";
+
+    /// The key under which the group keeps it; empty for none.
+    pub(super) fn key(&self) -> String {
+        match self.pool {
+            -1 => String::new(),
+            pool => format!("{}{pool:016x}_{}", Self::PREFIX, self.image),
+        }
+    }
+
+    pub(super) fn from_key(key: &[u8]) -> Option<Self> {
+        let key = std::str::from_utf8(key).ok()?;
+        let (pool, image) = key.strip_prefix(Self::PREFIX)?.split_once('_')?;
+        let pool = u64::from_str_radix(pool, 16).ok()?.cast_signed();
+        Some(Self { image: image.to_owned(), pool })
+    }
+}
+
+impl Encode for GroupImage {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.image);
+            w.i64(self.pool);
+        });
+    }
+}
+
+impl Decode for GroupImage {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupImageSpec", 1, 1, |r, _| Ok(Self { image: r.get()?, pool: r.i64()? }))
+    }
+}
+
+/// A snapshot of a group (`GroupSnapshot`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GroupSnap {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) state: u8,
+    pub(super) snaps: Vec<ImageSnap>,
+}
+
+impl GroupSnap {
+    /// Not all images have their snapshot yet.
+    pub(super) const INCOMPLETE: u8 = 0;
+}
+
+impl Encode for GroupSnap {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.id);
+            w.put(&self.name);
+            w.u8(self.state);
+            w.put(&self.snaps);
+        });
+    }
+}
+
+impl Decode for GroupSnap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupSnapshot", 1, 1, |r, _| {
+            Ok(Self { id: r.get()?, name: r.get()?, state: r.u8()?, snaps: r.get()? })
+        })
+    }
+}
+
+/// One image's part of a group's snapshot (`ImageSnapshotSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ImageSnap {
+    pool: i64,
+    image: String,
+    snap: SnapId,
+}
+
+impl Encode for ImageSnap {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.image);
+            w.u64(self.snap.0);
+        });
+    }
+}
+
+impl Decode for ImageSnap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("ImageSnapshotSpec", 1, 1, |r, _| {
+            Ok(Self { pool: r.i64()?, image: r.get()?, snap: SnapId(r.u64()?) })
+        })
+    }
+}
+
+/// An image in the trash (`TrashImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TrashImage {
+    pub(super) source: u8,
+    pub(super) name: String,
+    pub(super) deleted: UTime,
+    pub(super) keep_until: UTime,
+    pub(super) state: u8,
+}
+
+impl Encode for TrashImage {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.u8(self.source);
+            w.put(&self.name);
+            w.put(&self.deleted);
+            w.put(&self.keep_until);
+            w.u8(self.state);
+        });
+    }
+}
+
+impl Decode for TrashImage {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("TrashImageSpec", 1, 2, |r, version| {
+            Ok(Self {
+                source: r.u8()?,
+                name: r.get()?,
+                deleted: r.get()?,
+                keep_until: r.get()?,
+                state: if version >= 2 { r.u8()? } else { 0 },
+            })
+        })
+    }
+}
+
+/// Where an image is being moved to or from (`MigrationSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Migration {
+    /// Whether the header is the source's or the destination's.
+    pub(super) header: u8,
+    pool: i64,
+    nspace: String,
+    name: String,
+    image: String,
+    source: String,
+    snap_seqs: BTreeMap<u64, u64>,
+    overlap: u64,
+    flatten: bool,
+    mirroring: bool,
+    mirror_mode: u8,
+    pub(super) state: u8,
+    pub(super) description: String,
+}
+
+impl Migration {
+    pub(super) const DESTINATION: u8 = 2;
+}
+
+impl Encode for Migration {
+    fn encode(&self, w: &mut Writer) {
+        // Readers that do not know a source of another kind must not read of one.
+        w.versioned(3, if self.source.is_empty() { 1 } else { 3 }, |w| {
+            w.u8(self.header);
+            w.i64(self.pool);
+            w.put(&self.nspace);
+            w.put(&self.name);
+            w.put(&self.image);
+            w.put(&self.snap_seqs);
+            w.u64(self.overlap);
+            w.bool(self.flatten);
+            w.bool(self.mirroring);
+            w.u8(self.state);
+            w.put(&self.description);
+            w.u8(self.mirror_mode);
+            w.put(&self.source);
+        });
+    }
+}
+
+impl Decode for Migration {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("MigrationSpec", 1, 3, |r, version| {
+            let mut spec = Self {
+                header: r.u8()?,
+                pool: r.i64()?,
+                nspace: r.get()?,
+                name: r.get()?,
+                image: r.get()?,
+                snap_seqs: r.get()?,
+                overlap: r.u64()?,
+                flatten: r.bool()?,
+                mirroring: r.bool()?,
+                state: r.u8()?,
+                description: r.get()?,
+                mirror_mode: 0,
+                source: String::new(),
+            };
+            if version >= 2 {
+                spec.mirror_mode = r.u8()?;
+            }
+            if version >= 3 {
+                spec.source = r.get()?;
+            }
+            Ok(spec)
+        })
+    }
+}
+
+/// An image that is mirrored (`MirrorImage`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MirrorImage {
+    pub(super) mode: u8,
+    pub(super) global_id: String,
+    pub(super) state: u8,
+}
+
+impl Encode for MirrorImage {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.put(&self.global_id);
+            w.u8(self.state);
+            w.u8(self.mode);
+        });
+    }
+}
+
+impl Decode for MirrorImage {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("MirrorImage", 1, 2, |r, version| {
+            let (global_id, state) = (r.get()?, r.u8()?);
+            Ok(Self { global_id, state, mode: if version >= 2 { r.u8()? } else { 0 } })
+        })
+    }
+}
+
+/// Children of the first version, by image id.
+pub(super) type ChildIds = BTreeSet<String>;

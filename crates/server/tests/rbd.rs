@@ -1,0 +1,179 @@
+//! Goal: the stock `rbd` finds no difference between this server and a stock cluster. Method: the same commands on both, and what
+//! they print compared, but for ids, times and addresses. `LOLIGO_STOCK_CONF` names the stock cluster's configuration.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use loligo_server::Server;
+
+/// Commands, one a line; `@` stands for the directory of the test. They are for a pool of their own.
+const SCRIPT: &str = "
+pool init
+create img --size 64M
+create old --size 8M --image-feature layering
+create striped --size 16M --stripe-unit 65536 --stripe-count 4
+ls
+ls -l
+info img
+create img --size 1M
+snap create img@s1
+snap create img@s1
+bench --io-type write --io-size 64K --io-total 4M --io-threads 4 img
+du img
+snap ls img
+snap protect img@s1
+snap rm img@s1
+clone img@s1 clone
+children img@s1
+info clone
+snap unprotect img@s1
+flatten clone
+snap unprotect img@s1
+resize img --size 32M
+resize img --size 32M --allow-shrink
+feature disable img fast-diff object-map
+feature enable img object-map
+object-map rebuild img
+object-map check img
+info img
+image-meta set img key value
+image-meta get img key
+image-meta list img
+image-meta remove img key
+image-meta get img key
+import @/data imported
+export imported @/exported
+snap create imported@a
+import-diff @/nothing imported
+bench --io-type write --io-size 64K --io-total 512K --io-pattern rand imported
+snap create imported@b
+export-diff --from-snap a imported@b @/diff
+diff --from-snap b imported
+deep cp imported copied
+snap ls copied
+snap rename imported@b imported@c
+snap ls imported
+snap rollback imported@a
+export imported @/rolled
+snap limit set imported --limit 2
+snap create imported@d
+snap limit clear imported
+sparsify imported
+lock add copied mine
+rename copied renamed
+group create g
+group image add g imported
+group image ls g
+group snap create g@s
+group snap ls g
+snap ls imported --all
+group snap rollback g@s
+group snap rm g@s
+group image remove g imported
+group rm g
+group ls
+namespace create --namespace ns
+namespace ls
+create --namespace ns inner --size 1M
+ls --namespace ns
+namespace remove --namespace ns
+rm --namespace ns inner
+namespace remove --namespace ns
+trash mv old
+trash ls
+migration prepare clone moved
+migration execute moved
+migration commit moved
+info moved
+status moved
+snap purge imported
+rm imported
+rm img
+snap purge img
+rm img
+rm none
+ls
+";
+
+struct Ran {
+    code: Option<i32>,
+    shown: String,
+}
+
+fn run(conf: &Path, pool: &str, dir: &Path, line: &str) -> Ran {
+    let dir = dir.to_str().expect("a path in UTF-8");
+    let args =
+        line.split_whitespace().map(|word| word.replace('@', if word.starts_with("@/") { dir } else { "@" }));
+    // `pool init` takes the pool by position.
+    let mut command = Command::new("timeout");
+    command.args(["120", "rbd", "--no-progress"]).env("CEPH_CONF", conf).args(args);
+    match line {
+        "pool init" => command.arg(pool),
+        _ => command.args(["--pool", pool]),
+    };
+    let out = command.output().expect("rbd is installed");
+    let shown = [out.stdout, out.stderr].concat();
+    Ran { code: out.status.code(), shown: String::from_utf8_lossy(&shown).into_owned() }
+}
+
+/// Without what differs from cluster to cluster and from second to second.
+fn plain(shown: &str, pool: &str, dir: &Path) -> Vec<String> {
+    let lines = shown.replace(pool, "POOL").replace(&dir.display().to_string(), "DIR");
+    let telling = |line: &&str| {
+        !["timestamp", "elapsed", "SEC ", "bench ", " librbd"].iter().any(|part| line.contains(part))
+    };
+    let word = |word: &str| {
+        let bare = word.trim_start_matches("rbd_data.").trim_matches(|c: char| c.is_ascii_punctuation());
+        let id = bare.len() >= 10 && bare.chars().all(|c| c.is_ascii_hexdigit() || c == '_' || c == '.');
+        let time = bare.contains(':') || bare.ends_with("+0000");
+        if id || time { "X".to_owned() } else { word.to_owned() }
+    };
+    // Snapshots' ids depend on what was made before, days on the day.
+    let without_ids = |line: &str| {
+        let words: Vec<String> = line.split_whitespace().map(word).collect();
+        let is_snap = words.len() > 3 && words[0].parse::<u64>().is_ok();
+        let words = if is_snap { &words[1..3] } else { &words[..] };
+        words.join(" ")
+    };
+    lines.lines().filter(telling).map(without_ids).collect()
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn rbd_works_as_on_a_stock_cluster() {
+    let stock = env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    let stock = Path::new(&stock);
+    let pool = format!("rbdtest{}", std::process::id());
+    let server = Server::memory().start().expect("the server starts");
+    let dir = env::temp_dir().join(format!("loligo-rbd-{}", std::process::id()));
+    let sides = [(server.conf().to_owned(), dir.join("ours")), (stock.to_owned(), dir.join("stock"))];
+    let data: Vec<u8> = (0..9_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for (conf, dir) in &sides {
+        fs::create_dir_all(dir).expect("a directory");
+        fs::write(dir.join("data"), &data).expect("written");
+        let made =
+            Command::new("ceph").env("CEPH_CONF", conf).args(["osd", "pool", "create", &pool, "8"]).output();
+        assert!(made.expect("ceph is installed").status.success(), "the pool");
+    }
+    let mut differences = Vec::new();
+    for line in SCRIPT.lines().filter(|line| !line.is_empty()) {
+        let [ours, theirs] = sides.each_ref().map(|(conf, dir)| run(conf, &pool, dir, line));
+        let shown = |ran: &Ran, side: usize| plain(&ran.shown, &pool, &sides[side].1);
+        let same = ours.code == theirs.code && shown(&ours, 0) == shown(&theirs, 1);
+        if !same {
+            differences.push(format!(
+                "rbd {line}\n  ours ({:?}): {}\n  stock ({:?}): {}",
+                ours.code, ours.shown, theirs.code, theirs.shown
+            ));
+        }
+    }
+    for file in ["exported", "rolled"] {
+        for (_, dir) in &sides {
+            let same = fs::read(dir.join(file)).is_ok_and(|bytes| bytes.starts_with(&data));
+            assert!(same, "{} differs from what was imported", dir.join(file).display());
+        }
+    }
+    let _ = fs::remove_dir_all(&dir);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}

@@ -1,0 +1,294 @@
+//! Class `rbd`, called as librbd calls it, on an embedded server.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_rados::blocking::{IoCtx, Rados};
+use loligo_rados::{Builder, Error};
+use loligo_server::{Handle, Server};
+use loligo_wire::{Encode, Writer};
+
+const ENOENT: i32 = 2;
+const EBADF: i32 = 9;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
+const ESTALE: i32 = 116;
+
+/// A server and a pool in it.
+struct Here {
+    _server: Handle,
+    pool: IoCtx,
+}
+
+impl Here {
+    fn new() -> Self {
+        let server = Server::memory().pool("rbd").start().expect("the server starts");
+        let conf = server.conf().to_str().expect("a path in UTF-8").to_owned();
+        let rados = Rados::connect(Builder::new().conf_file(&conf)).expect("connects");
+        let pool = rados.ioctx("rbd").expect("the pool");
+        Self { _server: server, pool }
+    }
+
+    /// Calls a method on an object; its output, or an errno.
+    fn call(&self, oid: &str, method: &str, input: &[u8]) -> Result<Bytes, i32> {
+        self.pool.exec(oid, "rbd", method, input).map_err(|error| match error {
+            Error::Os(errno) => errno.0,
+            other => panic!("{other}"),
+        })
+    }
+
+    fn does(&self, oid: &str, method: &str, input: &[u8]) {
+        assert_eq!(self.call(oid, method, input).map(drop), Ok(()), "{method}");
+    }
+
+    fn fails(&self, oid: &str, method: &str, input: &[u8], errno: i32) {
+        assert_eq!(self.call(oid, method, input).map(drop), Err(errno), "{method}");
+    }
+
+    /// A header of 8 objects with the usual features.
+    fn image(&self, oid: &str) {
+        let create = encoded(|w| {
+            w.u64(32 << 20);
+            w.u8(22);
+            w.u64(61);
+            w.put("rbd_data.1");
+        });
+        self.does(oid, "create", &create);
+        self.fails(oid, "create", &create, EEXIST);
+    }
+}
+
+fn encoded(fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    let mut w = Writer::new();
+    fill(&mut w);
+    w.into_bytes().to_vec()
+}
+
+fn snap(name: &str, id: u64) -> Vec<u8> {
+    encoded(|w| {
+        w.put(name);
+        w.u64(id);
+    })
+}
+
+fn id(id: u64) -> Bytes {
+    id.to_bytes()
+}
+
+#[test]
+fn snapshots_are_told_newest_first_and_their_ids_only_grow() {
+    let here = Here::new();
+    let o = "header";
+    here.image(o);
+    here.does(o, "snapshot_add", &snap("one", 4));
+    here.fails(o, "snapshot_add", &snap("one", 5), EEXIST);
+    here.fails(o, "snapshot_add", &snap("two", 3), ESTALE);
+    here.does(o, "snapshot_add", &snap("two", 9));
+    assert_eq!(here.call(o, "get_snapcontext", b""), Ok((9u64, vec![9u64, 4]).to_bytes()));
+    let protect = |state: u8| (4u64, state).to_bytes();
+    here.does(o, "set_protection_status", &protect(2));
+    here.fails(o, "snapshot_remove", &id(4), EBUSY);
+    here.does(o, "set_protection_status", &protect(0));
+    here.does(o, "snapshot_remove", &id(4));
+    here.fails(o, "snapshot_remove", &id(4), ENOENT);
+    assert_eq!(here.call(o, "get_snapcontext", b""), Ok((9u64, vec![9u64]).to_bytes()));
+    here.does(o, "snapshot_set_limit", &id(1));
+    here.fails(o, "snapshot_add", &snap("three", 10), 122);
+    here.fails(o, "snapshot_set_limit", &id(0), ERANGE);
+}
+
+#[test]
+fn a_snapshot_with_clones_stays_and_the_image_remembers() {
+    let here = Here::new();
+    let o = "header";
+    here.image(o);
+    here.does(o, "snapshot_add", &snap("s", 2));
+    let child = encoded(|w| {
+        w.u64(2);
+        w.versioned(2, 1, |w| {
+            w.i64(1);
+            w.put("child");
+            w.put("");
+        });
+    });
+    here.does(o, "child_attach", &child);
+    here.fails(o, "child_attach", &child, EEXIST);
+    here.fails(o, "snapshot_remove", &id(2), EBUSY);
+    assert_eq!(here.call(o, "op_features_get", b""), Ok(id(1)));
+    here.does(o, "child_detach", &child);
+    assert_eq!(here.call(o, "op_features_get", b""), Ok(id(0)));
+    here.does(o, "snapshot_remove", &id(2));
+}
+
+#[test]
+fn features_that_must_not_change_do_not() {
+    let here = Here::new();
+    let o = "header";
+    here.image(o);
+    let features = |features: u64, mask: u64| (features, mask).to_bytes();
+    here.does(o, "set_features", &features(0, 16)); // fast-diff off
+    here.fails(o, "set_features", &features(2, 2), EINVAL); // striping on
+    here.does(o, "set_features", &features(0, 32)); // deep-flatten off
+    here.fails(o, "set_features", &features(32, 32), EINVAL); // and on again
+    here.fails(o, "set_features", &features(256, 256), EINVAL); // an internal one
+    assert_eq!(here.call(o, "get_features", &id(u64::MAX)), Ok((13u64, 13u64).to_bytes()));
+}
+
+#[test]
+fn directories_map_names_to_ids_and_back() {
+    let here = Here::new();
+    let o = "rbd_directory";
+    let two = |a: &str, b: &str| (a.to_owned(), b.to_owned()).to_bytes();
+    here.does(o, "dir_add_image", &two("a", "1"));
+    here.fails(o, "dir_add_image", &two("a", "2"), EEXIST);
+    here.fails(o, "dir_add_image", &two("b", "1"), EBADF);
+    here.fails(o, "dir_add_image", &two("b", "no/id"), EINVAL);
+    let rename = encoded(|w| ["a", "b", "1"].iter().for_each(|text| w.put(*text)));
+    here.does(o, "dir_rename_image", &rename);
+    here.fails(o, "dir_rename_image", &rename, ENOENT);
+    assert_eq!(here.call(o, "dir_get_id", &"b".to_bytes()), Ok("1".to_bytes()));
+    assert_eq!(here.call(o, "dir_get_name", &"1".to_bytes()), Ok("b".to_bytes()));
+    here.fails(o, "dir_remove_image", &two("b", "2"), ENOENT);
+    here.does(o, "dir_remove_image", &two("b", "1"));
+    assert!(here.pool.omap_keys(o, "", 10).expect("read").keys.is_empty());
+    for n in 0..200 {
+        here.does(o, "dir_add_image", &two(&format!("image{n:03}"), &format!("{n:x}")));
+    }
+    let list = |after: &str, max: u64| {
+        let input = encoded(|w| {
+            w.put(after);
+            w.u64(max);
+        });
+        let found = here.call(o, "dir_list", &input).expect("listed");
+        let found: BTreeMap<String, String> = loligo_wire::Reader::new(&found).get().expect("names");
+        (found.len(), found.into_keys().next())
+    };
+    assert_eq!(list("", 1000), (200, Some("image000".into())));
+    assert_eq!(list("image150", 10), (10, Some("image151".into())));
+}
+
+#[test]
+fn object_maps_change_in_place_and_keep_their_checksums() {
+    let here = Here::new();
+    let o = "rbd_object_map.1";
+    // More than one block of entries: 40,000 are 10,000 bytes.
+    here.does(o, "object_map_resize", &(40_000u64, 0u8).to_bytes());
+    let update = |from: u64, to: u64, state: u8, only: Option<u8>| {
+        encoded(|w| {
+            w.u64(from);
+            w.u64(to);
+            w.u8(state);
+            w.put(&only);
+        })
+    };
+    here.does(o, "object_map_update", &update(16_380, 16_390, 1, None));
+    here.does(o, "object_map_update", &update(39_999, 40_000, 1, Some(0)));
+    here.fails(o, "object_map_update", &update(39_999, 40_001, 1, None), ERANGE);
+    here.does(o, "object_map_snap_add", b"");
+    // What exists and is clean counts as existing.
+    here.does(o, "object_map_update", &update(16_380, 16_381, 2, Some(1)));
+    let loaded = here.call(o, "object_map_load", b"").expect("its checksums hold");
+    let entry = |n: usize| loaded[18 + n / 4] >> (6 - n % 4 * 2) & 3;
+    assert_eq!([16_379, 16_380, 16_381, 16_389, 16_390, 39_999].map(entry), [0, 2, 3, 3, 0, 3]);
+    here.fails(o, "object_map_resize", &(39_999u64, 0u8).to_bytes(), ESTALE);
+    let stored = here.pool.read(o, 20, 1).expect("read");
+    here.pool.write(o, 20, Bytes::from(vec![stored[0] ^ 1])).expect("written");
+    here.fails(o, "object_map_load", b"", EINVAL);
+}
+
+#[test]
+fn copyup_writes_only_what_is_not_there() {
+    let here = Here::new();
+    here.does("clone", "copyup", b"parent");
+    here.does("clone", "copyup", b"other");
+    assert_eq!(here.pool.read("clone", 0, 0).expect("read"), "parent");
+    let input = encoded(|w| {
+        w.put(&BTreeMap::from([(1u64, 2u64), (5, 1)]));
+        w.blob(b"abc");
+    });
+    here.does("sparse", "sparse_copyup", &input);
+    assert_eq!(here.pool.read("sparse", 0, 0).expect("read"), &b"\0ab\0\0c"[..]);
+    here.pool.write_full("zeros", Bytes::from(vec![0; 100])).expect("written");
+    here.does("zeros", "sparsify", &(4096u64, true).to_bytes());
+    assert!(here.pool.stat("zeros").is_err(), "an object of zeros goes");
+}
+
+#[test]
+fn no_input_and_nothing_stored_makes_a_method_panic() {
+    let here = Here::new();
+    let methods = [
+        "create",
+        "set_size",
+        "get_size",
+        "set_features",
+        "snapshot_add",
+        "snapshot_remove",
+        "snapshot_rename",
+        "get_snapcontext",
+        "snapshot_get",
+        "child_attach",
+        "children_list",
+        "parent_get",
+        "parent_attach",
+        "parent_detach",
+        "object_map_load",
+        "object_map_save",
+        "object_map_resize",
+        "object_map_update",
+        "object_map_snap_remove",
+        "metadata_set",
+        "metadata_list",
+        "dir_list",
+        "dir_add_image",
+        "group_image_set",
+        "group_image_list",
+        "group_snap_set",
+        "group_snap_list",
+        "trash_add",
+        "trash_list",
+        "trash_state_set",
+        "migration_set",
+        "migration_get",
+        "mirror_image_set",
+        "sparse_copyup",
+        "sparsify",
+        "assert_snapc_seq",
+        "namespace_list",
+    ];
+    let mut state = 1u64;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 33
+    };
+    for round in 0..3_000 {
+        let oid = ["a", "b"][round % 2];
+        if round % 40 < 2 {
+            // Something that no method has stored.
+            let bytes = |len: u64, below: u64, next: &mut dyn FnMut() -> u64| -> Bytes {
+                (0..len).map(|_| (next() % below) as u8).collect::<Vec<u8>>().into()
+            };
+            let data = bytes(next() % 60, 20, &mut next);
+            here.pool.write_full(oid, data).expect("written");
+            let keys = [
+                "size",
+                "order",
+                "snap_seq",
+                "snapshot_0000000000000001",
+                "parent",
+                "features",
+                "id_",
+                "migration",
+            ];
+            let pairs: Vec<(&str, Bytes)> =
+                keys.iter().map(|key| (*key, bytes(next() % 20, 3, &mut next))).collect();
+            here.pool.set_omap(oid, pairs).expect("set");
+        }
+        let method = methods[next() as usize % methods.len()];
+        let input: Vec<u8> = (0..next() % 40).map(|_| (next() % 5) as u8).collect();
+        // Whatever it says: the server is still there to say it.
+        let _ = here.call(oid, method, &input);
+    }
+    here.image("header");
+}
