@@ -170,8 +170,10 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(0, len)?;
-        if len == 0 && self.size == 0 && self.exists {
-            return DONE; // Not even a new version.
+        if len == 0 && self.size == 0 && (self.exists || self.info.whiteout) {
+            // Not even a new version, and a whiteout stays one unless something else changes it.
+            (self.exists, self.info.whiteout) = (true, false);
+            return DONE;
         }
         self.modified.insert(0, self.size);
         self.size = len;

@@ -573,6 +573,12 @@ fn a_deleted_object_stays_for_its_snapshots() {
     assert_eq!(g.result("x", OsdOp::read(0, 0)), -2);
     assert_eq!(at_snap(&mut g, "x", SnapId(1)).as_deref(), Ok(&b"old"[..]));
     assert_eq!(list_snaps(&mut g, "x"), (1, vec![(1, vec![1], vec![], 3)]));
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::new())), 0);
+    assert_eq!(
+        g.result("x", OsdOp::new(OpCode::STAT)),
+        -2,
+        "nothing written is no change, as in a stock OSD"
+    );
     let attributes = g.ask("x", smallvec![OsdOp::create(true), OsdOp::new(OpCode::GETXATTRS)]);
     assert_eq!(attributes.result, 0);
     assert_eq!(g.contents("x"), b"");
