@@ -68,15 +68,32 @@ impl Replies {
     }
 }
 
-impl CommitListener for Replies {
-    fn committed(&self, version: Eversion) {
+impl Replies {
+    /// Takes out what may go now that this version is safe.
+    fn ready(&self, version: Eversion) -> VecDeque<(Eversion, Reply)> {
         let mut state = self.state.lock();
         state.safe = state.safe.max(version);
         let count = state.waiting.partition_point(|(waits_for, _)| *waits_for <= version);
         let behind = state.waiting.split_off(count);
-        let ready = mem::replace(&mut state.waiting, behind);
-        drop(state);
-        self.finisher.send(ready.into_iter().map(|(_, reply)| reply));
+        mem::replace(&mut state.waiting, behind)
+    }
+}
+
+impl CommitListener for Replies {
+    fn committed(&self, version: Eversion) {
+        self.finisher.send(self.ready(version).into_iter().map(|(_, reply)| reply));
+    }
+
+    fn committed_alone(&self, version: Eversion) {
+        let mut ready = self.ready(version);
+        // One answer leaves at once: to wake another thread for it would take longer than to send it.
+        match ready.pop_front() {
+            Some((_, Reply { asker, msg, hold })) if ready.is_empty() => {
+                asker.answer(msg);
+                drop(hold);
+            }
+            first => self.finisher.send(first.into_iter().chain(ready).map(|(_, reply)| reply)),
+        }
     }
 
     fn stopped(&self, _: &StoreError) {

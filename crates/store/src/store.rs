@@ -68,6 +68,11 @@ pub trait CommitListener: Send + Sync {
     /// Every transaction of the collection up to this version is safe.
     fn committed(&self, version: Eversion);
 
+    /// The same, when nothing else waits for the store: its thread has time to give the answer.
+    fn committed_alone(&self, version: Eversion) {
+        self.committed(version);
+    }
+
     /// The store has stopped: nothing that is pending will ever be safe.
     fn stopped(&self, error: &StoreError);
 }

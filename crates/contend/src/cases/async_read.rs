@@ -7,15 +7,15 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
-use std::{env, fs, process};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
 
 use bytes::Bytes;
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::{
-    Change, Collection, CollectionStats, Commit, CommitListener, Data, Fetch, Info, KeyValues, ObjectChanges,
-    ObjectName, ObjectRef, ObjectStore, ObjectView, OmapPage, OmapRange, OpRecord, StatFs, StoreError,
-    Transaction,
+    Change, Collection, CollectionStats, Commit, CommitListener, Data, Fetch, Info, KeyValues, Later,
+    ObjectChanges, ObjectName, ObjectRef, ObjectStore, ObjectView, OmapPage, OmapRange, OpRecord, StatFs,
+    StoreError, Transaction,
 };
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{OsdFlags, OsdOp};
@@ -33,6 +33,9 @@ const WRITTEN: u64 = 512;
 const STORE_BYTES: u64 = 2 << 30;
 const JOURNAL_BYTES: u64 = 64 << 20;
 
+/// A short seek and half a turn of a disk with 10,000 turns a minute.
+const ROTATING: Duration = Duration::from_millis(6);
+
 /// The case.
 pub(super) struct AsyncRead {
     /// Connections that read, and that write.
@@ -42,11 +45,14 @@ pub(super) struct AsyncRead {
     pub(super) in_flight: u64,
     /// Objects to read.
     pub(super) objects: u64,
+    /// One setting for each time by which a read takes longer than it does on this machine's disk.
+    pub(super) disks: &'static [Duration],
 }
 
 impl Default for AsyncRead {
     fn default() -> Self {
-        Self { readers: 4, writers: 4, in_flight: 8, objects: 20_000 }
+        let disks = &[Duration::ZERO, ROTATING];
+        Self { readers: 4, writers: 4, in_flight: 8, objects: 20_000, disks }
     }
 }
 
@@ -63,7 +69,8 @@ impl Case for AsyncRead {
             after: "loligo-osd's PG slot and loligo-store's disk store: a read that needs the disk takes its view of the object, is \
                     done by the read pool, and the slot goes on.",
             note: "What is read comes from the disk with direct I/O, without a data cache; what says where it lies may be in the \
-                   page cache. Writes are answered when they are safe, in both forms.",
+                   page cache. Writes are answered when they are safe, in both forms. The published figures are of slower disks; the \
+                   second setting adds to each read what a rotating one takes, as many at once as there are.",
             source: Source {
                 author: "Didi Cloud Storage",
                 title: "Optimizing locks in Didi's Ceph (in Chinese), 3.1: asynchronous reads",
@@ -75,8 +82,12 @@ impl Case for AsyncRead {
 
     fn settings(&self) -> Vec<Setting> {
         let (reads, writes) = (self.readers as u64 * self.in_flight, self.writers as u64 * self.in_flight);
-        vec![Setting {
-            name: format!("{writes} writes and {reads} cold reads in flight, 1 PG"),
+        let setting = |more: &Duration| Setting {
+            name: if more.is_zero() {
+                format!("{writes} writes and {reads} cold reads in flight, 1 PG")
+            } else {
+                format!("the same, reads take {} ms more", more.as_millis())
+            },
             metrics: vec![
                 Metric::lower("write latency, mean", Unit::Us).published(1.0 / (1.0 - 0.53)),
                 Metric::lower("write latency, p99", Unit::Us),
@@ -86,17 +97,24 @@ impl Case for AsyncRead {
                 Metric::lower("total wait for the PG per million requests", Unit::Ms),
             ],
             spread_of: "latency of a write",
-        }]
+        };
+        self.disks.iter().map(setting).collect()
     }
 
-    fn measure(&self, _: usize, form: Form, time: Duration) -> Result<Sample, Error> {
+    fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
         let dir = Dir::new();
         prepare(&dir, self.objects)?;
-        let store = Arc::new(open(&dir)?);
-        let server_rt = runtime(std::thread::available_parallelism().map_or(1, usize::from))?;
+        let disk = Arc::new(open(&dir)?);
+        let more = self.disks[setting];
+        let store: Arc<dyn ObjectStore> = if more.is_zero() {
+            Arc::clone(&disk) as _
+        } else {
+            Arc::new(Through { inner: Arc::clone(&disk) as _, answers: Slow::new(more)? })
+        };
+        let server_rt = runtime(thread::available_parallelism().map_or(1, usize::from))?;
         let measured = match form {
             Form::Before => {
-                let osd = clients::osd(Arc::new(Synchronous(Arc::clone(&store) as _)), 1)?;
+                let osd = clients::osd(Arc::new(Through { inner: store, answers: Synchronous }), 1)?;
                 let queued = Arc::new(Queued::new(osd, 1));
                 let workers = Workers::start(&queued, &server_rt)?;
                 let measured = clients::drive(&server_rt, queued, self.asks(), time);
@@ -104,12 +122,12 @@ impl Case for AsyncRead {
                 measured
             }
             Form::After => {
-                let osd = clients::osd(Arc::clone(&store) as _, 1)?;
+                let osd = clients::osd(store, 1)?;
                 clients::drive(&server_rt, osd, self.asks(), time)
             }
         };
         let guards = [if form == Form::Before { PG.name() } else { "osd." }];
-        store.close();
+        disk.close();
         self.sample(measured?, &guards)
     }
 }
@@ -241,118 +259,184 @@ impl Drop for Dir {
     }
 }
 
-/// The "before": a store whose reads wait for the disk in the thread that asks.
-struct Synchronous<T: ?Sized>(Arc<T>);
+/// What a store does with the answer to a read.
+trait Answers: Clone + Send + Sync + 'static {
+    /// Whether who asks waits.
+    fn waits(&self) -> bool;
 
-/// Waits for an answer.
-fn wait<T: Send + 'static>(fetch: Fetch<T>) -> Result<T, StoreError> {
-    match fetch {
-        Fetch::Now(value) => Ok(value),
-        Fetch::Later(later) => {
-            let (sender, receiver) = mpsc::channel();
-            later.then(move |value| drop(sender.send(value)));
-            receiver.recv().unwrap_or(Err(StoreError::Stopped))
+    fn answer<T: Send + 'static>(&self, fetch: Fetch<T>) -> Fetch<T>;
+}
+
+/// A store whose answers to reads are given in another way.
+struct Through<T: ?Sized, A> {
+    inner: Arc<T>,
+    answers: A,
+}
+
+/// The "before": who asks waits for the disk.
+#[derive(Clone)]
+struct Synchronous;
+
+impl Answers for Synchronous {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn answer<T: Send + 'static>(&self, fetch: Fetch<T>) -> Fetch<T> {
+        let Fetch::Later(later) = fetch else { return fetch };
+        let (sender, receiver) = mpsc::channel();
+        later.then(move |value| drop(sender.send(value)));
+        match receiver.recv().unwrap_or(Err(StoreError::Stopped)) {
+            Ok(value) => Fetch::Now(value),
+            Err(error) => {
+                let (later, completer) = Later::new();
+                completer.complete(Err(error));
+                Fetch::Later(later)
+            }
         }
     }
 }
 
-/// The answer as one that is there; one that failed stays one that comes, so that the error is seen.
-fn now<T: Send + 'static>(fetch: Fetch<T>) -> Fetch<T> {
-    match wait(fetch) {
-        Ok(value) => Fetch::Now(value),
-        Err(error) => {
-            let (later, completer) = loligo_store::Later::new();
-            completer.complete(Err(error));
-            Fetch::Later(later)
-        }
+/// A disk on which reads take longer.
+#[derive(Clone)]
+struct Slow {
+    more: Duration,
+    timer: mpsc::Sender<(Instant, Box<dyn FnOnce() + Send>)>,
+}
+
+impl Slow {
+    fn new(more: Duration) -> Result<Self, Error> {
+        let (timer, due) = mpsc::channel::<(Instant, Box<dyn FnOnce() + Send>)>();
+        // All wait equally long, so they are due in order. Ends with the last who could ask.
+        let run = move || {
+            for (at, then) in due {
+                thread::sleep(at.saturating_duration_since(Instant::now()));
+                then();
+            }
+        };
+        thread::Builder::new().name("slow disk".to_owned()).spawn(run).map_err(Error::io("start a timer"))?;
+        Ok(Self { more, timer })
     }
 }
 
-impl ObjectStore for Synchronous<dyn ObjectStore> {
+impl Answers for Slow {
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn answer<T: Send + 'static>(&self, fetch: Fetch<T>) -> Fetch<T> {
+        let Fetch::Later(fetched) = fetch else { return fetch };
+        let (later, completer) = Later::new();
+        let (timer, more) = (self.timer.clone(), self.more);
+        fetched.then(move |value| {
+            // Dropped, if the timer has gone, it says that the store has stopped.
+            let _ = timer.send((Instant::now() + more, Box::new(move || completer.complete(value))));
+        });
+        Fetch::Later(later)
+    }
+}
+
+impl<A: Answers> ObjectStore for Through<dyn ObjectStore, A> {
     fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError> {
-        Ok(Arc::new(Synchronous(self.0.open(pg, listener)?)))
+        let inner = self.inner.open(pg, listener)?;
+        Ok(Arc::new(Through { inner, answers: self.answers.clone() }))
     }
 
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {
-        self.0.remove(pg)
+        self.inner.remove(pg)
     }
 
     fn collections(&self) -> Vec<PgId> {
-        self.0.collections()
+        self.inner.collections()
     }
 
     fn statfs(&self) -> StatFs {
-        self.0.statfs()
+        self.inner.statfs()
     }
 }
 
-impl Collection for Synchronous<dyn Collection> {
+impl<A: Answers> Collection for Through<dyn Collection, A> {
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
-        match now(self.0.object(oid)) {
-            Fetch::Now(view) => Fetch::Now(view.map(|view| Arc::new(Synchronous(view)) as _)),
-            failed => failed,
+        // What says where an object lies is not what the case is about: it takes as long as it takes, and who asks waits only
+        // in the "before".
+        let wrap = |inner: Option<Arc<dyn ObjectView>>, answers: &A| {
+            let answers = answers.clone();
+            inner.map(|inner| Arc::new(Through { inner, answers }) as Arc<dyn ObjectView>)
+        };
+        match self.inner.object(oid) {
+            Fetch::Now(view) => Fetch::Now(wrap(view, &self.answers)),
+            Fetch::Later(found) => {
+                let (later, completer) = Later::new();
+                let answers = self.answers.clone();
+                found.then(move |view| completer.complete(view.map(|view| wrap(view, &answers))));
+                if self.answers.waits() {
+                    self.answers.answer(Fetch::Later(later))
+                } else {
+                    Fetch::Later(later)
+                }
+            }
         }
     }
 
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
-        self.0.submit(txn)
+        self.inner.submit(txn)
     }
 
     fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>> {
-        now(self.0.list(from, max))
+        self.answers.answer(self.inner.list(from, max))
     }
 
     fn stats(&self) -> CollectionStats {
-        self.0.stats()
+        self.inner.stats()
     }
 
     fn version(&self) -> Eversion {
-        self.0.version()
+        self.inner.version()
     }
 
     fn records(&self) -> Vec<OpRecord> {
-        self.0.records()
+        self.inner.records()
     }
 }
 
-impl ObjectView for Synchronous<dyn ObjectView> {
+impl<A: Answers> ObjectView for Through<dyn ObjectView, A> {
     fn size(&self) -> u64 {
-        self.0.size()
+        self.inner.size()
     }
 
     fn info(&self) -> Info {
-        self.0.info()
+        self.inner.info()
     }
 
     fn read(&self, offset: u64, len: u64) -> Fetch<Data> {
-        now(self.0.read(offset, len))
+        self.answers.answer(self.inner.read(offset, len))
     }
 
     fn crc(&self) -> Option<u32> {
-        self.0.crc()
+        self.inner.crc()
     }
 
     fn extents(&self, offset: u64, len: u64) -> Fetch<Vec<(u64, u64)>> {
-        now(self.0.extents(offset, len))
+        self.answers.answer(self.inner.extents(offset, len))
     }
 
     fn xattr(&self, name: &[u8]) -> Fetch<Option<Bytes>> {
-        now(self.0.xattr(name))
+        self.answers.answer(self.inner.xattr(name))
     }
 
     fn xattrs(&self) -> Fetch<KeyValues> {
-        now(self.0.xattrs())
+        self.answers.answer(self.inner.xattrs())
     }
 
     fn omap_header(&self) -> Fetch<Bytes> {
-        now(self.0.omap_header())
+        self.answers.answer(self.inner.omap_header())
     }
 
     fn omap_page(&self, range: OmapRange<'_>) -> Fetch<OmapPage> {
-        now(self.0.omap_page(range))
+        self.answers.answer(self.inner.omap_page(range))
     }
 
     fn omap_values(&self, keys: &[Bytes]) -> Fetch<KeyValues> {
-        now(self.0.omap_values(keys))
+        self.answers.answer(self.inner.omap_values(keys))
     }
 }

@@ -47,8 +47,14 @@ mod tests {
             Box::new(out_queue::OutQueue { threads: &[8] }),
             Box::new(long_hold::LongHold { threads: 3 }),
             Box::new(pg_slot::PgSlot { connections: 4, in_flight: 2, pgs: &[1, 2] }),
-            Box::new(async_read::AsyncRead { readers: 2, writers: 2, in_flight: 2, objects: 64 }),
-            Box::new(apply::Apply { threads: 3, sequencers: &[4] }),
+            Box::new(async_read::AsyncRead {
+                readers: 2,
+                writers: 2,
+                in_flight: 2,
+                objects: 64,
+                disks: const { &[Duration::ZERO, Duration::from_millis(1)] },
+            }),
+            Box::new(apply::Apply { sequencers: 4, threads: &[3] }),
             Box::new(log::Log { threads: &[2] }),
         ]
     }

@@ -47,6 +47,9 @@ pub struct Opener {
 /// read has put there.
 const SUM_EARLY_MIN: usize = 64 << 10;
 
+/// What the data of a long frame is aligned to in memory, so that a store can write it to disk without copying it.
+const DATA_ALIGN: usize = 4096;
+
 /// The checksum of the part of a data segment that has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Summed {
@@ -118,9 +121,31 @@ impl Opener {
         // A little room left is not worth a read of its own, unless it holds all that is missing.
         let wanted = if missing > 0 { missing.min(READ_LEN_MAX) } else { self.read_len / 4 };
         if room < wanted {
-            self.buf.reserve(missing.max(self.read_len));
+            match self.begun.as_ref().and_then(|preamble| self.long_data_start(preamble)) {
+                Some(start) if missing > READ_LEN_MAX => self.align(start, missing),
+                _ => self.buf.reserve(missing.max(self.read_len)),
+            }
         }
         &mut self.buf
+    }
+
+    /// Moves what has arrived to a buffer in which the data, which is to start there, is aligned as direct I/O wants it.
+    fn align(&mut self, start: usize, missing: usize) {
+        let mut aligned = BytesMut::with_capacity(self.buf.len() + missing + DATA_ALIGN);
+        let pad = aligned.as_ptr().wrapping_add(start).align_offset(DATA_ALIGN) % DATA_ALIGN;
+        aligned.resize(pad, 0);
+        aligned.advance(pad);
+        aligned.extend_from_slice(&self.buf);
+        self.buf = aligned;
+    }
+
+    /// Where the data of a begun frame starts in it, if it is long and nothing encrypted.
+    fn long_data_start(&self, preamble: &Preamble) -> Option<usize> {
+        if self.gcm.is_some() || preamble.len(SEGMENTS_MAX - 1) < SUM_EARLY_MIN {
+            return None;
+        }
+        let before: usize = (0..SEGMENTS_MAX - 1).map(|i| preamble.len(i)).sum();
+        Some(Preamble::LEN + before + if preamble.lens[0] > 0 { CRC_LEN } else { 0 })
     }
 
     /// Bytes received and not yet taken out.
@@ -207,11 +232,7 @@ impl Opener {
     /// Sums what has arrived of the begun frame's data, if it is long.
     fn sum_early(&mut self, preamble: &Preamble) {
         let data_len = preamble.len(SEGMENTS_MAX - 1);
-        if self.gcm.is_some() || data_len < SUM_EARLY_MIN {
-            return;
-        }
-        let before: usize = (0..SEGMENTS_MAX - 1).map(|i| preamble.len(i)).sum();
-        let start = Preamble::LEN + before + if preamble.lens[0] > 0 { CRC_LEN } else { 0 };
+        let Some(start) = self.long_data_start(preamble) else { return };
         let end = self.buf.len().min(start + data_len);
         if start + self.summed.len < end {
             self.summed = self.summed.with(&self.buf[start..end]);

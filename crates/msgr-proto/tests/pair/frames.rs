@@ -423,3 +423,27 @@ fn the_same_message_never_looks_the_same_twice() {
         assert!(seen[i + 1..].iter().all(|b| a != b));
     }
 }
+
+#[test]
+fn long_data_is_aligned_for_direct_io() {
+    // As a socket is read: no more than there is room for at once; another frame before, so that the long one starts anywhere.
+    for before in [1, 333, 4000] {
+        let (mut sealer, mut opener) = halves(ConMode::Crc);
+        let mut out = OutBuf::new();
+        let (short, long) = (message(before, 0, &[]), message(200, 0, &[4 * MIB]));
+        seal(&mut sealer, &short, &mut out);
+        seal(&mut sealer, &long, &mut out);
+        let all = out.take();
+        let (mut at, mut found) = (0, Vec::new());
+        while at < all.len() {
+            let spare = opener.spare();
+            let room = (spare.capacity() - spare.len()).min(all.len() - at);
+            spare.extend_from_slice(&all[at..at + room]);
+            at += room;
+            found.extend(drain(&mut opener).expect("whole frames"));
+        }
+        let [Frame::Message(first), Frame::Message(second)] = &found[..] else { panic!("{found:?}") };
+        assert!(flat(first) == flat(&short) && flat(second) == flat(&long));
+        assert_eq!(second.data[0].as_ptr().addr() % 4096, 0, "behind {before} bytes");
+    }
+}

@@ -51,7 +51,7 @@ impl Committer {
                         return ControlFlow::Break(());
                     }
                     core.handled(group.len());
-                    said(&group);
+                    said(&group, batch.is_empty() && core.commits.is_empty());
                 }
                 ControlFlow::Continue(())
             });
@@ -127,8 +127,8 @@ fn group_of(batch: &VecDeque<Pending>, bytes_max: usize) -> usize {
     batch.iter().take_while(fits).count().max(1)
 }
 
-/// Tells each collection of its newest version.
-fn said(group: &[Pending]) {
+/// Tells each collection of its newest version; `last` if nothing else waits.
+fn said(group: &[Pending], last: bool) {
     let mut newest: Vec<(&Arc<DiskCollection>, Eversion)> = Vec::new();
     for Pending { collection, version, .. } in group {
         let Some(version) = *version else { continue };
@@ -138,8 +138,10 @@ fn said(group: &[Pending]) {
         }
     }
     for (collection, version) in newest {
-        if let Some(listener) = collection.listener() {
-            listener.committed(version);
+        match collection.listener() {
+            Some(listener) if last && group.len() == 1 => listener.committed_alone(version),
+            Some(listener) => listener.committed(version),
+            None => {}
         }
     }
 }
