@@ -81,6 +81,11 @@ pub(crate) enum Command {
     Demo,
     /// Run a Ceph-compatible server: monitor and OSD in one process.
     Serve(Serve),
+    /// Look for damage in the directory of a server that does not run; nothing is changed. Status 1 if there is any.
+    Fsck {
+        /// Where its data is: what `serve --data` was told.
+        dir: PathBuf,
+    },
     /// List the pools.
     Lspools,
     /// Show how much the cluster and its pools hold.

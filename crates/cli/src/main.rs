@@ -10,6 +10,7 @@ mod client;
 mod contend;
 mod demo;
 mod failure;
+mod fsck;
 mod locks;
 mod lockstat;
 mod log;
@@ -57,6 +58,7 @@ fn run() -> Result<(), Failure> {
             Ok(())
         }
         Command::Contend(options) => contend::run(options, cli.format),
+        Command::Fsck { dir } => fsck::run(dir, cli.format),
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),

@@ -1,3 +1,4 @@
+use loligo_logring::{log, text};
 use loligo_store::StoreError;
 use loligo_wire::DecodeError;
 
@@ -79,7 +80,12 @@ impl From<StoreError> for Errno {
             StoreError::TooLarge { .. } => Self::EFBIG,
             StoreError::Name(_) => Self::ENAMETOOLONG,
             StoreError::NoCollection(_) => Self::ENOENT,
-            StoreError::Stopped | StoreError::BadData { .. } => Self::EIO,
+            StoreError::Stopped => Self::EIO,
+            StoreError::BadData { .. } => {
+                // Clients hear only that it is one; who looks after the disk must know where.
+                log!(OSD, 0, "{}", text(&error));
+                Self::EIO
+            }
         }
     }
 }

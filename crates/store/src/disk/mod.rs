@@ -33,6 +33,7 @@ mod core;
 mod data_cache;
 mod filter;
 mod flush;
+mod fsck;
 mod journal;
 mod keys;
 mod layout;
@@ -48,4 +49,5 @@ mod store;
 mod tests;
 mod view;
 
+pub use fsck::{Checked, Finding, check};
 pub use store::{DiskConfig, DiskStore, OpenError};

@@ -197,6 +197,11 @@ fn take_chunk(r: &mut Reader<'_>) -> Result<Chunk, DecodeError> {
     Ok(chunk)
 }
 
+/// A chunk's row.
+pub(super) fn decode_chunk(row: &[u8]) -> Result<Chunk, DecodeError> {
+    take_chunk(&mut Reader::new(row))
+}
+
 /// The blocks of the data file that a chunk is in.
 pub(super) fn runs_of(chunk: &Chunk) -> Vec<Run> {
     let mut runs = Vec::new();
@@ -225,7 +230,7 @@ pub(super) fn load(
             disk.range(&keys::chunk(onode.number, 0), &until, count as usize).map_err(failed)?
         {
             let index = key.last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
-            let chunk = take_chunk(&mut Reader::new(&value)).map_err(damaged)?;
+            let chunk = decode_chunk(&value).map_err(damaged)?;
             if let Some(place) = chunks.get_mut(index as usize) {
                 *place = Some(Arc::new(chunk));
             }

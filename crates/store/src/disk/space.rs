@@ -23,23 +23,23 @@ const WORD: u64 = u64::BITS as u64;
 
 /// One bit for each block.
 #[derive(Clone, Debug)]
-struct Bits {
+pub(super) struct Bits {
     words: Vec<u64>,
     blocks: u64,
 }
 
 impl Bits {
-    fn new(blocks: u64) -> Self {
+    pub(super) fn new(blocks: u64) -> Self {
         Self { words: vec![0; blocks.div_ceil(WORD) as usize], blocks }
     }
 
-    fn get(&self, block: u64) -> bool {
+    pub(super) fn get(&self, block: u64) -> bool {
         self.words[(block / WORD) as usize] >> (block % WORD) & 1 != 0
     }
 
     /// Changes all bits of a run; false, and nothing is changed, if one of them is not the other way or does not exist.
     #[must_use]
-    fn change(&mut self, run: Run, to: bool) -> bool {
+    pub(super) fn change(&mut self, run: Run, to: bool) -> bool {
         let range = u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
         if range.end > self.blocks || range.clone().any(|block| self.get(block) == to) {
             return false;
@@ -196,6 +196,10 @@ impl Stored {
             return Err(bad());
         }
         Ok(())
+    }
+
+    pub(super) fn bits(&self) -> &Bits {
+        &self.bits
     }
 
     /// Notes that a run is referred to from now on, or no longer.

@@ -85,6 +85,14 @@ impl From<DecodeError> for OpenError {
     }
 }
 
+/// Why a directory cannot be opened.
+pub(super) fn open_error(error: io::Error) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse,
+        _ => OpenError::Io(error),
+    }
+}
+
 /// An [`ObjectStore`] on disk.
 pub struct DiskStore {
     core: Arc<Core>,
@@ -96,10 +104,7 @@ pub struct DiskStore {
 impl DiskStore {
     /// Opens the store in a directory; makes one if there is none.
     pub fn open(dir: &Path, config: DiskConfig) -> Result<Self, OpenError> {
-        let files = Files::open(dir).map_err(|e| match e.kind() {
-            io::ErrorKind::WouldBlock => OpenError::InUse,
-            _ => OpenError::Io(e),
-        })?;
+        let files = Files::open(dir).map_err(open_error)?;
         Self::open_on(Arc::new(files), config)
     }
 

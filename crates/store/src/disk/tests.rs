@@ -5,6 +5,8 @@
 //!
 //! `LOLIGO_STORE_SEEDS` says how many seeds are tried, `LOLIGO_STORE_SEED` the first one.
 
+mod fsck;
+mod nonsense;
 mod order;
 mod start;
 

@@ -1,0 +1,498 @@
+//! Looks for damage in a store that nobody has open, and changes nothing of it.
+//!
+//! What is checked, in this order: the superblock and the files' lengths; every row of the map; that no block belongs to two
+//! objects, and that those which the map says are in use are those that rows refer to; that statistics are sums of what there
+//! is; the journal, up to its limit, with the blocks that its records name; and then the checksum of every block in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use bytes::Bytes;
+use loligo_wire::{PgId, PoolId, Reader};
+use rustc_hash::FxHashMap;
+
+use super::ahead;
+use super::backend::files::Files;
+use super::backend::{Backend, BackendFile, Buffer, Snapshot};
+use super::block::{Block, Chunk, Place};
+use super::journal::Journal;
+use super::keys;
+use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, block_crc};
+use super::onode::Edit;
+use super::record::{self, What};
+use super::rows::{self, CollectionRow, StoreRow};
+use super::space::{Bits, Stored};
+use super::store::{OpenError, open_error};
+use crate::{CollectionStats, ObjectName};
+
+/// Rows of the map that are taken at once.
+const PAGE: usize = 4096;
+/// Blocks that are read at once.
+const READ_BLOCKS_MAX: usize = 256;
+
+/// Something that is wrong.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// With which object; none if it is about the store as a whole.
+    pub object: Option<(PgId, ObjectName)>,
+    /// Where in the object, in bytes.
+    pub offset: Option<u64>,
+    /// What it is. For people.
+    pub what: String,
+}
+
+/// What was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Objects in the map.
+    pub objects: u64,
+    /// Blocks whose checksums were compared.
+    pub blocks: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Records of the journal.
+    pub records: u64,
+    /// How often something was found.
+    pub errors: u64,
+}
+
+/// Checks the store in a directory. Tells of each error as it is found, and of how many blocks were read of how many.
+///
+/// Nothing of the store is changed, but the library under the map opens its own files as it does at each start.
+pub fn check(
+    dir: &Path,
+    found: &mut dyn FnMut(&Finding),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Checked, OpenError> {
+    if !dir.join("super").exists() {
+        return Err(OpenError::Damaged("there is no store".to_owned()));
+    }
+    check_on(&Files::open(dir).map_err(open_error)?, found, progress)
+}
+
+pub(super) fn check_on(
+    backend: &dyn Backend,
+    found: &mut dyn FnMut(&Finding),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Checked, OpenError> {
+    let file = backend.open("super")?;
+    let superblock =
+        Superblock::load(&*file)?.ok_or_else(|| OpenError::Damaged("there is no store".to_owned()))?;
+    let kv = backend.kv()?;
+    let disk = kv.snapshot();
+    let mut check = Check {
+        disk: &*disk,
+        blocks: superblock.blocks,
+        used: Bits::new(superblock.blocks),
+        in_use: 0,
+        shared: BTreeSet::new(),
+        objects: FxHashMap::default(),
+        collections: BTreeMap::new(),
+        applied: BTreeMap::new(),
+        checked: Checked { block_bytes: BLOCK as u64, ..Checked::default() },
+        found,
+    };
+    let data = backend.open("data")?;
+    if data.len()? < superblock.blocks * BLOCK as u64 {
+        check.error(format!(
+            "the data file has {} bytes; it should have {} blocks",
+            data.len()?,
+            superblock.blocks
+        ));
+    }
+    let row = check.store_row(&superblock)?;
+    check.collection_rows()?;
+    check.each(b"O", b"P", Check::object_row)?;
+    check.each(b"K", b"L", Check::chunk_row)?;
+    check.each(b"P", b"Q", Check::omap_row)?;
+    check.each(b"D", b"E", Check::operations_row)?;
+    check.space()?;
+    check.sums();
+    let limit = ahead::load(&*file, superblock.salt)?;
+    let journal =
+        Journal::new(backend.open("journal")?, superblock.salt, superblock.journal_len, row.journal_tail)?;
+    check.journal(journal, limit, &*data)?;
+    check.data(&*data, progress)?;
+    Ok(check.checked)
+}
+
+struct Check<'a> {
+    disk: &'a dyn Snapshot,
+    /// Of the data file.
+    blocks: u64,
+    /// Those that rows refer to.
+    used: Bits,
+    in_use: u64,
+    /// Those that two rows refer to.
+    shared: BTreeSet<u32>,
+    /// By their numbers: how many chunks have rows of their own, and whether there may be an omap.
+    objects: FxHashMap<u64, (u32, bool, u32)>,
+    /// By their numbers, with what their objects are in sum.
+    collections: BTreeMap<u32, (PgId, CollectionRow, CollectionStats)>,
+    /// Up to which record the map has all.
+    applied: BTreeMap<PgId, u64>,
+    checked: Checked,
+    found: &'a mut dyn FnMut(&Finding),
+}
+
+/// An object as its rows say it is.
+struct Object {
+    id: (PgId, ObjectName),
+    collection: u32,
+    chunks: Vec<(u32, Chunk)>,
+}
+
+impl Object {
+    /// Where its blocks are, by their number in the object.
+    fn places(&self) -> impl Iterator<Item = (u64, Place)> {
+        self.chunks.iter().flat_map(|(index, chunk)| {
+            let first = u64::from(*index) * CHUNK_BLOCKS;
+            (first..).zip(&chunk.blocks).filter_map(|(at, block)| match block {
+                Block::Disk(place) => Some((at, *place)),
+                _ => None,
+            })
+        })
+    }
+}
+
+impl Check<'_> {
+    fn error(&mut self, what: String) {
+        self.tell(Finding { object: None, offset: None, what });
+    }
+
+    fn error_in(&mut self, object: &(PgId, ObjectName), offset: Option<u64>, what: String) {
+        self.tell(Finding { object: Some(object.clone()), offset, what });
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        self.checked.errors += 1;
+        (self.found)(&finding);
+    }
+
+    /// Does something with each row of a kind. Rows behind one that cannot be read are not seen.
+    fn each(
+        &mut self,
+        from: &[u8],
+        until: &[u8],
+        mut act: impl FnMut(&mut Self, &[u8], &[u8]),
+    ) -> Result<(), OpenError> {
+        let mut start = from.to_vec();
+        loop {
+            let rows = match self.disk.range(&start, until, PAGE) {
+                Ok(rows) => rows,
+                Err(e) => {
+                    self.error(format!("the map from {} on: {e}", start.escape_ascii()));
+                    return Ok(());
+                }
+            };
+            rows.iter().for_each(|(key, value)| act(self, key, value));
+            match rows.last() {
+                Some((key, _)) if rows.len() == PAGE => start = [&key[..], &[0]].concat(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn store_row(&mut self, superblock: &Superblock) -> Result<StoreRow, OpenError> {
+        let new = StoreRow {
+            fsid: superblock.fsid,
+            journal_tail: 0,
+            next_object: 1,
+            next_collection: 1,
+            next_seq: 1,
+        };
+        let row = self.disk.get(keys::STORE)?.map_or(Ok(new), |row| StoreRow::decode(&row))?;
+        if row.fsid != superblock.fsid {
+            self.error(format!("the map belongs to {}, the store to {}", row.fsid, superblock.fsid));
+        }
+        Ok(row)
+    }
+
+    fn collection_rows(&mut self) -> Result<(), OpenError> {
+        self.each(b"C", b"D", |check, key, value| {
+            let mut r = Reader::new(&key[1..]);
+            let pg = r.array().and_then(|pool| {
+                let pool = PoolId(i64::from_be_bytes(pool));
+                Ok(PgId { pool, seed: u32::from_be_bytes(r.array()?) })
+            });
+            let (pg, row) = match pg.and_then(|pg| Ok((pg, CollectionRow::decode(value)?))) {
+                Ok(decoded) => decoded,
+                Err(e) => return check.error(format!("the row {} of a collection: {e}", key.escape_ascii())),
+            };
+            check.applied.insert(pg, row.applied_seq);
+            if row.number != 0
+                && let Some((other, ..)) =
+                    check.collections.insert(row.number, (pg, row, CollectionStats::default()))
+            {
+                check.error(format!("the collections {pg} and {other} have the same number"));
+            }
+        })
+    }
+
+    /// Reads an object with its chunks; what is wrong is told if that is wanted.
+    fn object(&mut self, key: &[u8], value: &[u8], tells: bool) -> Option<(Object, rows::Stored, u64)> {
+        let mut error = |object: Option<(PgId, ObjectName)>, offset, what| {
+            if tells {
+                self.checked.errors += 1;
+                (self.found)(&Finding { object, offset, what });
+            }
+        };
+        let number = key.get(1..5).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+        let known = number.and_then(|n| Some((n, self.collections.get(&n)?.0))).zip(keys::object_name(key));
+        let Some(((collection, pg), name)) = known else {
+            error(
+                None,
+                None,
+                format!("the row {} of an object belongs to no collection", key.escape_ascii()),
+            );
+            return None;
+        };
+        let id = (pg, name);
+        let (onode, stored, count) = match rows::decode_object(value) {
+            Ok(decoded) => decoded,
+            Err(e) => {
+                error(Some(id), None, format!("its row: {e}"));
+                return None;
+            }
+        };
+        let mut chunks: Vec<(u32, Chunk)> = Vec::new();
+        if let Some(Some(only)) = onode.chunks.first() {
+            chunks.push((0, Chunk::clone(only)));
+        }
+        if !stored.inline && count > 0 {
+            let until = keys::chunk(onode.number, count);
+            match self.disk.range(&keys::chunk(onode.number, 0), &until, count as usize) {
+                Ok(rows) => {
+                    for (key, row) in rows {
+                        let index = key.last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+                        match rows::decode_chunk(&row) {
+                            Ok(chunk) => chunks.push((index, chunk)),
+                            Err(e) => {
+                                let offset = u64::from(index) * CHUNK_BLOCKS * BLOCK as u64;
+                                error(Some(id.clone()), Some(offset), format!("the row of a chunk: {e}"));
+                            }
+                        }
+                    }
+                }
+                Err(e) => error(Some(id.clone()), None, format!("the rows of its chunks: {e}")),
+            }
+        }
+        let mut stored = stored;
+        stored.chunks = vec![Vec::new(); count as usize];
+        Some((Object { id, collection, chunks }, stored, onode.size))
+    }
+
+    fn object_row(&mut self, key: &[u8], value: &[u8]) {
+        let Some((object, stored, size)) = self.object(key, value, true) else { return };
+        self.checked.objects += 1;
+        let rows = if stored.inline { 0 } else { stored.chunks.len() as u32 };
+        if self.objects.insert(stored.number, (rows, stored.omap, object.collection)).is_some() {
+            self.error_in(&object.id, None, "it has the number of another object".to_owned());
+        }
+        let mut blocks = 0;
+        for (at, place) in object.places() {
+            blocks += 1;
+            let offset = Some(at * BLOCK as u64);
+            if u64::from(place.block) >= self.blocks {
+                self.error_in(&object.id, offset, format!("block {} is not in the data file", place.block));
+            } else if self.used.change(Run { start: place.block, len: 1 }, true) {
+                self.in_use += 1;
+            } else {
+                self.shared.insert(place.block);
+            }
+        }
+        if let Some((_, _, sums)) = self.collections.get_mut(&object.collection) {
+            sums.objects += 1;
+            sums.bytes += size;
+            sums.bytes_allocated += blocks * BLOCK as u64;
+        }
+    }
+
+    fn chunk_row(&mut self, key: &[u8], _: &[u8]) {
+        let known = number_of(key).and_then(|number| self.objects.get(&number));
+        let index = key.get(9..13).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+        if !known.zip(index).is_some_and(|((chunks, ..), index)| key.len() == 13 && index < *chunks) {
+            self.error(format!("the row {} of a chunk belongs to no object", key.escape_ascii()));
+        }
+    }
+
+    fn omap_row(&mut self, key: &[u8], value: &[u8]) {
+        let object = number_of(key).and_then(|number| self.objects.get(&number)).filter(|(_, omap, _)| *omap);
+        let Some((.., collection)) = object else {
+            return self.error(format!("the row {} of an omap belongs to no object", key.escape_ascii()));
+        };
+        if let Some((_, _, sums)) = self.collections.get_mut(collection) {
+            sums.omap_keys += 1;
+            sums.omap_bytes += (key.len() - keys::OMAP_PREFIX_LEN + value.len()) as u64;
+        }
+    }
+
+    fn operations_row(&mut self, key: &[u8], value: &[u8]) {
+        let collection = key.get(1..5).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+        if !collection.is_some_and(|number| self.collections.contains_key(&number)) {
+            self.error(format!("the row {} of operations belongs to no collection", key.escape_ascii()));
+        }
+        if let Err(e) = rows::decode_ops(value) {
+            self.error(format!("the row {} of operations: {e}", key.escape_ascii()));
+        }
+    }
+
+    /// Whether what is marked as in use is what rows refer to.
+    fn space(&mut self) -> Result<(), OpenError> {
+        let mut stored = Stored::new(self.blocks);
+        self.each(b"S", b"T", |check, key, value| {
+            let row = key.get(1..).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+            match row.map(|row| stored.load(row, value)) {
+                Some(Ok(())) => {}
+                Some(Err(e)) => check.error(e.to_string()),
+                None => check.error(format!("the row {} of the free space", key.escape_ascii())),
+            }
+        })?;
+        let differ = |used: bool| {
+            let wrong = |block: &u64| self.used.get(*block) == used && stored.bits().get(*block) != used;
+            let mut blocks = (0..self.blocks).filter(wrong);
+            blocks.next().map(|first| (first, 1 + blocks.count()))
+        };
+        let (lost, unsafe_ones) = (differ(false), differ(true));
+        if let Some((first, count)) = lost {
+            self.error(format!("{count} blocks, {first} the first, are in use and belong to no object"));
+        }
+        if let Some((first, count)) = unsafe_ones {
+            self.error(format!(
+                "{count} blocks, {first} the first, belong to objects and are marked as free"
+            ));
+        }
+        Ok(())
+    }
+
+    fn sums(&mut self) {
+        for (pg, row, sums) in std::mem::take(&mut self.collections).values() {
+            if row.stats != *sums {
+                self.error(format!("the statistics of {pg} are {:?}; its objects are {sums:?}", row.stats));
+            }
+            self.collections.insert(row.number, (*pg, *row, *sums));
+        }
+    }
+
+    /// Whether every record can be read, and what it names is there and nobody else's.
+    fn journal(
+        &mut self,
+        mut journal: Journal,
+        limit: Option<u64>,
+        data: &dyn BackendFile,
+    ) -> Result<(), OpenError> {
+        while let Some(records) = journal.read()? {
+            for bytes in records {
+                self.checked.records += 1;
+                self.record(&bytes, data)?;
+            }
+        }
+        if journal.has_later(limit)? {
+            let at = journal.head();
+            self.error(format!("the journal is damaged at position {at}, and goes on behind that"));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, bytes: &Bytes, data: &dyn BackendFile) -> Result<(), OpenError> {
+        let record = match record::decode(bytes) {
+            Ok(record) => record,
+            Err(e) => {
+                self.error(format!("a record of the journal: {e}"));
+                return Ok(());
+            }
+        };
+        let What::Transaction(body) = record.what else { return Ok(()) };
+        if record.seq <= self.applied.get(&record.pg).copied().unwrap_or(0) {
+            return Ok(());
+        }
+        for edits in body.objects {
+            let Ok(name) = ObjectName::new(edits.oid) else { continue };
+            let id = (record.pg, name);
+            for edit in edits.edits {
+                let Edit::Large { at, large } = edit else { continue };
+                let places: Vec<_> =
+                    (0..large.crcs.len() as u32).map(|i| (at + u64::from(i), large.place(i))).collect();
+                let wrong = |place: &Place| {
+                    u64::from(place.block) >= self.blocks || self.used.get(place.block.into())
+                };
+                if let Some((at, place)) = places.iter().find(|(_, place)| wrong(place)) {
+                    let what =
+                        format!("the journal names block {}, which is another's or not there", place.block);
+                    self.error_in(&id, Some(at * BLOCK as u64), what);
+                    continue;
+                }
+                self.blocks_of(&id, places.into_iter(), data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, data: &dyn BackendFile, progress: &mut dyn FnMut(u64, u64)) -> Result<(), OpenError> {
+        let (before, total) = (self.checked.blocks, self.in_use);
+        let mut failed = Ok(());
+        self.each(b"O", b"P", |check, key, value| {
+            let Some((object, ..)) = check.object(key, value, false) else { return };
+            for (at, place) in
+                object.places().filter(|(_, place)| check.shared.contains(&place.block)).collect::<Vec<_>>()
+            {
+                let what =
+                    format!("block {} belongs to another object, or another part, as well", place.block);
+                check.error_in(&object.id, Some(at * BLOCK as u64), what);
+            }
+            let last = check.blocks;
+            let places = object.places().filter(|(_, place)| u64::from(place.block) < last);
+            if let Err(e) = check.blocks_of(&object.id, places, data) {
+                failed = Err(e);
+            }
+            progress(check.checked.blocks - before, total);
+        })?;
+        failed
+    }
+
+    /// Reads blocks, those that lie side by side in one go, and compares their checksums.
+    fn blocks_of(
+        &mut self,
+        id: &(PgId, ObjectName),
+        places: impl Iterator<Item = (u64, Place)>,
+        data: &dyn BackendFile,
+    ) -> Result<(), OpenError> {
+        let mut places = places.peekable();
+        let mut buffer = Buffer::default();
+        while let Some(first) = places.next() {
+            let mut run = vec![first];
+            while let Some(next) = places
+                .next_if(|(_, p)| run.len() < READ_BLOCKS_MAX && p.block == first.1.block + run.len() as u32)
+            {
+                run.push(next);
+            }
+            self.checked.blocks += run.len() as u64;
+            buffer.reset(run.len() * BLOCK);
+            let offset = u64::from(first.1.block) * BLOCK as u64;
+            let whole = data.read(offset, &mut buffer).is_ok();
+            for (i, (at, place)) in run.into_iter().enumerate() {
+                let bytes = &mut buffer[i * BLOCK..(i + 1) * BLOCK];
+                // If not all can be read, then perhaps single ones.
+                let read = if whole { Ok(()) } else { data.read(offset + (i * BLOCK) as u64, bytes) };
+                let what = match read {
+                    Err(e) => format!("block {} of the data file: {e}", place.block),
+                    Ok(()) if block_crc(bytes) != place.crc => {
+                        let found = block_crc(bytes);
+                        format!(
+                            "block {} of the data file has the checksum {found:#010x}, not {:#010x}",
+                            place.block, place.crc
+                        )
+                    }
+                    Ok(()) => continue,
+                };
+                self.error_in(id, Some(at * BLOCK as u64), what);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The object's number in a key of a chunk or of an omap.
+fn number_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
+}
