@@ -306,6 +306,46 @@ async fn appends_happen_once_and_in_order_in_an_upheaval() {
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 
+/// Nothing happens but that maps come, as fast as they can, while each writer has several appends on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_keep_their_order_while_maps_come_fast() {
+    const OBJECTS: usize = 8;
+    const APPENDS: usize = 4_000;
+    const WINDOW: usize = 4;
+    let fake = Arc::new(Fake::start(2, 16).await);
+    let pool = pool_of(&fake).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let (maps, end) = (Arc::clone(&fake), Arc::clone(&over));
+    let maps = tokio::spawn(async move {
+        while !end.load(Ordering::Relaxed) {
+            maps.change(|_, _| {});
+            tokio::task::yield_now().await;
+        }
+    });
+    let write = |i: usize| {
+        let pool = pool.clone();
+        async move {
+            for batch in 0..APPENDS / WINDOW {
+                let numbers = batch * WINDOW..(batch + 1) * WINDOW;
+                let appends = numbers.map(|n| pool.append(format!("o{i}"), bytes(&format!("{n:04}|"))));
+                join_all(appends).await.into_iter().for_each(|done| done.expect("appended"));
+            }
+        }
+    };
+    join_all((0..OBJECTS).map(|i| tokio::spawn(write(i))))
+        .await
+        .into_iter()
+        .for_each(|done| done.expect("no panic"));
+    over.store(true, Ordering::Relaxed);
+    maps.await.expect("no panic");
+    let expected: String = (0..APPENDS).map(|n| format!("{n:04}|")).collect();
+    for i in 0..OBJECTS {
+        let got = fake.object(format!("o{i}").as_bytes()).unwrap_or_default();
+        let at = got.chunks(5).zip(expected.as_bytes().chunks(5)).position(|(got, wanted)| got != wanted);
+        assert!(got == expected.as_bytes(), "object {i} differs at append {at:?}");
+    }
+}
+
 async fn upheaval(fake: Arc<Fake>, mut random: Random, over: Arc<AtomicBool>) {
     while !over.load(Ordering::Relaxed) {
         match random.next() % 6 {

@@ -140,7 +140,7 @@ impl Objecter {
 
     /// Sends an operation, or leaves it where it will be sent from.
     async fn submit<'a>(&'a self, op: Arc<Op>, place: Place<'_>) -> Result<Pending<'a>, Error> {
-        let mut newest_asked = false;
+        let (mut newest_asked, mut looked_again) = (false, false);
         loop {
             match self.try_submit(&op) {
                 Submitted::Sent => {}
@@ -151,7 +151,12 @@ impl Objecter {
                     Box::pin(send(&conn, *msg)).await;
                     return Ok(pending);
                 }
-                // The steward is about to publish the map that the session waits for, or the session is being replaced.
+                // The next map is there: at once, or what is submitted after this operation would be sent before it.
+                Submitted::Stale if !looked_again => {
+                    looked_again = true;
+                    continue;
+                }
+                // There was yet another one, or the client is being dropped.
                 Submitted::Stale => {
                     tokio::task::yield_now().await;
                     continue;
@@ -187,6 +192,7 @@ impl Objecter {
             },
             Some(Admission::Taken) => Submitted::Sent,
             Some(Admission::Stale) | None if self.sessions.is_closed() => Submitted::Closed,
+            Some(Admission::Stale) | None if self.sessions.detain(op, &place) => Submitted::Sent,
             Some(Admission::Stale) | None => Submitted::Stale,
         }
     }

@@ -165,6 +165,16 @@ impl Session {
         Arc::new(Self { osd, addr, state: Mutex::new(&SESSION, state) })
     }
 
+    /// Keeps an operation at the gate, if that is closed.
+    pub(super) fn hold(&self, op: &Arc<Op>, place: &Placement) -> bool {
+        let mut state = self.state.lock();
+        let holds = state.gated && !state.ended;
+        if holds {
+            state.held.push_back(InFlight::new(Arc::clone(op), place.clone()));
+        }
+        holds
+    }
+
     /// Takes a new operation in.
     pub(super) fn admit(&self, op: &Arc<Op>, place: &Placement) -> Admission {
         let mut state = self.state.lock();

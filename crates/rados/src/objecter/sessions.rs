@@ -7,7 +7,9 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Connection;
 use loligo_wire::{EntityAddr, EntityType, Epoch, OsdId};
 
+use super::op::Op;
 use super::session::Session;
+use super::target::Placement;
 use crate::dial::Dialer;
 
 static TABLE: Class = Class::new("rados.sessions");
@@ -92,11 +94,20 @@ impl Sessions {
         Some(conn)
     }
 
-    /// All sessions, that of the homeless included.
+    /// All sessions, first that of the homeless: its gate closes before all others and opens before all others, see
+    /// [`Sessions::detain`].
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
-        let mut all: Vec<_> = self.by_osd.load().iter().flatten().cloned().collect();
-        all.push(Arc::clone(&self.homeless));
-        all
+        let homeless = std::iter::once(&self.homeless);
+        homeless.chain(self.by_osd.load().iter().flatten()).cloned().collect()
+    }
+
+    /// Keeps an operation that was placed by a map on its way out, until the steward places it by the next one. `false`:
+    /// the next one is there already.
+    ///
+    /// Such an operation must not simply come back later: those that its sender submits after it would be sent before it.
+    /// Here it waits at the gate that opens first, so that they, who find the next map, wait behind it or come after it.
+    pub(super) fn detain(&self, op: &Arc<Op>, place: &Placement) -> bool {
+        self.homeless.hold(op, place)
     }
 
     /// Closes all gates, also of sessions to come, for a map of `epoch`.
