@@ -193,6 +193,15 @@ fn object_maps_change_in_place_and_keep_their_checksums() {
     let entry = |n: usize| loaded[18 + n / 4] >> (6 - n % 4 * 2) & 3;
     assert_eq!([16_379, 16_380, 16_381, 16_389, 16_390, 39_999].map(entry), [0, 2, 3, 3, 0, 3]);
     here.fails(o, "object_map_resize", &(39_999u64, 0u8).to_bytes(), ESTALE);
+    // Grown from the middle of a byte, with a state of its own, and cut again.
+    let resize = |count: u64, state: u8| (count, state).to_bytes();
+    here.does("small", "object_map_resize", &resize(5, 1));
+    here.does("small", "object_map_resize", &resize(10, 2));
+    let loaded = here.call("small", "object_map_load", b"").expect("its checksums hold");
+    assert_eq!(loaded[18..21], [0b0101_0101, 0b0110_1010, 0b1010_0000]);
+    here.does("small", "object_map_resize", &resize(6, 2));
+    let loaded = here.call("small", "object_map_load", b"").expect("its checksums hold");
+    assert_eq!((loaded[18], loaded[19] >> 4), (0b0101_0101, 0b0110));
     let stored = here.pool.read(o, 20, 1).expect("read");
     here.pool.write(o, 20, Bytes::from(vec![stored[0] ^ 1])).expect("written");
     here.fails(o, "object_map_load", b"", EINVAL);
@@ -209,8 +218,15 @@ fn copyup_writes_only_what_is_not_there() {
         w.blob(b"abc");
     });
     here.does("sparse", "sparse_copyup", &input);
+    let many: BTreeMap<u64, u64> = (0..40_000).map(|n| (n, 0)).collect();
+    let input = encoded(|w| {
+        w.put(&many);
+        w.blob(b"");
+    });
+    here.fails("many", "sparse_copyup", &input, EINVAL);
     assert_eq!(here.pool.read("sparse", 0, 0).expect("read"), &b"\0ab\0\0c"[..]);
     here.pool.write_full("zeros", Bytes::from(vec![0; 100])).expect("written");
+    here.fails("zeros", "sparsify", &(1u64, true).to_bytes(), EINVAL);
     here.does("zeros", "sparsify", &(4096u64, true).to_bytes());
     assert!(here.pool.stat("zeros").is_err(), "an object of zeros goes");
 }

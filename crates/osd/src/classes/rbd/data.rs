@@ -9,6 +9,13 @@ use super::Answer;
 use crate::classes::Handle;
 use crate::errno::Errno;
 
+/// Ranges in one call: four times what the largest data object has blocks of 4 KiB.
+const EXTENTS_MAX: usize = 32 << 10;
+
+/// The least bytes that are looked at together for zeros: librbd asks for no less. A smaller number would make more ranges
+/// of an object than it has bytes worth keeping apart.
+const SPARSE_BYTES_MIN: u64 = 4096;
+
 /// Writes what the parent has, unless the clone has something of its own already.
 pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     if !object.exists()? {
@@ -21,6 +28,9 @@ pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (extents, data): (BTreeMap<u64, u64>, Bytes) = (r.get()?, r.get()?);
+    if extents.len() > EXTENTS_MAX {
+        return Err(Errno::EINVAL);
+    }
     if object.exists()? {
         return Ok(Bytes::new());
     }
@@ -39,7 +49,10 @@ pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
 pub(super) fn sparsify(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let (block, remove_empty): (u64, bool) = Reader::new(input).get()?;
     object.must_exist()?;
-    let block = usize::try_from(block).ok().filter(|block| *block > 0).ok_or(Errno::EINVAL)?;
+    if block < SPARSE_BYTES_MIN {
+        return Err(Errno::EINVAL);
+    }
+    let block = usize::try_from(block).map_err(|_| Errno::EINVAL)?;
     let data = object.read(0, 0)?;
     let runs = runs(&data, block);
     if runs.is_empty() {

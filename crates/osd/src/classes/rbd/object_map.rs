@@ -171,8 +171,13 @@ impl Map {
     fn resize(&mut self, count: u64, state: u8) {
         let before = self.count;
         self.count = count;
-        self.data.resize(count.div_ceil(PER_BYTE) as usize, 0);
-        (before..count).for_each(|n| self.set(n, state));
+        // Four at a time: maps may be of millions.
+        let four = (state & 3) * 0b0101_0101;
+        self.data.resize(count.div_ceil(PER_BYTE) as usize, four);
+        // What shares a byte with entries that were there, and what of the last byte is nobody's.
+        let shared = before.next_multiple_of(PER_BYTE).min(count);
+        (before..shared).for_each(|n| self.set(n, state));
+        (count..count.next_multiple_of(PER_BYTE)).for_each(|n| self.set(n, 0));
     }
 
     fn encode_with(&self, w: &mut Writer, with_crcs: bool) {
