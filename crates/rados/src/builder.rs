@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::conf::{Conf, ConfError, Environment, Messenger as ConfMessenger, Options};
-use loligo_msgr::{Config, Messenger, Reroute};
+use loligo_msgr::{Config, Limits, Messenger, Reroute};
 use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch};
 use tokio::sync::oneshot;
 
@@ -107,7 +107,8 @@ impl Builder {
         let mut parts = None;
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
-            let config = Config { reroute: self.reroute.clone(), ..Config::new(EntityType::CLIENT) };
+            let limits = queue_limits();
+            let config = Config { reroute: self.reroute.clone(), limits, ..Config::new(EntityType::CLIENT) };
             let messenger = Messenger::new(config, dispatch);
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
@@ -162,6 +163,13 @@ impl Times {
             },
         })
     }
+}
+
+/// A client's out-queues have no bounds of their own: what stands in them is bounded by what may be in flight
+/// (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), which each operation waits for before it is sent. What a map has
+/// sent again shares its data with the attempt before it.
+pub(crate) fn queue_limits() -> Limits {
+    Limits { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Limits::default() }
 }
 
 /// The monitors' msgr2 addresses; names are looked up. One that cannot be found is passed over if there are others.

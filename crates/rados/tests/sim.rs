@@ -306,6 +306,27 @@ async fn appends_happen_once_and_in_order_in_an_upheaval() {
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 
+/// An OSD that goes down has forgotten what it was sent, also if it is up again, as it was, in the map that follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_osd_forgot_while_it_was_down_for_a_moment_is_sent_again() {
+    for skip in [false, true] {
+        let fake = Fake::start(1, 16).await;
+        let pool = pool_of(&fake).await;
+        pool.append("o", bytes("a")).await.expect("appended");
+        // What is sent now gets lost in the OSD's fall; its connection stays.
+        fake.set_rule(|seen, _| if seen.attempt == 0 { Verdict::Drop } else { Verdict::Execute });
+        let append = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.append("o", bytes("b")).await }
+        });
+        until("the append is there", || fake.seen().len() == 2).await;
+        fake.osd_blinks(0, skip);
+        let done = tokio::time::timeout(Duration::from_secs(20), append).await;
+        done.expect("it is sent again").expect("no panic").expect("appended");
+        assert_eq!(fake.object(b"o").as_deref(), Some(&b"ab"[..]), "skip: {skip}");
+    }
+}
+
 /// Nothing happens but that maps come, as fast as they can, while each writer has several appends on its way.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_keep_their_order_while_maps_come_fast() {

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use loligo_msgr::{Connection, SendError};
+use loligo_msgr::Connection;
 use loligo_wire::message::osd::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, OsdReply};
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Epoch, Tid};
@@ -36,8 +36,8 @@ use tokio::sync::{mpsc, watch};
 
 use self::op::{Op, Pending};
 use self::session::{Admission, Answered, pack_first};
-use self::sessions::Sessions;
-use self::steward::{Event, MAPS_WAITING_MAX, send};
+use self::sessions::{NoSession, Sessions};
+use self::steward::{Event, MAPS_WAITING_MAX};
 use self::target::Unplaceable;
 use self::throttle::Throttle;
 use crate::dial::Dialer;
@@ -140,27 +140,13 @@ impl Objecter {
 
     /// Sends an operation, or leaves it where it will be sent from.
     async fn submit<'a>(&'a self, op: Arc<Op>, place: Place<'_>) -> Result<Pending<'a>, Error> {
-        let (mut newest_asked, mut looked_again) = (false, false);
+        let mut newest_asked = false;
         loop {
             match self.try_submit(&op) {
                 Submitted::Sent => {}
-                Submitted::Full(conn, msg) => {
-                    // In the table already: a future dropped here must take it out again.
-                    place.keep();
-                    let pending = Pending::new(self, op);
-                    Box::pin(send(&conn, *msg)).await;
-                    return Ok(pending);
-                }
-                // The next map is there: at once, or what is submitted after this operation would be sent before it.
-                Submitted::Stale if !looked_again => {
-                    looked_again = true;
-                    continue;
-                }
-                // There was yet another one, or the client is being dropped.
-                Submitted::Stale => {
-                    tokio::task::yield_now().await;
-                    continue;
-                }
+                // The next map is there: at once, however often, or what is submitted after this operation would be sent
+                // before it. Each turn takes a map that came between two lines of `try_submit`.
+                Submitted::Stale => continue,
                 Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
                 Submitted::NoPool => {
                     Box::pin(self.wait_for_newest()).await?;
@@ -184,16 +170,18 @@ impl Objecter {
             Err(e) => return Submitted::Failed(e.errno()),
         };
         drop(view);
-        match self.sessions.with(place.osd, |session| session.admit(op, &place)) {
-            Some(Admission::Send(conn)) => match conn.send(pack_first(op, &place)) {
-                Err(SendError::Full(msg)) => Submitted::Full(conn, msg),
-                // On a closed connection it is lost like everything on it, and sent again like everything on it.
-                Ok(()) | Err(SendError::Closed) => Submitted::Sent,
-            },
-            Some(Admission::Taken) => Submitted::Sent,
-            Some(Admission::Stale) | None if self.sessions.is_closed() => Submitted::Closed,
-            Some(Admission::Stale) | None if self.sessions.detain(op, &place) => Submitted::Sent,
-            Some(Admission::Stale) | None => Submitted::Stale,
+        match self.sessions.with(place.osd, place.epoch, |session| session.admit(op, &place)) {
+            Ok(Admission::Send(conn)) => {
+                send(&conn, pack_first(op, &place));
+                Submitted::Sent
+            }
+            Ok(Admission::Taken) => Submitted::Sent,
+            Err(NoSession::Closed) => Submitted::Closed,
+            Ok(Admission::Stale) | Err(NoSession::Stale) if self.sessions.is_closed() => Submitted::Closed,
+            Ok(Admission::Stale) | Err(NoSession::Stale) if self.sessions.detain(op, &place) => {
+                Submitted::Sent
+            }
+            Ok(Admission::Stale) | Err(NoSession::Stale) => Submitted::Stale,
         }
     }
 
@@ -240,12 +228,21 @@ impl Objecter {
 /// What became of an attempt to submit.
 enum Submitted {
     Sent,
-    /// It is in the table, but the out-queue is full.
-    Full(Arc<Connection>, Box<Msg>),
+    /// A newer map has come meanwhile: look again.
     Stale,
     NoPool,
     Failed(Errno),
     Closed,
+}
+
+/// Sends a message to an OSD, without waiting.
+///
+/// On a closed connection it is lost like everything on it, and sent again like everything on it. A client's queues are
+/// never full ([`queue_limits`](crate::builder::queue_limits)): an operation that had to wait for room would be overtaken by
+/// the next one to its object, and the steward, waiting for one OSD, would have the others' operations and the news of that
+/// OSD's death wait too.
+fn send(conn: &Connection, msg: Msg) {
+    let _ = conn.send(msg);
 }
 
 /// A place in the throttle, until the operation is in a table: whoever takes it out of there gives the place back.

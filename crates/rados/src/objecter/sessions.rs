@@ -31,6 +31,15 @@ struct Changes {
     closed: bool,
 }
 
+/// Why there is no session with an OSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoSession {
+    /// The map by which it was asked for is not the newest.
+    Stale,
+    /// The client is being shut down.
+    Closed,
+}
+
 /// What a connection to an OSD knows of its session. Weak: the session owns the connection.
 pub(crate) struct Link(pub(crate) Weak<Session>);
 
@@ -44,46 +53,49 @@ impl Sessions {
         }
     }
 
-    /// Hands `f` the session with an OSD, which is opened if there is none; `addr` is where the OSD listens. `None`: there
-    /// is no session with that address, and there cannot be one (any more).
+    /// Hands `f` the session with an OSD, which is opened if there is none; `addr` is where the OSD listens by the map of
+    /// `epoch`.
     #[inline]
     pub(super) fn with<R>(
         &self,
         osd: Option<(OsdId, EntityAddr)>,
+        epoch: Epoch,
         f: impl FnOnce(&Arc<Session>) -> R,
-    ) -> Option<R> {
-        let Some((osd, addr)) = osd else { return Some(f(&self.homeless)) };
+    ) -> Result<R, NoSession> {
+        let Some((osd, addr)) = osd else { return Ok(f(&self.homeless)) };
         let table = self.by_osd.load();
-        match table.get(usize::try_from(osd.0).ok()?) {
-            Some(Some(session)) if session.addr == addr => Some(f(session)),
+        match table.get(osd.0 as usize) {
+            Some(Some(session)) if session.addr == addr => Ok(f(session)),
             _ => {
                 drop(table);
-                self.open(osd, addr).map(|session| f(&session))
+                self.open(osd, addr, epoch).map(|session| f(&session))
             }
         }
     }
 
     #[cold]
-    fn open(&self, osd: OsdId, addr: EntityAddr) -> Option<Arc<Session>> {
-        let at = usize::try_from(osd.0).ok()?;
+    fn open(&self, osd: OsdId, addr: EntityAddr, epoch: Epoch) -> Result<Arc<Session>, NoSession> {
+        let at = osd.0 as usize;
         let changes = self.changes.lock();
         let table = self.by_osd.load();
         match table.get(at) {
-            Some(Some(session)) if session.addr == addr => return Some(Arc::clone(session)),
-            // Only the steward ends a session whose OSD has moved; whoever finds it has an old or a new map and looks again.
-            Some(Some(_)) => return None,
-            _ if changes.closed => return None,
+            _ if changes.closed => return Err(NoSession::Closed),
+            // A session where the OSD was would stay until the next map, and keep all from where the OSD is.
+            _ if epoch < changes.epoch => return Err(NoSession::Stale),
+            Some(Some(session)) if session.addr == addr => return Ok(Arc::clone(session)),
+            // The steward, who has closed the gates, is about to end this session, whose OSD has moved.
+            Some(Some(_)) => return Err(NoSession::Stale),
             _ => {}
         }
         let session = Session::new(osd, addr, changes.epoch, changes.gated);
-        session.attach(self.connect(&session)?);
+        session.attach(self.connect(&session).ok_or(NoSession::Closed)?);
         let mut table = Vec::clone(&table);
         if table.len() <= at {
             table.resize(at + 1, None);
         }
         table[at] = Some(Arc::clone(&session));
         self.by_osd.store(Arc::new(table));
-        Some(session)
+        Ok(session)
     }
 
     /// A new connection for a session; `None` if the client is being dropped.
@@ -147,5 +159,31 @@ impl Sessions {
     pub(super) fn close(&self) -> Vec<Arc<Session>> {
         self.changes.lock().closed = true;
         self.all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Weak;
+
+    use loligo_cephx::client::AuthClient;
+    use loligo_cephx::conf::{Conf, Environment};
+    use loligo_wire::EntityName;
+
+    use super::*;
+
+    /// Opened by an old map, a session would stay where its OSD was, and nobody would end it before the next map.
+    #[test]
+    fn who_has_an_old_map_opens_no_session() {
+        let text = "[global]\nmon host = v2:127.0.0.1:1\nauth client required = none\n";
+        let conf = Conf::parse(text, EntityName::client("a"), Environment::default()).expect("a conf");
+        let auth = AuthClient::new(conf.client_config().expect("no key is needed"));
+        let sessions = Sessions::new(Arc::new(Dialer::new(Weak::new(), auth)));
+        sessions.gate_all(Epoch(6));
+        let osd = Some((OsdId(0), EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], 2)))));
+        assert_eq!(sessions.with(osd, Epoch(5), |_| ()), Err(NoSession::Stale));
+        // It would be opened by the newest map, if there were still a client.
+        assert_eq!(sessions.with(osd, Epoch(6), |_| ()), Err(NoSession::Closed));
     }
 }

@@ -10,8 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_maps::{Incremental, OsdMap};
-use loligo_msgr::{Connection, SendError};
-use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, OsdFlags, OsdReply};
 use loligo_wire::{Epoch, PgId, Tid};
 use rustc_hash::FxHashMap;
@@ -19,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::session::{Elsewhere, InFlight, Session};
 use super::target::MapView;
-use super::{Objecter, OpError};
+use super::{Objecter, OpError, send};
 
 /// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in flight and by the
 /// number of sessions.
@@ -70,10 +68,10 @@ impl Steward {
     pub(crate) async fn run(mut self) {
         while let Some(event) = self.events.recv().await {
             match event {
-                Event::Maps(maps) => self.take_maps(maps).await,
-                Event::Lost { session, conn_id } => self.reconnect(session, conn_id).await,
-                Event::Unblocked { session, backoff } => self.unblock(&session, &backoff).await,
-                Event::Again { entry, reply } => self.send_again(entry, reply).await,
+                Event::Maps(maps) => self.take_maps(maps),
+                Event::Lost { session, conn_id } => self.reconnect(session, conn_id),
+                Event::Unblocked { session, backoff } => self.unblock(&session, &backoff),
+                Event::Again { entry, reply } => self.send_again(entry, reply),
             }
         }
     }
@@ -81,45 +79,47 @@ impl Steward {
 
 /// Maps.
 impl Steward {
-    /// Applies what leads on from the map we have, and asks again for what is missing.
-    async fn take_maps(&self, maps: MOSDMap) {
+    /// Follows the maps from ours on, and asks again for what is missing.
+    fn take_maps(&self, maps: MOSDMap) {
         self.objecter.maps_waiting.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let old = self.objecter.view.load_full();
-        let current = old.epoch();
-        if maps.last().is_none_or(|last| last <= current) {
-            return;
+        let before = self.objecter.view.load_full();
+        let Some(last) = maps.last().filter(|last| *last > before.epoch()) else { return };
+        let mut current = Arc::clone(&before);
+        while let Some(map) = next_map(current.map(), &maps) {
+            let next = Arc::new(MapView::new(map));
+            self.adopt(&current, &next);
+            current = next;
         }
-        match newest_map(old.map(), &maps) {
-            Some(map) => {
-                let epoch = u64::from(map.epoch.0);
-                self.adopt(&old, Arc::new(MapView::new(map))).await;
-                self.objecter.monc.got("osdmap", epoch);
-                self.objecter.epochs.send_replace(Epoch(epoch as u32));
-            }
+        let reached = current.epoch();
+        if reached > before.epoch() {
+            self.objecter.monc.got("osdmap", reached.0.into());
+            self.objecter.epochs.send_replace(reached);
+        }
+        if reached < last {
             // A gap: a message was dropped, or the monitor no longer has what follows our map.
-            None => self.objecter.monc.follow("osdmap", u64::from(current.0) + 1),
+            self.objecter.monc.follow("osdmap", u64::from(reached.0) + 1);
         }
     }
 
     /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere.
-    async fn adopt(&self, old: &MapView, new: Arc<MapView>) {
+    fn adopt(&self, old: &MapView, new: &Arc<MapView>) {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
-        self.objecter.view.store(Arc::clone(&new));
+        self.objecter.view.store(Arc::clone(new));
         let mut displaced = Vec::new();
         for session in &sessions {
             if session.is_homeless() || new.serves(session.osd, session.addr) {
-                let moved = self.moved(session, old, &new);
+                let moved = self.moved(session, old, new);
                 displaced.extend(session.take(&moved));
             } else {
                 displaced.extend(self.end(session));
             }
         }
-        self.place_all(displaced).await;
+        self.place_all(displaced);
         for session in self.objecter.sessions.all() {
-            self.open_gate(&session).await;
+            self.open_gate(&session);
         }
         for session in self.objecter.sessions.ungate_new() {
-            self.open_gate(&session).await;
+            self.open_gate(&session);
         }
     }
 
@@ -135,12 +135,18 @@ impl Steward {
 
     /// The operations of a session that have to be placed anew. Placement is computed outside the session's lock; what
     /// ends meanwhile is not found any more afterwards.
+    ///
+    /// Maps are looked at one by one, since an OSD that went down and came up again has dropped what was sent to it, though
+    /// it serves the same placement groups after it as before. Where maps were skipped nobody knows, so all is placed anew;
+    /// an OSD that has executed an operation knows its number and does not do so again.
     fn moved(&self, session: &Session, old: &MapView, new: &MapView) -> Vec<Tid> {
+        let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
         let mut moved = Vec::new();
         for (tid, place) in session.places() {
             let pg = place.spgid.pgid;
-            let stays = !place.paused
+            let stays = !skipped
+                && !place.paused
                 && place.osd.is_some()
                 && *unchanged.entry(pg).or_insert_with(|| new.continues(old, pg))
                 && !new.pauses(pg.pool, place.flags);
@@ -152,31 +158,25 @@ impl Steward {
     }
 }
 
-/// The newest map that `maps` lead to from `current`; `None` if there is a gap or a map cannot be read.
-fn newest_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
-    let mut map: Option<OsdMap> = None;
-    let next = |map: &Option<OsdMap>| Epoch(map.as_ref().unwrap_or(current).epoch.0 + 1);
-    if current.epoch == Epoch(0) || !maps.incrementals.contains_key(&next(&map)) {
-        let (epoch, bytes) = maps.maps.last_key_value()?;
-        if *epoch <= current.epoch {
-            return None;
-        }
-        map = Some(OsdMap::decode(bytes).ok()?);
+/// The map that `maps` lead to from `current`: the next one, or, where there is a gap, the newest that is there whole.
+/// `None` if there is neither or it cannot be read.
+fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
+    let next = Epoch(current.epoch.0 + 1);
+    if let Some(bytes) = maps.incrementals.get(&next).filter(|_| current.epoch > Epoch(0)) {
+        let mut map = current.clone();
+        map.apply_incremental(&Incremental::decode(bytes).ok()?).ok()?;
+        return Some(map);
     }
-    while let Some(bytes) = maps.incrementals.get(&next(&map)) {
-        let base = map.get_or_insert_with(|| current.clone());
-        let change = Incremental::decode(bytes).ok()?;
-        if base.apply_incremental(&change).is_err() {
-            return None;
-        }
-    }
-    map
+    let (epoch, bytes) = maps.maps.last_key_value()?;
+    let map = OsdMap::decode(bytes).ok().filter(|_| *epoch > current.epoch)?;
+    // Each turn must lead on, whatever the message says.
+    (map.epoch > current.epoch).then_some(map)
 }
 
 /// Sending again.
 impl Steward {
     /// Makes a new connection for a session, and sends everything again.
-    async fn reconnect(&self, session: Arc<Session>, conn_id: u64) {
+    fn reconnect(&self, session: Arc<Session>, conn_id: u64) {
         if !session.uses(conn_id) {
             return;
         }
@@ -194,18 +194,18 @@ impl Steward {
         {
             unused.mark_down();
         }
-        self.place_all(session.take_all()).await;
-        self.open_gate(&session).await;
+        self.place_all(session.take_all());
+        self.open_gate(&session);
     }
 
-    async fn unblock(&self, session: &Arc<Session>, backoff: &MOSDBackoff) {
+    fn unblock(&self, session: &Arc<Session>, backoff: &MOSDBackoff) {
         session.gate();
-        self.place_all(session.unblock(backoff)).await;
-        self.open_gate(session).await;
+        self.place_all(session.unblock(backoff));
+        self.open_gate(session);
     }
 
     /// Sends an operation to the primary after EAGAIN, or to where it was redirected.
-    async fn send_again(&self, mut entry: InFlight, reply: OsdReply) {
+    fn send_again(&self, mut entry: InFlight, reply: OsdReply) {
         if let Some(redirect) = reply.redirect {
             let (_, oid, _) = entry.address();
             let elsewhere = Elsewhere {
@@ -215,12 +215,12 @@ impl Steward {
             };
             entry.elsewhere = Some(Box::new(elsewhere));
         }
-        self.place_all(vec![entry]).await;
+        self.place_all(vec![entry]);
     }
 
     /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
     /// gone end.
-    async fn place_all(&self, mut entries: Vec<InFlight>) {
+    fn place_all(&self, mut entries: Vec<InFlight>) {
         entries.sort_unstable_by_key(|entry| entry.op.tid);
         let view = self.objecter.view.load_full();
         for mut entry in entries {
@@ -233,37 +233,25 @@ impl Steward {
                     continue;
                 }
             };
-            let target = entry.place.osd;
+            let (target, epoch) = (entry.place.osd, entry.place.epoch);
             let mut entry = Some(entry);
             let out = self
                 .objecter
                 .sessions
-                .with(target, |session| entry.take().and_then(|entry| session.place(entry)));
+                .with(target, epoch, |session| entry.take().and_then(|entry| session.place(entry)));
             match (out, entry) {
-                (Some(Some((conn, msg))), _) => send(&conn, msg).await,
-                (Some(None), _) => {}
-                // There is no session only because the client is being shut down.
-                (None, Some(entry)) => self.objecter.fail(&entry.op, OpError::Shutdown),
-                (None, None) => {}
+                (Ok(Some((conn, msg))), _) => send(&conn, msg),
+                // There is no session only because the client is being shut down: the map is the newest.
+                (Err(_), Some(entry)) => self.objecter.fail(&entry.op, OpError::Shutdown),
+                (Ok(None), _) | (Err(_), None) => {}
             }
         }
     }
 
     /// Lets those in who wait at a gate, then opens it.
-    async fn open_gate(&self, session: &Arc<Session>) {
+    fn open_gate(&self, session: &Arc<Session>) {
         while let Some(held) = session.open_gate() {
-            self.place_all(held.into()).await;
-        }
-    }
-}
-
-/// Sends a message, waiting for place in the out-queue. On a closed connection it is dropped: its loss is reported, and
-/// everything on it sent again.
-pub(super) async fn send(conn: &Connection, mut msg: Msg) {
-    while let Err(SendError::Full(back)) = conn.send(msg) {
-        msg = *back;
-        if conn.ready().await.is_err() {
-            return;
+            self.place_all(held.into());
         }
     }
 }

@@ -133,22 +133,39 @@ impl Fake {
 
     /// Makes the next map and tells all who follow it.
     pub(crate) fn change(&self, change: impl FnOnce(&OsdMap, &mut Incremental)) {
-        let msg = {
-            let mut map = lock(&self.shared.map);
-            let mut inc = map.next_incremental(UTime::now());
-            change(&map, &mut inc);
-            let next = map.advance(inc).expect("a change that fits");
-            *map = next.map;
-            let incrementals = BTreeMap::from([(map.epoch, next.incremental)]);
-            let body = MOSDMap {
-                fsid: FSID,
-                incrementals,
-                oldest: Epoch(1),
-                newest: map.epoch,
-                ..MOSDMap::default()
-            };
-            Msg::new(&body)
-        };
+        let next = self.next_map(change);
+        self.tell_followers(BTreeMap::from([next]), BTreeMap::new());
+    }
+
+    /// An OSD goes down and comes up again, and those who follow hear of it in one message: as two changes, or only of the
+    /// map that there is then.
+    pub(crate) fn osd_blinks(&self, osd: i32, skip: bool) {
+        let addrs = EntityAddrVec::from(lock(&self.shared.osd_addrs)[osd as usize]);
+        let down = self.next_map(|_, inc| inc.osd_down(OsdId(osd)));
+        let up = self.next_map(|_, inc| inc.osd_up(OsdId(osd), addrs.clone(), addrs.clone()));
+        let map = lock(&self.shared.map);
+        let whole = (map.epoch, map.encode(Features::PACIFIC).bytes);
+        drop(map);
+        match skip {
+            true => self.tell_followers(BTreeMap::new(), BTreeMap::from([whole])),
+            false => self.tell_followers(BTreeMap::from([down, up]), BTreeMap::new()),
+        }
+    }
+
+    /// Makes the next map.
+    fn next_map(&self, change: impl FnOnce(&OsdMap, &mut Incremental)) -> (Epoch, Bytes) {
+        let mut map = lock(&self.shared.map);
+        let mut inc = map.next_incremental(UTime::now());
+        change(&map, &mut inc);
+        let next = map.advance(inc).expect("a change that fits");
+        *map = next.map;
+        (map.epoch, next.incremental)
+    }
+
+    fn tell_followers(&self, incrementals: BTreeMap<Epoch, Bytes>, maps: BTreeMap<Epoch, Bytes>) {
+        let newest = lock(&self.shared.map).epoch;
+        let body = MOSDMap { fsid: FSID, incrementals, maps, oldest: Epoch(1), newest };
+        let msg = Msg::new(&body);
         for conn in lock(&self.shared.subscribers).iter() {
             let _ = conn.send(msg.clone());
         }
