@@ -56,7 +56,13 @@ impl Collections {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<DiskCollection>> {
-        self.0.read().open.values().cloned().collect()
+        self.removed_and_open().1
+    }
+
+    /// At one moment: each is either removed or open.
+    fn removed_and_open(&self) -> (Vec<Arc<DiskCollection>>, Vec<Arc<DiskCollection>>) {
+        let table = self.0.read();
+        (table.removed.clone(), table.open.values().cloned().collect())
     }
 }
 
@@ -148,9 +154,8 @@ impl Checkpointer {
         // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left it.
         let tail = self.core.journal_head.load(Ordering::Acquire);
         self.core.large_bytes.store(0, Ordering::Relaxed);
-        let removed = self.collections.0.read().removed.clone();
-        let cuts: Vec<Cut> =
-            removed.iter().chain(&self.collections.all()).filter_map(DiskCollection::cut).collect();
+        let (removed, open) = self.collections.removed_and_open();
+        let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
         // What is written down stays readable from memory, but not at the cost of all that is there already.
         let mut keep_bytes = self.core.data_cache.bytes_max() / 2;
         let mut done = Done { flushed: Vec::new(), freed: Vec::new(), promised: 0, removed, tail };
@@ -247,7 +252,6 @@ impl Checkpointer {
         self.core.journal_tail.store(done.tail, Ordering::Release);
         let end = self.core.journal_head.load(Ordering::Acquire);
         for removed in done.removed {
-            removed.rebase(Vec::new(), 0, (0, 0), &disk, &guard);
             self.tombstones.push((removed.pg, end));
             self.collections.0.write().removed.retain(|c| !Arc::ptr_eq(c, &removed));
         }

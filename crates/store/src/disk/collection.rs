@@ -13,7 +13,7 @@ use super::backend::{Closed, Snapshot};
 use super::block::Large;
 use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
-use super::core::{Core, Pending};
+use super::core::{Core, Pending, Pushed};
 use super::layout::{BLOCK, LARGE, Run};
 use super::omap::Omap;
 use super::onode::{Dropped, Edit, Onode};
@@ -118,21 +118,16 @@ impl DiskCollection {
         self.listener.lock().clone()
     }
 
-    /// Removes it: from now on it is empty.
-    pub(super) fn remove(self: &Arc<Self>) -> Result<(), StoreError> {
+    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::pushed_record`], and to free what
+    /// it knew.
+    pub(super) fn remove(self: &Arc<Self>) -> (Pushed, Forgotten) {
         let mut inner = self.inner.lock();
-        if inner.removed {
-            return Ok(());
-        }
         let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
         let record = record::encode_remove(seq, self.pg);
-        let old = inner.forget(seq);
+        let forgotten = inner.forget(seq);
         let pending =
             Pending { record, larges: SmallVec::new(), collection: Arc::clone(self), version: None };
-        let pushed = self.core.push(pending);
-        drop(inner);
-        drop(old);
-        self.core.pushed_record(pushed)
+        (self.core.push(pending), forgotten)
     }
 
     /// Does what a record of the journal says, at a restart.
@@ -192,6 +187,9 @@ impl DiskCollection {
         oids: &[ObjectRef<'a>],
     ) -> Result<Option<(ObjectRef<'a>, Arc<dyn Snapshot>)>, StoreError> {
         let mut inner = self.inner.lock();
+        if inner.removed {
+            return Err(StoreError::NoCollection(self.pg));
+        }
         for oid in oids {
             if inner.cache.get(*oid).is_some() {
                 continue;
@@ -316,6 +314,9 @@ fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
     }
 }
 
+/// What a removed collection knew.
+pub(super) type Forgotten = (Cache, Arc<dyn Snapshot>, Arc<Guard>);
+
 enum Look {
     Found(Option<Arc<dyn ObjectView>>),
     OnDisk(Arc<dyn Snapshot>),
@@ -376,8 +377,9 @@ fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
 }
 
 impl Inner {
-    /// Removes everything, and gives it to be freed without the lock.
-    fn forget(&mut self, seq: u64) -> Cache {
+    /// Removes everything, and gives it to be freed without the lock. Whoever keeps the collection keeps nothing of the map and
+    /// no blocks by that.
+    fn forget(&mut self, seq: u64) -> Forgotten {
         self.seq = seq;
         self.removed = true;
         self.stats = CollectionStats::default();
@@ -387,7 +389,7 @@ impl Inner {
                 onode.drop_blocks(&mut self.dropped);
             }
         }
-        cache
+        (cache, std::mem::replace(&mut self.disk, Arc::new(Closed)), std::mem::take(&mut self.guard))
     }
 
     /// Does a transaction. All its objects are in the cache.
@@ -544,11 +546,11 @@ impl DiskCollection {
     ) {
         let mut old = Vec::with_capacity(flushed.len());
         let mut inner = self.inner.lock();
-        inner.disk = Arc::clone(disk);
-        inner.guard = Arc::clone(guard);
         if inner.removed {
             return;
         }
+        inner.disk = Arc::clone(disk);
+        inner.guard = Arc::clone(guard);
         inner.stats.omap_bytes = inner.stats.omap_bytes.saturating_add_signed(omap.0);
         inner.stats.omap_keys = inner.stats.omap_keys.saturating_add_signed(omap.1);
         let first = inner.records - inner.ops.len() as u64;

@@ -166,6 +166,11 @@ impl DiskStore {
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
     }
+
+    #[cfg(test)]
+    pub(super) fn table(&self) -> &Collections {
+        &self.collections
+    }
 }
 
 impl Drop for DiskStore {
@@ -447,9 +452,12 @@ impl ObjectStore for DiskStore {
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {
         let mut table = self.collections.0.write();
         let Some(collection) = table.open.remove(&pg) else { return Ok(()) };
-        table.removed.push(Arc::clone(&collection));
+        // With the table locked: a checkpoint finds it either as it was or removed, with the record that says so.
+        let (pushed, forgotten) = collection.remove();
+        table.removed.push(collection);
         drop(table);
-        collection.remove()
+        drop(forgotten);
+        self.core.pushed_record(pushed)
     }
 
     fn collections(&self) -> Vec<PgId> {

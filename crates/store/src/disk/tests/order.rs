@@ -1,5 +1,6 @@
 //! Goal: what only a rare order of threads can break does not break. Method: that order is forced.
 
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use loligo_lane::Bound;
@@ -112,6 +113,37 @@ fn a_checkpoint_does_not_trust_its_sync_when_that_of_the_committer_has_failed() 
     let store = open(&machine).expect("works");
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
     assert!(read_all(&pg, b"small").is_ok_and(|found| found == small), "it was acknowledged");
+}
+
+#[test]
+fn a_collection_is_open_until_it_is_empty() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = Arc::new(open(&machine).expect("a new store"));
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let known = store.table().all().swap_remove(0);
+    // Who removes it comes as far as it can without this lock, and who looks sees that.
+    let held = known.inner.lock();
+    let is_held = Arc::new(AtomicBool::new(true));
+    let (of_remover, of_observer) = (Arc::clone(&store), Arc::clone(&store));
+    let still_held = Arc::clone(&is_held);
+    let remover = thread::spawn(move || of_remover.remove(pg.id));
+    let observer = thread::spawn(move || {
+        while of_observer.collections().contains(&pg.id) {
+            thread::yield_now();
+        }
+        still_held.load(Ordering::Relaxed)
+    });
+    // Where it is gone from the table too early the observer ends soon.
+    for _ in 0..20_000 {
+        if observer.is_finished() {
+            break;
+        }
+        thread::yield_now();
+    }
+    is_held.store(false, Ordering::Relaxed);
+    drop(held);
+    remover.join().expect("no panic").expect("works");
+    assert!(!observer.join().expect("no panic"), "a checkpoint would find it removed, with all it had");
 }
 
 #[test]
