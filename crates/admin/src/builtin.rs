@@ -95,9 +95,7 @@ fn register_lock_stat(admin: &Admin) {
         Ok(format!("{}\n", mode().name()))
     };
     let help = "Show or set what the locks measure: nothing, who waits, or every hold.";
-    admin.command(
-        Command::new("lock_stat mode", help, switch).optional("mode", &["off", "contended", "full"]),
-    );
+    admin.command(Command::new("lock_stat mode", help, switch).optional("mode", &Mode::ALL.map(Mode::name)));
 }
 
 fn render(report: &Report, format: Option<&str>) -> String {
@@ -110,7 +108,7 @@ fn render(report: &Report, format: Option<&str>) -> String {
 }
 
 fn set_mode_named(name: &str) -> Result<(), Failure> {
-    let known = [Mode::Off, Mode::Contended, Mode::Full].into_iter().find(|mode| mode.name() == name);
-    set_mode(known.ok_or_else(|| Failure(format!("'{name}' is not off, contended or full")))?);
+    let known = Mode::ALL.into_iter().find(|mode| mode.name() == name);
+    set_mode(known.ok_or_else(|| Failure(format!("'{name}' is not off, contended, full or exact")))?);
     Ok(())
 }

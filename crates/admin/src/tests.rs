@@ -53,7 +53,7 @@ fn what_cannot_be_done_is_said() {
         ("config set fsid 1", "no option"),
         ("config get", "missing: var"),
         ("version now", "does not know what to do with 'now'"),
-        ("lock_stat mode everything", "not one of off, contended, full"),
+        ("lock_stat mode everything", "not one of off, contended, full, exact"),
         ("{", "JSON"),
         (r#"{"prefix": 1}"#, "'prefix'"),
         (r#"["help"]"#, "no command"),

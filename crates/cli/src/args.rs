@@ -25,9 +25,9 @@ Show who waits for whose lock in running programs.
 Asks at admin sockets: DIR/loligo.asok of `loligo serve --data DIR`, or that of a client with --admin-socket PATH (or `admin socket` \
 in ceph.conf), as in `loligo --admin-socket /tmp/c.asok -p p bench 60 write`. Several are shown as one list. Per class of locks: how often and how long \
 threads waited and where, and who held the lock; in the columns of Linux's /proc/lock_stat (times in microseconds), as JSON or \
-for Prometheus (--format). How long locks were held is measured in mode full:
+for Prometheus (--format). How long locks were held is measured in the modes full (one in eight) and exact:
 
-  ceph --admin-daemon SOCKET lock_stat mode off|contended|full
+  ceph --admin-daemon SOCKET lock_stat mode off|contended|full|exact
   ceph --admin-daemon SOCKET lock_stat reset";
 
 /// Objects in Ceph pools, and a Ceph-compatible server in one process.

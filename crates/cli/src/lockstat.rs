@@ -196,7 +196,7 @@ const COLUMN_WIDTH: usize = 9;
 fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(usize, usize)>) -> Vec<String> {
     let mut classes: Vec<&Class> = report.classes.iter().collect();
     classes.sort_by_key(|c| (Reverse(c.wait.total_ns), Reverse(c.hold.total_ns), c.name.as_str()));
-    let is_full = report.mode.contains("full");
+    let is_full = ["full", "exact"].iter().any(|mode| report.mode.contains(mode));
     let name_width = classes.iter().map(|c| c.name.len() + 2).max().unwrap_or(0).max(NAME_WIDTH);
     let waited: u64 = classes.iter().map(|c| c.wait.total_ns).sum();
     let mut lines = vec![

@@ -65,7 +65,7 @@ fn uncontended() {
         ("AdaptiveMutex", repeat(OPS, || *adaptive.lock() += 1)),
         ("RwLock, to write", repeat(OPS, || *rw.write() += 1)),
     ];
-    for mode in [Mode::Off, Mode::Contended, Mode::Full] {
+    for mode in Mode::ALL {
         set_mode(mode);
         let medians = medians(loops.len(), |i| {
             let began = Instant::now();

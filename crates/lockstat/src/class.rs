@@ -1,6 +1,6 @@
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// A named kind of lock: all locks that guard the same sort of thing, say every connection's out-queue.
 ///
@@ -12,7 +12,12 @@ pub struct Class {
     id: AtomicU32,
     /// The class that was registered before this one. Written before this class is published in [`NEWEST`].
     older: AtomicPtr<Class>,
+    /// How many holds are still to be timed of each class, before only some are.
+    to_be_timed: AtomicU8,
 }
+
+/// Holds of a class that are timed whatever chance says, so that something is told of locks that are taken rarely.
+const TIMED_FIRST: u8 = 64;
 
 /// The list of all classes met so far, newest first. It only grows.
 static NEWEST: AtomicPtr<Class> = AtomicPtr::new(ptr::null_mut());
@@ -20,7 +25,13 @@ static NEWEST: AtomicPtr<Class> = AtomicPtr::new(ptr::null_mut());
 impl Class {
     /// A class whose locks are never held two at a time by one thread.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, nested_by_address: false, id: AtomicU32::new(0), older: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            name,
+            nested_by_address: false,
+            id: AtomicU32::new(0),
+            older: AtomicPtr::new(ptr::null_mut()),
+            to_be_timed: AtomicU8::new(TIMED_FIRST),
+        }
     }
 
     /// Allows a thread to hold several locks of this class, provided that it acquires them in ascending order of
@@ -67,6 +78,17 @@ impl Class {
                 Err(now) => newest = now,
             }
         }
+    }
+
+    /// Whether this acquisition is one of the first of its class. Not written to any more once it is not.
+    #[inline]
+    pub(crate) fn is_one_of_the_first(&self) -> bool {
+        // Relaxed: nothing hangs on it but which holds are timed; threads that ask at once may time one or two more.
+        let left = self.to_be_timed.load(Ordering::Relaxed);
+        if left > 0 {
+            self.to_be_timed.store(left - 1, Ordering::Relaxed);
+        }
+        left > 0
     }
 
     /// Every class met so far, newest first.

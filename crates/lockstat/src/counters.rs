@@ -30,13 +30,16 @@ pub(crate) struct Waited {
     pub(crate) holder: Option<Place>,
 }
 
-/// A hold that was watched from its beginning to its end.
+/// A hold that is over.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) class: &'static Class,
     pub(crate) kind: Kind,
     pub(crate) site: Place,
-    pub(crate) ticks: u64,
+    /// None if it was not timed.
+    pub(crate) ticks: Option<u64>,
+    /// For how many acquisitions the time stands.
+    pub(crate) weight: u32,
     /// It took a lock last taken on another processor.
     pub(crate) bounced: bool,
 }
@@ -45,7 +48,7 @@ pub(crate) struct Held {
 pub(crate) fn record_wait(waited: &Waited) {
     with_mine(waited.class, waited.kind, |counters| {
         bump(&counters.con_bounces, u64::from(waited.bounced));
-        counters.waiters.at(waited.site).times.add(waited.ticks);
+        counters.waiters.at(waited.site).times.add(Some(waited.ticks), 1);
         if let Some(holder) = waited.holder {
             bump(&counters.holders.at(holder).awaited, 1);
         }
@@ -59,7 +62,7 @@ pub(crate) fn record_hold(held: &Held) {
         if held.bounced {
             bump(&counters.acq_bounces, 1);
         }
-        counters.holders.at(held.site).times.add(held.ticks);
+        counters.holders.at(held.site).times.add(held.ticks, held.weight);
     });
 }
 
@@ -301,6 +304,9 @@ impl SiteCounters {
 /// Times in ticks.
 struct Times {
     count: AtomicU64,
+    /// For how many of them the times stand that were measured.
+    weight: AtomicU64,
+    /// The sum of the times, each as often as it stands for one.
     total: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
@@ -311,6 +317,7 @@ impl Times {
     fn new() -> Self {
         Self {
             count: AtomicU64::new(0),
+            weight: AtomicU64::new(0),
             total: AtomicU64::new(0),
             min: AtomicU64::new(u64::MAX),
             max: AtomicU64::new(0),
@@ -319,20 +326,23 @@ impl Times {
     }
 
     #[inline]
-    fn add(&self, ticks: u64) {
+    fn add(&self, ticks: Option<u64>, weight: u32) {
         bump(&self.count, 1);
-        bump(&self.total, ticks);
+        let Some(ticks) = ticks else { return };
+        bump(&self.weight, weight.into());
+        bump(&self.total, ticks.wrapping_mul(weight.into()));
         if ticks < self.min.load(Ordering::Relaxed) {
             self.min.store(ticks, Ordering::Relaxed);
         }
         if ticks > self.max.load(Ordering::Relaxed) {
             self.max.store(ticks, Ordering::Relaxed);
         }
-        self.histogram.add(ticks);
+        self.histogram.add(ticks, weight);
     }
 
     fn clear(&self) {
         self.count.store(0, Ordering::Relaxed);
+        self.weight.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
         self.min.store(u64::MAX, Ordering::Relaxed);
         self.max.store(0, Ordering::Relaxed);
@@ -342,6 +352,7 @@ impl Times {
     fn totals(&self) -> TimeTotals {
         TimeTotals {
             count: self.count.load(Ordering::Relaxed),
+            weight: self.weight.load(Ordering::Relaxed),
             total: self.total.load(Ordering::Relaxed),
             min: self.min.load(Ordering::Relaxed),
             max: self.max.load(Ordering::Relaxed),

@@ -17,12 +17,12 @@ impl Histogram {
         Self([const { AtomicU32::new(0) }; BUCKETS])
     }
 
-    /// Counts one time. Only the owning thread calls this.
+    /// Counts a time that stands for `weight` of them. Only the owning thread calls this.
     #[inline]
-    pub(crate) fn add(&self, ticks: u64) {
+    pub(crate) fn add(&self, ticks: u64, weight: u32) {
         let bucket = &self.0[bucket_of(ticks)];
         // A plain load and store: there is one writer. The count stops at its maximum instead of wrapping.
-        bucket.store(bucket.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        bucket.store(bucket.load(Ordering::Relaxed).saturating_add(weight), Ordering::Relaxed);
     }
 
     pub(crate) fn clear(&self) {
@@ -121,7 +121,7 @@ mod tests {
         #[test]
         fn a_quantile_is_right_to_within_a_quarter(mut times in prop::collection::vec(0u64..1 << 30, 1..200), part in 0.01f64..1.0) {
             let histogram = Histogram::new();
-            times.iter().for_each(|&t| histogram.add(t));
+            times.iter().for_each(|&t| histogram.add(t, 1));
             times.sort_unstable();
             let exact = times[((times.len() as f64 * part).ceil() as usize).max(1) - 1];
             let got = histogram.counts().quantile(part);

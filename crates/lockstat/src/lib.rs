@@ -26,8 +26,9 @@
 //! # What it costs
 //! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one load of the
 //! mode (a line that is never written) and one store of the caller's place to the line that the lock itself lies in;
-//! no clock is read. What there is to count is counted after the lock has been released. [`Mode::Full`] reads the
-//! processor's time-stamp counter twice. `cargo run --release -p loligo-lockstat --example floors` measures it.
+//! no clock is read. What there is to count is counted after the lock has been released. [`Mode::Full`] counts
+//! each acquisition and times one in eight, [`Mode::Exact`] each: that takes two readings of the processor's time-stamp
+//! counter. `cargo run --release -p loligo-lockstat --example floors` measures it.
 //!
 //! A `try_lock` never waits, and one that fails is no wait: no report counts it. [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call)
 //! is for those who leave what they wanted done to whoever has the lock; what they do instead of waiting is to be measured where it is

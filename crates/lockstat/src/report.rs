@@ -10,7 +10,7 @@ use crate::{Class, Mode, clock, counters, mode};
 /// Threads go on counting while it is drawn up, so sums of different columns may be a few acquisitions apart.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The mode at the time of the report. Acquisitions and hold times are complete only if it was [`Mode::Full`] all
+    /// The mode at the time of the report. Acquisitions and hold times are complete only if it was [`Mode::Exact`] all
     /// along.
     pub mode: Mode,
     /// One entry for each class and kind of which there is something to tell, the most contended first.
@@ -35,13 +35,13 @@ pub struct ClassReport {
     /// How often it waited for a lock that had last been taken (as far as that was being watched) on another
     /// processor.
     pub con_bounces: u64,
-    /// How often a lock was taken; counted in [`Mode::Full`] only.
+    /// How often a lock was taken; counted from [`Mode::Full`] on.
     pub acquisitions: u64,
-    /// How often a lock was taken that had last been taken on another processor; counted in [`Mode::Full`] only.
+    /// How often a lock was taken that had last been taken on another processor; counted from [`Mode::Full`] on.
     pub acq_bounces: u64,
     /// The times waited.
     pub wait: Times,
-    /// The times held; measured in [`Mode::Full`] only.
+    /// The times held; measured from [`Mode::Full`] on.
     pub hold: Times,
     /// Places that waited, the longest in total first. `count` waits took `total_ns`; `times` says more of them.
     pub waiters: Vec<Site>,
@@ -70,7 +70,8 @@ pub struct Times {
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// Their sum.
+    /// Their sum. As all that follows and the two before, of holds in [`Mode::Full`] it is made from those that were timed,
+    /// and 0 if none was.
     pub total_ns: u64,
     /// Half of them took no longer than this; right to within a quarter.
     pub p50_ns: u64,
@@ -204,7 +205,7 @@ impl From<&TimeTotals> for Times {
             count: totals.count,
             min_ns: ns(totals.min.min(totals.max)),
             max_ns: ns(totals.max),
-            total_ns: ns(totals.total),
+            total_ns: (totals.whole() * ns_per_tick) as u64,
             p50_ns: quantile(0.50),
             p99_ns: quantile(0.99),
         }

@@ -31,6 +31,9 @@ pub(crate) struct SiteTotal {
 #[derive(Clone, Debug)]
 pub(crate) struct TimeTotals {
     pub(crate) count: u64,
+    /// For how many of them the measured times stand: all, or about as many where chance picked some.
+    pub(crate) weight: u64,
+    /// The sum of the times, each as often as it stands for one.
     pub(crate) total: u64,
     pub(crate) min: u64,
     pub(crate) max: u64,
@@ -90,7 +93,7 @@ impl SiteTotal {
 
 impl Default for TimeTotals {
     fn default() -> Self {
-        Self { count: 0, total: 0, min: u64::MAX, max: 0, histogram: Counts::default() }
+        Self { count: 0, weight: 0, total: 0, min: u64::MAX, max: 0, histogram: Counts::default() }
     }
 }
 
@@ -102,8 +105,18 @@ impl TimeTotals {
         })
     }
 
+    /// The sum of all times, as far as it is known from those that were measured.
+    pub(crate) fn whole(&self) -> f64 {
+        match self.weight {
+            weight if weight == self.count => self.total as f64,
+            0 => 0.0,
+            weight => self.total as f64 * (self.count as f64 / weight as f64),
+        }
+    }
+
     fn add(&mut self, other: &Self) {
         self.count += other.count;
+        self.weight += other.weight;
         self.total = self.total.wrapping_add(other.total);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -112,14 +125,16 @@ impl TimeTotals {
 
     /// The extremes of what has come since are known exactly if they are new ones; else to within their bucket.
     fn since(&self, earlier: &Self) -> Self {
+        let count = self.count.saturating_sub(earlier.count);
         let histogram = self.histogram.since(&earlier.histogram);
         let Some((lowest, highest)) = histogram.range() else {
-            return Self::default();
+            return Self { count, ..Self::default() };
         };
         let is_new_min = self.min < earlier.min;
         let is_new_max = self.max > earlier.max;
         Self {
-            count: self.count.saturating_sub(earlier.count),
+            count,
+            weight: self.weight.saturating_sub(earlier.weight),
             total: self.total.wrapping_sub(earlier.total),
             min: if is_new_min { self.min } else { lowest.max(self.min) },
             max: if is_new_max { self.max } else { highest.min(self.max) },

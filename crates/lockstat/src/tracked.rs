@@ -31,8 +31,8 @@ pub struct Tracked<R> {
 /// What goes along with one acquisition until the release; counting waits until the lock is free again, so as not to
 /// prolong the section. Two words, so that a guard stays in registers.
 pub struct Hold {
-    /// When the lock was taken, in ticks; 0 if hold times are not measured.
-    since: u64,
+    /// What is to be measured of it.
+    since: Since,
     /// Where, if there is anything to count.
     site: Marked,
     /// A guard stays in its thread: what is held is known per thread.
@@ -47,6 +47,8 @@ thread_local! {
     static WAITED: Cell<Option<Waited>> = const { Cell::new(None) };
     /// A lock that this thread has released was called meanwhile.
     static CALLED: Cell<bool> = const { Cell::new(false) };
+    /// See [`is_picked`].
+    static CHANCE: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether this thread has released a lock that may have been called, since this was last asked.
@@ -56,7 +58,52 @@ pub(crate) fn take_called() -> bool {
 }
 
 impl Hold {
-    const UNWATCHED: Self = Self { since: 0, site: Marked::NONE, _not_send: PhantomData };
+    const UNWATCHED: Self = Self { since: Since::UNCOUNTED, site: Marked::NONE, _not_send: PhantomData };
+}
+
+/// When the lock was taken, in ticks, if the hold is timed; the lowest bit says that it stands for itself only. 0: it is not
+/// even counted; 1: it is only counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Since(u64);
+
+impl Since {
+    const UNCOUNTED: Self = Self(0);
+    const UNTIMED: Self = Self(1);
+
+    /// It stands for itself.
+    #[inline]
+    fn alone(ticks: u64) -> Self {
+        Self(ticks | 1)
+    }
+
+    /// It was picked by chance, and stands for all that were not.
+    #[inline]
+    fn picked(ticks: u64) -> Self {
+        Self(ticks & !1)
+    }
+
+    #[inline]
+    fn is_timed(self) -> bool {
+        self.0 > 1
+    }
+
+    #[inline]
+    fn weight(self) -> u32 {
+        if self.0 & 1 == 0 { ONE_IN } else { 1 }
+    }
+}
+
+/// One hold in so many is timed in [`Mode::Full`].
+const ONE_IN: u32 = 1 << ONE_IN_BITS;
+const ONE_IN_BITS: u32 = 3;
+
+/// True for one call in [`ONE_IN`], by chance: a count would always pick the same one of locks that are taken in turn.
+#[inline]
+fn is_picked() -> bool {
+    // Numerical Recipes' linear congruential generator, of whose numbers the highest bits are the best.
+    let next = CHANCE.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+    CHANCE.set(next);
+    next >> (u32::BITS - ONE_IN_BITS) == 0
 }
 
 impl<R> Tracked<R> {
@@ -97,13 +144,19 @@ impl<R> Tracked<R> {
     #[inline]
     fn taken(&self, site: Place) -> Hold {
         self.holder.set(site);
-        if mode() == Mode::Full { self.watch(site) } else { Hold::UNWATCHED }
+        if mode() >= Mode::Full { self.watch(site) } else { Hold::UNWATCHED }
     }
 
     #[inline(never)]
     fn watch(&self, site: Place) -> Hold {
-        let (now, cpu) = clock::now_and_cpu();
-        Hold { since: now, site: Marked::new(site, self.moved_to(cpu), false), _not_send: PhantomData }
+        let alone = mode() == Mode::Exact || self.class.is_one_of_the_first();
+        let (since, cpu) = if alone || is_picked() {
+            let (now, cpu) = clock::now_and_cpu();
+            (if alone { Since::alone(now) } else { Since::picked(now) }, cpu)
+        } else {
+            (Since::UNTIMED, clock::cpu_only())
+        };
+        Hold { since, site: Marked::new(site, self.moved_to(cpu), false), _not_send: PhantomData }
     }
 
     /// Notes on which processor the lock was taken; says whether that is a new one. Readers of a read-write lock may do
@@ -133,7 +186,7 @@ impl<R> Tracked<R> {
         self.holder.set(site);
         let ticks = now.saturating_sub(began);
         WAITED.set(Some(Waited { class: self.class, kind, site, ticks, bounced, holder }));
-        let since = if mode() == Mode::Full { now } else { 0 };
+        let since = if mode() >= Mode::Full { Since::alone(now) } else { Since::UNCOUNTED };
         Hold { since, site: Marked::new(site, self.moved_to(cpu), true), _not_send: PhantomData }
     }
 
@@ -141,14 +194,15 @@ impl<R> Tracked<R> {
     fn leave_watched(&self, kind: Kind, hold: Hold, unlock: impl FnOnce(&R)) {
         // Read before the lock is free: then it may be dropped by somebody else.
         let class = self.class;
-        let now = if hold.since == 0 { 0 } else { clock::now() };
+        let now = if hold.since.is_timed() { clock::now() } else { 0 };
         unlock(&self.raw);
         if hold.site.waited() {
             count_wait();
         }
-        if let (1.., Some(site)) = (hold.since, hold.site.place()) {
-            let (ticks, bounced) = (now.saturating_sub(hold.since), hold.site.moved());
-            counters::record_hold(&Held { class, kind, site, ticks, bounced });
+        if let Some(site) = hold.site.place().filter(|_| hold.since != Since::UNCOUNTED) {
+            let ticks = hold.since.is_timed().then(|| now.saturating_sub(hold.since.0));
+            let (weight, bounced) = (hold.since.weight(), hold.site.moved());
+            counters::record_hold(&Held { class, kind, site, ticks, weight, bounced });
         }
     }
 
@@ -268,5 +322,23 @@ unsafe impl RawRwLock for Tracked<FutexRwLock> {
 
     fn is_locked_exclusive(&self) -> bool {
         self.raw.is_locked_exclusive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread's choices are always the same, so this fails always or never.
+    #[test]
+    fn about_one_in_eight_is_picked_also_of_each_second_call() {
+        let picked = |step: usize| {
+            CHANCE.set(0);
+            (0..80_000 * step).filter(|i| is_picked() && i % step == 0).count()
+        };
+        for step in [1, 2, 3, 8, 16] {
+            let picked = picked(step);
+            assert!((9_500..=10_500).contains(&picked), "{picked} of each {step}th of 80,000");
+        }
     }
 }

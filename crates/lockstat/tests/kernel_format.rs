@@ -67,7 +67,7 @@ static TABLE: Class = Class::new("t.kernel.table");
 
 #[test]
 fn the_text_is_read_back() {
-    set_mode(Mode::Full);
+    set_mode(Mode::Exact);
     let (queue, table) = (Mutex::new(&QUEUE, ()), RwLock::new(&TABLE, ()));
     let held = Barrier::new(2);
     thread::scope(|s| {

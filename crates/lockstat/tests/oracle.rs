@@ -37,7 +37,7 @@ type Tally = [(u64, Duration); WAYS.len()];
 /// One test, since mode and counts are the process's.
 #[test]
 fn counts_are_exact_and_times_are_within_the_clocks_grain() {
-    set_mode(Mode::Full);
+    set_mode(Mode::Exact);
     million();
     set_mode(Mode::Contended);
     known_contentions();

@@ -8,6 +8,8 @@ use std::time::Duration;
 use loligo_lockstat::{Class, Kind, Mode, Mutex, Report, RwLock, mode, report, reset, set_mode};
 
 static QUEUE: Class = Class::new("t.queue");
+static ONE: Class = Class::new("t.one");
+static OTHER: Class = Class::new("t.other");
 static TABLE: Class = Class::new("t.table");
 
 const HOLD: Duration = Duration::from_millis(20);
@@ -17,6 +19,7 @@ fn the_report_tells_who_waited_for_whom_and_how_long() {
     assert_eq!(mode(), Mode::Contended);
     contended();
     full();
+    picked();
     off();
     differences();
     reset_forgets();
@@ -71,7 +74,7 @@ fn contend() -> Lines {
 
 /// Every acquisition and hold is counted, for readers and writers apart.
 fn full() {
-    set_mode(Mode::Full);
+    set_mode(Mode::Exact);
     let table = RwLock::new(&TABLE, 0);
     let (writes, reads) = (10, 25);
     thread::scope(|s| {
@@ -93,6 +96,33 @@ fn full() {
     set_mode(Mode::Contended);
 }
 
+/// Every acquisition is counted, of two locks taken in turn as well; of the holds some are timed, and the sum stands for all.
+fn picked() {
+    set_mode(Mode::Full);
+    let (one, other) = (Mutex::new(&ONE, ()), Mutex::new(&OTHER, ()));
+    let take = |times: u64| {
+        for _ in 0..times {
+            drop(one.lock());
+            drop(other.lock());
+        }
+    };
+    take(64);
+    let first = report();
+    take(1000);
+    let last = report();
+    for name in ["t.one", "t.other"] {
+        let holds: [_; 3] = [&first, &last, &last.since(&first)].map(|r| r.class(name).expect("taken").hold);
+        assert_eq!(holds.map(|hold| hold.count), [64, 1064, 1000]);
+        for hold in holds {
+            assert!(hold.min_ns > 0 && hold.min_ns <= hold.p50_ns && hold.p99_ns <= hold.max_ns, "{hold:?}");
+            // Each of the sum's parts is one of the times.
+            assert!((hold.min_ns..=hold.max_ns).contains(&hold.avg_ns()), "{hold:?}");
+        }
+    }
+    assert!(last.to_text().contains("one acquisition in eight"));
+    set_mode(Mode::Contended);
+}
+
 fn off() {
     set_mode(Mode::Off);
     let before = report().class("t.queue").map(|c| c.contentions);
@@ -103,7 +133,7 @@ fn off() {
 
 /// What has come since an earlier report, and nothing else.
 fn differences() {
-    set_mode(Mode::Full);
+    set_mode(Mode::Exact);
     let table = RwLock::new(&TABLE, 0);
     let take = |times: u64| (0..times).for_each(|_| *table.write() += 1);
     take(3);
@@ -162,7 +192,7 @@ fn reset_forgets() {
     assert!(report.classes.is_empty(), "{report:?}");
     assert!(report.since(&earlier).classes.is_empty());
     assert!(report.quiet.contains(&"t.queue") && report.quiet.contains(&"t.table"));
-    set_mode(Mode::Full);
+    set_mode(Mode::Exact);
     let mutex = Mutex::new(&QUEUE, ());
     drop(mutex.lock());
     set_mode(Mode::Contended);

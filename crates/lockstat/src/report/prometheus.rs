@@ -10,7 +10,7 @@ type Figure = fn(&ClassReport) -> u64;
 const COUNTERS: [(&str, &str, Figure); 4] = [
     ("contentions", "Acquisitions that had to wait.", |class| class.contentions),
     ("contention_bounces", "Waits for a lock last taken on another processor.", |class| class.con_bounces),
-    ("acquisitions", "Acquisitions, counted in mode full only.", |class| class.acquisitions),
+    ("acquisitions", "Acquisitions, counted in the modes full and exact.", |class| class.acquisitions),
     ("acquisition_bounces", "Acquisitions of a lock last taken on another processor.", |class| {
         class.acq_bounces
     }),
@@ -20,7 +20,7 @@ type Summary = fn(&ClassReport) -> &Times;
 
 const SUMMARIES: [(&str, &str, Summary); 2] = [
     ("wait", "Times waited for a lock.", |class| &class.wait),
-    ("hold", "Times a lock was held, measured in mode full only.", |class| &class.hold),
+    ("hold", "Times a lock was held, measured in the modes full and exact.", |class| &class.hold),
 ];
 
 pub(super) fn render(report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ClassReport, Kind, Report, Site, Times};
+use super::{ClassReport, Kind, Mode, Report, Site, Times};
 
 const NAME_WIDTH: usize = 40;
 const COLUMN_WIDTH: usize = 14;
@@ -39,6 +39,9 @@ pub(super) fn render(report: &Report) -> String {
         render_class(&mut out, class);
     }
     out += &format!("\nmode {}; times in microseconds", report.mode.name());
+    if report.mode == Mode::Full {
+        out += "; times held from one acquisition in eight (mode exact: from each)";
+    }
     if !report.quiet.is_empty() {
         out += &format!("; nothing to tell of {}", report.quiet.join(", "));
     }
