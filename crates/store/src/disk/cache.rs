@@ -29,12 +29,23 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cache {
     entries: HashTable<Entry>,
+    /// Entries that are kept though the map has them as well.
+    clean_max: usize,
     /// With so many entries the next sweep comes.
     sweep_at: usize,
 }
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self { entries: HashTable::new(), clean_max: CLEAN_MAX, sweep_at: 0 }
+    }
+}
+
+/// Of one collection, before a checkpoint has said how many it may be.
+const CLEAN_MAX: usize = 512;
 
 /// All names of a placement group have low bits of their hashes in common, and tables look at all bits.
 fn hash(oid: ObjectRef<'_>) -> u64 {
@@ -48,12 +59,12 @@ impl Cache {
         Some(entry)
     }
 
-    /// Adds what has just been found on disk, unless it is there; makes room if there are more than `limit`.
-    pub(super) fn insert(&mut self, entry: Entry, limit: usize) {
+    /// Adds what has just been found on disk, unless it is there; makes room if there are too many.
+    pub(super) fn insert(&mut self, entry: Entry) {
         if self.get(entry.name.as_ref().as_ref()).is_some() {
             return;
         }
-        if self.entries.len() >= self.sweep_at.max(limit) {
+        if self.entries.len() >= self.sweep_at.max(self.clean_max) {
             self.sweep();
         }
         let by_name = |entry: &Entry| hash(entry.name.as_ref().as_ref());
@@ -65,6 +76,30 @@ impl Cache {
         self.entries.retain(|entry| entry.dirty || entry.flushing || std::mem::take(&mut entry.used));
         // What is left may all be dirty: then it makes no sense to look again soon.
         self.sweep_at = self.entries.len() * 2;
+    }
+
+    /// After a checkpoint: what it has written down may be forgotten. Keeps up to `clean_max` of what the map has, rather what was looked for
+    /// since the last sweep; gives the rest, to be freed without the lock.
+    pub(super) fn shrink(&mut self, clean_max: usize) -> Vec<Entry> {
+        self.clean_max = clean_max;
+        let clean = self.entries.iter().filter(|entry| !entry.dirty && !entry.flushing).count();
+        let mut too_many = clean.saturating_sub(clean_max);
+        let mut gone = Vec::with_capacity(too_many);
+        // The second time what is in use as well.
+        for _ in 0..2 {
+            let mut goes = |entry: &mut Entry| {
+                let goes =
+                    too_many > 0 && !entry.dirty && !entry.flushing && !std::mem::take(&mut entry.used);
+                too_many -= usize::from(goes);
+                goes
+            };
+            gone.extend(self.entries.extract_if(&mut goes));
+        }
+        self.sweep_at = self.entries.len() * 2;
+        if self.entries.capacity() > 4 * self.sweep_at.max(clean_max) {
+            self.entries.shrink_to(self.sweep_at, |entry| hash(entry.name.as_ref().as_ref()));
+        }
+        gone
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {

@@ -31,9 +31,11 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// How often is looked whether there is a reason.
 const LOOK: Duration = Duration::from_millis(200);
 /// So many changed objects are a reason.
-const DIRTY_MAX: u64 = 100_000;
+const DIRTY_MAX: u64 = 50_000;
 /// And so many bytes of large writes in memory.
 const LARGE_BYTES_MAX: u64 = 96 << 20;
+/// Objects of all collections that stay in memory though the map has them: about a kilobyte each.
+const CLEAN_MAX: usize = 32 << 10;
 /// Operation records that are kept on disk for each collection.
 const RECORDS_KEPT: u64 = 3072;
 
@@ -244,7 +246,7 @@ impl Checkpointer {
                 }
                 _ => (Vec::new(), 0, (0, 0)),
             };
-            collection.rebase(entries, records, omap, &disk, &guard);
+            collection.rebase(entries, records, omap, CLEAN_MAX / all.len(), &disk, &guard);
         }
         self.core.space.release_promise(done.promised);
         self.retired.push_back((old, self.core.pushed(), done.freed));

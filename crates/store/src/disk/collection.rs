@@ -32,8 +32,6 @@ use crate::{
 static COLLECTION: Class = Class::new("store.disk_collection");
 static LISTENER: Class = Class::new("store.listener");
 
-/// Objects that a collection keeps in memory though they are on disk.
-const CACHED_MAX: usize = 512;
 /// Operation records that are given to a restarted OSD.
 const RECORDS_MAX: u64 = 3000;
 
@@ -155,7 +153,7 @@ impl DiskCollection {
     }
 
     /// Sees to it that all objects which a transaction is about are in the cache, and what else needs the disk.
-    fn prepare(&self, objects: &[Edits<'_>]) -> Result<Prepared, StoreError> {
+    pub(super) fn prepare(&self, objects: &[Edits<'_>]) -> Result<Prepared, StoreError> {
         let sources: SmallVec<[ObjectRef<'_>; 2]> =
             objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
         let oids: SmallVec<[ObjectRef<'_>; 2]> =
@@ -170,12 +168,15 @@ impl DiskCollection {
             let Some(onode) = inner.cache.get(oid).and_then(|entry| entry.live.clone()) else { continue };
             drop(inner);
             prepared.blocks += onode.blocks;
+            let mut stored = BTreeMap::new();
             if !onode.omap.is_in_memory() {
-                let stored = Omap { stored: true, ..Omap::default() };
-                let page = stored.page(onode.number, Some(&*disk), ALL);
+                let omap = Omap { stored: true, ..Omap::default() };
+                let page = omap.page(onode.number, Some(&*disk), ALL);
                 let page = page.map_err(|e| bad(format!("an omap to be cloned: {e}")))?;
-                prepared.omaps.push((onode.number, disk, page.pairs.into_iter().collect()));
+                stored = page.pairs.into_iter().collect();
             }
+            // Also if all of it is in memory: when a checkpoint has ended it is not.
+            prepared.omaps.push((onode.number, disk, stored));
         }
         Ok(prepared)
     }
@@ -197,7 +198,7 @@ impl DiskCollection {
             if self.core.filter.may_exist(self.number, *oid) {
                 return Ok(Some((*oid, Arc::clone(&inner.disk))));
             }
-            inner.cache.insert(Entry::new(Arc::new(ObjectName::new(*oid)?), None, None), CACHED_MAX);
+            inner.cache.insert(Entry::new(Arc::new(ObjectName::new(*oid)?), None, None));
         }
         Ok(None)
     }
@@ -210,7 +211,7 @@ impl DiskCollection {
         let mut inner = self.inner.lock();
         // If a checkpoint has ended meanwhile, what was found may be old; whoever needs it looks again.
         if Arc::ptr_eq(&inner.disk, disk) {
-            inner.cache.insert(Entry::new(name, live, stored), CACHED_MAX);
+            inner.cache.insert(Entry::new(name, live, stored));
         }
         Ok(())
     }
@@ -290,16 +291,16 @@ impl DiskCollection {
 type StoredOmap = (u64, Arc<dyn Snapshot>, BTreeMap<Bytes, Bytes>);
 
 /// What a transaction needs that is not in the cache.
-struct Prepared {
+pub(super) struct Prepared {
     /// Blocks that its small writes need at the next checkpoint, at most.
     blocks: u64,
-    /// Stored omaps of objects that are cloned: the object's number, where it was read, keys and values.
+    /// Of objects that are cloned: the object's number, the map then, and what the map has of its omap, if that is to be seen.
     omaps: Vec<StoredOmap>,
 }
 
 impl Prepared {
     /// Whether no checkpoint has ended meanwhile that makes it wrong.
-    fn holds(&self, inner: &Inner) -> bool {
+    pub(super) fn holds(&self, inner: &Inner) -> bool {
         self.omaps.iter().all(|(_, disk, _)| Arc::ptr_eq(disk, &inner.disk))
     }
 }
@@ -535,12 +536,14 @@ impl DiskCollection {
     }
 
     /// The checkpoint is safe: what it wrote need not be kept in memory any more.
-    /// `records` is the number of operation records in the map, `omap` by how many bytes and keys its omaps have grown.
+    /// `records` is the number of operation records in the map, `omap` by how many bytes and keys its omaps have grown; up to `clean_max` objects
+    /// stay in memory nevertheless.
     pub(super) fn rebase(
         &self,
         flushed: Vec<Flushed>,
         records: u64,
         omap: (i64, i64),
+        clean_max: usize,
         disk: &Arc<dyn Snapshot>,
         guard: &Arc<Guard>,
     ) {
@@ -567,8 +570,9 @@ impl DiskCollection {
                 old.push(cut);
             }
         }
+        let gone = inner.cache.shrink(clean_max);
         drop(inner);
-        drop(old);
+        drop((old, gone));
     }
 }
 

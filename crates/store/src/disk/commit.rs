@@ -20,6 +20,9 @@ use super::journal::{Journal, group_len};
 const GROUP_BYTES_MAX: usize = 512 << 10;
 /// And of large writes.
 const GROUP_LARGE_MAX: usize = 16 << 20;
+/// Bytes of the journal that are in use at most, if it is longer: all of that is in memory as well, with what it takes to find it. At half of it
+/// a checkpoint begins, since as much again comes while it is under way.
+const UNSTORED_MAX: u64 = 96 << 20;
 /// Records taken from the lane at once.
 const TAKE_MAX: usize = 1024;
 /// Copied and written at once to the data file, if memory is not aligned.
@@ -84,7 +87,7 @@ impl Committer {
         let head = self.journal.head();
         // Release: a checkpoint that reads it sees all that was submitted before it was written.
         self.core.journal_head.store(head, Ordering::Release);
-        if head - self.core.journal_tail.load(Ordering::Acquire) > self.core.journal_len / 2 {
+        if head - self.core.journal_tail.load(Ordering::Acquire) > self.unstored_max() / 2 {
             self.core.want_checkpoint();
         }
         if head + step(self.core.journal_len) > self.core.journal_limit.load(Ordering::Relaxed) {
@@ -93,10 +96,17 @@ impl Committer {
         Ok(())
     }
 
+    fn unstored_max(&self) -> u64 {
+        self.core.journal_len.min(UNSTORED_MAX)
+    }
+
     fn wait_for_room(&self, len: u64) -> io::Result<()> {
         loop {
             let end = self.journal.place_of(len) + len;
-            let has_room = end - self.core.journal_tail.load(Ordering::Acquire) <= self.core.journal_len;
+            let tail = self.core.journal_tail.load(Ordering::Acquire);
+            // A record that is larger than the bound goes alone.
+            let is_alone = tail == self.journal.head() && end - tail <= self.core.journal_len;
+            let has_room = is_alone || end - tail <= self.unstored_max();
             // Acquire: with what makes it true.
             let is_ready = end <= self.core.journal_limit.load(Ordering::Acquire);
             if has_room && is_ready {

@@ -9,7 +9,9 @@ use super::*;
 use crate::disk::collection::DiskCollection;
 use crate::disk::core::{Core, Start};
 use crate::disk::keys;
+use crate::disk::onode::Edit;
 use crate::disk::pool::Pool;
+use crate::disk::record::Edits;
 use crate::disk::rows::CollectionRow;
 use crate::disk::space::{Space, Stored};
 
@@ -144,6 +146,28 @@ fn a_collection_is_open_until_it_is_empty() {
     drop(held);
     remover.join().expect("no panic").expect("works");
     assert!(!observer.join().expect("no panic"), "a checkpoint would find it removed, with all it had");
+}
+
+#[test]
+fn an_omap_is_cloned_whole_though_a_checkpoint_has_taken_it_out_of_memory_meanwhile() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let pairs = vec![(Bytes::from("k"), Bytes::from("v"))];
+    pg.collection.submit(one(1, b"source", Change::SetOmap { pairs })).expect("room");
+    let known = store.table().all().swap_remove(0);
+    let source = ObjectRef::head(0, b"source");
+    let clone = Edits {
+        oid: ObjectRef::head(0, b"clone"),
+        info: Info::default(),
+        edits: smallvec![Edit::Change(Change::CloneFrom { source })],
+    };
+    let prepared = known.prepare(std::slice::from_ref(&clone)).expect("all in memory");
+    assert!(prepared.holds(&known.inner.lock()));
+    until_map_has(&store, b"source");
+    until_checkpoints_have_ended(&store);
+    assert!(!prepared.holds(&known.inner.lock()), "the map has the omap now, and memory has not");
+    assert!(known.prepare(&[clone]).expect("readable").holds(&known.inner.lock()));
 }
 
 #[test]
