@@ -99,8 +99,7 @@ impl Journal {
         w.u32(header_crc);
         w.u32(0);
         self.buffer[..HEADER_LEN].copy_from_slice(w.as_slice());
-        self.file.write(at % self.len, &self.buffer)?;
-        self.file.sync()?;
+        self.file.write_and_sync(at % self.len, &self.buffer)?;
         self.head = at + len;
         if self.buffer.len() > KEEP_MAX {
             self.buffer = Buffer::default();

@@ -56,6 +56,12 @@ pub(super) trait BackendFile: Send + Sync + Debug {
     /// Writes the whole buffer, which is aligned as well; it is safe after the next [`sync`](Self::sync).
     fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()>;
 
+    /// Writes the whole buffer, which is aligned as well; it is safe when this returns. What others have written need not be.
+    fn write_and_sync(&self, offset: u64, buffer: &[u8]) -> io::Result<()> {
+        self.write(offset, buffer)?;
+        self.sync()
+    }
+
     /// When this returns, everything written before it was called is safe, through this handle or another one. After an
     /// error nothing is known of any of it, and the next sync of this handle may succeed all the same; but each other handle
     /// that was open is told of it as well.
