@@ -1,4 +1,4 @@
-//! Looks for damage in a store that nobody has open, and changes nothing of it.
+//! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair` mends.
 //!
 //! What is checked, in this order: the superblock and the files' lengths; every row of the map; that no block belongs to two
 //! objects, and that those which the map says are in use are those that rows refer to; that statistics are sums of what there
@@ -24,6 +24,12 @@ use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Bits, Stored};
 use super::store::{OpenError, open_error};
 use crate::{CollectionStats, ObjectName};
+
+mod repair;
+
+#[cfg(test)]
+pub(super) use repair::repair_on;
+pub use repair::{Listener, Repaired, repair};
 
 /// Rows of the map that are taken at once.
 const PAGE: usize = 4096;
@@ -75,45 +81,78 @@ pub(super) fn check_on(
     found: &mut dyn FnMut(&Finding),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Checked, OpenError> {
-    let file = backend.open("super")?;
-    let superblock =
-        Superblock::load(&*file)?.ok_or_else(|| OpenError::Damaged("there is no store".to_owned()))?;
-    let kv = backend.kv()?;
-    let disk = kv.snapshot();
+    let superblock = superblock(backend)?;
+    let disk = backend.kv()?.snapshot();
+    Ok(examine(backend, &superblock, &*disk, found, progress)?.checked)
+}
+
+fn superblock(backend: &dyn Backend) -> Result<Superblock, OpenError> {
+    let superblock = Superblock::load(&*backend.open("super")?)?;
+    superblock.ok_or_else(|| OpenError::Damaged("there is no store".to_owned()))
+}
+
+fn examine<'a>(
+    backend: &dyn Backend,
+    superblock: &Superblock,
+    disk: &'a dyn Snapshot,
+    found: &'a mut dyn FnMut(&Finding),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Check<'a>, OpenError> {
     let mut check = Check {
-        disk: &*disk,
+        disk,
         blocks: superblock.blocks,
         used: Bits::new(superblock.blocks),
+        named: Bits::new(superblock.blocks),
         in_use: 0,
         shared: BTreeSet::new(),
         objects: FxHashMap::default(),
         collections: BTreeMap::new(),
         applied: BTreeMap::new(),
+        wrong: Vec::new(),
+        hopeless: None,
         checked: Checked { block_bytes: BLOCK as u64, ..Checked::default() },
         found,
     };
     let data = backend.open("data")?;
     if data.len()? < superblock.blocks * BLOCK as u64 {
+        check.wrong.push(Wrong::DataLen);
         check.error(format!(
             "the data file has {} bytes; it should have {} blocks",
             data.len()?,
             superblock.blocks
         ));
     }
-    let row = check.store_row(&superblock)?;
+    let row = check.store_row(superblock)?;
     check.collection_rows()?;
     check.each(b"O", b"P", Check::object_row)?;
     check.each(b"K", b"L", Check::chunk_row)?;
     check.each(b"P", b"Q", Check::omap_row)?;
     check.each(b"D", b"E", Check::operations_row)?;
+    check.newest_operations();
     check.space()?;
     check.sums();
-    let limit = ahead::load(&*file, superblock.salt)?;
+    let limit = ahead::load(&*backend.open("super")?, superblock.salt)?;
     let journal =
         Journal::new(backend.open("journal")?, superblock.salt, superblock.journal_len, row.journal_tail)?;
     check.journal(journal, limit, &*data)?;
     check.data(&*data, progress)?;
-    Ok(check.checked)
+    Ok(check)
+}
+
+/// What could be mended of what was found. Rows that have to be counted anew are so in any case.
+enum Wrong {
+    /// A row that cannot be read, or that belongs to nothing.
+    Row(Bytes),
+    /// The row of a chunk that cannot be read, and how many of its blocks lie within the object.
+    Chunk { row: Bytes, collection: u32, blocks: u64 },
+    /// A block of the chunk in this row belongs to something else as well, or does not exist.
+    Place { row: Bytes, index: usize, place: Place },
+    /// The newest operation records of a collection are not there.
+    Operations(u32),
+    /// The journal cannot be read from this position on, and goes on later.
+    Journal { head: u64, limit: Option<u64> },
+    /// The data file is too short.
+    DataLen,
 }
 
 struct Check<'a> {
@@ -123,6 +162,8 @@ struct Check<'a> {
     /// Those that rows refer to.
     used: Bits,
     in_use: u64,
+    /// Those that the journal names.
+    named: Bits,
     /// Those that two rows refer to.
     shared: BTreeSet<u32>,
     /// By their numbers: how many chunks have rows of their own, and whether there may be an omap.
@@ -131,6 +172,9 @@ struct Check<'a> {
     collections: BTreeMap<u32, (PgId, CollectionRow, CollectionStats)>,
     /// Up to which record the map has all.
     applied: BTreeMap<PgId, u64>,
+    wrong: Vec<Wrong>,
+    /// Why nothing can be mended.
+    hopeless: Option<String>,
     checked: Checked,
     found: &'a mut dyn FnMut(&Finding),
 }
@@ -160,6 +204,12 @@ impl Check<'_> {
         self.tell(Finding { object: None, offset: None, what });
     }
 
+    /// Something after which nobody knows what else belongs to nothing.
+    fn hopeless(&mut self, what: String) {
+        self.hopeless.get_or_insert_with(|| what.clone());
+        self.error(what);
+    }
+
     fn error_in(&mut self, object: &(PgId, ObjectName), offset: Option<u64>, what: String) {
         self.tell(Finding { object: Some(object.clone()), offset, what });
     }
@@ -181,7 +231,7 @@ impl Check<'_> {
             let rows = match self.disk.range(&start, until, PAGE) {
                 Ok(rows) => rows,
                 Err(e) => {
-                    self.error(format!("the map from {} on: {e}", start.escape_ascii()));
+                    self.hopeless(format!("the map from {} on: {e}", start.escape_ascii()));
                     return Ok(());
                 }
             };
@@ -203,7 +253,7 @@ impl Check<'_> {
         };
         let row = self.disk.get(keys::STORE)?.map_or(Ok(new), |row| StoreRow::decode(&row))?;
         if row.fsid != superblock.fsid {
-            self.error(format!("the map belongs to {}, the store to {}", row.fsid, superblock.fsid));
+            self.hopeless(format!("the map belongs to {}, the store to {}", row.fsid, superblock.fsid));
         }
         Ok(row)
     }
@@ -217,20 +267,23 @@ impl Check<'_> {
             });
             let (pg, row) = match pg.and_then(|pg| Ok((pg, CollectionRow::decode(value)?))) {
                 Ok(decoded) => decoded,
-                Err(e) => return check.error(format!("the row {} of a collection: {e}", key.escape_ascii())),
+                Err(e) => {
+                    return check.hopeless(format!("the row {} of a collection: {e}", key.escape_ascii()));
+                }
             };
             check.applied.insert(pg, row.applied_seq);
             if row.number != 0
                 && let Some((other, ..)) =
                     check.collections.insert(row.number, (pg, row, CollectionStats::default()))
             {
-                check.error(format!("the collections {pg} and {other} have the same number"));
+                check.hopeless(format!("the collections {pg} and {other} have the same number"));
             }
         })
     }
 
     /// Reads an object with its chunks; what is wrong is told if that is wanted.
     fn object(&mut self, key: &[u8], value: &[u8], tells: bool) -> Option<(Object, rows::Stored, u64)> {
+        let mut wrong = Vec::new();
         let mut error = |object: Option<(PgId, ObjectName)>, offset, what| {
             if tells {
                 self.checked.errors += 1;
@@ -240,11 +293,9 @@ impl Check<'_> {
         let number = key.get(1..5).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
         let known = number.and_then(|n| Some((n, self.collections.get(&n)?.0))).zip(keys::object_name(key));
         let Some(((collection, pg), name)) = known else {
-            error(
-                None,
-                None,
-                format!("the row {} of an object belongs to no collection", key.escape_ascii()),
-            );
+            let what = format!("the row {} of an object belongs to no collection", key.escape_ascii());
+            error(None, None, what.clone());
+            self.hopeless.get_or_insert(what);
             return None;
         };
         let id = (pg, name);
@@ -252,6 +303,9 @@ impl Check<'_> {
             Ok(decoded) => decoded,
             Err(e) => {
                 error(Some(id), None, format!("its row: {e}"));
+                if tells {
+                    self.wrong.push(Wrong::Row(Bytes::copy_from_slice(key)));
+                }
                 return None;
             }
         };
@@ -270,12 +324,22 @@ impl Check<'_> {
                             Err(e) => {
                                 let offset = u64::from(index) * CHUNK_BLOCKS * BLOCK as u64;
                                 error(Some(id.clone()), Some(offset), format!("the row of a chunk: {e}"));
+                                let blocks = onode.size.saturating_sub(offset).div_ceil(BLOCK as u64);
+                                let blocks = blocks.min(CHUNK_BLOCKS);
+                                wrong.push(Wrong::Chunk { row: key, collection, blocks });
                             }
                         }
                     }
                 }
-                Err(e) => error(Some(id.clone()), None, format!("the rows of its chunks: {e}")),
+                Err(e) => {
+                    let what = format!("the rows of its chunks: {e}");
+                    error(Some(id.clone()), None, what.clone());
+                    self.hopeless.get_or_insert(what);
+                }
             }
+        }
+        if tells {
+            self.wrong.append(&mut wrong);
         }
         let mut stored = stored;
         stored.chunks = vec![Vec::new(); count as usize];
@@ -287,18 +351,27 @@ impl Check<'_> {
         self.checked.objects += 1;
         let rows = if stored.inline { 0 } else { stored.chunks.len() as u32 };
         if self.objects.insert(stored.number, (rows, stored.omap, object.collection)).is_some() {
-            self.error_in(&object.id, None, "it has the number of another object".to_owned());
+            let what = "it has the number of another object";
+            self.hopeless.get_or_insert_with(|| what.to_owned());
+            self.error_in(&object.id, None, what.to_owned());
         }
         let mut blocks = 0;
         for (at, place) in object.places() {
             blocks += 1;
             let offset = Some(at * BLOCK as u64);
+            let wrong = || {
+                let chunk = keys::chunk(stored.number, (at / CHUNK_BLOCKS) as u32);
+                let row = if stored.inline { Bytes::copy_from_slice(key) } else { chunk };
+                Wrong::Place { row, index: (at % CHUNK_BLOCKS) as usize, place }
+            };
             if u64::from(place.block) >= self.blocks {
                 self.error_in(&object.id, offset, format!("block {} is not in the data file", place.block));
+                self.wrong.push(wrong());
             } else if self.used.change(Run { start: place.block, len: 1 }, true) {
                 self.in_use += 1;
             } else {
                 self.shared.insert(place.block);
+                self.wrong.push(wrong());
             }
         }
         if let Some((_, _, sums)) = self.collections.get_mut(&object.collection) {
@@ -312,6 +385,7 @@ impl Check<'_> {
         let known = number_of(key).and_then(|number| self.objects.get(&number));
         let index = key.get(9..13).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
         if !known.zip(index).is_some_and(|((chunks, ..), index)| key.len() == 13 && index < *chunks) {
+            self.wrong.push(Wrong::Row(Bytes::copy_from_slice(key)));
             self.error(format!("the row {} of a chunk belongs to no object", key.escape_ascii()));
         }
     }
@@ -319,6 +393,7 @@ impl Check<'_> {
     fn omap_row(&mut self, key: &[u8], value: &[u8]) {
         let object = number_of(key).and_then(|number| self.objects.get(&number)).filter(|(_, omap, _)| *omap);
         let Some((.., collection)) = object else {
+            self.wrong.push(Wrong::Row(Bytes::copy_from_slice(key)));
             return self.error(format!("the row {} of an omap belongs to no object", key.escape_ascii()));
         };
         if let Some((_, _, sums)) = self.collections.get_mut(collection) {
@@ -329,11 +404,29 @@ impl Check<'_> {
 
     fn operations_row(&mut self, key: &[u8], value: &[u8]) {
         let collection = key.get(1..5).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
-        if !collection.is_some_and(|number| self.collections.contains_key(&number)) {
-            self.error(format!("the row {} of operations belongs to no collection", key.escape_ascii()));
-        }
-        if let Err(e) = rows::decode_ops(value) {
-            self.error(format!("the row {} of operations: {e}", key.escape_ascii()));
+        let what = if !collection.is_some_and(|number| self.collections.contains_key(&number)) {
+            "belongs to no collection".to_owned()
+        } else if let Err(e) = rows::decode_ops(value) {
+            e.to_string()
+        } else {
+            return;
+        };
+        self.wrong.push(Wrong::Row(Bytes::copy_from_slice(key)));
+        self.error(format!("the row {} of operations: {what}", key.escape_ascii()));
+    }
+
+    /// The newest records are needed to open the store, others only to know repetitions.
+    fn newest_operations(&mut self) {
+        let numbers: Vec<_> =
+            self.collections.iter().map(|(n, (pg, row, _))| (*n, *pg, row.records)).collect();
+        for (number, pg, records) in numbers {
+            let newest = self.disk.get(&keys::records(number, records / keys::RECORDS_PER_ROW));
+            let newest = newest.ok().flatten().and_then(|row| rows::decode_ops(&row).ok());
+            let partial = records % keys::RECORDS_PER_ROW;
+            if partial > 0 && newest.is_none_or(|ops| ops.len() as u64 != partial) {
+                self.wrong.push(Wrong::Operations(number));
+                self.error(format!("the newest operation records of {pg} are not there"));
+            }
         }
     }
 
@@ -389,6 +482,7 @@ impl Check<'_> {
         }
         if journal.has_later(limit)? {
             let at = journal.head();
+            self.wrong.push(Wrong::Journal { head: at, limit });
             self.error(format!("the journal is damaged at position {at}, and goes on behind that"));
         }
         Ok(())
@@ -416,6 +510,13 @@ impl Check<'_> {
                 let wrong = |place: &Place| {
                     u64::from(place.block) >= self.blocks || self.used.get(place.block.into())
                 };
+                for run in &large.runs {
+                    for block in (run.start..).take(run.len as usize).filter(|b| u64::from(*b) < self.blocks)
+                    {
+                        // Two records may name the same.
+                        let _ = self.named.change(Run { start: block, len: 1 }, true);
+                    }
+                }
                 if let Some((at, place)) = places.iter().find(|(_, place)| wrong(place)) {
                     let what =
                         format!("the journal names block {}, which is another's or not there", place.block);

@@ -47,7 +47,9 @@ mod space;
 mod store;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod view;
 
-pub use fsck::{Checked, Finding, check};
+pub use fsck::{Checked, Finding, Listener as RepairListener, Repaired, check, repair};
 pub use store::{DiskConfig, DiskStore, OpenError};
+pub use usage::{Usage, usage};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::layout::{Superblock, VERSION};
+use crate::disk::usage::usage_on;
 
 /// Writes that no checkpoint has seen, each safe before the next.
 fn write_groups(store: &DiskStore, count: u64) -> Pg {
@@ -88,4 +89,27 @@ fn a_store_of_the_first_format_is_opened_and_becomes_one_of_the_newest() {
     let store = open(&machine).expect("known");
     pg.check(&store, "of the first format");
     assert_eq!(Superblock::load(&*superblock).expect("readable").map(|s| s.version), Some(VERSION));
+}
+
+#[test]
+fn what_a_closed_store_holds_is_what_it_said() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let mut pgs = open_all(&store, vec![Vec::new(); PGS as usize]).expect("works");
+    load(&store, &mut pgs, &mut Rng::new(5), 40).expect("works");
+    pgs.iter().for_each(Pg::wait);
+    let stored = store.statfs().stored;
+    let killed = machine.restarted();
+    drop(store);
+    let usage = usage_on(&killed).expect("readable");
+    assert!(usage.unstored_records > 0, "{usage:?}");
+    open(&killed).expect("works").close();
+    let usage = usage_on(&killed.restarted()).expect("readable");
+    assert_eq!((usage.capacity, usage.used, usage.unstored_records), (CAPACITY, stored.bytes_allocated, 0));
+    // Only a checkpoint counts omaps.
+    let sum = usage.pools[&PoolId(1)];
+    assert_eq!(
+        (sum.objects, sum.bytes, sum.bytes_allocated),
+        (stored.objects, stored.bytes, stored.bytes_allocated)
+    );
 }
