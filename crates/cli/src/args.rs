@@ -184,6 +184,12 @@ pub(crate) enum Command {
     Listsnaps { object: String },
     /// Make an object what it was at a snapshot of the pool.
     Rollback { object: String, name: String },
+    /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line is entered.
+    Watch { object: String },
+    /// Notify those who watch an object, and show what they answer.
+    Notify { object: String, message: String },
+    /// List who watches an object.
+    Listwatchers { object: String },
     /// Advisory locks on objects.
     #[command(subcommand)]
     Lock(Lock),

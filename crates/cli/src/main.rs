@@ -20,6 +20,7 @@ mod pool;
 mod serve;
 mod snaps;
 mod transfer;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
-use crate::{locks, omap, snaps, transfer};
+use crate::{locks, omap, snaps, transfer, watch};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
     let pool = client.pool().await?;
@@ -56,6 +56,9 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             io.operate(destination.as_str(), copy).await.context(|| pool.names("cp", source))
         }
         Command::Lock(command) => locks::run(pool, command).await,
+        Command::Watch { object } => watch::watch(pool, object).await,
+        Command::Notify { object, message } => watch::notify(pool, object, message).await,
+        Command::Listwatchers { object } => watch::list(pool, object).await,
         Command::Lssnap
         | Command::Mksnap { .. }
         | Command::Rmsnap { .. }

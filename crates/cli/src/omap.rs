@@ -113,7 +113,7 @@ fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<()
 const WIDTH: usize = 16;
 
 /// Sixteen bytes a line: offset, hexadecimal, text; the length in the last line. Repeated lines are a star.
-fn dump(bytes: &[u8]) -> String {
+pub(crate) fn dump(bytes: &[u8]) -> String {
     let mut shown = String::new();
     let mut before: Option<&[u8]> = None;
     let mut starred = false;

@@ -110,3 +110,50 @@ fn snapshots_are_seen_by_both() {
     does(&with(&["rmsnap", "s"]));
     same(&with(&["lssnap"]));
 }
+
+/// Digits as `#`: the cluster's numbers differ each time.
+fn masked(shown: &[u8]) -> String {
+    let mut text = String::new();
+    for c in String::from_utf8_lossy(shown).chars() {
+        match c {
+            '0'..='9' if text.ends_with('#') => {}
+            '0'..='9' => text.push('#'),
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn watchers_are_notified_and_listed_by_both() {
+    let word = |args: &[&'static str]| [&["-p", "p"], args].concat();
+    let loligo_bin = env!("CARGO_BIN_EXE_loligo");
+    does(&word(&["put", "ww", "/dev/null"]));
+    let mut heard = Vec::new();
+    for watcher in [loligo_bin, "rados"] {
+        let mut child = Command::new(watcher)
+            .env("CEPH_CONF", conf())
+            .args(word(&["watch", "ww"]))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it is installed");
+        while loligo(&word(&["listwatchers", "ww"])).1.is_empty() {
+            assert!(child.try_wait().expect("a child").is_none(), "{watcher} ended");
+        }
+        same(&word(&["listwatchers", "ww"]));
+        let [ours, stock] =
+            [loligo_bin, "rados"].map(|program| run(program, &word(&["notify", "ww", "hello you"]), b""));
+        assert_eq!((ours.0, masked(&ours.1)), (stock.0, masked(&stock.1)), "notified {watcher}");
+        assert!(masked(&ours.1).starts_with("reply client.# cookie # : # bytes"), "{}", masked(&ours.1));
+        child.stdin.take().expect("piped").write_all(b"\n").expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{watcher}");
+        heard.push(masked(&output.stdout).replace("press enter to exit...\n", ""));
+    }
+    assert_eq!(heard[0], heard[1]);
+    same(&word(&["listwatchers", "ww"]));
+    assert!(!loligo(&word(&["notify", "none", "x"])).0 && !loligo(&word(&["watch", "none"])).0);
+}

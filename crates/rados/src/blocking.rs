@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_wire::PoolId;
@@ -12,8 +13,9 @@ use tokio::runtime::Runtime;
 use futures_util::StreamExt as _;
 
 use crate::{
-    Answer, Builder, ClusterStatfs, Error, ListedObject, LockInfo, LockMode, LockOptions, ObjectSnaps,
-    ObjectStat, OmapKeys, OmapPairs, PoolSnapshot, PoolStat, ReadOp, SnapId, WriteOp,
+    Answer, Builder, ClusterStatfs, Error, ListedObject, LockInfo, LockMode, LockOptions, Notified,
+    ObjectSnaps, ObjectStat, OmapKeys, OmapPairs, PoolSnapshot, PoolStat, ReadOp, SnapId, WatchItem,
+    WatchNews, WriteOp,
 };
 
 /// Threads that serve the client's connections, unless a runtime is given.
@@ -374,6 +376,26 @@ impl IoCtx {
         self.wait(self.inner.lock_info(oid, name))
     }
 
+    /// Watches an object.
+    pub fn watch(&self, oid: impl Into<Vec<u8>>, timeout: Duration) -> Result<Watch, Error> {
+        Ok(Watch { inner: self.wait(self.inner.watch(oid, timeout))?, runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// Tells all who watch an object something, and waits for their answers.
+    pub fn notify(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Notified, Error> {
+        self.wait(self.inner.notify(oid, payload, timeout))
+    }
+
+    /// Who watches an object.
+    pub fn watchers(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<WatchItem>, Error> {
+        self.wait(self.inner.watchers(oid))
+    }
+
     fn iterate(
         &self,
         mut list: crate::ObjectList,
@@ -384,5 +406,34 @@ impl IoCtx {
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
+    }
+}
+
+/// As [`crate::Watch`], for threads that may wait.
+#[derive(Debug)]
+pub struct Watch {
+    inner: crate::Watch,
+    runtime: Arc<Runtime>,
+}
+
+impl Watch {
+    /// The client's name for the watch.
+    pub fn cookie(&self) -> u64 {
+        self.inner.cookie()
+    }
+
+    /// What is heard next, if that is within `limit`.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<WatchNews>, Error> {
+        self.runtime.block_on(async { tokio::time::timeout(limit, self.inner.next()).await.ok().transpose() })
+    }
+
+    /// How long ago the watch was known to be there.
+    pub fn confirmed_before(&self) -> Duration {
+        self.inner.confirmed_before()
+    }
+
+    /// Ends the watch.
+    pub fn unwatch(self) -> Result<(), Error> {
+        self.runtime.block_on(self.inner.unwatch())
     }
 }

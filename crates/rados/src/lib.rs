@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to the monitors.
-//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, advisory locks, methods
+//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, watches, advisory locks, methods
 //!   of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several things to an object at once, under conditions.
 //! - [`blocking`] is the same without `async`.
 //!
@@ -36,12 +36,13 @@ mod rados;
 pub use builder::Builder;
 pub use error::{Errno, Error};
 pub use ioctx::{
-    Answer, Checksum, ChecksumKind, IoCtx, ListCursor, ListedObject, LockHolder, LockInfo, LockMode,
-    LockOptions, ObjectList, ObjectStat, PoolSnapshot, ReadOp, WriteOp,
+    Answer, Checksum, ChecksumKind, IoCtx, ListCursor, ListedObject, LockGuard, LockHolder, LockInfo,
+    LockMode, LockOptions, Notification, Notified, ObjectList, ObjectStat, PoolSnapshot, ReadOp, Watch,
+    WatchNews, WatcherId, WriteOp,
 };
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 pub use loligo_wire::SnapId;
 pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, SnapClone};
-pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat};
+pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
 pub use rados::Rados;

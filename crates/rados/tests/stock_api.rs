@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use loligo_rados::{
     Builder, Checksum, ChecksumKind, CmpOp, Errno, Error, IoCtx, LockMode, LockOptions, Rados, ReadOp,
-    SnapId, WriteOp,
+    SnapId, WatchNews, WatcherId, WriteOp,
 };
 
 async fn rados() -> Rados {
@@ -199,4 +199,64 @@ async fn methods_are_called_and_locks_held() {
     other.lock(o, "l", LockMode::Shared, &options).await.expect("free");
     pool.lock(o, "l", LockMode::Shared, &options).await.expect("shared");
     pool.unlock(o, "l", "c").await.expect("held");
+
+    let second = Duration::from_secs(1);
+    let options = LockOptions { cookie: "held".into(), ..LockOptions::default() };
+    let hold = || pool.hold_lock(o, "g", LockMode::Exclusive, second, &options);
+    let guard = hold().await.expect("free");
+    // Longer than it is held for without being renewed.
+    let lost = tokio::time::timeout(second * 3, guard.lost()).await;
+    assert!(lost.is_err() && guard.is_held(), "{lost:?}");
+    assert_eq!(errno(other.lock(o, "g", LockMode::Exclusive, &options).await), busy);
+    guard.release().await.expect("given up");
+    let guard = hold().await.expect("free again");
+    let holder = other.lock_info(o, "g").await.expect("known").holders[0].client;
+    other.break_lock(o, "g", holder, "held").await.expect("broken");
+    assert_eq!(tokio::time::timeout(second * 20, guard.lost()).await.expect("it is lost"), Errno::ENOENT);
+    assert!(!guard.is_held());
+    assert_eq!(errno(guard.release().await), Errno::ENOENT.0);
+    drop(hold().await.expect("free"));
+    let free = async { while !other.lock_info(o, "g").await.expect("known").holders.is_empty() {} };
+    tokio::time::timeout(second * 20, free).await.expect("a guard that is dropped gives the lock up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn watchers_hear_and_answer() {
+    let (pool, other) = (pool().await, self::pool().await);
+    let o = "watched";
+    let _ = pool.remove(o).await;
+    assert_eq!(errno(pool.watch(o, Duration::ZERO).await), Errno::ENOENT.0);
+    assert_eq!(errno(pool.notify(o, Bytes::new(), Duration::ZERO).await), Errno::ENOENT.0);
+    pool.create(o, true).await.expect("made");
+    assert_eq!(
+        pool.notify(o, bytes("nobody"), Duration::ZERO).await.expect("heard by nobody"),
+        Default::default()
+    );
+    let mut mute = pool.watch(o, Duration::from_secs(20)).await.expect("watched");
+    let mut watch = pool.watch(o, Duration::ZERO).await.expect("watched");
+    let watchers = other.watchers(o).await.expect("listed");
+    let me = pool.rados().instance_id();
+    assert!(watchers.iter().all(|w| w.name.num == me.0 as i64), "{watchers:?}");
+    let mut timeouts: Vec<_> = watchers.iter().map(|w| (w.cookie, w.timeout_s)).collect();
+    timeouts.sort_unstable();
+    assert_eq!(timeouts, [(mute.cookie(), 20), (watch.cookie(), 30)]);
+    let notify = other.notify(o, bytes("news"), Duration::from_secs(2));
+    let answer = async {
+        let WatchNews::Notified(heard) = watch.next().await.expect("heard") else { panic!("nothing missed") };
+        assert_eq!((&heard.payload[..], heard.notifier), (&b"news"[..], other.rados().instance_id()));
+        heard.answer(bytes("yes"));
+        // This one is kept, and not answered in time.
+        mute.next().await.expect("heard")
+    };
+    let (notified, unanswered) = tokio::join!(notify, answer);
+    let notified = notified.expect("notified");
+    let id = |cookie| WatcherId { client: me, cookie };
+    assert_eq!(notified.answers, BTreeMap::from([(id(watch.cookie()), bytes("yes"))]));
+    assert_eq!(notified.missing, [id(mute.cookie())]);
+    drop(unanswered);
+    mute.unwatch().await.expect("told");
+    assert_eq!(other.watchers(o).await.expect("listed").len(), 1);
+    other.remove(o).await.expect("removed");
+    assert_eq!(errno(watch.next().await), Errno::ENOENT.0);
 }

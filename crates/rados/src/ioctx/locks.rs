@@ -62,6 +62,8 @@ const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
 /// `LOCK_FLAG_MAY_RENEW`.
 const MAY_RENEW: u8 = 1;
+/// `LOCK_FLAG_MUST_RENEW`.
+const MUST_RENEW: u8 = 2;
 
 /// Advisory locks: they keep out only who asks for them too. They outlive the client that took them.
 impl IoCtx {
@@ -73,6 +75,28 @@ impl IoCtx {
         mode: LockMode,
         options: &LockOptions,
     ) -> Result<(), Error> {
+        self.take_lock(oid.into(), name, mode, options, if options.renew { MAY_RENEW } else { 0 }).await
+    }
+
+    /// Takes a lock again that this client holds, for another `duration`. ENOENT: it does not hold it.
+    pub async fn renew_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        options: &LockOptions,
+    ) -> Result<(), Error> {
+        self.take_lock(oid.into(), name, mode, options, MUST_RENEW).await
+    }
+
+    async fn take_lock(
+        &self,
+        oid: Vec<u8>,
+        name: &str,
+        mode: LockMode,
+        options: &LockOptions,
+        flags: u8,
+    ) -> Result<(), Error> {
         let duration = UTime::default() + options.duration.unwrap_or_default();
         let input = versioned(|w| {
             w.put(name);
@@ -81,7 +105,7 @@ impl IoCtx {
             w.put(&options.tag);
             w.put(&options.description);
             w.put(&duration);
-            w.u8(if options.renew { MAY_RENEW } else { 0 });
+            w.u8(flags);
         });
         self.exec_write(oid, "lock", "lock", &input).await
     }

@@ -1,10 +1,12 @@
 //! Operations on the objects of one pool.
 
 mod list;
+mod lock_guard;
 mod locks;
 mod omap;
 mod read_op;
 mod snaps;
+mod watch;
 mod write_op;
 
 use std::collections::BTreeMap;
@@ -20,10 +22,12 @@ use crate::error::Errno;
 use crate::{Error, Rados};
 
 pub use self::list::{ListCursor, ListedObject, ObjectList};
+pub use self::lock_guard::LockGuard;
 pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
 pub use self::read_op::{Answer, Checksum, ChecksumKind, ReadOp};
 pub use self::snaps::PoolSnapshot;
 use self::snaps::SnapContext;
+pub use self::watch::{Notification, Notified, Watch, WatchNews, WatcherId};
 pub use self::write_op::WriteOp;
 
 /// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.

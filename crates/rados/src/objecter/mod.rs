@@ -16,6 +16,7 @@
 //! the session's when it is sent, the out-queue's, and the session's once for all answers of one read.
 
 mod backoff;
+mod linger;
 mod op;
 mod session;
 mod sessions;
@@ -29,11 +30,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use loligo_msgr::Connection;
-use loligo_wire::message::osd::{BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, OsdReply};
+use loligo_wire::message::osd::{
+    BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, MWatchNotify, OsdReply,
+};
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Epoch, Tid};
 use tokio::sync::{mpsc, watch};
 
+use self::linger::Lingers;
 use self::op::{Op, Pending};
 use self::session::{Admission, Answered, pack_first};
 use self::sessions::{NoSession, Sessions};
@@ -44,6 +48,7 @@ use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
 
+pub(crate) use self::linger::{Heard, Linger, Trouble};
 pub(crate) use self::session::Session;
 pub(crate) use self::sessions::Link;
 pub(crate) use self::steward::Steward;
@@ -68,6 +73,7 @@ pub(crate) struct Objecter {
     /// The epoch of `view`, for those who wait for one.
     epochs: watch::Sender<Epoch>,
     sessions: Sessions,
+    lingers: Lingers,
     throttle: Throttle,
     tids: AtomicU64,
     events: mpsc::UnboundedSender<Event>,
@@ -84,6 +90,7 @@ impl Objecter {
             view: ArcSwap::from_pointee(MapView::default()),
             epochs: watch::Sender::new(Epoch(0)),
             sessions: Sessions::new(dialer),
+            lingers: Lingers::new(),
             throttle: Throttle::new(settings.ops_max, settings.bytes_max),
             tids: AtomicU64::new(1),
             events,
@@ -208,6 +215,7 @@ impl Objecter {
 
     /// Ends everything: sessions, and operations with [`Error::Shutdown`].
     pub(crate) fn close(&self) {
+        self.lingers.close();
         for session in self.sessions.close() {
             let (conn, entries) = session.end();
             if let Some(conn) = conn {
@@ -276,11 +284,16 @@ impl Objecter {
                 },
                 MOSDBackoff::KIND => self.take_backoff(session, conn, &msg),
                 MOSDMap::KIND => self.take_maps(&msg),
+                MWatchNotify::KIND => {
+                    if let Ok(msg) = msg.open() {
+                        self.lingers.hear(msg);
+                    }
+                }
                 _ => {}
             }
         }
         if !replies.is_empty() {
-            self.complete(session, replies);
+            self.complete(session, conn.id(), replies);
         }
     }
 
@@ -299,7 +312,7 @@ impl Objecter {
         self.tell(Event::Lost { session, conn_id: conn.id() });
     }
 
-    fn complete(&self, session: &Session, replies: Vec<(Tid, OsdReply)>) {
+    fn complete(&self, session: &Session, conn_id: u64, replies: Vec<(Tid, OsdReply)>) {
         let answered = session.answered(replies);
         let (mut ops, mut bytes) = (0, 0);
         for answer in &answered {
@@ -312,7 +325,10 @@ impl Objecter {
         self.throttle.release(ops, bytes);
         for answer in answered {
             match answer {
-                Answered::Done(op, reply) => op.finish(Ok(reply)),
+                Answered::Done(op, reply) => {
+                    op.set_answered_on(conn_id);
+                    op.finish(Ok(reply));
+                }
                 Answered::Again(entry, reply) => self.tell(Event::Again { entry, reply }),
             }
         }

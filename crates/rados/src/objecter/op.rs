@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -23,13 +24,27 @@ pub(crate) struct Op {
     pub(crate) request: MOSDOp,
     /// Bytes it counts for in the throttle.
     pub(crate) cost: u64,
+    /// The id of the connection on which the answer came; 0 before.
+    answered_on: AtomicU64,
     outcome: OnceLock<Outcome>,
     waker: AtomicWaker,
 }
 
 impl Op {
     pub(crate) fn new(tid: Tid, request: MOSDOp, cost: u64) -> Arc<Self> {
-        Arc::new(Self { tid, request, cost, outcome: OnceLock::new(), waker: AtomicWaker::new() })
+        let (outcome, waker) = (OnceLock::new(), AtomicWaker::new());
+        Arc::new(Self { tid, request, cost, answered_on: AtomicU64::new(0), outcome, waker })
+    }
+
+    /// Notes, before the end, on which connection the answer came.
+    pub(crate) fn set_answered_on(&self, conn_id: u64) {
+        // Relaxed: whoever reads it has seen the outcome, which is published after it.
+        self.answered_on.store(conn_id, Ordering::Relaxed);
+    }
+
+    /// The id of the connection on which the answer came.
+    pub(crate) fn answered_on(&self) -> u64 {
+        self.answered_on.load(Ordering::Relaxed)
     }
 
     /// Ends the operation; a second end is ignored. Not to be called with a lock held: it wakes whoever waits.

@@ -114,6 +114,7 @@ impl Steward {
                 displaced.extend(self.end(session));
             }
         }
+        self.objecter.lingers.moved(old, new);
         self.place_all(displaced);
         for session in self.objecter.sessions.all() {
             self.open_gate(&session);
@@ -189,6 +190,7 @@ impl Steward {
             return;
         }
         session.gate();
+        self.objecter.lingers.lost(session.osd, conn_id);
         if let Some(conn) = self.objecter.sessions.connect(&session)
             && let Some(unused) = session.attach(conn)
         {

@@ -9,3 +9,4 @@ mod kept;
 mod kills;
 mod resets;
 mod restarts;
+mod watched;

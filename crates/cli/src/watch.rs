@@ -1,0 +1,121 @@
+//! `watch`, `notify`, `listwatchers`, in the words of `rados`.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use loligo_rados::{WatchItem, WatchNews};
+use loligo_wire::Writer;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use crate::args::Format;
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+use crate::omap::dump;
+
+/// As `rados notify`.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Shows what is notified, and answers with the same, until a line or the end of standard input.
+pub(crate) async fn watch(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let what = || pool.names("watch", object);
+    let mut watch = pool.ioctx.watch(object, Duration::ZERO).await.context(what)?;
+    let mut enter = enter();
+    eprintln!("press enter to exit...");
+    loop {
+        let news = tokio::select! {
+            _ = &mut enter => return watch.unwatch().await.context(what),
+            news = watch.next() => news.context(what)?,
+        };
+        match (news, pool.format) {
+            (WatchNews::Notified(heard), format) => {
+                let (cookie, id, from) = (watch.cookie(), heard.id, heard.notifier);
+                match format {
+                    Format::Plain => {
+                        println!("NOTIFY cookie {cookie} notify_id {id} from {from}");
+                        print!("{}", dump(&heard.payload));
+                    }
+                    Format::Json => {
+                        let text = String::from_utf8_lossy(&heard.payload);
+                        println!(
+                            "{}",
+                            json!({"cookie": cookie, "notify_id": id, "from": from.0, "data": text})
+                        );
+                    }
+                }
+                let answer = heard.payload.clone();
+                heard.answer(answer);
+            }
+            (WatchNews::Missed, Format::Plain) => {
+                println!("the watch was made anew; something may be missing")
+            }
+            (WatchNews::Missed, Format::Json) => println!("{}", json!({"missed": true})),
+        }
+    }
+}
+
+/// A line or the end of standard input. On a thread of its own, since nothing else stops a read of a terminal.
+fn enter() -> oneshot::Receiver<()> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let newline = |byte: &std::io::Result<u8>| byte.as_ref().is_ok_and(|byte| *byte == b'\n');
+        let _ = std::io::stdin().lock().bytes().find(newline);
+        let _ = sender.send(());
+    });
+    receiver
+}
+
+/// Notifies, and shows who answered.
+pub(crate) async fn notify(pool: &Pool, object: &str, message: &str) -> Result<(), Failure> {
+    let what = || pool.names("notify", object);
+    let mut payload = Writer::new();
+    payload.put(message);
+    let notified = pool.ioctx.notify(object, payload.into_bytes(), NOTIFY_TIMEOUT).await.context(what)?;
+    if pool.format == Format::Json {
+        let watcher = |id: &loligo_rados::WatcherId| json!({"client": id.client.0, "cookie": id.cookie});
+        let replies: Vec<_> = notified
+            .answers
+            .iter()
+            .map(|(id, answer)| json!({"watcher": watcher(id), "data": String::from_utf8_lossy(answer)}))
+            .collect();
+        let timeouts: Vec<_> = notified.missing.iter().map(watcher).collect();
+        println!("{}", json!({"replies": replies, "timeouts": timeouts}));
+    } else {
+        for (id, answer) in &notified.answers {
+            println!("reply client.{} cookie {} : {} bytes", id.client.0, id.cookie, answer.len());
+            if !answer.is_empty() {
+                print!("{}", dump(answer));
+            }
+        }
+        for id in &notified.missing {
+            println!("timeout client.{} cookie {}", id.client.0, id.cookie);
+        }
+    }
+    match notified.missing.len() {
+        0 => Ok(()),
+        n => Err(Failure::new(
+            what(),
+            format!("{n} watchers did not answer within {} s", NOTIFY_TIMEOUT.as_secs()),
+        )),
+    }
+}
+
+pub(crate) async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let watchers = pool.ioctx.watchers(object).await.context(|| pool.names("listwatchers", object))?;
+    match pool.format {
+        Format::Plain => watchers
+            .iter()
+            .for_each(|w| println!("watcher={} client.{} cookie={}", address(w), w.name.num, w.cookie)),
+        Format::Json => {
+            let watcher = |w: &WatchItem| json!({"addr": address(w), "client": w.name.num, "cookie": w.cookie, "timeout_s": w.timeout_s});
+            println!("{}", json!(watchers.iter().map(watcher).collect::<Vec<_>>()));
+        }
+    }
+    Ok(())
+}
+
+/// Without the protocol's name, as `rados` shows it.
+fn address(watcher: &WatchItem) -> String {
+    let shown = watcher.addr.to_string();
+    shown.split_once(':').map(|(_, rest)| rest.to_owned()).unwrap_or(shown)
+}

@@ -1,0 +1,124 @@
+//! Advisory locks that are renewed as long as somebody holds on to them.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::{IoCtx, LockMode, LockOptions};
+use crate::Error;
+use crate::error::Errno;
+
+impl IoCtx {
+    /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If this program dies, the lock is
+    /// free after `duration` at most.
+    ///
+    /// # Errors
+    /// As [`IoCtx::lock`]; EINVAL if `duration` is less than a second.
+    pub async fn hold_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        duration: Duration,
+        options: &LockOptions,
+    ) -> Result<LockGuard, Error> {
+        if duration < Duration::from_secs(1) {
+            return Err(Errno::EINVAL.into());
+        }
+        let oid = oid.into();
+        let options = LockOptions { duration: Some(duration), ..options.clone() };
+        self.lock(oid.clone(), name, mode, &options).await?;
+        let held = Held { ioctx: self.clone(), oid, name: name.to_owned(), mode, options };
+        let (stop, stopped) = oneshot::channel();
+        let (lost, is_lost) = watch::channel(None);
+        let task = Handle::current().spawn(held.keep(duration, stopped, lost));
+        Ok(LockGuard { stop: Some(stop), is_lost, task })
+    }
+}
+
+/// An advisory lock that is held. Dropped, it is given up, without waiting for it.
+#[derive(Debug)]
+#[must_use = "dropped, the lock is given up"]
+pub struct LockGuard {
+    stop: Option<oneshot::Sender<()>>,
+    is_lost: watch::Receiver<Option<Errno>>,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl LockGuard {
+    /// Waits until the lock is lost: it could not be renewed before its time was over, or somebody has broken it. Says what the
+    /// last try to renew it ended with.
+    pub async fn lost(&self) -> Errno {
+        let mut is_lost = self.is_lost.clone();
+        let lost = is_lost.wait_for(Option::is_some).await.ok().and_then(|errno| *errno);
+        // The task ends without saying so only with the client.
+        lost.unwrap_or(Errno::ENOTCONN)
+    }
+
+    /// Whether it is held, as far as is known.
+    pub fn is_held(&self) -> bool {
+        self.is_lost.borrow().is_none()
+    }
+
+    /// Gives the lock up, and waits until that is done.
+    ///
+    /// # Errors
+    /// ENOENT: it was lost before.
+    pub async fn release(mut self) -> Result<(), Error> {
+        drop(self.stop.take());
+        (&mut self.task).await.unwrap_or(Err(Error::Shutdown))
+    }
+}
+
+struct Held {
+    ioctx: IoCtx,
+    oid: Vec<u8>,
+    name: String,
+    mode: LockMode,
+    options: LockOptions,
+}
+
+impl Held {
+    async fn keep(
+        self,
+        duration: Duration,
+        mut stopped: oneshot::Receiver<()>,
+        lost: watch::Sender<Option<Errno>>,
+    ) -> Result<(), Error> {
+        let pause = duration / 3;
+        let mut until = tokio::time::Instant::now() + duration;
+        loop {
+            tokio::select! {
+                _ = &mut stopped => return self.give_up().await,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let asked = tokio::time::Instant::now();
+            let renewed = tokio::select! {
+                _ = &mut stopped => return self.give_up().await,
+                renewed = tokio::time::timeout_at(until, self.renew()) => renewed,
+            };
+            match renewed {
+                // Its time begins when the OSD does it, which is after this.
+                Ok(Ok(())) => until = asked + duration,
+                Ok(Err(e)) => {
+                    lost.send_replace(Some(e.errno()));
+                    return Err(Errno::ENOENT.into());
+                }
+                Err(_) => {
+                    lost.send_replace(Some(Errno::ETIMEDOUT));
+                    return Err(Errno::ENOENT.into());
+                }
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<(), Error> {
+        self.ioctx.renew_lock(self.oid.clone(), &self.name, self.mode, &self.options).await
+    }
+
+    async fn give_up(&self) -> Result<(), Error> {
+        self.ioctx.unlock(self.oid.clone(), &self.name, &self.options.cookie).await
+    }
+}

@@ -1,0 +1,271 @@
+//! Those who hear what OSDs say unasked: watches, and notifications that wait for their answers.
+//!
+//! An OSD remembers a watch only as long as the placement group's interval and the connection last. So each [`Linger`] knows
+//! where it was registered last, and the steward marks it as stale when that is no more; whoever keeps it registers it again.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loligo_lockstat::{Class, Mutex};
+use loligo_wire::message::osd::{MWatchNotify, ObjectLocator, OsdFlags, OsdReply, WatchEvent};
+use loligo_wire::{EntityAddr, Epoch, OsdId, PgId};
+use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
+
+use super::op::Op;
+use super::target::MapView;
+use super::{Objecter, OpError};
+use crate::Error;
+
+static TABLE: Class = Class::new("rados.lingers");
+static LINGER: Class = Class::new("rados.linger");
+
+/// Messages that one may have waiting for it, and their bytes. Those beyond are dropped, and that some were is told.
+const HEARD_MAX: usize = 1024;
+const HEARD_BYTES_MAX: usize = 64 << 20;
+
+/// All of a client's, by cookie.
+pub(crate) struct Lingers {
+    by_cookie: Mutex<FxHashMap<u64, Arc<Linger>>>,
+    next_cookie: AtomicU64,
+}
+
+/// One watch or notification.
+pub(crate) struct Linger {
+    pub(crate) cookie: u64,
+    state: Mutex<State>,
+    /// Something was heard: for whoever reads.
+    pub(crate) news: Notify,
+    /// It is stale or disconnected: for whoever keeps it registered.
+    pub(crate) trouble: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Where it was registered, or will be presently.
+    pg: Option<PgId>,
+    osd: Option<(OsdId, EntityAddr)>,
+    /// The map in which the placement group did not go on any more.
+    moved_in: Option<Epoch>,
+    /// The connection that was lost, by its id.
+    lost: Option<u64>,
+    disconnected: bool,
+    heard: VecDeque<Heard>,
+    heard_bytes: usize,
+}
+
+/// What happened to a linger, in order.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// An OSD's message.
+    Message(MWatchNotify),
+    /// Something may have been notified that was not heard.
+    Missed,
+    /// It is over.
+    Ended(Error),
+}
+
+/// Why a linger has to be registered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Where it was registered is no more. The object remembers it for a while.
+    Stale,
+    /// The OSD has forgotten it.
+    Disconnected,
+}
+
+impl Lingers {
+    pub(super) fn new() -> Self {
+        Self { by_cookie: Mutex::new(&TABLE, FxHashMap::default()), next_cookie: AtomicU64::new(1) }
+    }
+
+    /// A new one, which hears until it is [removed](Self::remove).
+    pub(crate) fn add(&self) -> Arc<Linger> {
+        // Relaxed: a number that nobody else has is all that is wanted.
+        let cookie = self.next_cookie.fetch_add(1, Ordering::Relaxed);
+        let linger = Arc::new(Linger {
+            cookie,
+            state: Mutex::new(&LINGER, State::default()),
+            news: Notify::new(),
+            trouble: Notify::new(),
+        });
+        self.by_cookie.lock().insert(cookie, Arc::clone(&linger));
+        linger
+    }
+
+    pub(crate) fn remove(&self, cookie: u64) {
+        let removed = self.by_cookie.lock().remove(&cookie);
+        drop(removed);
+    }
+
+    /// Hands a message to whom it concerns.
+    pub(super) fn hear(&self, msg: MWatchNotify) {
+        let linger = self.by_cookie.lock().get(&msg.cookie).cloned();
+        let Some(linger) = linger else { return };
+        match msg.event {
+            WatchEvent::Disconnect => linger.mark(|state| state.disconnected = true),
+            WatchEvent::Notify | WatchEvent::NotifyComplete => linger.tell(Heard::Message(msg)),
+        }
+    }
+
+    /// Marks those whose placement group does not go on as it was.
+    pub(super) fn moved(&self, old: &MapView, new: &MapView) {
+        let skipped = new.epoch().0 > old.epoch().0 + 1;
+        let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
+        for linger in self.all() {
+            let (pg, osd) = linger.place();
+            let goes_on = |pg| !skipped && *unchanged.entry(pg).or_insert_with(|| new.continues(old, pg));
+            let is_served = osd.is_some_and(|(osd, addr)| new.serves(osd, addr));
+            if !pg.is_some_and(goes_on) || !is_served {
+                linger.mark(|state| state.moved_in = Some(new.epoch()));
+            }
+        }
+    }
+
+    /// Marks those of an OSD to which the connection is lost.
+    pub(super) fn lost(&self, osd: OsdId, conn_id: u64) {
+        for linger in self.all() {
+            if linger.place().1.is_some_and(|(there, _)| there == osd) {
+                linger.mark(|state| state.lost = Some(conn_id));
+            }
+        }
+    }
+
+    /// Ends all: the client is shut down.
+    pub(super) fn close(&self) {
+        for linger in self.all() {
+            linger.tell(Heard::Ended(OpError::Shutdown.into()));
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Linger>> {
+        self.by_cookie.lock().values().cloned().collect()
+    }
+}
+
+impl fmt::Debug for Linger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linger").field("cookie", &self.cookie).finish_non_exhaustive()
+    }
+}
+
+impl Linger {
+    /// The next thing that happened, if something has.
+    pub(crate) fn next(&self) -> Option<Heard> {
+        let mut state = self.state.lock();
+        let heard = state.heard.pop_front();
+        if let Some(Heard::Message(msg)) = &heard {
+            state.heard_bytes = state.heard_bytes.saturating_sub(size(msg));
+        }
+        heard
+    }
+
+    /// Waits for the next thing that happens.
+    pub(crate) async fn heard(&self) -> Heard {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            // Enlisted before the look, so that what comes between the two is not missed.
+            news.as_mut().enable();
+            if let Some(heard) = self.next() {
+                return heard;
+            }
+            news.await;
+        }
+    }
+
+    /// Waits until it has to be registered again.
+    pub(crate) async fn troubled(&self) -> Trouble {
+        loop {
+            let trouble = self.trouble.notified();
+            tokio::pin!(trouble);
+            trouble.as_mut().enable();
+            if let Some(trouble) = self.trouble() {
+                return trouble;
+            }
+            trouble.await;
+        }
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let state = self.state.lock();
+        match (state.disconnected, state.moved_in.is_some() || state.lost.is_some()) {
+            (true, _) => Some(Trouble::Disconnected),
+            (false, true) => Some(Trouble::Stale),
+            (false, false) => None,
+        }
+    }
+
+    pub(crate) fn tell(&self, heard: Heard) {
+        let mut state = self.state.lock();
+        let (len, bytes) = (state.heard.len(), state.heard_bytes);
+        match heard {
+            Heard::Message(msg) if len < HEARD_MAX && bytes + size(&msg) <= HEARD_BYTES_MAX => {
+                state.heard_bytes += size(&msg);
+                state.heard.push_back(Heard::Message(msg));
+            }
+            Heard::Message(_) | Heard::Missed if matches!(state.heard.back(), Some(Heard::Missed)) => {}
+            Heard::Message(_) | Heard::Missed => state.heard.push_back(Heard::Missed),
+            Heard::Ended(why) => state.heard.push_back(Heard::Ended(why)),
+        }
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    fn mark(&self, how: impl FnOnce(&mut State)) {
+        how(&mut self.state.lock());
+        self.trouble.notify_waiters();
+    }
+
+    /// An OSD that knows the map of `epoch` has begun a notification, and says so on a connection: what had happened to the
+    /// places of earlier attempts does not matter any more.
+    fn begun(&self, epoch: Epoch, conn_id: u64) {
+        let mut state = self.state.lock();
+        state.moved_in = state.moved_in.filter(|moved_in| *moved_in > epoch);
+        state.lost = state.lost.filter(|lost| *lost == conn_id);
+    }
+
+    fn place(&self) -> (Option<PgId>, Option<(OsdId, EntityAddr)>) {
+        let state = self.state.lock();
+        (state.pg, state.osd)
+    }
+}
+
+/// Bytes of a message that wait for a reader.
+fn size(msg: &MWatchNotify) -> usize {
+    msg.payload.len() + msg.answers.len()
+}
+
+impl Objecter {
+    /// Watches and notifications.
+    pub(crate) fn lingers(&self) -> &Lingers {
+        &self.lingers
+    }
+
+    /// Performs the operation that begins a notification.
+    pub(crate) async fn perform_lingering(&self, op: Arc<Op>, linger: &Linger) -> Result<OsdReply, Error> {
+        let reply = self.perform(Arc::clone(&op)).await?;
+        linger.begun(reply.map_epoch, op.answered_on());
+        Ok(reply)
+    }
+
+    /// Notes where a linger is about to be registered. What happens to that place from now on marks it.
+    pub(crate) fn aim(&self, linger: &Linger, locator: &ObjectLocator, oid: &[u8]) {
+        loop {
+            let view = self.view();
+            let place = view.place(locator, oid, OsdFlags::WRITE).ok();
+            {
+                let mut state = linger.state.lock();
+                (state.moved_in, state.lost, state.disconnected) = (None, None, false);
+                state.pg = place.as_ref().map(|place| place.spgid.pgid);
+                state.osd = place.and_then(|place| place.osd);
+            }
+            // The steward marks by the map that it makes ours, after it has: a map from before must not be what we noted.
+            if self.view().epoch() == view.epoch() {
+                return;
+            }
+        }
+    }
+}
