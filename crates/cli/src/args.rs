@@ -81,15 +81,21 @@ pub(crate) enum Command {
     Demo,
     /// Run a Ceph-compatible server: monitor and OSD in one process.
     Serve(Serve),
-    /// Look for damage in the directory of a server that does not run; nothing is changed. Status 1 if there is any.
+    /// Look for damage in the directory of a server that does not run. Status 1 if there is any, or any is left.
     Fsck {
         /// Where its data is: what `serve --data` was told.
         dir: PathBuf,
+        /// Mend what can be mended without inventing data, and take out what nobody can read, into DIR/lost+found.
+        #[arg(long)]
+        repair: bool,
     },
     /// List the pools.
     Lspools,
-    /// Show how much the cluster and its pools hold.
-    Df,
+    /// Show how much the cluster and its pools hold; or what a directory holds whose server does not run.
+    Df {
+        /// Where its data is: what `serve --data` was told.
+        dir: Option<PathBuf>,
+    },
     /// List the objects of a pool.
     Ls {
         /// In all namespaces.

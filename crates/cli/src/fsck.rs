@@ -1,45 +1,73 @@
-//! `loligo fsck`: looks for damage in a directory that no server uses.
+//! `loligo fsck`: looks for damage in a directory that no server uses, and mends some.
 
+use std::cell::RefCell;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loligo_store::disk::{Finding, check};
+use loligo_store::disk::{Checked, Finding, RepairListener, check, repair};
 use serde_json::{Value, json};
 
 use crate::args::FormatName;
 use crate::failure::{Context, Failure};
 
-pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
-    let what = || format!("fsck {}", dir.display());
+/// Where the store is of a server's directory.
+pub(crate) fn store_of(dir: &Path) -> PathBuf {
     let inner = dir.join("store");
-    let store = if inner.is_dir() { &inner } else { dir };
+    if inner.is_dir() { inner } else { dir.to_owned() }
+}
+
+pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Failure> {
+    let what = || format!("fsck {}", dir.display());
+    let store = store_of(dir);
     let bar = progress_bar();
-    let mut findings = Vec::new();
-    let mut tell = |finding: &Finding| match format {
-        FormatName::Json => findings.push(as_json(finding)),
-        _ => bar.suspend(|| println!("{}", as_text(finding))),
+    let [findings, left, done] = [(); 3].map(|()| RefCell::<Vec<Value>>::default());
+    let tell = |finding: &Finding, list: &RefCell<Vec<Value>>, prefix: &str| match format {
+        FormatName::Json => list.borrow_mut().push(as_json(finding)),
+        _ => bar.suspend(|| println!("{prefix}{}", as_text(finding))),
     };
+    let mut found = |finding: &Finding| tell(finding, &findings, "");
     let mut progress = |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     };
-    let checked = check(store, &mut tell, &mut progress).context(what)?;
+    let (before, after) = if mends {
+        let listener = RepairListener {
+            found: &mut found,
+            done: &mut |what| match format {
+                FormatName::Json => done.borrow_mut().push(Value::from(what)),
+                _ => bar.suspend(|| println!("repair: {what}")),
+            },
+            left: &mut |finding| tell(finding, &left, "left: "),
+            progress: &mut progress,
+        };
+        let repaired = repair(&store, &dir.join("lost+found"), listener).context(what)?;
+        (repaired.before, repaired.after)
+    } else {
+        let checked = check(&store, &mut found, &mut progress).context(what)?;
+        (checked, checked)
+    };
     bar.finish_and_clear();
-    let bytes = checked.blocks * checked.block_bytes;
+    let bytes = before.blocks * before.block_bytes;
+    let Checked { objects, records, errors, .. } = before;
     match format {
-        FormatName::Json => println!(
-            "{}",
-            json!({"objects": checked.objects, "bytes": bytes, "records": checked.records,
-                   "errors": findings})
-        ),
+        FormatName::Json => {
+            let mut report =
+                json!({"objects": objects, "bytes": bytes, "records": records, "errors": findings.take()});
+            if mends {
+                report["repairs"] = done.take().into();
+                report["left"] = left.take().into();
+                report["errors_left"] = after.errors.into();
+            }
+            println!("{report}");
+        }
         _ => println!(
-            "{} objects, {bytes} bytes of data, {} records in the journal: {} errors",
-            checked.objects, checked.records, checked.errors
+            "{objects} objects, {bytes} bytes of data, {records} records in the journal: {errors} errors"
         ),
     }
-    match checked.errors {
+    match after.errors {
         0 => Ok(()),
+        n if mends => Err(Failure::new(what(), format!("{n} errors are left"))),
         n => Err(Failure::new(what(), format!("{n} errors"))),
     }
 }

@@ -9,6 +9,7 @@ mod bench;
 mod client;
 mod contend;
 mod demo;
+mod df;
 mod failure;
 mod fsck;
 mod locks;
@@ -59,7 +60,8 @@ fn run() -> Result<(), Failure> {
             Ok(())
         }
         Command::Contend(options) => contend::run(options, cli.format),
-        Command::Fsck { dir } => fsck::run(dir, cli.format),
+        Command::Fsck { dir, repair } => fsck::run(dir, *repair, cli.format),
+        Command::Df { dir: Some(dir) } => df::run(dir, cli.format),
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
@@ -79,7 +81,9 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
             let runtime = client::runtime(1)?;
             runtime.block_on(async {
                 match command {
-                    Command::Lspools | Command::Df | Command::Ls { .. } => pool::run(client, command).await,
+                    Command::Lspools | Command::Df { .. } | Command::Ls { .. } => {
+                        pool::run(client, command).await
+                    }
                     _ => object::run(client, command).await,
                 }
             })

@@ -12,7 +12,7 @@ use crate::failure::{Context, Failure};
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
     match command {
         Command::Lspools => lspools(client).await,
-        Command::Df => df(client).await,
+        Command::Df { .. } => df(client).await,
         Command::Ls { all } => ls(client, *all).await,
         _ => Err(Failure::new("command", "is not about a pool")),
     }

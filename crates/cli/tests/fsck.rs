@@ -105,6 +105,40 @@ fn a_flipped_bit_is_found_and_told_and_the_rest_is_served() {
     server.stop();
     let log = fs::read_to_string(dir.join("loligo.log")).unwrap();
     assert!(log.contains("bad:head") && log.contains("offset 8192"), "{log}");
+    // A repair leaves what nobody knows: reads of it go on failing.
+    let (ok, said, why) = fsck(&dir, &["--repair", "--format", "json"]);
+    assert!(!ok && why.ends_with(": 1 errors are left\n"), "{why}");
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&report["errors_left"], &report["left"]), (&1.into(), &report["errors"]), "{said}");
+    assert!(!dir.join("lost+found").exists(), "nothing was taken out");
+
+    // The server has stopped: what it held is read from the directory.
+    let df = |words: &[&str]| {
+        let output = loligo().args(["--no-config-file", "df"]).arg(&dir).args(words).output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (ok, said, why) = df(&["--format", "json"]);
+    let report: serde_json::Value =
+        serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}{why}"));
+    let pool = &report["pools"][0];
+    assert!(ok && pool["name"] == "p" && pool["objects"] == 2 && pool["bytes"] == 29_000, "{said}");
+    assert_eq!(
+        (&report["used"], &pool["bytes_allocated"]),
+        (&((5 + 3) * 4096).into(), &report["used"]),
+        "{said}"
+    );
+    let (ok, said, _) = df(&[]);
+    assert!(ok && said.contains("POOL") && said.contains("used 32.00 KiB of "), "{said}");
+    let server = Server::start(&dir);
+    let (ok, _, why) = df(&[]);
+    assert!(!ok && why.contains("in use"), "{why}");
+    let (ok, _, why) = fsck(&dir, &["--repair"]);
+    assert!(!ok && why.contains("in use"), "{why}");
+    server.stop();
     let (ok, said, why) = fsck(&dir.join("nowhere"), &[]);
     assert!(!ok && said.is_empty() && why.contains("there is no store"), "{why}");
     fs::remove_dir_all(dir).unwrap();

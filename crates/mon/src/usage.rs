@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use loligo_maps::OsdMap;
 use loligo_wire::PoolId;
 use loligo_wire::message::osd::ObjectStatSum;
 
@@ -43,5 +44,60 @@ impl Space {
     /// The part in use, from 0 to 1.
     pub fn used_ratio(self) -> f64 {
         if self.total == 0 { 0.0 } else { self.used as f64 / self.total as f64 }
+    }
+}
+
+/// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fullness {
+    /// There is room.
+    Room,
+    /// Somebody should look after it (`nearfull_ratio`, 0.85).
+    Near,
+    /// An OSD takes no objects of others any more (`backfillfull_ratio`, 0.90).
+    Backfill,
+    /// There is hardly any room (`full_ratio`, 0.95).
+    Full,
+}
+
+impl Fullness {
+    /// Of a store with such a space.
+    pub fn of(space: Space, map: &OsdMap) -> Self {
+        let reached = |ratio: f32| ratio > 0.0 && space.used_ratio() >= f64::from(ratio);
+        match () {
+            () if reached(map.full_ratio) => Self::Full,
+            () if reached(map.backfillfull_ratio) => Self::Backfill,
+            () if reached(map.nearfull_ratio) => Self::Near,
+            () => Self::Room,
+        }
+    }
+
+    /// The health check of the OSD, its words for one OSD, and its word in `osd.0 is …`; none if there is room.
+    pub fn check(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Self::Room => None,
+            Self::Near => Some(("OSD_NEARFULL", "1 nearfull osd(s)", "near full")),
+            Self::Backfill => Some(("OSD_BACKFILLFULL", "1 backfillfull osd(s)", "backfill full")),
+            Self::Full => Some(("OSD_FULL", "1 full osd(s)", "full")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratios_are_the_maps() {
+        let mut map = OsdMap::default();
+        (map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio) = (0.85, 0.9, 0.95);
+        let of = |used| Fullness::of(Space { total: 1000, used }, &map);
+        use Fullness::{Backfill, Full, Near, Room};
+        assert_eq!(
+            [0, 849, 851, 899, 901, 949, 951, 1000].map(of),
+            [Room, Room, Near, Near, Backfill, Backfill, Full, Full]
+        );
+        assert_eq!(Fullness::of(Space::default(), &map), Room);
+        assert_eq!(Fullness::of(Space { total: 1, used: 1 }, &OsdMap::default()), Room, "no ratios");
     }
 }

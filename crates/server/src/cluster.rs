@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
-use crate::{Auth, Builder, StartError, perf};
+use crate::{Auth, Builder, StartError, fullness, perf};
 
 /// There is one OSD, `osd.0`.
 const OSD: OsdId = OsdId(0);
@@ -62,6 +62,7 @@ impl Cluster {
         let figures_of = Arc::clone(&osd);
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         tell_of_purged_snaps(&osd, &mon);
+        fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
         let (osd_messenger, osd_addr) = doors.open_osd(osd, &mon).await?;
         let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
@@ -345,12 +346,16 @@ struct OsdUsage(Arc<Osd>);
 
 impl UsageSource for OsdUsage {
     fn usage(&self) -> Usage {
-        let statfs = self.0.statfs();
         Usage {
-            space: Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) },
+            space: space(&self.0),
             pools: self.0.pool_stats().into_iter().map(|(id, stats)| (id, sum(&stats))).collect(),
         }
     }
+}
+
+pub(crate) fn space(osd: &Osd) -> Space {
+    let statfs = osd.statfs();
+    Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) }
 }
 
 fn sum(stats: &PoolStats) -> ObjectStatSum {

@@ -25,6 +25,7 @@ mod builder;
 mod cluster;
 mod dir;
 mod error;
+mod fullness;
 mod handle;
 mod perf;
 

@@ -4,7 +4,7 @@ use loligo_maps::MapFlags;
 
 use super::{Call, Outcome};
 use crate::output::json::{Node, object};
-use crate::view;
+use crate::{Fullness, view};
 
 /// Something that is wrong.
 pub(super) struct Check {
@@ -23,7 +23,10 @@ impl Check {
 
 /// All that is wrong.
 pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
-    [osd_down(call), full(call), flags(call), no_application(call)].into_iter().flatten().collect()
+    [osd_down(call), full(call), pools_full(call), flags(call), no_application(call)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// `HEALTH_OK`, or the worst of what is wrong.
@@ -100,20 +103,34 @@ fn osd_down(call: &Call<'_>) -> Option<Check> {
 }
 
 fn full(call: &Call<'_>) -> Option<Check> {
-    let map = call.state.osdmap();
-    let ratio = call.usage.space.used_ratio();
-    let (code, error, word) = match ratio {
-        r if r >= f64::from(map.full_ratio) => ("OSD_FULL", true, "full"),
-        r if r >= f64::from(map.nearfull_ratio) => ("OSD_NEARFULL", false, "nearfull"),
-        _ => return None,
-    };
+    let fullness = Fullness::of(call.usage.space, call.state.osdmap());
+    let (code, summary, word) = fullness.check()?;
     Some(Check {
         code,
-        error,
-        summary: format!("1 {word} osd(s)"),
+        error: fullness == Fullness::Full,
+        summary: summary.to_owned(),
         count: 1,
-        details: vec![format!("osd.0 is {word}: {:.0}% used", ratio * 100.0)],
+        details: vec![format!("osd.0 is {word}")],
     })
+}
+
+/// All pools are on the one OSD.
+fn pools_full(call: &Call<'_>) -> Option<Check> {
+    let map = call.state.osdmap();
+    let (code, word, detail) = match Fullness::of(call.usage.space, map) {
+        Fullness::Room => return None,
+        Fullness::Near => ("POOL_NEARFULL", "nearfull", "nearfull"),
+        Fullness::Backfill => ("POOL_BACKFILLFULL", "backfillfull", "backfillfull"),
+        Fullness::Full => ("POOL_FULL", "full", "full (no space)"),
+    };
+    let details: Vec<_> = map
+        .pools
+        .keys()
+        .filter_map(|id| map.pool_name(*id))
+        .map(|name| format!("pool '{name}' is {detail}"))
+        .collect();
+    let (count, summary) = (details.len(), format!("{} pool(s) {word}", details.len()));
+    (count > 0).then_some(Check { code, error: false, summary, count, details })
 }
 
 fn flags(call: &Call<'_>) -> Option<Check> {

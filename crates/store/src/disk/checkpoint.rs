@@ -35,7 +35,7 @@ const DIRTY_MAX: u64 = 50_000;
 /// And so many bytes of large writes in memory.
 const LARGE_BYTES_MAX: u64 = 96 << 20;
 /// Objects of all collections that stay in memory though the map has them: about a kilobyte each.
-const CLEAN_MAX: usize = 32 << 10;
+const CLEAN_MAX: usize = 24 << 10;
 /// Operation records that are kept on disk for each collection.
 const RECORDS_KEPT: u64 = 3072;
 

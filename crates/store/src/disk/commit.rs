@@ -22,7 +22,7 @@ const GROUP_BYTES_MAX: usize = 512 << 10;
 const GROUP_LARGE_MAX: usize = 16 << 20;
 /// Bytes of the journal that are in use at most, if it is longer: all of that is in memory as well, with what it takes to find it. At half of it
 /// a checkpoint begins, since as much again comes while it is under way.
-const UNSTORED_MAX: u64 = 96 << 20;
+const UNSTORED_MAX: u64 = 64 << 20;
 /// Records taken from the lane at once.
 const TAKE_MAX: usize = 1024;
 /// Copied and written at once to the data file, if memory is not aligned.
