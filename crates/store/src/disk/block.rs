@@ -1,7 +1,7 @@
 //! Where the bytes of a block are, and chunks of blocks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -54,6 +54,8 @@ pub(super) struct Large {
     pub(super) data: Option<Bytes>,
     /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
     captured: AtomicBool,
+    /// How many other objects refer to each block, if there was ever one. Changed under the collection's lock.
+    others: OnceLock<Box<[AtomicU32]>>,
     progress: AtomicU8,
 }
 
@@ -86,7 +88,8 @@ impl Fresh {
 impl Large {
     pub(super) fn new(runs: Vec<Run>, crcs: Box<[u32]>, data: Option<Bytes>) -> Arc<Self> {
         let progress = AtomicU8::new(if data.is_some() { WAITING } else { WRITTEN });
-        Arc::new(Self { runs, crcs, data, captured: AtomicBool::new(false), progress })
+        let (captured, others) = (AtomicBool::new(false), OnceLock::new());
+        Arc::new(Self { runs, crcs, data, captured, others, progress })
     }
 
     pub(super) fn place(&self, mut index: u32) -> Place {
@@ -127,8 +130,28 @@ impl Large {
         self.progress.store(if written { WRITTEN } else { FAILED }, Ordering::Release);
     }
 
-    pub(super) fn is_captured(&self) -> bool {
-        self.captured.load(Ordering::Relaxed)
+    /// A clone refers to this block as well.
+    pub(super) fn share(&self, index: u32) {
+        let others = self.others.get_or_init(|| self.crcs.iter().map(|_| AtomicU32::new(0)).collect());
+        others[index as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether there ever was a clone.
+    pub(super) fn is_shared(&self) -> bool {
+        self.others.get().is_some()
+    }
+
+    /// An object does not refer to this block any more. True if none does, before any checkpoint has seen it: nobody will ever
+    /// need it.
+    pub(super) fn release(&self, index: u32) -> bool {
+        if self.captured.load(Ordering::Relaxed) {
+            return false;
+        }
+        let Some(others) = self.others.get().map(|others| &others[index as usize]) else { return true };
+        // Only one thread at a time changes it.
+        let count = others.load(Ordering::Relaxed);
+        others.store(count.saturating_sub(1), Ordering::Relaxed);
+        count == 0
     }
 }
 
@@ -190,16 +213,17 @@ impl Block {
         }
     }
 
-    /// The block for another object: nothing of it is shared that a checkpoint gives a place.
+    /// The block for another object. What has a place is shared; what a checkpoint gives a place gets one for each object.
     pub(super) fn cloned(&self) -> Self {
-        match (self.in_memory(), self.on_disk()) {
-            (Some(_), _) if self.is_hole() => Self::Hole,
-            (Some(data), _) => Fresh::block(data),
-            (None, Some((base, patches))) => {
-                Self::Patched(Arc::new(Patched { base, patches: patches.to_vec() }))
-            }
-            (None, None) => Self::Hole,
+        if let Self::Large(large, index) = self {
+            large.share(*index);
         }
+        self.clone()
+    }
+
+    /// Whether the next checkpoint has to give it a place.
+    pub(super) fn needs_place(&self) -> bool {
+        matches!(self, Self::Fresh(_) | Self::Patched(_))
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -233,6 +257,11 @@ pub(super) struct Chunk {
 impl Chunk {
     pub(super) fn get(&self, index: u64) -> &Block {
         self.blocks.get(index as usize).unwrap_or(&Block::Hole)
+    }
+
+    /// For another object.
+    pub(super) fn cloned(&self) -> Self {
+        Self { blocks: self.blocks.iter().map(Block::cloned).collect(), dirty: true }
     }
 
     /// Puts a block in, and gives the old one.

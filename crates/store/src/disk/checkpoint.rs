@@ -162,6 +162,7 @@ impl Checkpointer {
         let mut keep_bytes = self.core.data_cache.bytes_max() / 2;
         let mut done = Done { flushed: Vec::new(), freed: Vec::new(), promised: 0, removed, tail };
         self.bury(tail, batch);
+        let mut lost = Vec::new();
         for mut cut in cuts {
             done.promised += cut.promised;
             self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
@@ -173,12 +174,16 @@ impl Checkpointer {
             } else {
                 flush.entries(std::mem::take(&mut cut.entries))?
             };
-            done.freed.extend(std::mem::take(&mut flush.freed));
+            lost.extend(std::mem::take(&mut flush.lost));
             done.freed.append(&mut cut.dropped);
             self.put_collection(&mut cut, omap, batch);
             if !cut.removed {
                 done.flushed.push((cut.collection, flushed, cut.row.records, omap));
             }
+        }
+        // When all that is new was counted: a clone may have what its source has no longer.
+        for run in lost {
+            self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;
         }
         self.stored.save(batch);
         let row = StoreRow {

@@ -35,8 +35,8 @@ static LISTENER: Class = Class::new("store.listener");
 /// Operation records that are given to a restarted OSD.
 const RECORDS_MAX: u64 = 3000;
 
-/// Held by views and by clones that were not copied yet: what was freed while one of them lives is not used again before it
-/// is gone.
+/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is not used again before
+/// it is gone.
 #[derive(Debug, Default)]
 pub(super) struct Guard;
 
@@ -161,13 +161,13 @@ impl DiskCollection {
         while let Some((oid, disk)) = self.missing(&oids)? {
             self.load(oid, &disk)?;
         }
-        let mut prepared = Prepared { blocks: blocks_later(objects), omaps: Vec::new() };
+        let blocks = self.blocks_of(&oids, blocks_later(objects), sources.len() as u64);
+        let mut prepared = Prepared { blocks, omaps: Vec::new() };
         for oid in sources {
             let mut inner = self.inner.lock();
             let disk = Arc::clone(&inner.disk);
             let Some(onode) = inner.cache.get(oid).and_then(|entry| entry.live.clone()) else { continue };
             drop(inner);
-            prepared.blocks += onode.blocks;
             let mut stored = BTreeMap::new();
             if !onode.omap.is_in_memory() {
                 let omap = Omap { stored: true, ..Omap::default() };
@@ -179,6 +179,21 @@ impl DiskCollection {
             prepared.omaps.push((onode.number, disk, stored));
         }
         Ok(prepared)
+    }
+
+    /// How many blocks the next checkpoint has to write more at most, if these objects are written to and cloned: a clone has
+    /// no more than all of them together.
+    fn blocks_of(&self, oids: &[ObjectRef<'_>], written: u64, clones: u64) -> u64 {
+        if clones == 0 {
+            return written;
+        }
+        let mut inner = self.inner.lock();
+        let mut there = 0;
+        for oid in oids {
+            let onode = inner.cache.get(*oid).and_then(|entry| entry.live.as_ref());
+            there += onode.map_or(0, |onode| onode.blocks_without_place());
+        }
+        written + clones * (there + written)
     }
 
     /// The first of these objects that is not in the cache; those that do not exist are put there.

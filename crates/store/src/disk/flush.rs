@@ -10,7 +10,7 @@ use super::collection::{CutEntry, Flushed};
 use super::commit::write_large;
 use super::core::Core;
 use super::keys;
-use super::layout::{BLOCK, Run, block_crc};
+use super::layout::{BLOCK, Run, block_crc, push_block};
 use super::omap::Delta;
 use super::onode::Onode;
 use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
@@ -30,8 +30,8 @@ pub(super) struct Flush<'a> {
     batch: &'a mut Batch,
     number: u32,
     disk: Arc<dyn Snapshot>,
-    /// Blocks that the map will not refer to any more.
-    pub(super) freed: Vec<Run>,
+    /// Blocks that objects do not refer to any more. To be released when all that others refer to was counted.
+    pub(super) lost: Vec<Run>,
     writer: Writer,
     /// Bytes that may yet go to the data cache.
     keep_bytes: &'a mut usize,
@@ -56,7 +56,7 @@ impl<'a> Flush<'a> {
         keep_bytes: &'a mut usize,
     ) -> Self {
         let disk = core.kv().snapshot();
-        Self { core, stored, batch, number, disk, freed: Vec::new(), writer: Writer::default(), keep_bytes }
+        Self { core, stored, batch, number, disk, lost: Vec::new(), writer: Writer::default(), keep_bytes }
     }
 
     /// Writes objects down. Also gives by how many bytes and keys their omaps have grown.
@@ -109,14 +109,14 @@ impl<'a> Flush<'a> {
             let chunk = live.chunks.get(index).and_then(Option::as_deref);
             let (runs, written) = match chunk {
                 Some(chunk) if chunk.dirty => {
-                    let chunk = self.chunk(chunk)?;
-                    self.exchange(old_runs, &runs_of(&chunk))?;
-                    clean.push((index as u32, chunk.clone()));
-                    (runs_of(&chunk), Some(chunk))
+                    let placed = self.chunk(chunk)?;
+                    self.exchange(old_runs, chunk, &placed)?;
+                    clean.push((index as u32, placed.clone()));
+                    (runs_of(&placed), Some(placed))
                 }
                 Some(chunk) => (old_runs.to_vec(), (moved || inline).then(|| chunk.clone())),
                 None => {
-                    self.exchange(old_runs, &[])?;
+                    self.lost.extend_from_slice(old_runs);
                     (Vec::new(), None)
                 }
             };
@@ -217,27 +217,39 @@ impl<'a> Flush<'a> {
         Ok(())
     }
 
-    /// The map refers to other blocks than before.
-    fn exchange(&mut self, old: &[Run], new: &[Run]) -> Result<(), StoreError> {
-        let blocks = |runs: &[Run]| runs.iter().flat_map(|run| run.start..run.end()).collect::<Vec<u32>>();
-        let (mut old_blocks, mut new_blocks) = (blocks(old), blocks(new));
+    /// A row refers to other blocks than before: `placed` is where the blocks of `chunk` are now.
+    fn exchange(&mut self, old: &[Run], chunk: &Chunk, placed: &Chunk) -> Result<(), StoreError> {
+        let mut old_blocks: Vec<u32> = old.iter().flat_map(|run| run.start..run.end()).collect();
         old_blocks.sort_unstable();
+        let mut new_blocks = Vec::with_capacity(placed.blocks.len());
+        let (mut new, mut shared, mut either) = (Vec::new(), Vec::new(), Vec::new());
+        for (was, is) in chunk.blocks.iter().zip(&placed.blocks) {
+            let Block::Disk(place) = is else { continue };
+            new_blocks.push(place.block);
+            if old_blocks.binary_search(&place.block).is_ok() {
+                continue;
+            }
+            let runs = match was {
+                // It is another object's, or was.
+                Block::Disk(_) => &mut shared,
+                Block::Large(large, _) if large.is_shared() => &mut either,
+                _ => &mut new,
+            };
+            push_block(runs, place.block);
+        }
         new_blocks.sort_unstable();
-        let single = |block: u32| Run { start: block, len: 1 };
-        for block in old_blocks.iter().filter(|block| new_blocks.binary_search(block).is_err()) {
-            self.stored.change(single(*block), false).map_err(failed)?;
-            super::layout::push_block(&mut self.freed, *block);
+        for block in old_blocks.into_iter().filter(|block| new_blocks.binary_search(block).is_err()) {
+            push_block(&mut self.lost, block);
         }
-        for block in new_blocks.iter().filter(|block| old_blocks.binary_search(block).is_err()) {
-            self.stored.change(single(*block), true).map_err(failed)?;
-        }
-        Ok(())
+        new.into_iter().try_for_each(|run| self.stored.refer(run)).map_err(failed)?;
+        shared.into_iter().try_for_each(|run| self.stored.refer_again(run)).map_err(failed)?;
+        either.into_iter().try_for_each(|run| self.stored.refer_or_again(run)).map_err(failed)
     }
 
     /// Removes all rows of an object.
     fn remove_object(&mut self, key: &Bytes, old: &Stored, grown: &mut (i64, i64)) -> Result<(), StoreError> {
         for (index, runs) in old.chunks.iter().enumerate() {
-            self.exchange(runs, &[])?;
+            self.lost.extend_from_slice(runs);
             if !old.inline && !runs.is_empty() {
                 self.batch.remove(keys::chunk(old.number, index as u32));
             }

@@ -1,10 +1,10 @@
 //! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair` mends.
 //!
-//! What is checked, in this order: the superblock and the files' lengths; every row of the map; that no block belongs to two
-//! objects, and that those which the map says are in use are those that rows refer to; that statistics are sums of what there
+//! What is checked, in this order: the superblock and the files' lengths; every row of the map; that the blocks which the map
+//! says are in use are those that rows refer to, as often as it says; that statistics are sums of what there
 //! is; the journal, up to its limit, with the blocks that its records name; and then the checksum of every block in use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -101,10 +101,9 @@ fn examine<'a>(
     let mut check = Check {
         disk,
         blocks: superblock.blocks,
-        used: Bits::new(superblock.blocks),
+        used: Stored::new(superblock.blocks),
         named: Bits::new(superblock.blocks),
         in_use: 0,
-        shared: BTreeSet::new(),
         objects: FxHashMap::default(),
         collections: BTreeMap::new(),
         applied: BTreeMap::new(),
@@ -145,7 +144,7 @@ enum Wrong {
     Row(Bytes),
     /// The row of a chunk that cannot be read, and how many of its blocks lie within the object.
     Chunk { row: Bytes, collection: u32, blocks: u64 },
-    /// A block of the chunk in this row belongs to something else as well, or does not exist.
+    /// A block of the chunk in this row does not exist.
     Place { row: Bytes, index: usize, place: Place },
     /// The newest operation records of a collection are not there.
     Operations(u32),
@@ -159,13 +158,11 @@ struct Check<'a> {
     disk: &'a dyn Snapshot,
     /// Of the data file.
     blocks: u64,
-    /// Those that rows refer to.
-    used: Bits,
+    /// Those that rows refer to, and how often; in all.
+    used: Stored,
     in_use: u64,
     /// Those that the journal names.
     named: Bits,
-    /// Those that two rows refer to.
-    shared: BTreeSet<u32>,
     /// By their numbers: how many chunks have rows of their own, and whether there may be an omap.
     objects: FxHashMap<u64, (u32, bool, u32)>,
     /// By their numbers, with what their objects are in sum.
@@ -367,11 +364,8 @@ impl Check<'_> {
             if u64::from(place.block) >= self.blocks {
                 self.error_in(&object.id, offset, format!("block {} is not in the data file", place.block));
                 self.wrong.push(wrong());
-            } else if self.used.change(Run { start: place.block, len: 1 }, true) {
+            } else if self.used.refer_or_again(Run { start: place.block, len: 1 }).is_ok() {
                 self.in_use += 1;
-            } else {
-                self.shared.insert(place.block);
-                self.wrong.push(wrong());
             }
         }
         if let Some((_, _, sums)) = self.collections.get_mut(&object.collection) {
@@ -441,8 +435,17 @@ impl Check<'_> {
                 None => check.error(format!("the row {} of the free space", key.escape_ascii())),
             }
         })?;
+        self.each(b"R", b"S", |check, key, value| {
+            let row = key.get(1..).and_then(|n| n.try_into().ok()).map(u32::from_be_bytes);
+            match row.map(|row| stored.load_shared(row, value)) {
+                Some(Ok(())) => {}
+                Some(Err(e)) => check.error(e.to_string()),
+                None => check.error(format!("the row {} of shared blocks", key.escape_ascii())),
+            }
+        })?;
         let differ = |used: bool| {
-            let wrong = |block: &u64| self.used.get(*block) == used && stored.bits().get(*block) != used;
+            let wrong =
+                |block: &u64| self.used.bits().get(*block) == used && stored.bits().get(*block) != used;
             let mut blocks = (0..self.blocks).filter(wrong);
             blocks.next().map(|first| (first, 1 + blocks.count()))
         };
@@ -453,6 +456,11 @@ impl Check<'_> {
         if let Some((first, count)) = unsafe_ones {
             self.error(format!(
                 "{count} blocks, {first} the first, belong to objects and are marked as free"
+            ));
+        }
+        if let Some((first, count)) = self.used.shares().difference(stored.shares()) {
+            self.error(format!(
+                "{count} blocks, {first} the first, belong to more or fewer objects than the map says"
             ));
         }
         Ok(())
@@ -508,7 +516,7 @@ impl Check<'_> {
                 let places: Vec<_> =
                     (0..large.crcs.len() as u32).map(|i| (at + u64::from(i), large.place(i))).collect();
                 let wrong = |place: &Place| {
-                    u64::from(place.block) >= self.blocks || self.used.get(place.block.into())
+                    u64::from(place.block) >= self.blocks || self.used.bits().get(place.block.into())
                 };
                 for run in &large.runs {
                     for block in (run.start..).take(run.len as usize).filter(|b| u64::from(*b) < self.blocks)
@@ -534,13 +542,6 @@ impl Check<'_> {
         let mut failed = Ok(());
         self.each(b"O", b"P", |check, key, value| {
             let Some((object, ..)) = check.object(key, value, false) else { return };
-            for (at, place) in
-                object.places().filter(|(_, place)| check.shared.contains(&place.block)).collect::<Vec<_>>()
-            {
-                let what =
-                    format!("block {} belongs to another object, or another part, as well", place.block);
-                check.error_in(&object.id, Some(at * BLOCK as u64), what);
-            }
             let last = check.blocks;
             let places = object.places().filter(|(_, place)| u64::from(place.block) < last);
             if let Err(e) = check.blocks_of(&object.id, places, data) {

@@ -8,6 +8,7 @@
 //! | `M` | the store: [`rows::StoreRow`](super::rows::StoreRow) |
 //! | `O` collection `u32`, name | an object: see [`rows::encode_object`](super::rows::encode_object) |
 //! | `P` object `u64`, key | a value of the object's omap |
+//! | `R` row `u32` | which of 4,096 blocks have more than one reference, and how many: see [`shares`](super::shares) |
 //! | `S` row `u32` | which of 4,096 blocks are in use |
 //!
 //! A name is its hash with the bits reversed, namespace, locator key (or the name, where there is none), how the name
@@ -60,6 +61,13 @@ pub(super) fn omap(object: u64, name: &[u8]) -> Bytes {
 
 /// The bytes before an omap key's own.
 pub(super) const OMAP_PREFIX_LEN: usize = 9;
+
+pub(super) fn shared(row: u32) -> Bytes {
+    let mut key = BytesMut::with_capacity(5);
+    key.put_u8(b'R');
+    key.put_u32(row);
+    key.freeze()
+}
 
 pub(super) fn space(row: u32) -> Bytes {
     let mut key = BytesMut::with_capacity(5);

@@ -16,8 +16,9 @@ pub(super) const LARGE: usize = 64 << 10;
 
 const MAGIC: &[u8; 8] = b"LOLIGODS";
 /// Changes that older programs cannot read make it larger.
-pub(super) const VERSION: u32 = 2;
-/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole.
+pub(super) const VERSION: u32 = 3;
+/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole. In those before 3 no block
+/// has more than one reference.
 const VERSION_MIN: u32 = 1;
 /// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at all.
 const SUPERBLOCK_LEN: usize = 60;

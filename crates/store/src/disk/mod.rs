@@ -17,7 +17,7 @@
 //!   date now and then, in one commit.
 //! - The journal is made ready ahead of the committer (`ahead`).
 //! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was, and a crash
-//!   finds either the old or the new. Each block has a checksum (`block`).
+//!   finds either the old or the new. Each block has a checksum (`block`). A clone refers to its source's (`shares`).
 //! - Blocks that were written or read of late are kept in memory (`data_cache`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
@@ -43,6 +43,7 @@ mod onode;
 mod pool;
 mod record;
 mod rows;
+mod shares;
 mod space;
 mod store;
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(super) struct Onode {
     pub(super) xattrs: Vec<(Bytes, Bytes)>,
     pub(super) omap_header: Bytes,
     pub(super) omap: Omap,
-    /// Of a clone: keeps the source's blocks from being used again until a checkpoint has copied them.
+    /// Of a clone: keeps those of the source's blocks from being used again that are written to, until a checkpoint has copied them.
     pub(super) keep: Option<Arc<Guard>>,
 }
 
@@ -228,7 +228,7 @@ impl Onode {
         let old = chunk.set(at % CHUNK_BLOCKS, new);
         self.blocks -= u64::from(!old.is_hole());
         if let Block::Large(large, i) = old
-            && !large.is_captured()
+            && large.release(i)
         {
             push_block(dropped, large.place(i).block);
         }
@@ -238,23 +238,23 @@ impl Onode {
     pub(super) fn drop_blocks(&self, dropped: &mut Dropped) {
         for block in self.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks) {
             if let Block::Large(large, i) = block
-                && !large.is_captured()
+                && large.release(*i)
             {
                 push_block(dropped, large.place(*i).block);
             }
         }
     }
 
-    /// Takes over everything of another object but its number, its info and what the OSD keeps for itself. The omap's rows on disk stay the other's: `omap` has
-    /// all that is to be seen.
+    /// Takes over everything of another object, perhaps of itself, but its number, its info and what the OSD keeps for itself. Blocks that
+    /// have a place are shared. The omap's rows on disk stay the other's: `omap` has all that is to be seen.
     pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, guard: Arc<Guard>, dropped: &mut Dropped) {
+        // Before its own are given up: they may be the same.
+        let chunks = source.chunks.iter().map(|c| c.as_deref().map(|c| Arc::new(c.cloned()))).collect();
         self.cut(0, dropped);
+        self.chunks = chunks;
         self.size = source.size;
         self.crc = source.crc;
         self.blocks = source.blocks;
-        let cloned =
-            |chunk: &Chunk| Chunk { blocks: chunk.blocks.iter().map(Block::cloned).collect(), dirty: true };
-        self.chunks = source.chunks.iter().map(|c| c.as_deref().map(|c| Arc::new(cloned(c)))).collect();
         let theirs = source.xattrs.iter().filter(|(name, _)| !is_own(name)).cloned();
         let mut xattrs: Vec<_> = std::mem::take(&mut self.xattrs);
         xattrs.retain(|(name, _)| is_own(name));
@@ -263,8 +263,20 @@ impl Onode {
         self.xattrs = xattrs;
         self.omap_header = source.omap_header.clone();
         self.omap = omap;
-        // If the source is a clone itself, its blocks are kept by what it holds, which is older.
-        self.keep = Some(source.keep.clone().unwrap_or(guard));
+        // Blocks that are whole are referred to by the map until the checkpoint that counts this reference. If the source is a clone
+        // itself, its blocks are kept by what it holds, which is older.
+        self.keep = self.has_patched().then(|| source.keep.clone().unwrap_or(guard));
+    }
+
+    fn has_patched(&self) -> bool {
+        let mut blocks = self.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks);
+        blocks.any(|block| matches!(block, Block::Patched(_)))
+    }
+
+    /// Blocks that the next checkpoint has to give a place.
+    pub(super) fn blocks_without_place(&self) -> u64 {
+        let blocks = self.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks);
+        blocks.filter(|block| block.needs_place()).count() as u64
     }
 
     /// Marks what a checkpoint is going to write down, and gives it.
@@ -298,8 +310,7 @@ impl Onode {
                 Arc::make_mut(chunk).rebase(cut, clean);
             }
         }
-        let mut blocks = onode.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks);
-        if onode.keep.is_some() && !blocks.any(|block| matches!(block, Block::Patched(_))) {
+        if onode.keep.is_some() && !onode.has_patched() {
             onode.keep = None;
         }
     }

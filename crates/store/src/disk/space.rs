@@ -12,6 +12,7 @@ use loligo_lockstat::{Class, Mutex};
 use super::backend::Batch;
 use super::keys;
 use super::layout::{BLOCK, Run};
+use super::shares::Shares;
 use crate::StoreError;
 
 /// Held to look for free blocks, in memory.
@@ -162,18 +163,20 @@ impl State {
     }
 }
 
-/// The bits as the map on disk has them: which blocks its rows refer to. A block that is referred to twice, or freed
-/// without having been in use, is found here.
+/// What the map on disk refers to: which blocks, and how often. A block that is new and referred to already, or freed without having
+/// been in use, is found here.
 #[derive(Debug)]
 pub(super) struct Stored {
     bits: Bits,
-    /// Rows that differ from those on disk.
+    /// Rows of bits that differ from those on disk.
     dirty: Vec<bool>,
+    shares: Shares,
 }
 
 impl Stored {
     pub(super) fn new(blocks: u64) -> Self {
-        Self { bits: Bits::new(blocks), dirty: vec![false; blocks.div_ceil(ROW_BLOCKS) as usize] }
+        let dirty = vec![false; blocks.div_ceil(ROW_BLOCKS) as usize];
+        Self { bits: Bits::new(blocks), dirty, shares: Shares::default() }
     }
 
     /// Takes over a row of the map.
@@ -198,20 +201,71 @@ impl Stored {
         Ok(())
     }
 
+    /// Takes over a row that says which blocks have several references.
+    pub(super) fn load_shared(&mut self, row: u32, bytes: &[u8]) -> io::Result<()> {
+        self.shares.load(row, bytes, self.bits.blocks)
+    }
+
+    /// Whether all blocks with several references are in use; if not, the first that is not.
+    pub(super) fn shared_but_free(&self) -> Option<u64> {
+        let mut blocks = self.shares.ranges().flat_map(|(run, _)| run.start..run.end());
+        blocks.find(|block| !self.bits.get(u64::from(*block))).map(u64::from)
+    }
+
     pub(super) fn bits(&self) -> &Bits {
         &self.bits
     }
 
-    /// Notes that a run is referred to from now on, or no longer.
-    pub(super) fn change(&mut self, run: Run, in_use: bool) -> io::Result<()> {
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// Notes that a run, to which nothing refers, is referred to from now on.
+    pub(super) fn refer(&mut self, run: Run) -> io::Result<()> {
+        self.set_bits(run, true)
+    }
+
+    /// Notes one reference more to a run of which each block has one already.
+    pub(super) fn refer_again(&mut self, run: Run) -> io::Result<()> {
+        self.check_in_use(run)?;
+        self.shares.add(run);
+        Ok(())
+    }
+
+    /// Notes one reference more to a run, whether or not it has one already.
+    pub(super) fn refer_or_again(&mut self, run: Run) -> io::Result<()> {
+        for block in run.start..run.end() {
+            let run = Run { start: block, len: 1 };
+            if u64::from(block) < self.bits.blocks && self.bits.get(block.into()) {
+                self.shares.add(run);
+            } else {
+                self.refer(run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that one reference to a run is gone. Blocks that have no other are added to `freed`.
+    pub(super) fn release(&mut self, run: Run, freed: &mut Vec<Run>) -> io::Result<()> {
+        self.check_in_use(run)?;
+        for gone in self.shares.take_away(run) {
+            self.set_bits(gone, false)?;
+            freed.push(gone);
+        }
+        Ok(())
+    }
+
+    fn check_in_use(&self, run: Run) -> io::Result<()> {
+        let mut blocks = u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
+        if blocks.all(|block| block < self.bits.blocks && self.bits.get(block)) {
+            return Ok(());
+        }
+        Err(wrong(run, "are not in use"))
+    }
+
+    fn set_bits(&mut self, run: Run, in_use: bool) -> io::Result<()> {
         if run.len == 0 || !self.bits.change(run, in_use) {
-            let what = if in_use { "are referred to twice" } else { "were not in use" };
-            let text = format!(
-                "blocks {} to {} of the data file {what}",
-                run.start,
-                u64::from(run.start) + u64::from(run.len)
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            return Err(wrong(run, if in_use { "are referred to twice" } else { "were not in use" }));
         }
         let rows = u64::from(run.start) / ROW_BLOCKS..=(u64::from(run.end()) - 1) / ROW_BLOCKS;
         rows.for_each(|row| self.dirty[row as usize] = true);
@@ -220,6 +274,7 @@ impl Stored {
 
     /// Puts the rows that have changed into a batch.
     pub(super) fn save(&mut self, batch: &mut Batch) {
+        self.shares.save(batch);
         let words = (ROW_BLOCKS / WORD) as usize;
         for (row, dirty) in self.dirty.iter_mut().enumerate().filter(|(_, dirty)| **dirty) {
             *dirty = false;
@@ -230,6 +285,12 @@ impl Stored {
             batch.set(keys::space(row as u32), Bytes::from(bytes));
         }
     }
+}
+
+fn wrong(run: Run, what: &str) -> io::Error {
+    let end = u64::from(run.start) + u64::from(run.len);
+    let text = format!("blocks {} to {end} of the data file {what}", run.start);
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 #[cfg(test)]
@@ -266,10 +327,13 @@ mod tests {
     #[test]
     fn rows_are_read_back_and_wrong_references_are_found() {
         let mut stored = Stored::new(5000);
-        stored.change(Run { start: 4000, len: 200 }, true).expect("free");
-        assert!(stored.change(Run { start: 4199, len: 1 }, true).is_err());
-        assert!(stored.change(Run { start: 4200, len: 1 }, false).is_err());
-        assert!(stored.change(Run { start: 4999, len: 2 }, true).is_err());
+        let mut freed = Vec::new();
+        stored.refer(Run { start: 4000, len: 200 }).expect("free");
+        assert!(stored.refer(Run { start: 4199, len: 1 }).is_err());
+        assert!(stored.refer_again(Run { start: 4199, len: 2 }).is_err());
+        assert!(stored.release(Run { start: 4200, len: 1 }, &mut freed).is_err());
+        assert!(stored.refer(Run { start: 4999, len: 2 }).is_err());
+        assert!(freed.is_empty());
         let mut batch = Batch::default();
         stored.save(&mut batch);
         assert_eq!(batch.changes.len(), 2);
@@ -280,5 +344,22 @@ mod tests {
         assert_eq!(again.bits.words, stored.bits.words);
         assert!(again.load(2, &[0; 512]).is_err());
         assert!(again.load(1, &[0xff; 512]).is_err());
+    }
+
+    #[test]
+    fn a_block_is_free_when_its_last_reference_is_gone() {
+        let mut stored = Stored::new(5000);
+        let (mut freed, run) = (Vec::new(), Run { start: 4090, len: 10 });
+        stored.refer(run).expect("free");
+        stored.refer_again(run).expect("in use");
+        stored.refer_or_again(Run { start: 4095, len: 10 }).expect("in part");
+        stored.release(Run { start: 4090, len: 15 }, &mut freed).expect("in use");
+        assert_eq!(freed, [Run { start: 4100, len: 5 }]);
+        stored.release(run, &mut freed).expect("in use");
+        assert_eq!(freed[1..], [Run { start: 4090, len: 5 }]);
+        assert!(stored.release(run, &mut freed).is_err(), "half of it is free");
+        assert_eq!(stored.shared_but_free(), None);
+        stored.load_shared(1, &[9, 0, 1, 0, 2, 0, 0, 0]).expect("a row");
+        assert_eq!(stored.shared_but_free(), Some(4105));
     }
 }

@@ -255,6 +255,12 @@ impl Opening {
             let number = Reader::new(&key[1..]).array().map(u32::from_be_bytes)?;
             stored.load(number, &value)?;
         }
+        for (key, value) in disk.range(b"R", b"S", usize::MAX)? {
+            stored.load_shared(Reader::new(&key[1..]).array().map(u32::from_be_bytes)?, &value)?;
+        }
+        if let Some(block) = stored.shared_but_free() {
+            return Err(OpenError::Damaged(format!("block {block} has several references, and is free")));
+        }
         let start = Start {
             journal_len: superblock.journal_len,
             journal_at: row.journal_tail,

@@ -2,11 +2,11 @@
 //!
 //! | what is wrong | what is done |
 //! |---|---|
-//! | blocks in use that belong to nothing, or the other way round; wrong sums | counted anew, from the rows that can be read |
+//! | blocks in use that belong to nothing, or the other way round, or to another number of objects; wrong sums | counted anew, from the rows that can be read |
 //! | the row of an object that cannot be read | taken out; its chunks and its omap belong to nothing then |
 //! | rows that belong to nothing | taken out |
 //! | the row of a chunk that cannot be read | its blocks become such that every read of them fails; the rest of the object is served |
-//! | a block of two objects, or one that does not exist | each has its own copy; where it is not what was written, reads fail |
+//! | a block that does not exist | it becomes one of which every read fails |
 //! | operation records that cannot be read | forgotten: a repetition of one of them would be done twice |
 //! | a journal that goes on behind a place that cannot be read | ends there: what was acknowledged later is lost |
 //! | a data file that is too short | its end is there again, as zeros, which no checksum fits |
@@ -29,7 +29,6 @@ use super::super::block::{Block, Chunk, Place};
 use super::super::keys;
 use super::super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, block_crc};
 use super::super::rows::{self, StoreRow};
-use super::super::space::Stored;
 use super::super::store::{OpenError, open_error};
 use super::{Check, Checked, Finding, Wrong, examine, superblock};
 
@@ -106,7 +105,7 @@ pub(in crate::disk) fn repair_on(
     repair.chunks()?;
     repair.places()?;
     repair.operations();
-    repair.count_anew(&superblock)?;
+    repair.count_anew()?;
     // The blocks before the rows that refer to them.
     repair.data.sync()?;
     kv.commit(repair.batch)?;
@@ -238,7 +237,7 @@ impl Repair<'_> {
             }
             let mut chunk = Chunk::default();
             for _ in 0..blocks.min(CHUNK_BLOCKS) {
-                chunk.blocks.push(Block::Disk(self.unreadable(None, !block_crc(&[]))?));
+                chunk.blocks.push(Block::Disk(self.unreadable(!block_crc(&[]))?));
             }
             if let Some((_, _, sums)) = self.check.collections.get_mut(&collection) {
                 sums.bytes_allocated += chunk.blocks.len() as u64 * BLOCK as u64;
@@ -253,23 +252,17 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Takes a block of its own for one that belongs to something else, or does not exist: with the same bytes, if there are any, and the checksum
-    /// that it should have.
-    fn unreadable(&mut self, data: Option<&[u8]>, crc: u32) -> Result<Place, OpenError> {
-        let is_free = |block: &u64| !self.check.used.get(*block) && !self.check.named.get(*block);
+    /// Takes a block for one that does not exist, with a checksum that does not fit: nobody knows what was there.
+    fn unreadable(&mut self, crc: u32) -> Result<Place, OpenError> {
+        let is_free = |block: &u64| !self.check.used.bits().get(*block) && !self.check.named.get(*block);
         let Some(block) = (0..self.check.blocks).find(is_free) else {
             return Err(OpenError::Damaged("there is no room to mend it".to_owned()));
         };
         let run = Run { start: block as u32, len: 1 };
-        let was_free = self.check.used.change(run, true);
-        debug_assert!(was_free, "just found free");
-        let mut buffer = Buffer::zeroed(BLOCK);
-        if let Some(data) = data {
-            buffer.copy_from_slice(data);
-        }
+        self.check.used.refer(run)?;
+        let buffer = Buffer::zeroed(BLOCK);
         self.data.write(run.offset(), &buffer)?;
-        // Without the bytes the checksum must not fit: nobody knows what was there.
-        let fits = data.is_none() && block_crc(&buffer) == crc;
+        let fits = block_crc(&buffer) == crc;
         Ok(Place { block: run.start, crc: if fits { !crc } else { crc } })
     }
 
@@ -291,13 +284,12 @@ impl Repair<'_> {
                 None => rows::decode_chunk(&value)?,
             };
             for (index, place) in places {
-                let data = self.read(place);
-                let own = self.unreadable(data.as_deref(), place.crc)?;
+                let own = self.unreadable(place.crc)?;
                 if let Some(block) = chunk.blocks.get_mut(index) {
                     *block = Block::Disk(own);
                 }
                 (self.done)(&format!(
-                    "block {} belongs to one object only; the other has block {}",
+                    "block {} does not exist; block {}, which cannot be read, is in its place",
                     place.block, own.block
                 ));
             }
@@ -326,20 +318,16 @@ impl Repair<'_> {
         }
     }
 
-    /// Sums of collections, and which blocks are in use.
-    fn count_anew(&mut self, superblock: &Superblock) -> Result<(), OpenError> {
+    /// Sums of collections, and which blocks are in use, and how often.
+    fn count_anew(&mut self) -> Result<(), OpenError> {
         for (pg, row, sums) in self.check.collections.values_mut() {
             row.stats = *sums;
             self.batch.set(keys::collection(*pg), row.encode());
         }
-        for (key, _) in self.check.disk.range(b"S", b"T", usize::MAX)? {
+        for (key, _) in self.check.disk.range(b"R", b"T", usize::MAX)? {
             self.batch.remove(key);
         }
-        let mut stored = Stored::new(superblock.blocks);
-        for block in (0..superblock.blocks).filter(|block| self.check.used.get(*block)) {
-            stored.change(Run { start: block as u32, len: 1 }, true)?;
-        }
-        stored.save(&mut self.batch);
+        self.check.used.save(&mut self.batch);
         (self.done)("sums and free blocks are counted anew");
         Ok(())
     }

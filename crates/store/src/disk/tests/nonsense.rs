@@ -54,7 +54,8 @@ fn read_all(bytes: &Bytes) {
     if let Ok((onode, _, chunks)) = rows::decode_object(bytes) {
         assert!(chunks <= 32 << 10 && onode.chunks.len() <= 1 && onode.xattrs.len() <= bytes.len());
     }
-    let _ = space::Stored::new(10_000).load(1, bytes);
+    let mut stored = space::Stored::new(10_000);
+    let _ = (stored.load(1, bytes), stored.load_shared(2, bytes), stored.shared_but_free());
     let machine = Machine::new(1, 0);
     let file = machine.open("super").expect("simulated");
     let mut buffer = Buffer::zeroed(2 * 4096);
