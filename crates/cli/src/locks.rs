@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loligo_rados::{LockHolder, LockMode, LockOptions};
-use loligo_wire::{EntityNum, GlobalId, UTime};
+use loligo_wire::{EntityAddr, EntityNum, GlobalId, UTime};
 use serde_json::json;
 
 use crate::args::{Format, Lock};
@@ -66,7 +66,7 @@ async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
                 "cookie": holder.cookie,
                 "description": holder.description,
                 "expiration": expires(holder).unwrap_or_else(|| UTime::default().to_string()),
-                "addr": address(holder),
+                "addr": address(&holder.addr),
             })
         };
         let lockers: Vec<_> = lock.holders.iter().map(holder).collect();
@@ -80,7 +80,7 @@ async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
             "  {} cookie '{}' at {} until {until} {}",
             holder.client,
             holder.cookie,
-            address(holder),
+            address(&holder.addr),
             holder.description
         );
     }
@@ -88,7 +88,7 @@ async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
 }
 
 /// Without the protocol's name, as `rados` shows it.
-fn address(holder: &LockHolder) -> String {
-    let shown = holder.addr.to_string();
+pub(crate) fn address(addr: &EntityAddr) -> String {
+    let shown = addr.to_string();
     shown.split_once(':').map(|(_, rest)| rest.to_owned()).unwrap_or(shown)
 }

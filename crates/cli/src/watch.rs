@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::args::Format;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::locks::address;
 use crate::omap::dump;
 
 /// As `rados notify`.
@@ -105,17 +106,11 @@ pub(crate) async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
     match pool.format {
         Format::Plain => watchers
             .iter()
-            .for_each(|w| println!("watcher={} client.{} cookie={}", address(w), w.name.num, w.cookie)),
+            .for_each(|w| println!("watcher={} client.{} cookie={}", address(&w.addr), w.name.num, w.cookie)),
         Format::Json => {
-            let watcher = |w: &WatchItem| json!({"addr": address(w), "client": w.name.num, "cookie": w.cookie, "timeout_s": w.timeout_s});
+            let watcher = |w: &WatchItem| json!({"addr": address(&w.addr), "client": w.name.num, "cookie": w.cookie, "timeout_s": w.timeout_s});
             println!("{}", json!(watchers.iter().map(watcher).collect::<Vec<_>>()));
         }
     }
     Ok(())
-}
-
-/// Without the protocol's name, as `rados` shows it.
-fn address(watcher: &WatchItem) -> String {
-    let shown = watcher.addr.to_string();
-    shown.split_once(':').map(|(_, rest)| rest.to_owned()).unwrap_or(shown)
 }

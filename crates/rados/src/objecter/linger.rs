@@ -164,29 +164,12 @@ impl Linger {
 
     /// Waits for the next thing that happens.
     pub(crate) async fn heard(&self) -> Heard {
-        loop {
-            let news = self.news.notified();
-            tokio::pin!(news);
-            // Enlisted before the look, so that what comes between the two is not missed.
-            news.as_mut().enable();
-            if let Some(heard) = self.next() {
-                return heard;
-            }
-            news.await;
-        }
+        wait_for(&self.news, || self.next()).await
     }
 
     /// Waits until it has to be registered again.
     pub(crate) async fn troubled(&self) -> Trouble {
-        loop {
-            let trouble = self.trouble.notified();
-            tokio::pin!(trouble);
-            trouble.as_mut().enable();
-            if let Some(trouble) = self.trouble() {
-                return trouble;
-            }
-            trouble.await;
-        }
+        wait_for(&self.trouble, || self.trouble()).await
     }
 
     fn trouble(&self) -> Option<Trouble> {
@@ -230,6 +213,20 @@ impl Linger {
     fn place(&self) -> (Option<PgId>, Option<(OsdId, EntityAddr)>) {
         let state = self.state.lock();
         (state.pg, state.osd)
+    }
+}
+
+/// Waits until there is something, looking whenever it is told to.
+async fn wait_for<T>(told: &Notify, look: impl Fn() -> Option<T>) -> T {
+    loop {
+        let next = told.notified();
+        tokio::pin!(next);
+        // Enlisted before the look, so that what comes between the two is not missed.
+        next.as_mut().enable();
+        if let Some(found) = look() {
+            return found;
+        }
+        next.await;
     }
 }
 
