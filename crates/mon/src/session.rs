@@ -57,7 +57,7 @@ impl Session {
 
     /// Whether the client may send a command.
     pub(crate) fn may_run(&self, command: &Command, args: &Args) -> bool {
-        let args = args.as_text().map(|(name, text)| (name.to_owned(), text)).collect();
+        let args = args.as_text().collect();
         self.may_command(command.module, command.prefix, &args, command.needs())
     }
 

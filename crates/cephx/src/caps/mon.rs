@@ -6,13 +6,14 @@
 //! constraint := KEY=VALUE | KEY prefix TEXT | KEY regex TEXT
 //! ```
 //!
-//! What several grants allow adds up. Constraints with `regex` are read, but never fulfilled.
+//! What several grants allow adds up. A constraint's `regex` must fit the whole argument; one that cannot be read fits none.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::BitOr;
 
 use loligo_wire::EntityName;
+use regex_lite::Regex;
 
 use super::scan::{CapsError, Network, Scanner};
 
@@ -88,8 +89,30 @@ enum Constraint {
     AddressWithNonce,
     /// `daemon-private/NAME/…` with the client's own name.
     OwnPrivateKey,
-    Never,
+    Regex(Pattern),
 }
+
+/// A pattern for a whole argument.
+#[derive(Clone, Debug)]
+struct Pattern {
+    text: String,
+    /// `None` if the text is no pattern.
+    regex: Option<Regex>,
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), regex: Regex::new(&format!("^(?:{text})$")).ok() }
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
 
 impl MonCaps {
     /// Reads a capability's text. An empty one allows nothing.
@@ -161,7 +184,7 @@ impl Constraint {
                 !addr.is_empty() && !nonce.is_empty() && nonce.bytes().all(|b| b.is_ascii_digit())
             }),
             Self::OwnPrivateKey => arg.starts_with(&format!("daemon-private/{who}/")),
-            Self::Never => false,
+            Self::Regex(pattern) => pattern.regex.as_ref().is_some_and(|regex| regex.is_match(arg)),
         }
     }
 }
@@ -212,7 +235,7 @@ fn parse_constraint(s: &mut Scanner<'_>) -> Result<(String, Constraint), CapsErr
         return Ok((key, Constraint::Prefix(prefix)));
     }
     match s.setting("regex")? {
-        Some(_) => Ok((key, Constraint::Never)),
+        Some(text) => Ok((key, Constraint::Regex(Pattern::new(&text)))),
         None => Err(s.error("=, prefix or regex")),
     }
 }
@@ -241,7 +264,7 @@ fn parse_perms(s: &mut Scanner<'_>) -> Result<Perms, CapsError> {
 fn expand_profile(profile: &str) -> Vec<What> {
     let service = |name: &str, perms| What::Service(name.to_owned(), perms);
     let command = |name: &str| What::Command { name: name.to_owned(), constraints: Vec::new() };
-    let (r, w, rw, rx, all) = (Perms::R, Perms::W, Perms::R | Perms::W, Perms::R | Perms::X, Perms::RWX);
+    let (r, w, rw, all) = (Perms::R, Perms::W, Perms::R | Perms::W, Perms::RWX);
     let mut whats = match profile {
         "read-only" => vec![What::Every(r)],
         "read-write" => vec![What::Every(rw)],
@@ -256,44 +279,89 @@ fn expand_profile(profile: &str) -> Vec<What> {
             command("osd blocklist"),
             command("osd blacklist"),
         ],
-        "mgr" => vec![
-            service("mgr", all),
-            service("log", rw),
-            service("mon", rw),
-            service("mds", rw),
-            service("fs", rw),
-            service("osd", rw),
-            service("auth", rx),
-            service("config-key", rw),
-            service("config", rw),
-        ],
-        "bootstrap-osd" => vec![
-            service("mon", r),
-            service("osd", r),
-            command("mon getmap"),
-            command("osd new"),
-            command("osd purge-new"),
-        ],
+        "mgr" => {
+            let each = [("log", rw), ("mon", rw), ("mds", rw), ("fs", rw), ("osd", rw), ("config-key", rw)];
+            let each = each.into_iter().chain([("mgr", all), ("auth", all), ("config", rw)]);
+            each.map(|(name, perms)| service(name, perms)).collect()
+        }
         "fs-client" => vec![service("mon", r), service("mds", r), service("osd", r), service("pg", r)],
         "simple-rados-client"
         | "simple-rados-client-with-blocklist"
         | "rbd"
         | "rbd-read-only"
-        | "rbd-mirror" => {
+        | "rbd-mirror"
+        | "rbd-mirror-peer" => {
             vec![service("mon", r), service("osd", r), service("pg", r)]
         }
         "crash" => vec![service("mon", r)],
         "role-definer" => vec![service("mon", r), service("auth", all)],
-        _ => Vec::new(),
+        _ => bootstrap_profile(profile),
     };
-    if matches!(profile, "rbd" | "rbd-mirror" | "simple-rados-client-with-blocklist") {
+    let simple = profile == "simple-rados-client-with-blocklist";
+    if simple || matches!(profile, "rbd" | "rbd-read-only" | "rbd-mirror" | "rbd-mirror-peer") {
         whats.extend(["blocklist", "blacklist"].map(own_blocklist_entry));
     }
-    if matches!(profile, "mon" | "osd" | "mds" | "mgr") {
-        whats.extend(["get", "put", "set", "exists", "delete"].map(|verb| What::Command {
-            name: format!("config-key {verb}"),
-            constraints: vec![("key".to_owned(), Constraint::OwnPrivateKey)],
-        }));
+    match profile {
+        "mon" | "osd" | "mds" | "mgr" => {
+            let own = ["get", "put", "set", "exists", "delete"];
+            whats.extend(own.map(|verb| config_key(verb, Constraint::OwnPrivateKey)));
+        }
+        "rbd-mirror" => whats.push(config_key("get", Constraint::Prefix("rbd/mirror/".to_owned()))),
+        "rbd-mirror-peer" => {
+            whats.push(config_key("set", Constraint::Regex(Pattern::new("rbd/mirror/[^/]+"))));
+        }
+        _ => {}
+    }
+    whats
+}
+
+fn config_key(verb: &str, constraint: Constraint) -> What {
+    What::Command { name: format!("config-key {verb}"), constraints: vec![("key".to_owned(), constraint)] }
+}
+
+/// Capabilities of images for whoever a `bootstrap-rbd` makes: some of the profiles of that family.
+const RBD_PROFILES: &str = r#"([ ,]*profile(=| +)['"]?rbd[^ ,'"]*['"]?( +pool(=| +)['"]?[^,'"]+['"]?)?)+"#;
+
+/// Those that may make keys for daemons of one kind, with just the capabilities that the kind has.
+fn bootstrap_profile(profile: &str) -> Vec<What> {
+    let equal = |text: &str| Constraint::Equal(text.to_owned());
+    let named = |prefix: &str| Constraint::Prefix(prefix.to_owned());
+    let rbd = || Constraint::Regex(Pattern::new(RBD_PROFILES));
+    let constraints = match profile {
+        "bootstrap-osd" => Vec::new(),
+        "bootstrap-mds" => vec![
+            ("entity", named("mds.")),
+            ("caps_mon", equal("allow profile mds")),
+            ("caps_osd", equal("allow rwx")),
+            ("caps_mds", equal("allow")),
+        ],
+        "bootstrap-mgr" => vec![("entity", named("mgr.")), ("caps_mon", equal("allow profile mgr"))],
+        "bootstrap-rgw" => vec![
+            ("entity", named("client.rgw.")),
+            ("caps_mon", equal("allow rw")),
+            ("caps_osd", equal("allow rwx")),
+        ],
+        "bootstrap-rbd" => {
+            vec![("entity", named("client.")), ("caps_mon", equal("profile rbd")), ("caps_osd", rbd())]
+        }
+        "bootstrap-rbd-mirror" => {
+            vec![("entity", named("client.")), ("caps_mon", equal("profile rbd-mirror")), ("caps_osd", rbd())]
+        }
+        _ => return Vec::new(),
+    };
+    let command = |name: &str| What::Command { name: name.to_owned(), constraints: Vec::new() };
+    let mut whats = vec![What::Service("mon".to_owned(), Perms::R)];
+    if !profile.starts_with("bootstrap-rbd") {
+        whats.extend([What::Service("osd".to_owned(), Perms::R), command("mon getmap")]);
+    }
+    if profile == "bootstrap-osd" {
+        whats.extend(["osd new", "osd purge-new"].map(command));
+    } else {
+        let constraints = constraints.into_iter().map(|(key, constraint)| (key.to_owned(), constraint));
+        whats.push(What::Command {
+            name: "auth get-or-create".to_owned(),
+            constraints: constraints.collect(),
+        });
     }
     whats
 }
@@ -352,12 +420,12 @@ mod tests {
         assert!(!check(caps, "osd", Some(("osd pool create", &[("pool", "test-1")])), Perms::R));
         assert!(!check(caps, "osd", Some(("osd pool rm", &[])), Perms::R));
         assert!(check("allow command status", "mon", Some(("status", &[])), Perms::R));
-        assert!(!check(
-            "allow command status with x regex '.*'",
-            "mon",
-            Some(("status", &[("x", "1")])),
-            Perms::R
-        ));
+        let regex = |text: &str, arg| {
+            let caps = format!("allow command status with x regex '{text}'");
+            check(&caps, "mon", Some(("status", &[("x", arg)])), Perms::R)
+        };
+        assert!(regex(".*", "1") && regex("a|bc", "bc") && regex("[0-9]{2}", "17"));
+        assert!(!regex("a|bc", "abc") && !regex("[0-9]{2}", "170") && !regex("(", "("));
     }
 
     #[test]
@@ -373,6 +441,19 @@ mod tests {
         };
         assert!(block("10.0.0.1:0/123") && !block("10.0.0.1") && !block("10.0.0.0/8/x"));
         assert!(!allows("profile nonsense", "mon", Perms::R));
+        assert!(
+            allows("profile mgr", "auth", Perms::RWX) && !allows("profile bootstrap-rbd", "osd", Perms::R)
+        );
+        let make = |profile: &str, entity, mon, osd| {
+            let args = [("entity", entity), ("caps_mon", mon), ("caps_osd", osd)];
+            check(profile, "auth", Some(("auth get-or-create", &args)), Perms::RWX)
+        };
+        assert!(make("profile bootstrap-rgw", "client.rgw.a", "allow rw", "allow rwx"));
+        assert!(!make("profile bootstrap-rgw", "client.a", "allow rw", "allow rwx"));
+        assert!(!make("profile bootstrap-rgw", "client.rgw.a", "allow *", "allow rwx"));
+        let images = "profile rbd pool=x, profile rbd-read-only pool y";
+        assert!(make("profile bootstrap-rbd", "client.a", "profile rbd", images));
+        assert!(!make("profile bootstrap-rbd", "client.a", "profile rbd", "profile rbd pool=x, allow *"));
     }
 
     #[test]

@@ -21,6 +21,11 @@ impl Args {
         }
     }
 
+    /// No arguments.
+    pub fn none() -> Self {
+        Self(Map::new())
+    }
+
     /// The words that name the command.
     pub fn prefix(&self) -> Result<&str, Failure> {
         self.text("prefix").ok_or_else(|| Failure::invalid("command prefix not found"))
@@ -80,15 +85,21 @@ impl Args {
     }
 
     /// The arguments as text, for capabilities that depend on them: strings as they are, numbers and booleans printed.
-    pub fn as_text(&self) -> impl Iterator<Item = (&str, String)> {
-        self.0.iter().map(|(name, value)| {
+    /// `caps`, which are pairs of a service and what is allowed there, become `caps_SERVICE`.
+    pub fn as_text(&self) -> impl Iterator<Item = (String, String)> {
+        let caps = self.texts("caps");
+        let (pairs, _) = caps.as_chunks::<2>();
+        let pairs: Vec<_> =
+            pairs.iter().map(|[service, cap]| (format!("caps_{service}"), (*cap).to_owned())).collect();
+        let others = self.0.iter().filter(|(name, _)| *name != "caps").map(|(name, value)| {
             let text = match value {
                 Value::String(s) => s.clone(),
                 Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
                 other => other.to_string(),
             };
-            (name.as_str(), text)
-        })
+            (name.clone(), text)
+        });
+        others.chain(pairs)
     }
 }
 

@@ -27,9 +27,10 @@ impl Needs {
                 needs.calls.push(classes::call(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?);
                 continue;
             }
-            // A sign of life changes nothing.
-            let pings = op.code == OpCode::WATCH && op.watch_args().op == WatchArgs::PING;
-            needs.access.read |= op.code.is_read();
+            // A sign of life changes nothing; whoever watches learns whether he did so before.
+            let watches = op.code == OpCode::WATCH;
+            let pings = watches && op.watch_args().op == WatchArgs::PING;
+            needs.access.read |= op.code.is_read() || watches;
             needs.access.write |= op.code.is_modify() && !pings;
         }
         Ok(needs)
