@@ -9,14 +9,14 @@ pub(super) static CLASS: Class = Class {
     name: "hello",
     methods: &[
         rd("say_hello", say_hello),
-        rw("record_hello", record_hello),
-        rw("write_return_data", write_return_data),
-        rw("writes_dont_return_data", writes_dont_return_data),
-        rw("write_too_much_return_data", write_too_much_return_data),
+        wr("record_hello", record_hello),
+        wr("write_return_data", write_return_data),
+        wr("writes_dont_return_data", writes_dont_return_data),
+        wr("write_too_much_return_data", write_too_much_return_data),
         rd("replay", replay),
         rw("turn_it_to_11", turn_it_to_11),
-        rd("bad_reader", bad_reader),
-        wr("bad_writer", bad_writer),
+        wr("bad_reader", bad_reader),
+        rd("bad_writer", bad_writer),
     ],
 };
 
@@ -74,20 +74,23 @@ fn replay(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
     give(object.read(0, READ_LEN)?)
 }
 
-fn turn_it_to_11(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn turn_it_to_11(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    if !input.is_empty() {
+        return Err(Errno::EINVAL);
+    }
     let text = object.read(0, READ_LEN)?;
     object.write_full(text.to_ascii_uppercase().into())?;
     sign(object, "amplified_by")
 }
 
-/// Writes, though it is marked as one that reads.
+/// Reads, though it is marked as one that writes.
 fn bad_reader(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
-    object.write(0, Bytes::from_static(b"no"))?;
+    object.read(0, 1)?;
     DONE
 }
 
-/// Reads, though it is marked as one that writes.
+/// Writes, though it is marked as one that reads.
 fn bad_writer(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
-    object.read(0, 1)?;
+    object.write(0, Bytes::from_static(b"no"))?;
     DONE
 }

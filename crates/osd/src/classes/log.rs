@@ -91,12 +91,11 @@ fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     })?;
     let mut header = Header::load(object)?;
     for mut entry in entries {
-        if monotonic && entry.timestamp < header.max_time {
-            entry.timestamp = header.max_time;
-        }
+        // Where it stands, which may be later than what it says of itself.
+        let place = if monotonic { entry.timestamp.max(header.max_time) } else { entry.timestamp };
         header.max_time = header.max_time.max(entry.timestamp);
         let key = if entry.id.is_empty() {
-            let key = Bytes::from(format!("{}{}", at(entry.timestamp), object.unique_id()));
+            let key = Bytes::from(format!("{}{}", at(place), object.unique_id()));
             entry.id = key.clone();
             key
         } else {

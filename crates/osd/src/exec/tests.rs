@@ -18,6 +18,8 @@ use smallvec::smallvec;
 use super::*;
 use crate::dups::Dups;
 
+mod classes;
+
 struct Deaf;
 
 impl CommitListener for Deaf {
@@ -41,7 +43,7 @@ impl Group {
         let store = MemoryStore::new(capacity_bytes);
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
-        let state = SlotState::new(Eversion::default(), Dups::default());
+        let state = SlotState::new(Eversion::default(), Dups::default(), Arc::default());
         Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There, data_crc: None }
     }
 
@@ -630,6 +632,7 @@ fn methods_of_classes_are_operations_of_their_request() {
     assert_eq!(g.result("x", OsdOp::call("hello", "record_hello", b"you")), -17);
     let reply = g.ask("x", smallvec![OsdOp::call("hello", "say_hello", b"you")]);
     assert_eq!((reply.result, &reply.outs[0].data[..]), (0, &b"Hello, you!"[..]));
+    assert_eq!(g.result("x", OsdOp::call("hello", "turn_it_to_11", b"loud")), -22, "it takes no input");
     assert_eq!(g.result("x", OsdOp::call("hello", "turn_it_to_11", b"")), 0);
     assert_eq!(g.contents("x"), b"HELLO, YOU!");
     for method in ["bad_reader", "bad_writer"] {
