@@ -13,7 +13,7 @@ use loligo_cephx::server::AuthServer;
 use loligo_maps::OsdMap;
 use loligo_wire::message::mon::{
     MAuth, MConfig, MGetPoolStats, MLog, MMgrMap, MMonCommand, MMonGetMap, MMonGetVersion, MMonMap,
-    MMonSubscribe, MPoolOp, MStatfs, MgrMap,
+    MMonSubscribe, MPing, MPoolOp, MStatfs, MgrMap,
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::message::{Message, Msg};
@@ -25,6 +25,7 @@ use crate::state::State;
 use crate::state::log::Severity;
 use crate::usage::UsageSource;
 
+mod log_lines;
 mod requests;
 mod run;
 
@@ -42,6 +43,8 @@ pub struct Monitor {
     sessions: HashMap<SessionId, Session>,
     /// Counts changes of the configuration database.
     config_version: u64,
+    /// Lines of the cluster's log that those who follow it have been told of.
+    lines_told: u64,
     out: Vec<(SessionId, Msg)>,
     effects: Effects,
 }
@@ -73,6 +76,7 @@ impl Monitor {
             usage,
             sessions: HashMap::new(),
             config_version: 1,
+            lines_told: 0,
             out: Vec::new(),
             effects: Effects::default(),
         }
@@ -115,6 +119,7 @@ impl Monitor {
             MStatfs::KIND => self.statfs(id, msg.header.tid, msg.open()?),
             MGetPoolStats::KIND => self.pool_stats(id, msg.header.tid, msg.open()?),
             MLog::KIND => self.log(id, msg.open()?),
+            MPing::KIND => self.ping(id, now),
             _ => {} // stock monitors ignore what they do not know, too
         }
         Ok(())
@@ -150,6 +155,7 @@ impl Monitor {
 
     /// Takes note of what has changed: what to save, whom to tell.
     fn settle(&mut self) {
+        self.tell_of_new_lines();
         let changes = self.state.take_changes();
         if !changes.any() {
             return;
@@ -186,6 +192,7 @@ impl Monitor {
             let map = MgrMap { epoch: Epoch(MGRMAP_EPOCH), ..MgrMap::default() };
             send(&mut self.out, id, &MMgrMap { map });
         }
+        log_lines::tell(&mut self.out, id, session, &self.state);
         let osdmap_epoch = self.state.osdmap().epoch.0;
         if session.may("osd", loligo_cephx::caps::Perms::R)
             && let Some(start) = session.take_due("osdmap", osdmap_epoch.into())

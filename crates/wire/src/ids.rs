@@ -136,6 +136,17 @@ impl Decode for PgId {
 }
 
 /// Ceph prints it as `pool.seed`, the seed in hex.
+/// `POOL.SEED`, the seed in hexadecimal digits.
+impl FromStr for PgId {
+    type Err = DecodeError;
+    fn from_str(text: &str) -> Result<Self, DecodeError> {
+        let bad = DecodeError::Invalid { what: "pgid", value: text.len() as u64 };
+        let (pool, seed) = text.split_once('.').ok_or(bad)?;
+        let pool = PoolId(pool.parse().map_err(|_| bad)?);
+        Ok(Self { pool, seed: u32::from_str_radix(seed, 16).map_err(|_| bad)? })
+    }
+}
+
 impl fmt::Display for PgId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:x}", self.pool, self.seed)

@@ -140,7 +140,7 @@ fn tree_table(map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Table {
     table
 }
 
-fn status(map: &OsdMap, osd: OsdId) -> &'static str {
+pub(super) fn status(map: &OsdMap, osd: OsdId) -> &'static str {
     match (map.exists(osd), map.is_up(osd)) {
         (false, _) => "DNE",
         (true, true) => "up",

@@ -14,6 +14,7 @@ mod health;
 mod log;
 mod mon;
 mod osd;
+mod osd_df;
 mod osd_dump;
 mod pool;
 mod pool_app;
@@ -28,6 +29,7 @@ use std::fmt;
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub use args::Args;
+pub(crate) use mon::pong;
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
 

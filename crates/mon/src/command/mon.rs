@@ -132,6 +132,29 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(|_| node.clone(), |_| format!("{node}\n")))
 }
 
+/// What the monitor answers to a ping: `health` and `mon_status`.
+pub(crate) fn pong(call: &Call<'_>) -> Node {
+    let status = object! {
+        "name": MON_ID,
+        "rank": 0,
+        "state": "leader",
+        "election_epoch": ELECTION_EPOCH,
+        "quorum": Node::array([0]),
+        "quorum_age": super::status::seconds_since(call.now, call.state.started()),
+        "features": object! {
+            "required_con": "0",
+            "required_mon": Vec::new(),
+            "quorum_con": features::SUPPORTED.to_string(),
+            "quorum_mon": Node::array(MON_FEATURES),
+        },
+        "outside_quorum": Vec::new(),
+        "extra_probe_peers": Vec::new(),
+        "sync_provider": Vec::new(),
+        "monmap": describe(call.state.monmap()),
+    };
+    object! { "health": super::health::describe(&super::health::checks(call), false), "mon_status": status }
+}
+
 fn describe(map: &MonMap) -> Node {
     let mon = |(rank, name): (usize, &loligo_maps::Name)| {
         let info = map.mons.get(name).cloned().unwrap_or_default();

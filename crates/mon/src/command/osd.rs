@@ -144,10 +144,7 @@ pub(super) fn map(call: &mut Call<'_>) -> Outcome {
 pub(super) fn pg_map(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let text = call.args.required("pgid");
-    let parsed = text.split_once('.').and_then(|(pool, seed)| {
-        Some(PgId { pool: PoolId(pool.parse().ok()?), seed: u32::from_str_radix(seed, 16).ok()? })
-    });
-    let pg = parsed.ok_or_else(|| Failure::invalid(format!("invalid pgid '{text}'")))?;
+    let pg: PgId = text.parse().map_err(|_| Failure::invalid(format!("invalid pgid '{text}'")))?;
     let exists = map.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num());
     if !exists {
         return Err(Failure::missing(format!("pg '{pg}' does not exist")));

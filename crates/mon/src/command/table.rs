@@ -3,7 +3,7 @@
 use super::signature::ArgKind::{Addr, Bool, Choice, Float, Int, Object, OsdName, Pg, Pool, Text, TextOf};
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, mon, osd, osd_dump, pool,
+    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, mon, osd, osd_df, osd_dump, pool,
     pool_app, pool_vars, status, usage,
 };
 
@@ -57,6 +57,7 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd dump", &[EPOCH], ("osd", "r"), osd_dump::dump, "show the osdmap"),
     cmd("osd info", &[opt("id", OsdName)], ("osd", "r"), osd_dump::info, "show what the osdmap says of an OSD, or of all"),
     cmd("osd tree", &[EPOCH, many(opt("states", Choice(&["up", "down", "in", "out"])))], ("osd", "r"), crush::osd_tree, "show the OSDs as CRUSH sees them"),
+    cmd("osd df", &[], ("osd", "r"), osd_df::df, "show how full the OSDs are"),
     cmd("osd ls", &[EPOCH], ("osd", "r"), osd::ls, "list the OSDs' numbers"),
     cmd("osd getmap", &[EPOCH], ("osd", "r"), osd::getmap, "get the osdmap, encoded"),
     cmd("osd getcrushmap", &[EPOCH], ("osd", "r"), osd::getcrushmap, "get the CRUSH map, encoded"),
@@ -74,6 +75,7 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd blocklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again"),
 
     cmd("osd pool ls", &[opt("detail", Choice(&["detail"]))], ("osd", "r"), osd_dump::pool_ls, "list pools"),
+    cmd("osd pool stats", &[opt("pool_name", Pool)], ("osd", "r"), osd_df::pool_stats, "show what pools are busy with"),
     cmd("osd pool create", &[
         POOL, opt("pg_num", Int { min: Some(0) }), opt("pgp_num", Int { min: Some(0) }), opt("pool_type", Choice(&["replicated", "erasure"])),
         opt("erasure_code_profile", TextOf(NAME_CHARS)), opt("rule", Text), opt("expected_num_objects", Int { min: Some(0) }),

@@ -124,6 +124,7 @@ impl Monitor {
             self.state.log_mut().push(entry);
         }
         send(&mut self.out, id, &ack);
+        self.settle();
     }
 
     pub(super) fn pool_op(&mut self, id: SessionId, tid: Tid, message: MPoolOp, now: UTime) {
@@ -148,9 +149,12 @@ impl Monitor {
         }
         let exists = self.state.osdmap().pool(pool).is_some();
         match message.op {
-            PoolOpCode::Create => match self.state.create_pool(now, &message.name, 0)? {
-                Created::New(_) | Created::Existed(_) => Ok(None),
-            },
+            PoolOpCode::Create => {
+                self.check_rule(message.crush_rule)?;
+                match self.state.create_pool(now, &message.name, 0)? {
+                    Created::New(_) | Created::Existed(_) => Ok(None),
+                }
+            }
             PoolOpCode::Delete => self.state.remove_pool(now, pool).map(|()| None),
             _ if !exists => Err(Failure::missing(format!("there is no pool {pool}"))),
             PoolOpCode::CreateUnmanagedSnap => {
@@ -163,6 +167,13 @@ impl Monitor {
             PoolOpCode::DeleteSnap => self.state.remove_pool_snap(now, pool, &message.name).map(|_| None),
             PoolOpCode::AuidChange => Err(Failure::new(Errno::EOPNOTSUPP, "not supported")),
         }
+    }
+
+    /// A negative number stands for the default.
+    fn check_rule(&self, rule: i16) -> Result<(), Failure> {
+        let rules = &self.state.osdmap().crush.rules;
+        let known = usize::try_from(rule).is_ok_and(|id| rules.get(id).is_some_and(Option::is_some));
+        if rule < 0 || known { Ok(()) } else { Err(Failure::missing(format!("there is no rule {rule}"))) }
     }
 
     /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's objects.

@@ -1,8 +1,8 @@
 //! Running commands.
 
 use loligo_wire::message::Msg;
-use loligo_wire::message::mon::{MMonCommand, MMonCommandAck};
-use loligo_wire::{Tid, UTime};
+use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, MPing};
+use loligo_wire::{Tid, UTime, Writer};
 
 use super::{Monitor, SessionId};
 use crate::command::{self, Args, COMMANDS, Call, Errno, Failure, Outcome, Reply, descriptions};
@@ -63,6 +63,25 @@ impl Monitor {
             now,
         };
         (command.run)(&mut call)
+    }
+
+    /// Answers a ping with what an operator wants to know first.
+    pub(super) fn ping(&mut self, id: SessionId, now: UTime) {
+        let Some(caller) = self.sessions.get(&id).map(crate::session::Session::caller) else { return };
+        let (usage, sessions) = (self.usage.usage(), self.peers());
+        let call = Call {
+            state: &mut self.state,
+            usage: &usage,
+            args: &Args::none(),
+            format: Format::Json,
+            input: &[],
+            caller: &caller,
+            sessions: &sessions,
+            now,
+        };
+        let mut front = Writer::new();
+        front.blob(command::pong(&call).to_string().as_bytes());
+        self.out.push((id, Msg { front: front.into_bytes(), ..Msg::new(&MPing {}) }));
     }
 
     /// Notes in the audit log who wants what. Values of keys are not written down.

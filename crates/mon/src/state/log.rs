@@ -57,12 +57,15 @@ pub struct ClusterLog {
     lines: VecDeque<LogEntry>,
     bytes: usize,
     last_seq: u64,
+    /// Lines since the start, forgotten ones too.
+    count: u64,
 }
 
 impl ClusterLog {
     /// Adds a line, and forgets the oldest ones beyond the bounds.
     pub fn push(&mut self, entry: LogEntry) {
         self.bytes += entry.message.len();
+        self.count += 1;
         self.lines.push_back(entry);
         while self.lines.len() > LINES_MAX || self.bytes > BYTES_MAX {
             let Some(oldest) = self.lines.pop_front() else { break };
@@ -83,6 +86,17 @@ impl ClusterLog {
             message,
             channel: channel.to_owned(),
         });
+    }
+
+    /// How many lines there were since the start: the number of the newest one.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Lines from this number on, as far as they are kept.
+    pub fn since(&self, number: u64) -> impl Iterator<Item = &LogEntry> {
+        let oldest = self.count - self.lines.len() as u64 + 1;
+        self.lines.iter().skip(number.saturating_sub(oldest) as usize)
     }
 
     /// The last `n` lines of a channel (all channels: `*`) that are at least so grave, oldest first.

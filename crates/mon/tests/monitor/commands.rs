@@ -185,3 +185,20 @@ fn secrets_of_config_keys_are_not_in_the_audit_log() {
     assert!(log.contains("config-key set") && log.contains("name"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
 }
+
+#[test]
+fn what_a_manager_tells_elsewhere_the_monitor_tells() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"one","pg_num":8}"#);
+    let df: serde_json::Value =
+        serde_json::from_str(&mon.output(admin, r#"{"prefix":"osd df","format":"json"}"#)).unwrap();
+    assert_eq!((df["nodes"][0]["pgs"].as_u64(), df["nodes"][0]["kb"].as_u64()), (Some(8), Some(8 << 20)));
+    assert_eq!(df["summary"]["total_kb_avail"].as_u64(), Some(7 << 20));
+    let text = mon.output(admin, r#"{"prefix":"osd df"}"#);
+    assert!(text.contains("TOTAL  8 GiB  1 GiB") && text.contains("%USE"), "{text}");
+    let stats = mon.output(admin, r#"{"prefix":"osd pool stats","pool_name":"one","format":"json"}"#);
+    assert!(stats.contains(r#""pool_name":"one""#), "{stats}");
+    assert!(mon.output(admin, r#"{"prefix":"osd pool stats"}"#).contains("nothing is going on"));
+    assert_eq!(mon.command(admin, r#"{"prefix":"osd pool stats","pool_name":"none"}"#).result, -2);
+}

@@ -7,8 +7,8 @@ use crate::common::{FSID, Mon, NOW, opened};
 use loligo_maps::{Incremental, MonMap, OsdMap};
 use loligo_mon::Effects;
 use loligo_wire::message::mon::{
-    MConfig, MMgrMap, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MPoolOp,
-    MPoolOpReply, PaxosHeader, PoolOpCode, Subscription,
+    MConfig, MLog, MMgrMap, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
+    MPing, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode, Subscription,
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Decode as _, PoolId, SnapId, UTime};
@@ -194,4 +194,59 @@ fn entries_of_the_blocklist_end_by_themselves() {
     assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), 1);
     mon.monitor.tick(UTime { sec: NOW.sec + 60, ..NOW });
     assert!(mon.monitor.state().osdmap().blocklist.is_empty());
+}
+
+#[test]
+fn a_pool_needs_a_rule_that_there_is() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    for (crush_rule, result) in [(-1, 0), (0, 0), (77, -2)] {
+        let create = MPoolOp {
+            paxos: PaxosHeader { version: 0 },
+            fsid: FSID,
+            pool: 0,
+            op: PoolOpCode::Create,
+            snapid: SnapId(0),
+            name: format!("with-{crush_rule}"),
+            crush_rule,
+        };
+        let effects = mon.send(admin, &create);
+        assert_eq!(opened::<MPoolOpReply>(&effects, admin)[0].result, result, "rule {crush_rule}");
+    }
+}
+
+#[test]
+fn a_ping_is_answered_with_health_and_status() {
+    let mut mon = Mon::new();
+    let client = mon.client("x", "allow r");
+    let effects = mon.send(client, &MPing {});
+    let (_, answer) = effects.out.iter().find(|(id, _)| *id == client).unwrap();
+    let text = loligo_wire::Reader::new(&answer.front).blob().unwrap().to_vec();
+    let text: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert!(text["health"]["status"].is_string() && text["mon_status"]["state"] == "leader", "{text}");
+}
+
+#[test]
+fn who_follows_the_log_hears_of_each_line_once() {
+    let mut mon = Mon::new();
+    let (admin, follower) = (mon.client("admin", "allow *"), mon.client("x", "allow r"));
+    let (warned, stranger) = (mon.client("y", "allow r"), mon.client("z", "allow service osd r"));
+    for (client, what) in [(follower, "log-info"), (warned, "log-warn"), (stranger, "log-info")] {
+        mon.send(client, &subscribe(&[(what, 0, false)]));
+    }
+    let say = |mon: &mut Mon, text: &str| {
+        let line = format!(r#"{{"prefix":"log","logtext":["{text}"]}}"#);
+        mon.monitor.handle(admin, &command(&line), NOW).unwrap();
+        mon.monitor.take_effects()
+    };
+    for text in ["one", "two"] {
+        let effects = say(&mut mon, text);
+        let lines = |client| {
+            let messages = opened::<MLog>(&effects, client);
+            messages.into_iter().flat_map(|m| m.entries).map(|e| e.message).collect::<Vec<_>>()
+        };
+        let heard = lines(follower);
+        assert_eq!(heard.iter().filter(|line| *line == text).count(), 1, "{heard:?}");
+        assert!(lines(warned).is_empty() && lines(stranger).is_empty());
+    }
 }

@@ -1,0 +1,114 @@
+//! `osd df`, `osd pool stats`: what in Ceph the manager answers.
+
+use loligo_maps::OsdMap;
+use loligo_wire::{OsdId, PoolId};
+
+use super::osd_dump::fraction;
+use super::usage::Totals;
+use super::{Call, Outcome, crush};
+use crate::Space;
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, percent};
+
+/// The levels above an OSD in the hierarchy: host and root.
+const OSD_DEPTH: u32 = 2;
+
+/// How full the OSDs are. There is one, so all that is used is its, and none is fuller than the others.
+pub(super) fn df(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print(df_node, df_text))
+}
+
+fn df_node(call: &Call<'_>) -> Node {
+    let (map, space) = (call.state.osdmap(), call.usage.space);
+    let used_percent = space.used_ratio() * 100.0;
+    let node = |osd: OsdId| {
+        let mut node = object! {
+            "id": osd.0, "device_class": "", "name": osd.to_string(), "type": "osd", "type_id": 0,
+            "crush_weight": weight(map, osd), "depth": OSD_DEPTH, "pool_weights": object! {},
+            "reweight": fraction(map.weight(osd)),
+        };
+        space_fields(&mut node, "", space);
+        node.push("utilization", used_percent);
+        node.push("var", 1);
+        node.push("pgs", Totals::of(call).pgs);
+        node.push("status", crush::status(map, osd));
+        node
+    };
+    let mut summary = Node::Object(Vec::new());
+    space_fields(&mut summary, "total_", space);
+    for (name, value) in
+        [("average_utilization", used_percent), ("min_var", 1.0), ("max_var", 1.0), ("dev", 0.0)]
+    {
+        summary.push(name, value);
+    }
+    object! { "nodes": Node::array(map.osd_ids().map(node)), "stray": Vec::new(), "summary": summary }
+}
+
+/// The store does not tell data from the rest.
+fn space_fields(node: &mut Node, prefix: &'static str, space: Space) {
+    let kb = |bytes: u64| bytes >> 10;
+    let fields = [
+        ("kb", kb(space.total)),
+        ("kb_used", kb(space.used)),
+        ("kb_used_data", 0),
+        ("kb_used_omap", 0),
+        ("kb_used_meta", 0),
+        ("kb_avail", kb(space.available())),
+    ];
+    for (name, value) in fields {
+        node.push(&format!("{prefix}{name}"), value);
+    }
+}
+
+fn df_text(call: &Call<'_>) -> String {
+    use Align::{Left, Right};
+    let (map, space) = (call.state.osdmap(), call.usage.space);
+    let right = ["SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE", "VAR", "PGS", "STATUS"];
+    let left = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("REWEIGHT", Right)];
+    let mut table = Table::new(left.into_iter().chain(right.map(|title| (title, Right))));
+    let sizes = || {
+        let sizes = [space.total, space.used, 0, 0, 0, space.available()].map(bytes);
+        sizes.into_iter().chain([percent(space.used_ratio())])
+    };
+    for osd in map.osd_ids() {
+        let about = [
+            osd.0.to_string(),
+            String::new(),
+            format!("{:.5}", weight(map, osd)),
+            format!("{:.5}", fraction(map.weight(osd))),
+        ];
+        let rest = ["1.00".to_owned(), Totals::of(call).pgs.to_string(), crush::status(map, osd).to_owned()];
+        table.row(about.into_iter().chain(sizes()).chain(rest));
+    }
+    let total = ["", "", "", "TOTAL"].map(str::to_owned);
+    table.row(total.into_iter().chain(sizes()));
+    format!("{table}MIN/MAX VAR: 1.00/1.00  STDDEV: 0\n")
+}
+
+fn weight(map: &OsdMap, osd: OsdId) -> f64 {
+    let buckets = map.crush.buckets.iter().flatten();
+    let weights = buckets.filter_map(|bucket| {
+        let at = bucket.items.iter().position(|item| *item == osd.0)?;
+        bucket.item_weight(at)
+    });
+    weights.map(fraction).next().unwrap_or_default()
+}
+
+/// What pools are busy with. Nothing is ever recovered here, and the monitor keeps no rates of clients' requests.
+pub(super) fn pool_stats(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let pools: Vec<PoolId> = match call.args.text("pool_name") {
+        Some(name) => vec![call.state.pool_id(name)?],
+        None => map.pools.keys().copied().collect(),
+    };
+    let name = |id: PoolId| map.pool_name(id).map(ToString::to_string).unwrap_or_default();
+    let node = |id: &PoolId| {
+        object! {
+            "pool_name": name(*id), "pool_id": id.0,
+            "recovery": object! {}, "recovery_rate": object! {}, "client_io_rate": object! {},
+        }
+    };
+    let plain = |id: &PoolId| format!("pool {} id {}\n  nothing is going on\n\n", name(*id), id.0);
+    Ok(call.print(|_| Node::array(pools.iter().map(node)), |_| pools.iter().map(plain).collect()))
+}

@@ -1,0 +1,51 @@
+//! Clients that follow the cluster's log (`ceph -w`).
+
+use loligo_cephx::caps::Perms;
+use loligo_wire::message::Msg;
+use loligo_wire::message::mon::{LogEntry, MLog, PaxosHeader};
+
+use super::{Monitor, SessionId, send};
+use crate::session::Session;
+use crate::state::State;
+use crate::state::log::{Severity, severity};
+
+/// What a client subscribes to for lines that are at least so grave.
+const SUBSCRIPTIONS: [(&str, Severity); 5] = [
+    ("log-debug", Severity::Debug),
+    ("log-info", Severity::Info),
+    ("log-sec", Severity::Sec),
+    ("log-warn", Severity::Warn),
+    ("log-error", Severity::Error),
+];
+
+impl Monitor {
+    /// Tells everybody who follows the log, if it has grown.
+    pub(super) fn tell_of_new_lines(&mut self) {
+        let count = self.state.log().count();
+        if count == self.lines_told {
+            return;
+        }
+        self.lines_told = count;
+        for (id, session) in &mut self.sessions {
+            tell(&mut self.out, *id, session, &self.state);
+        }
+    }
+}
+
+/// Tells one client. Who begins to follow gets the last line, as in Ceph, so that there is something to see.
+pub(super) fn tell(out: &mut Vec<(SessionId, Msg)>, id: SessionId, session: &mut Session, state: &State) {
+    let count = state.log().count();
+    for (what, least) in SUBSCRIPTIONS {
+        if !session.may("mon", Perms::R) {
+            return;
+        }
+        let Some(start) = session.take_due(what, count) else { continue };
+        let entries: Vec<LogEntry> = match start {
+            0 => state.log().last(1, least, "*").into_iter().cloned().collect(),
+            start => state.log().since(start).filter(|line| severity(line) >= least).cloned().collect(),
+        };
+        if !entries.is_empty() {
+            send(out, id, &MLog { paxos: PaxosHeader { version: count }, fsid: state.fsid(), entries });
+        }
+    }
+}
