@@ -97,17 +97,25 @@ impl Admin {
 
     /// Carries out a request as it came, without its terminator, and gives the text of the reply.
     fn answer(&self, request: &[u8]) -> String {
-        let answer = protocol::parse(request).and_then(|(words, mut request)| {
-            let (command, rest) = self.find(&words).ok_or_else(|| {
-                Failure(format!("there is no command '{}'; 'help' lists them", words.join(" ")))
-            })?;
-            command.bind(rest, &mut request)?;
-            match &command.run {
-                Run::Own(run) => run(&request),
-                Run::OfTable(run) => run(self, &request),
-            }
+        let answer = self.run(request).map_err(|refusal| match refusal {
+            Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
+            Refusal::Failed(failure) => failure.to_string(),
         });
-        answer.unwrap_or_else(|failure| format!("ERROR: {failure}\n"))
+        answer.unwrap_or_else(|why| format!("ERROR: {why}\n"))
+    }
+
+    /// Carries out a request that came another way than through the socket: a JSON object, or bare words.
+    ///
+    /// # Errors
+    /// There is no such command, or it cannot do what it is asked.
+    pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
+        let (words, mut request) = protocol::parse(request)?;
+        let (command, rest) = self.find(&words).ok_or_else(|| Refusal::Unknown(words.join(" ")))?;
+        command.bind(rest, &mut request)?;
+        Ok(match &command.run {
+            Run::Own(run) => run(&request),
+            Run::OfTable(run) => run(self, &request),
+        }?)
     }
 }
 
@@ -125,6 +133,21 @@ pub struct Failure(pub String);
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no command of these words.
+    Unknown(String),
+    /// The command has failed.
+    Failed(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
     }
 }
 

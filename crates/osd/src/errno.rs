@@ -27,6 +27,10 @@ impl Errno {
     pub const EXDEV: Self = Self(18);
     /// Arguments that make no sense.
     pub const EINVAL: Self = Self(22);
+    /// As many watches as all clients may have.
+    pub const ENFILE: Self = Self(23);
+    /// As many watches as a client may have.
+    pub const EMFILE: Self = Self(24);
     /// Larger than an object may be.
     pub const EFBIG: Self = Self(27);
     /// No room.
@@ -47,6 +51,8 @@ impl Errno {
     pub const EOLDSNAPC: Self = Self(85);
     /// Not an operation of this server.
     pub const EOPNOTSUPP: Self = Self(95);
+    /// As many notifications wait as may.
+    pub const ENOBUFS: Self = Self(105);
     /// No such watch.
     pub const ENOTCONN: Self = Self(107);
     /// The client is on the blocklist.

@@ -7,11 +7,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
+use std::time::Instant;
 
 use loligo_lane::{Action, Lane};
 use loligo_lockstat::Class;
 use loligo_msgr::Cork;
 
+use crate::history::History;
 use crate::replies::Reply;
 use crate::slot::Asker;
 
@@ -26,7 +28,6 @@ const BATCH: usize = 256;
 const CORKS_MAX: usize = 32;
 
 /// Sends answers; has no thread before the first one.
-#[derive(Default)]
 pub(crate) struct Finisher {
     shared: Arc<Shared>,
     thread: OnceLock<Option<Thread>>,
@@ -35,15 +36,23 @@ pub(crate) struct Finisher {
 struct Shared {
     lane: Lane<Reply>,
     closed: AtomicBool,
+    history: Arc<History>,
 }
 
-impl Default for Shared {
+impl Default for Finisher {
     fn default() -> Self {
-        Self { lane: Lane::new(&FINISHER, WAITING_MAX), closed: AtomicBool::new(false) }
+        Self::new(Arc::default())
     }
 }
 
 impl Finisher {
+    /// What becomes of requests is told there.
+    pub(crate) fn new(history: Arc<History>) -> Self {
+        let lane = Lane::new(&FINISHER, WAITING_MAX);
+        let shared = Shared { lane, closed: AtomicBool::new(false), history };
+        Self { shared: Arc::new(shared), thread: OnceLock::new() }
+    }
+
     /// Has answers sent. Never waits.
     pub(crate) fn send(&self, replies: impl Iterator<Item = Reply>) {
         let mut wake = false;
@@ -93,17 +102,19 @@ impl Drop for Finisher {
 impl Shared {
     fn run(&self) {
         while self.lane.run_batch(BATCH, |batch| {
-            send(batch.drain(..));
+            send(&self.history, batch.drain(..));
             ControlFlow::Continue(())
         }) == loligo_lane::RunEnd::Again
         {}
     }
 }
 
-fn send(replies: impl Iterator<Item = Reply>) {
+fn send(history: &History, replies: impl Iterator<Item = Reply>) {
+    let now = Instant::now();
     let mut askers: Vec<Arc<dyn Asker>> = Vec::new();
     let mut rest = Vec::new();
-    for Reply { asker, msg, hold } in replies {
+    for Reply { asker, msg, hold, track } in replies {
+        history.done(now, track.as_ref(), &asker, &msg);
         let known = askers.iter().position(|known| Arc::ptr_eq(known, &asker));
         if known.is_none() && askers.len() < CORKS_MAX {
             askers.push(Arc::clone(&asker));

@@ -16,7 +16,7 @@ use smallvec::smallvec;
 use crate::dups::Dups;
 use crate::exec::{self, Context, Executed, Limits, Needs, SnapContext};
 use crate::replies::Replies;
-use crate::slot::SlotState;
+use crate::slot::{Helpers, SlotState};
 use crate::stats::Counters;
 
 /// Small, so that a request that gets beyond them is noticed.
@@ -41,10 +41,10 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     }
     let store = MemoryStore::new(1 << 30);
     let pg = PgId { pool: PoolId(1), seed: 0 };
-    let collection = store.open(pg, Arc::new(Replies::new(Arc::default())))?;
+    let collection = store.open(pg, Arc::new(Replies::new(&Helpers::default())))?;
     let version = Eversion { epoch: Epoch(1), version: 1 };
     fill(&*collection, &op, version)?;
-    let mut state = SlotState::new(version, Dups::default());
+    let mut state = SlotState::new(version, Dups::default(), Arc::default());
     let context = Context {
         writes,
         snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },

@@ -25,6 +25,7 @@ mod errno;
 mod exec;
 mod finisher;
 pub mod fuzz;
+mod history;
 mod osd;
 mod place;
 mod replies;
@@ -36,5 +37,6 @@ mod watch;
 
 pub use errno::Errno;
 pub use exec::Limits;
+pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Osd, OsdConfig};
 pub use stats::PoolStats;

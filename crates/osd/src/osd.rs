@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use loligo_wire::{EntityAddr, PoolId, SnapId};
 
 use crate::errno::Errno;
 use crate::exec::{self, Context, Limits, Needs, Room, SnapContext};
+use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
 use crate::slot::{Asker, Helpers, Request};
@@ -102,6 +104,25 @@ impl Osd {
         self.places.load().pools().map(|(id, pool)| (id, sum(pool))).collect()
     }
 
+    /// The slowest requests of the last [`KEPT_S`](crate::KEPT_S) seconds, in the order in which they came.
+    pub fn historic_ops(&self) -> Vec<TrackedOp> {
+        self.helpers.history.slowest()
+    }
+
+    /// The newest requests that took [`SLOW_S`](crate::SLOW_S) seconds or more.
+    pub fn historic_slow_ops(&self) -> Vec<TrackedOp> {
+        self.helpers.history.slow()
+    }
+
+    /// Requests that wait: for the disk to read, or for a change to be safe. Of each placement group the oldest few hundred.
+    pub fn ops_in_flight(&self) -> Vec<TrackedOp> {
+        let mut ops = self.helpers.history.waiting();
+        let places = self.places.load();
+        places.pools().flat_map(|(_, pool)| pool.slots.iter()).for_each(|slot| slot.tell_waiting(&mut ops));
+        ops.sort_by_key(|op| std::cmp::Reverse(op.age));
+        ops
+    }
+
     /// How full the store is.
     pub fn statfs(&self) -> StatFs {
         self.store.statfs()
@@ -115,6 +136,7 @@ impl Osd {
         session: &Arc<Session>,
         msg: &Msg,
         op: MOSDOp,
+        received: Instant,
     ) -> ControlFlow<()> {
         if session.lacks_map(op.map_epoch, places.epoch()) {
             let _ = conn.send(Msg::new(&places.message()));
@@ -158,7 +180,7 @@ impl Osd {
             ..Context::plain(session.client, tid, places.epoch(), id, pool.slots.len() as u32)
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
-        let request = Request { asker, op, context, hold: conn.hold(msg.len()) };
+        let request = Request { asker, op, context, hold: conn.hold(msg.len()), received };
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }
@@ -247,12 +269,13 @@ impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         let places = self.places.load();
         let session = Session::of(conn);
+        let received = Instant::now();
         for msg in msgs.drain(..).filter(|msg| msg.header.kind == MOSDOp::KIND) {
             let op = match msg.open() {
                 Ok(op) => op,
                 Err(e) => return conn.refuse(msg.header.kind, e),
             };
-            if self.request(&places, conn, &session, &msg, op).is_break() {
+            if self.request(&places, conn, &session, &msg, op, received).is_break() {
                 return;
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
+use std::time::Instant;
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Hold;
@@ -11,7 +12,8 @@ use loligo_wire::Eversion;
 use loligo_wire::message::Msg;
 
 use crate::finisher::Finisher;
-use crate::slot::Asker;
+use crate::history::{self, History, Track, TrackedOp};
+use crate::slot::{Asker, Helpers};
 
 /// Held to add one answer, or to take out those that may go.
 static REPLIES: Class = Class::new("osd.replies");
@@ -22,12 +24,15 @@ pub(crate) struct Reply {
     pub(crate) msg: Msg,
     /// Counts the request against what may be read from clients, until it is answered.
     pub(crate) hold: Hold,
+    /// The moments of the request, if it is a client's.
+    pub(crate) track: Option<Track>,
 }
 
 /// The answers of one placement group that wait. It is the store's listener.
 pub(crate) struct Replies {
     state: Mutex<State>,
     finisher: Arc<Finisher>,
+    history: Arc<History>,
 }
 
 #[derive(Default)]
@@ -41,8 +46,9 @@ struct State {
 }
 
 impl Replies {
-    pub(crate) fn new(finisher: Arc<Finisher>) -> Self {
-        Self { state: Mutex::new(&REPLIES, State::default()), finisher }
+    pub(crate) fn new(helpers: &Helpers) -> Self {
+        let (finisher, history) = (Arc::clone(&helpers.finisher), Arc::clone(&helpers.history));
+        Self { state: Mutex::new(&REPLIES, State::default()), finisher, history }
     }
 
     /// What is there when the placement group is opened is safe.
@@ -52,19 +58,42 @@ impl Replies {
 
     /// Sends an answer as soon as all changes up to `tells_of` are safe. If they never will be, there is no answer: the
     /// client asks again elsewhere, or when the server is back.
-    pub(crate) fn give(&self, tells_of: Eversion, reply: Reply) {
+    /// The moment at which it left, unless it waits.
+    pub(crate) fn give(&self, tells_of: Eversion, mut reply: Reply) -> Option<Instant> {
         // A store that makes everything safe at once says so with each change, and its versions are never waited for.
         if tells_of != Eversion::default() {
             let mut state = self.state.lock();
             if tells_of > state.safe {
                 if !state.stopped {
+                    if let Some(track) = &mut reply.track {
+                        track.executed = Some(Instant::now());
+                    }
                     let at = state.waiting.partition_point(|(version, _)| *version <= tells_of);
                     state.waiting.insert(at, (tells_of, reply));
                 }
-                return;
+                return None;
             }
         }
-        reply.asker.answer(reply.msg);
+        let now = Instant::now();
+        let Reply { asker, msg, hold, track } = reply;
+        self.history.done(now, track.as_ref(), &asker, &msg);
+        asker.answer(msg);
+        drop(hold);
+        Some(now)
+    }
+
+    /// Adds the answers that wait, as far as one report shows them.
+    pub(crate) fn tell_waiting(&self, ops: &mut Vec<TrackedOp>) {
+        let state = self.state.lock();
+        let tracked = state.waiting.iter().filter_map(|(_, reply)| Some((reply, reply.track?)));
+        let waiting: Vec<_> = tracked
+            .take(history::SHOWN_MAX)
+            .map(|(reply, track)| (track, Arc::clone(&reply.asker), reply.msg.clone()))
+            .collect();
+        drop(state);
+        let told =
+            waiting.iter().filter_map(|(track, asker, msg)| history::waiting_answer(track, asker, msg));
+        ops.extend(told);
     }
 }
 
@@ -88,7 +117,8 @@ impl CommitListener for Replies {
         let mut ready = self.ready(version);
         // One answer leaves at once: to wake another thread for it would take longer than to send it.
         match ready.pop_front() {
-            Some((_, Reply { asker, msg, hold })) if ready.is_empty() => {
+            Some((_, Reply { asker, msg, hold, track })) if ready.is_empty() => {
+                self.history.done(Instant::now(), track.as_ref(), &asker, &msg);
                 asker.answer(msg);
                 drop(hold);
             }

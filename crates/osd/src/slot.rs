@@ -12,7 +12,7 @@ use loligo_msgr::{Connection, Cork, Hold};
 use loligo_store::{Collection, ObjectName, ObjectStore, StoreError};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags};
-use loligo_wire::{EntityAddrVec, Epoch, Eversion, PgId, Tid};
+use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, Eversion, PgId, Tid};
 use smallvec::smallvec;
 use tokio::runtime::Handle;
 
@@ -20,11 +20,12 @@ use crate::clock::Clock;
 use crate::dups::Dups;
 use crate::exec::{self, Context, Executed, Task};
 use crate::finisher::Finisher;
+use crate::history::{History, Track, TrackedOp};
 use crate::replies::{Replies, Reply};
 use crate::session::Session;
 use crate::stats::{Counters, PoolStats};
 use crate::trim::TrimPg;
-use crate::watch::{Effects, Expired, Outbox, Watches};
+use crate::watch::{Effects, Expired, Load, Outbox, Watches};
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
@@ -40,10 +41,20 @@ const WAITING_MAX: usize = 64 << 10;
 const RUN_BUDGET: usize = 512;
 
 /// What all slots of an OSD share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Helpers {
     pub(crate) finisher: Arc<Finisher>,
     pub(crate) clock: Arc<Clock>,
+    pub(crate) load: Arc<Load>,
+    pub(crate) history: Arc<History>,
+}
+
+impl Default for Helpers {
+    fn default() -> Self {
+        let history: Arc<History> = Arc::default();
+        let finisher = Arc::new(Finisher::new(Arc::clone(&history)));
+        Self { finisher, clock: Arc::default(), load: Arc::default(), history }
+    }
 }
 
 /// A placement group as it is served.
@@ -76,9 +87,9 @@ pub(crate) struct SlotState {
 
 impl SlotState {
     /// As the last run left the placement group.
-    pub(crate) fn new(version: Eversion, dups: Dups) -> Self {
+    pub(crate) fn new(version: Eversion, dups: Dups, load: Arc<Load>) -> Self {
         let (user_version, submitted) = (version.version, Eversion::default());
-        let (watches, waited_for) = (Watches::default(), BTreeMap::new());
+        let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
         Self { version, user_version, submitted, dups, watches, armed: None, waited_for }
     }
 }
@@ -108,6 +119,11 @@ pub(crate) trait Asker: Send + Sync {
     /// A number that tells connections apart.
     fn id(&self) -> u64 {
         0
+    }
+
+    /// Where it is.
+    fn addr(&self) -> EntityAddr {
+        EntityAddr::default()
     }
 
     /// Has the slot told when the connection is lost; false if it is lost already.
@@ -142,6 +158,10 @@ impl Asker for Connection {
         Connection::id(self)
     }
 
+    fn addr(&self) -> EntityAddr {
+        self.peer().addr
+    }
+
     fn watches_in(&self, slot: &Arc<Slot>) -> bool {
         Session::of(self).watches_in(slot)
     }
@@ -154,15 +174,18 @@ pub(crate) struct Request {
     pub(crate) context: Context,
     /// Counts the request against what may be read from clients, until it is answered.
     pub(crate) hold: Hold,
+    /// When its connection's reader had it.
+    pub(crate) received: Instant,
 }
 
 impl Slot {
     /// Opens a placement group.
     pub(crate) fn open(pg: PgId, store: &dyn ObjectStore, helpers: &Helpers) -> Result<Self, StoreError> {
-        let replies = Arc::new(Replies::new(Arc::clone(&helpers.finisher)));
+        let replies = Arc::new(Replies::new(helpers));
         let collection = store.open(pg, Arc::clone(&replies) as _)?;
         replies.begin(collection.version());
-        let state = SlotState::new(collection.version(), Dups::new(collection.records()));
+        let load = Arc::clone(&helpers.load);
+        let state = SlotState::new(collection.version(), Dups::new(collection.records()), load);
         Ok(Self {
             pg,
             lane: Lane::new(&SLOT, WAITING_MAX),
@@ -227,7 +250,7 @@ impl Slot {
         (op.hash, op.spgid.pgid) = (oid.hash, self.pg);
         let context =
             Context { writes: true, task: Some(task), ..Context::plain(0, Tid(0), epoch, self.pg.pool, 1) };
-        self.submit(Request { asker, op, context, hold: Hold::default() })
+        self.submit(Request { asker, op, context, hold: Hold::default(), received: Instant::now() })
     }
 
     /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
@@ -242,7 +265,9 @@ impl Slot {
     }
 
     fn run(self: &Arc<Self>) {
-        while self.lane.run(RUN_BUDGET, |item| self.one(item)) == RunEnd::Again {
+        // When the request before was done with, which is when the next one's turn came.
+        let mut before = None;
+        while self.lane.run(RUN_BUDGET, |item| self.one(item, &mut before)) == RunEnd::Again {
             // A thread of the store has no runtime, and nothing better to do.
             if let Ok(runtime) = Handle::try_current() {
                 let slot = Arc::clone(self);
@@ -252,7 +277,7 @@ impl Slot {
         }
     }
 
-    fn one(self: &Arc<Self>, item: Item) {
+    fn one(self: &Arc<Self>, item: Item, before: &mut Option<Instant>) {
         let (request, kept) = match item {
             Item::Tick => return self.expire(),
             Item::Lost(conn) => return self.forget(conn),
@@ -264,13 +289,13 @@ impl Slot {
                 None => return,
             },
         };
-        if self.execute(request, kept.clone()) {
+        if self.execute(request, kept.clone(), before) {
             return;
         }
         // Those who came for the object meanwhile, until one of them waits again.
         let Some(name) = kept else { return };
         while let Some(next) = self.next_for(&name) {
-            if self.execute(next, Some(name.clone())) {
+            if self.execute(next, Some(name.clone()), before) {
                 return;
             }
         }
@@ -304,8 +329,15 @@ impl Slot {
 
     /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still, as the request
     /// has to wait again.
-    fn execute(self: &Arc<Self>, request: Request, kept: Option<ObjectName>) -> bool {
-        let Request { asker, op, context, hold } = request;
+    fn execute(
+        self: &Arc<Self>,
+        request: Request,
+        kept: Option<ObjectName>,
+        before: &mut Option<Instant>,
+    ) -> bool {
+        let Request { asker, op, context, hold, received } = request;
+        let reached = before.map_or(received, |before| before.max(received));
+        let track = Track { received, reached, executed: None, client: context.client };
         let executed = {
             let mut state = self.state.lock();
             exec::execute(&context, op, &*self.collection, &mut state, &self.counters)
@@ -315,11 +347,15 @@ impl Slot {
                 if let Some(effects) = effects {
                     self.apply(*effects, &asker);
                 }
-                self.replies.give(tells_of, Reply { asker, msg: reply, hold });
+                let track = context.task.is_none().then_some(track);
+                let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track });
+                *before = left.or(*before);
                 false
             }
             Executed::Nothing => false,
-            Executed::Waits(op) => self.wait(Request { asker, op: *op, context, hold }, kept),
+            Executed::Waits(op) => {
+                self.wait(Request { asker, op: *op, context, hold, received }, track, kept)
+            }
         }
     }
 
@@ -380,14 +416,15 @@ impl Slot {
     /// Messages to watchers and notifiers go through the finisher: there may be thousands.
     fn send(&self, out: Outbox) {
         if !out.is_empty() {
-            let messages = out.into_iter().map(|(asker, msg)| Reply { asker, msg, hold: Hold::default() });
-            self.helpers.finisher.send(messages);
+            let reply = |(asker, msg)| Reply { asker, msg, hold: Hold::default(), track: None };
+            self.helpers.finisher.send(out.into_iter().map(reply));
         }
     }
 
     /// Has a request executed again when what it waits for is there. True if its object is kept from others until then.
-    fn wait(self: &Arc<Self>, request: Request, kept: Option<ObjectName>) -> bool {
+    fn wait(self: &Arc<Self>, request: Request, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
+        let waits = self.helpers.history.waits(track, &request.asker, &request.op, request.context.tid);
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
         let name =
             if alone { None } else { kept.or_else(|| ObjectName::new(exec::oid_of(&request.op)).ok()) };
@@ -397,6 +434,7 @@ impl Slot {
         let keeps = name.is_some();
         let slot = Arc::clone(self);
         wait(Box::new(move |answer: Box<dyn Any + Send>| {
+            slot.helpers.history.goes_on(waits);
             request.context.fetches.answered(number, answer);
             // In front, and never refused: it was admitted before.
             match slot.lane.requeue(VecDeque::from([Item::Again(request, name)])) {
@@ -405,6 +443,11 @@ impl Slot {
             }
         }));
         keeps
+    }
+
+    /// Adds the requests that wait for the store to make their changes safe.
+    pub(crate) fn tell_waiting(&self, ops: &mut Vec<TrackedOp>) {
+        self.replies.tell_waiting(ops);
     }
 
     /// Adds what this group holds and was asked.
@@ -492,7 +535,8 @@ mod tests {
             let context =
                 Context { writes, ..Context::plain(self.number, Tid(self.tid), Epoch(1), PoolId(1), SLOTS) };
             let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
-            assert!(slot.submit(Request { asker, op, context, hold: Hold::default() }));
+            let received = Instant::now();
+            assert!(slot.submit(Request { asker, op, context, hold: Hold::default(), received }));
         }
 
         /// Makes a counter one larger; others do the same at the same time.

@@ -25,7 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
-use crate::{Auth, Builder, StartError, fullness, perf};
+use crate::tell::{self, OsdDoor};
+use crate::{Auth, Builder, StartError, fullness, ops, perf};
 
 /// There is one OSD, `osd.0`.
 const OSD: OsdId = OsdId(0);
@@ -63,7 +64,10 @@ impl Cluster {
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         tell_of_purged_snaps(&osd, &mon);
         fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
-        let (osd_messenger, osd_addr) = doors.open_osd(osd, &mon).await?;
+        let admin = Admin::new();
+        tell::register(&admin, Arc::clone(&osd));
+        ops::register(&admin, &osd);
+        let (osd_messenger, osd_addr) = doors.open_osd(OsdDoor::new(osd, admin.clone()), &mon).await?;
         let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
@@ -75,7 +79,6 @@ impl Cluster {
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
         started.map_err(io::Error::other)?;
         log!(MON, 1, "serving {}: monitor at {}, OSD at {}", text(&fsid), mon_addr, osd_addr);
-        let admin = Admin::new();
         let facts = Facts {
             fsid,
             mon_addr,
@@ -236,7 +239,7 @@ impl Doors {
 
     async fn open_osd(
         &self,
-        osd: Arc<Osd>,
+        osd: Arc<OsdDoor>,
         mon: &MonService,
     ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
         let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);

@@ -27,7 +27,9 @@ mod dir;
 mod error;
 mod fullness;
 mod handle;
+mod ops;
 mod perf;
+mod tell;
 
 pub use builder::{Auth, Builder, Server};
 pub use error::StartError;

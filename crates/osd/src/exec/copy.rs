@@ -175,7 +175,7 @@ mod tests {
         let mut op = MOSDOp::new(ObjectLocator::in_pool(PoolId(pool)), name.into(), ops, OsdFlags::empty());
         op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
         let collection = &facts.slots[facts.pool.fold(op.hash) as usize].collection;
-        let mut state = SlotState::new(collection.version(), Dups::default());
+        let mut state = SlotState::new(collection.version(), Dups::default(), Arc::default());
         let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
         let context = Context {
             writes: Needs::of(&op).expect("no classes").writes(),

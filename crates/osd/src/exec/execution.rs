@@ -13,7 +13,7 @@ use super::limits::Budget;
 use super::ranges::Ranges;
 use super::snaps::SnapSet;
 use crate::errno::Errno;
-use crate::watch::{Effects, Watchers};
+use crate::watch::{Effects, Load, Watchers};
 
 /// The result and output of one operation.
 pub(crate) type Output = Result<(i32, Bytes), Errno>;
@@ -48,6 +48,8 @@ pub(crate) struct Execution<'a> {
     pub(super) user_modify: bool,
     /// Who watched the object before the request, if anybody did.
     pub(crate) watchers: Option<&'a Watchers>,
+    /// What all watches and notifications of the OSD come to; `None` where no client asks.
+    pub(crate) load: Option<&'a Load>,
     /// What is to be done for watchers if the request goes well.
     pub(crate) effects: Option<Box<Effects>>,
     /// The result of the newest operation.
@@ -79,6 +81,7 @@ impl<'a> Execution<'a> {
             modified: Ranges::default(),
             user_modify: false,
             watchers: None,
+            load: None,
             effects: None,
             result: 0,
             version: 0,
@@ -176,8 +179,6 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,
-    /// which shows behind a CMPXATTR, whose result is 1.
     /// A name that no other request of the placement group gets, in order of the requests (`cls_cxx_subop_version`).
     pub(crate) fn unique_id(&mut self) -> String {
         self.names += 1;
@@ -195,6 +196,8 @@ impl<'a> Execution<'a> {
         self.budget.spend(bytes)
     }
 
+    /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,
+    /// which shows behind a CMPXATTR, whose result is 1.
     pub(crate) fn same_result(&self, data: Bytes) -> Output {
         Ok((self.result, data))
     }

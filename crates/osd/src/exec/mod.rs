@@ -231,6 +231,7 @@ fn read_request(
     let loaded = watch::load(context, &op.ops, &mut state.watches, oid, &*view);
     let mut execution = Execution::new(context, collection, oid, Some(Arc::clone(&view)));
     execution.watchers = state.watches.of(oid);
+    execution.load = Some(state.watches.load());
     let result = loaded.and_then(|()| execution.run(&op.ops, &mut outputs));
     if context.fetches.waiting() {
         drop(execution);

@@ -111,6 +111,7 @@ fn write(
     let prepared = prepare(context, op, state, oid, view.as_ref());
     let mut execution = Execution::new(context, collection, oid, view);
     execution.watchers = state.watches.of(oid);
+    execution.load = Some(state.watches.load());
     execution.version = record.version.version;
     let result = prepared.and_then(|snaps| {
         execution.snaps = snaps;

@@ -7,6 +7,7 @@
 //! A client that is silent for longer than its timeout has its watch removed: the slot is told the time by the OSD's
 //! [`Clock`](crate::clock::Clock) and makes a request of its own of each removal.
 
+mod load;
 mod notify;
 mod ops;
 mod record;
@@ -23,6 +24,7 @@ use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::slot::Asker;
+pub(crate) use load::Load;
 use notify::Notify;
 pub(crate) use ops::load;
 
@@ -109,6 +111,17 @@ pub(crate) struct Watches {
     by_conn: FxHashMap<u64, FxHashSet<Place>>,
     /// Nothing is due before this moment.
     due: Option<Instant>,
+    /// Where all of it is counted.
+    load: Arc<Load>,
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        for (object, watched) in &self.objects {
+            watched.watchers.keys().for_each(|(_, client)| self.load.unwatch(*client, object.len()));
+        }
+        self.notifies.values().for_each(|notify| self.load.done(notify.bytes));
+    }
 }
 
 /// An object, as a table's key, and one of its watches.
@@ -120,6 +133,18 @@ struct Watched {
 }
 
 impl Watches {
+    /// Without watches; what comes is counted there.
+    pub(crate) fn new(load: Arc<Load>) -> Self {
+        let mut watches = Self::default();
+        watches.load = load;
+        watches
+    }
+
+    /// What all placement groups bear.
+    pub(crate) fn load(&self) -> &Arc<Load> {
+        &self.load
+    }
+
     /// The watchers of an object, if any are known.
     pub(crate) fn of(&self, oid: ObjectRef<'_>) -> Option<&Watchers> {
         if self.objects.is_empty() {
@@ -137,11 +162,13 @@ impl Watches {
     ) {
         let Ok(name) = ObjectName::new(oid) else { return };
         found.iter().for_each(|(_, timeout_s, _)| self.note(now + seconds(*timeout_s)));
+        let object = key_of(oid);
+        found.iter().for_each(|((_, client), _, _)| self.load.watch(*client, object.len()));
         let watchers = found.into_iter().map(|(key, timeout_s, addr)| {
             let deadline = Some(now + seconds(timeout_s));
             (key, Watch { timeout_s, addr, conn: None, pings: true, deadline, unanswered: Vec::new() })
         });
-        self.objects.insert(key_of(oid), Watched { name, watchers: watchers.collect() });
+        self.objects.insert(object, Watched { name, watchers: watchers.collect() });
     }
 
     /// Does what a request has come to. `conn` is where it came from.
@@ -176,6 +203,7 @@ impl Watches {
         let object = key_of(oid);
         let Some(watched) = self.objects.get_mut(&object) else { return };
         let Some(watch) = watched.watchers.remove(&key) else { return };
+        self.load.unwatch(key.1, object.len());
         if watched.watchers.is_empty() {
             self.objects.remove(&object);
         }
@@ -202,13 +230,16 @@ impl Watches {
         let Ok(name) = ObjectName::new(oid) else { return };
         let watched = self.objects.entry(object.clone());
         let watched = watched.or_insert_with(|| Watched { name, watchers: Watchers::new() });
-        let watch = watched.watchers.entry(new.key).or_insert_with(|| Watch {
-            timeout_s: new.timeout_s,
-            addr: new.addr,
-            conn: None,
-            pings: new.pings,
-            deadline: None,
-            unanswered: Vec::new(),
+        let watch = watched.watchers.entry(new.key).or_insert_with(|| {
+            self.load.watch(new.key.1, object.len());
+            Watch {
+                timeout_s: new.timeout_s,
+                addr: new.addr,
+                conn: None,
+                pings: new.pings,
+                deadline: None,
+                unanswered: Vec::new(),
+            }
         });
         if watch.conn.as_ref().is_some_and(|old| old.id() == conn.id()) {
             return;

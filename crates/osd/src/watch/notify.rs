@@ -29,6 +29,8 @@ pub(super) struct Notify {
     replies: BTreeMap<(u64, u64), Bytes>,
     pub(super) deadline: Instant,
     object: Box<[u8]>,
+    /// What it is counted with.
+    pub(super) bytes: u64,
 }
 
 impl Notify {
@@ -88,6 +90,7 @@ impl Watches {
             replies: BTreeMap::new(),
             deadline: now + seconds(new.timeout_s),
             object: object.clone(),
+            bytes: 0,
         };
         if let Some(watched) = self.objects.get_mut(&object) {
             for (key, watch) in &mut watched.watchers {
@@ -102,6 +105,7 @@ impl Watches {
             out.push((Arc::clone(conn), notify.completion(new.id, false)));
         } else {
             self.note(notify.deadline);
+            notify.bytes = self.load.notify(notify.payload.len());
             self.notifies.insert(new.id, notify);
         }
     }
@@ -138,17 +142,20 @@ impl Watches {
         if notify.waits_for.remove(&key)
             && let Some(reply) = reply
         {
+            notify.bytes += self.load.answer(reply.len());
             notify.replies.insert((key.1, key.0), reply);
         }
         if notify.waits_for.is_empty()
             && let Some(notify) = self.notifies.remove(&id)
         {
+            self.load.done(notify.bytes);
             out.push((Arc::clone(&notify.conn), notify.completion(id, false)));
         }
     }
 
     pub(super) fn time_out(&mut self, id: u64, out: &mut Outbox) {
         let Some(notify) = self.notifies.remove(&id) else { return };
+        self.load.done(notify.bytes);
         out.push((Arc::clone(&notify.conn), notify.completion(id, true)));
         let Some(watched) = self.objects.get_mut(&notify.object) else { return };
         for key in &notify.waits_for {

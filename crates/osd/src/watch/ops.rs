@@ -8,7 +8,7 @@ use loligo_store::{ObjectName, ObjectRef, ObjectView};
 use loligo_wire::message::osd::{ListWatchersResponse, OpCode, Ops, OsdOp, WatchArgs, WatchItem};
 use loligo_wire::{Encode, EntityNum, GlobalId, Reader, Writer};
 
-use super::{Answered, Connected, Effects, Notified, Watches, record};
+use super::{Answered, Connected, Effects, Load, Notified, Watches, record};
 use crate::errno::Errno;
 use crate::exec::{Context, DONE, Execution, Output};
 
@@ -64,6 +64,11 @@ impl Execution<'_> {
         }
     }
 
+    /// Requests that are not clients' are not counted.
+    fn load_admits(&self, admits: impl FnOnce(&Load) -> Result<(), Errno>) -> Result<(), Errno> {
+        self.load.map_or(Ok(()), admits)
+    }
+
     pub(crate) fn watch(&mut self, op: &OsdOp) -> Output {
         self.must_exist()?;
         let args = op.watch_args();
@@ -73,6 +78,8 @@ impl Execution<'_> {
             WatchArgs::WATCH | WatchArgs::LEGACY_WATCH => {
                 let new = self.connected(&args);
                 if known.is_none() {
+                    let pending = self.effects.as_ref().map_or(0, |effects| effects.connected.len());
+                    self.load_admits(|load| load.admits_watch(key.1, pending))?;
                     self.info.watched = true;
                     self.make(record::keep(key, new.timeout_s, new.addr));
                 }
@@ -138,6 +145,11 @@ impl Execution<'_> {
         // Begins with a version that nobody looks at. What cannot be read is nothing, as in a stock OSD.
         let timeout_s = r.u32().and_then(|_| r.u32()).unwrap_or(0);
         let payload = r.get::<Bytes>().unwrap_or_default();
+        if self.watchers.is_some_and(|watchers| !watchers.is_empty()) {
+            let notified = self.effects.iter().flat_map(|effects| &effects.notified);
+            let pending = notified.map(|notified| notified.payload.len()).sum();
+            self.load_admits(|load| load.admits_notify(pending, payload.len()))?;
+        }
         // Relaxed: a number that nobody else has is all that is wanted.
         let number = NEXT_NOTIFY.fetch_add(1, Ordering::Relaxed);
         let id = u64::from(self.context.epoch.0) << 32 | u64::from(number);
@@ -165,6 +177,11 @@ impl Execution<'_> {
             // As the oldest clients say it: the number stands where the cookie should.
             Err(_) => Answered { id: op.cookie(), client, cookie: None, reply: Bytes::new() },
         };
+        if !answered.reply.is_empty() {
+            let others = self.effects.iter().flat_map(|effects| &effects.answered);
+            let pending = others.map(|answered| answered.reply.len()).sum();
+            self.load_admits(|load| load.admits_answer(pending, answered.reply.len()))?;
+        }
         self.effects()?.answered.push(answered);
         self.same_result(Bytes::new())
     }

@@ -160,3 +160,33 @@ fn silence_ends_a_watch_and_pings_keep_it() {
     watches.lost(1, at(1000));
     assert_eq!(watches.expire(at(1005)).0.len(), 1);
 }
+
+#[test]
+fn what_is_counted_is_given_back() {
+    let load = Arc::new(Load::default());
+    let (mut watches, now) = (Watches::new(Arc::clone(&load)), Instant::now());
+    let (conn, notifier) = (Conn::new(1), Conn::new(3));
+    let nothing = load.counted();
+    for cookie in [11, 12] {
+        send(watches.apply(watch((cookie, 100), 30), &conn.asker(), now));
+        // Registered again, it is the same watch.
+        send(watches.apply(watch((cookie, 100), 30), &conn.asker(), now));
+    }
+    let two = load.counted();
+    assert_eq!(two.0, 2);
+    for id in [1, 2] {
+        send(watches.apply(notify(id), &notifier.asker(), now));
+    }
+    send(watches.apply(answer(1, (11, 100), b"yes"), &conn.asker(), now));
+    assert!(load.counted().1 > two.1);
+    send(watches.apply(answer(1, (12, 100), b"yes"), &conn.asker(), now));
+    let (expired, out) = watches.expire(now + Duration::from_secs(10));
+    send(out);
+    assert!(expired.is_empty());
+    assert_eq!(load.counted(), two, "one was answered, one is over");
+    send(watches.apply(Effects { ended: vec![((12, 100), false)], ..effects() }, &conn.asker(), now));
+    send(watches.apply(notify(3), &notifier.asker(), now));
+    assert_eq!(load.counted().0, 1);
+    drop(watches);
+    assert_eq!(load.counted(), nothing, "the placement group is gone");
+}

@@ -1,0 +1,384 @@
+//! What became of requests: the slowest ones of late, and those that wait (`dump_historic_ops`, `dump_ops_in_flight`).
+//!
+//! Most requests are of no interest, and noting down each would cost more than many of them take. So a request carries a few
+//! moments along ([`Track`]), and only when its answer leaves is it compared with the fastest of those that are kept: two loads
+//! and a look at the clock. What is told of a kept one is read from its answer, which has its object's name and operations.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use loligo_lockstat::{Class, Mutex};
+use loligo_wire::message::Msg;
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
+use loligo_wire::{EntityAddr, Epoch, PgId, Tid, UTime};
+
+use crate::slot::Asker;
+
+/// Requests kept, the slowest ones (`osd_op_history_size`).
+pub const KEPT_MAX: usize = 20;
+/// How long they are kept, in seconds (`osd_op_history_duration`).
+pub const KEPT_S: u64 = 600;
+/// Very slow requests kept, the newest ones (`osd_op_history_slow_op_size`).
+pub const SLOW_MAX: usize = 20;
+/// How long those took at least, in seconds (`osd_op_history_slow_op_threshold`).
+pub const SLOW_S: u64 = 10;
+/// A request that waits for longer counts as blocked, in seconds (`osd_op_complaint_time`).
+pub const BLOCKED_S: u64 = 30;
+/// Waiting requests that one report shows of a placement group.
+pub(crate) const SHOWN_MAX: usize = 256;
+
+/// Held to put in one slow request, or to copy what is kept.
+static HISTORY: Class = Class::new("osd.history");
+
+/// Held to put in or take out one request that waits for the disk.
+static WAITS: Class = Class::new("osd.history_waits");
+
+/// The moments of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Track {
+    /// Its connection's reader had it.
+    pub(crate) received: Instant,
+    /// Its placement group began with it.
+    pub(crate) reached: Instant,
+    /// It was executed, and its answer had to wait.
+    pub(crate) executed: Option<Instant>,
+    /// The client's global id.
+    pub(crate) client: u64,
+}
+
+/// What is told of one request.
+#[derive(Clone, Debug)]
+pub struct TrackedOp {
+    /// Who wants what of which object.
+    pub description: String,
+    /// When it came.
+    pub initiated_at: UTime,
+    /// How long ago that was.
+    pub age: Duration,
+    /// How long it took, or has taken so far.
+    pub duration: Duration,
+    /// How far it has come.
+    pub flag_point: &'static str,
+    /// The client's global id.
+    pub client: u64,
+    /// Where the client is.
+    pub client_addr: EntityAddr,
+    /// The client's number for the request.
+    pub tid: Tid,
+    /// What happened to it, and how long after it came.
+    pub events: Vec<(&'static str, Duration)>,
+}
+
+/// The requests of an OSD that are worth telling of.
+pub(crate) struct History {
+    /// When counting began.
+    began: Instant,
+    /// Requests that took less, in nanoseconds, are of no interest …
+    floor_ns: AtomicU64,
+    /// … until so many nanoseconds after the beginning, when the oldest of those that are kept is to go.
+    floor_until_ns: AtomicU64,
+    kept: Mutex<Kept>,
+    waits: Mutex<Waits>,
+}
+
+#[derive(Default)]
+struct Kept {
+    slowest: Vec<Past>,
+    slow: VecDeque<Past>,
+}
+
+#[derive(Default)]
+struct Waits {
+    ops: BTreeMap<u64, (Track, Said)>,
+    next: u64,
+}
+
+/// What is said of a request.
+#[derive(Clone)]
+struct Said {
+    description: String,
+    client_addr: EntityAddr,
+    tid: Tid,
+}
+
+/// A request that was answered.
+#[derive(Clone)]
+struct Past {
+    track: Track,
+    done: Instant,
+    said: Said,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            floor_ns: AtomicU64::new(0),
+            floor_until_ns: AtomicU64::new(0),
+            kept: Mutex::new(&HISTORY, Kept::default()),
+            waits: Mutex::new(&WAITS, Waits::default()),
+        }
+    }
+}
+
+impl History {
+    /// An answer is about to leave.
+    pub(crate) fn done(&self, now: Instant, track: Option<&Track>, asker: &Arc<dyn Asker>, msg: &Msg) {
+        let Some(track) = track else { return };
+        let took_ns = ns(now.saturating_duration_since(track.received));
+        // Relaxed: who reads an old value keeps one request too many, or one too few.
+        if took_ns < self.floor_ns.load(Ordering::Relaxed)
+            && ns(now.saturating_duration_since(self.began)) < self.floor_until_ns.load(Ordering::Relaxed)
+        {
+            return;
+        }
+        self.keep(now, *track, asker, msg);
+    }
+
+    #[cold]
+    fn keep(&self, done: Instant, track: Track, asker: &Arc<dyn Asker>, msg: &Msg) {
+        let Some(said) = said_of_answer(&track, asker, msg) else { return };
+        let past = Past { track, done, said };
+        let mut kept = self.kept.lock();
+        if past.took() >= Duration::from_secs(SLOW_S) {
+            kept.slow.push_back(past.clone());
+            if kept.slow.len() > SLOW_MAX {
+                kept.slow.pop_front();
+            }
+        }
+        kept.forget_old(done);
+        kept.slowest.push(past);
+        if kept.slowest.len() > KEPT_MAX {
+            let fastest = (0..kept.slowest.len()).min_by_key(|at| kept.slowest[*at].took());
+            fastest.map(|at| kept.slowest.swap_remove(at));
+        }
+        let full = kept.slowest.len() == KEPT_MAX;
+        let floor = kept.slowest.iter().map(Past::took).min().filter(|_| full).unwrap_or_default();
+        let oldest = kept.slowest.iter().map(|past| past.track.received).min().unwrap_or(done);
+        let until = oldest.saturating_duration_since(self.began) + Duration::from_secs(KEPT_S);
+        self.floor_ns.store(ns(floor), Ordering::Relaxed);
+        self.floor_until_ns.store(ns(until), Ordering::Relaxed);
+    }
+
+    /// A request waits for the disk: a number for [`History::goes_on`].
+    pub(crate) fn waits(&self, track: Track, asker: &Arc<dyn Asker>, op: &MOSDOp, tid: Tid) -> u64 {
+        let codes = op.ops.iter().map(|op| op.code);
+        let description = describe(track.client, tid, op.spgid.pgid, &op.oid, codes, op.flags, op.map_epoch);
+        let said = Said { description, client_addr: asker.addr(), tid };
+        let mut waits = self.waits.lock();
+        waits.next += 1;
+        let number = waits.next;
+        waits.ops.insert(number, (track, said));
+        number
+    }
+
+    /// It waits no longer.
+    pub(crate) fn goes_on(&self, number: u64) {
+        let gone = self.waits.lock().ops.remove(&number);
+        drop(gone);
+    }
+
+    /// The slowest requests of the last [`KEPT_S`] seconds, in the order in which they came.
+    pub(crate) fn slowest(&self) -> Vec<TrackedOp> {
+        let now = Instant::now();
+        let mut kept = self.kept.lock();
+        kept.forget_old(now);
+        let mut past = kept.slowest.clone();
+        drop(kept);
+        past.sort_by_key(|past| past.track.received);
+        past.iter().map(|past| past.tell(now)).collect()
+    }
+
+    /// The newest requests that took [`SLOW_S`] seconds or more.
+    pub(crate) fn slow(&self) -> Vec<TrackedOp> {
+        let past = self.kept.lock().slow.clone();
+        past.iter().map(|past| past.tell(Instant::now())).collect()
+    }
+
+    /// The requests that wait for the disk to read.
+    pub(crate) fn waiting(&self) -> Vec<TrackedOp> {
+        let now = Instant::now();
+        let waits: Vec<_> = self.waits.lock().ops.values().take(SHOWN_MAX).cloned().collect();
+        let events = |track: &Track| vec![("queued_for_pg", track.received), ("reached_pg", track.reached)];
+        let tell = |(track, said): (Track, Said)| tell(&track, &said, now, now, events(&track), "started");
+        waits.into_iter().map(tell).collect()
+    }
+}
+
+/// An answer that waits for the store, as it is told of.
+pub(crate) fn waiting_answer(track: &Track, asker: &Arc<dyn Asker>, msg: &Msg) -> Option<TrackedOp> {
+    let said = said_of_answer(track, asker, msg)?;
+    let now = Instant::now();
+    Some(tell(track, &said, now, now, events_of(track), "op_commit"))
+}
+
+impl Kept {
+    fn forget_old(&mut self, now: Instant) {
+        let most = Duration::from_secs(KEPT_S);
+        self.slowest.retain(|past| now.saturating_duration_since(past.track.received) < most);
+    }
+}
+
+impl Past {
+    fn took(&self) -> Duration {
+        self.done.saturating_duration_since(self.track.received)
+    }
+
+    fn tell(&self, now: Instant) -> TrackedOp {
+        let mut events = events_of(&self.track);
+        let flag_point = if self.track.executed.is_some() {
+            events.push(("commit_sent", self.done));
+            "commit sent; apply or cleanup"
+        } else {
+            "started"
+        };
+        events.push(("done", self.done));
+        tell(&self.track, &self.said, now, self.done, events, flag_point)
+    }
+}
+
+/// What happens to every request, by Ceph's names.
+fn events_of(track: &Track) -> Vec<(&'static str, Instant)> {
+    let mut events = vec![("queued_for_pg", track.received), ("reached_pg", track.reached)];
+    events.push(("started", track.reached));
+    events.extend(track.executed.map(|executed| ("waiting for commit", executed)));
+    events
+}
+
+fn tell(
+    track: &Track,
+    said: &Said,
+    now: Instant,
+    until: Instant,
+    events: Vec<(&'static str, Instant)>,
+    flag_point: &'static str,
+) -> TrackedOp {
+    let since = |moment: Instant| moment.saturating_duration_since(track.received);
+    let age = since(now);
+    let initiated = UTime::now().to_system().checked_sub(age).map(UTime::from_system);
+    let first = [("initiated", Duration::ZERO)];
+    TrackedOp {
+        description: said.description.clone(),
+        initiated_at: initiated.unwrap_or_default(),
+        age,
+        duration: since(until),
+        flag_point,
+        client: track.client,
+        client_addr: said.client_addr,
+        tid: said.tid,
+        events: first.into_iter().chain(events.into_iter().map(|(name, at)| (name, since(at)))).collect(),
+    }
+}
+
+fn said_of_answer(track: &Track, asker: &Arc<dyn Asker>, msg: &Msg) -> Option<Said> {
+    let MOSDOpReply { oid, pgid, ops, flags, map_epoch, .. } = msg.open().ok()?;
+    let codes = ops.iter().map(|op| op.op.code);
+    let description = describe(track.client, msg.header.tid, pgid, &oid, codes, flags, map_epoch);
+    Some(Said { description, client_addr: asker.addr(), tid: msg.header.tid })
+}
+
+/// As a stock OSD describes requests, but for what an answer does not tell: the object's hash, namespace and key.
+fn describe(
+    client: u64,
+    tid: Tid,
+    pg: PgId,
+    oid: &[u8],
+    codes: impl Iterator<Item = OpCode>,
+    flags: OsdFlags,
+    epoch: Epoch,
+) -> String {
+    let mut text = format!("osd_op(client.{client}.0:{} {pg} {} [", tid.0, oid.escape_ascii());
+    for (at, code) in codes.take(16).enumerate() {
+        let _ = write!(text, "{}{code}", if at == 0 { "" } else { "," }); // into a string
+    }
+    let kind = if flags.contains(OsdFlags::WRITE) { "write" } else { "read" };
+    let _ = write!(text, "] ondisk+{kind} e{epoch})");
+    text
+}
+
+fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loligo_msgr::Cork;
+    use loligo_wire::PoolId;
+    use loligo_wire::message::osd::{ObjectLocator, OsdOp};
+    use smallvec::smallvec;
+
+    struct Somebody;
+
+    impl Asker for Somebody {
+        fn answer(&self, _: Msg) {}
+
+        fn cork(&self) -> Option<Cork<'_>> {
+            None
+        }
+    }
+
+    fn asker() -> Arc<dyn Asker> {
+        Arc::new(Somebody)
+    }
+
+    fn request(name: &str) -> MOSDOp {
+        let op = smallvec![OsdOp::read(0, 0), OsdOp::read(5, 1)];
+        MOSDOp::new(ObjectLocator::in_pool(PoolId(1)), name.into(), op, OsdFlags::READ)
+    }
+
+    fn answered(history: &History, name: &str, received: Instant, took: Duration) {
+        let reply = MOSDOpReply::answer(request(name), 0, Epoch(7));
+        let track = Track { received, reached: received, executed: None, client: 5 };
+        history.done(received + took, Some(&track), &asker(), &Msg::new(&reply).with_tid(Tid(3)));
+    }
+
+    #[test]
+    fn the_slowest_are_kept() {
+        let (history, start) = (History::default(), Instant::now());
+        for n in 0..100u64 {
+            answered(
+                &history,
+                &format!("o{n}"),
+                start + Duration::from_micros(n),
+                Duration::from_millis(n * 37 % 100),
+            );
+        }
+        let kept = history.slowest();
+        assert_eq!(kept.len(), KEPT_MAX);
+        assert!(kept.iter().all(|op| op.duration >= Duration::from_millis(80)), "{kept:?}");
+        assert!(kept.is_sorted_by_key(|op| std::cmp::Reverse(op.age)));
+        assert!(history.slow().is_empty());
+        answered(&history, "slow", start, Duration::from_secs(SLOW_S));
+        let slow = history.slow();
+        assert_eq!(slow[0].description, "osd_op(client.5.0:3 1.0 slow [read,read] ondisk+read e7)");
+        let events: Vec<_> = slow[0].events.iter().map(|(name, _)| *name).collect();
+        assert_eq!(events, ["initiated", "queued_for_pg", "reached_pg", "started", "done"]);
+    }
+
+    #[test]
+    fn what_is_old_makes_room_for_what_is_fast() {
+        let (history, start) = (History::default(), Instant::now());
+        (0..KEPT_MAX).for_each(|_| answered(&history, "slow", start, Duration::from_secs(1)));
+        answered(&history, "fast", start, Duration::from_millis(1));
+        assert!(history.slowest().iter().all(|op| op.description.contains("slow")));
+        answered(&history, "fast", start + Duration::from_secs(KEPT_S), Duration::from_millis(1));
+        let kept = history.kept.lock().slowest.clone();
+        assert_eq!(kept.len(), 1);
+        assert!(kept[0].said.description.contains("fast"));
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_is_in_flight() {
+        let (history, now) = (History::default(), Instant::now());
+        let track = Track { received: now, reached: now, executed: None, client: 5 };
+        let number = history.waits(track, &asker(), &request("cold"), Tid(9));
+        let waiting = history.waiting();
+        assert_eq!((waiting.len(), waiting[0].tid, waiting[0].client), (1, Tid(9), 5));
+        history.goes_on(number);
+        assert!(history.waiting().is_empty());
+    }
+}

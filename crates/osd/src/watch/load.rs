@@ -1,0 +1,171 @@
+//! How many watches and notifications an OSD bears, over all placement groups.
+//!
+//! Both live in memory for as long as a client likes: a watch until its time-out, which the client chooses, a notification
+//! until the last watcher has answered. So both are bounded, and what is one too many is refused. What a request is refused for is
+//! looked at before it is executed and counted after it has gone well, so that as many requests as run at a time may go beyond.
+
+use loligo_lockstat::{Class, Mutex};
+use rustc_hash::FxHashMap;
+
+use crate::errno::Errno;
+
+/// Watches of one client; more are refused with EMFILE. A test that watches 10,000 objects at once is no abuse.
+pub(crate) const CLIENT_WATCHES_MAX: u32 = 32 << 10;
+/// Watches of all clients; more are refused with ENFILE.
+const WATCHES_MAX: u64 = 256 << 10;
+/// What those take, in bytes: names, and [`WATCH_BYTES`] for each.
+const WATCHES_BYTES_MAX: u64 = 256 << 20;
+/// What a watch takes beside the object's name, which is kept three times, in bytes: the entries of three tables.
+const WATCH_BYTES: u64 = 400;
+/// Notifications that wait for watchers; more are refused with ENOBUFS.
+const NOTIFIES_MAX: u64 = 16 << 10;
+/// What they take with the answers so far, in bytes; more are refused with ENOBUFS.
+pub(crate) const NOTIFIES_BYTES_MAX: u64 = 128 << 20;
+/// What a notification takes beside its payload, in bytes.
+const NOTIFY_BYTES: u64 = 300;
+
+/// Held to look up and change some numbers.
+static LOAD: Class = Class::new("osd.watch_load");
+
+/// What all placement groups of an OSD bear together.
+pub(crate) struct Load(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    by_client: FxHashMap<u64, u32>,
+    watches: u64,
+    watch_bytes: u64,
+    notifies: u64,
+    notify_bytes: u64,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self(Mutex::new(&LOAD, Counts::default()))
+    }
+}
+
+impl Load {
+    /// Whether a client may have one more watch beside `pending` ones that its request has made.
+    pub(super) fn admits_watch(&self, client: u64, pending: usize) -> Result<(), Errno> {
+        let counts = self.0.lock();
+        let own = counts.by_client.get(&client).copied().unwrap_or(0) as usize + pending;
+        if own >= CLIENT_WATCHES_MAX as usize {
+            return Err(Errno::EMFILE);
+        }
+        let fits = counts.watches < WATCHES_MAX && counts.watch_bytes < WATCHES_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Errno::ENFILE) }
+    }
+
+    /// Whether there is room for one more notification of `bytes`, beside `pending` bytes of its request.
+    pub(super) fn admits_notify(&self, pending: usize, bytes: usize) -> Result<(), Errno> {
+        let room = self.0.lock().notifies < NOTIFIES_MAX;
+        if room { self.admits_answer(pending, bytes) } else { Err(Errno::ENOBUFS) }
+    }
+
+    /// Whether there is room for `bytes` that a watcher answers, beside `pending` bytes of its request.
+    pub(super) fn admits_answer(&self, pending: usize, bytes: usize) -> Result<(), Errno> {
+        let after = self.0.lock().notify_bytes + (pending + bytes) as u64;
+        if after <= NOTIFIES_BYTES_MAX { Ok(()) } else { Err(Errno::ENOBUFS) }
+    }
+
+    /// A client watches an object whose name has `name_len` bytes.
+    pub(super) fn watch(&self, client: u64, name_len: usize) {
+        let mut counts = self.0.lock();
+        *counts.by_client.entry(client).or_default() += 1;
+        counts.watches += 1;
+        counts.watch_bytes += watch_bytes(name_len);
+    }
+
+    /// It does so no longer.
+    pub(super) fn unwatch(&self, client: u64, name_len: usize) {
+        let mut counts = self.0.lock();
+        counts.watches = counts.watches.saturating_sub(1);
+        counts.watch_bytes = counts.watch_bytes.saturating_sub(watch_bytes(name_len));
+        if let Some(own) = counts.by_client.get_mut(&client) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                counts.by_client.remove(&client);
+            }
+        }
+    }
+
+    /// A notification begins to wait.
+    pub(super) fn notify(&self, payload_len: usize) -> u64 {
+        let bytes = payload_len as u64 + NOTIFY_BYTES;
+        let mut counts = self.0.lock();
+        counts.notifies += 1;
+        counts.notify_bytes += bytes;
+        bytes
+    }
+
+    /// One that waits has got an answer.
+    pub(super) fn answer(&self, reply_len: usize) -> u64 {
+        let bytes = reply_len as u64;
+        self.0.lock().notify_bytes += bytes;
+        bytes
+    }
+
+    /// It waits no longer; `bytes` is what it was counted with in all.
+    pub(super) fn done(&self, bytes: u64) {
+        let mut counts = self.0.lock();
+        counts.notifies = counts.notifies.saturating_sub(1);
+        counts.notify_bytes = counts.notify_bytes.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+impl Load {
+    /// Watches, and the bytes of notifications.
+    pub(super) fn counted(&self) -> (u64, u64) {
+        let counts = self.0.lock();
+        (counts.watches, counts.notify_bytes)
+    }
+}
+
+fn watch_bytes(name_len: usize) -> u64 {
+    WATCH_BYTES + 3 * name_len as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_so_many_watches_and_gets_back_what_it_gives_up() {
+        let load = Load::default();
+        (0..CLIENT_WATCHES_MAX - 1).for_each(|_| load.watch(1, 10));
+        assert_eq!(load.admits_watch(1, 0), Ok(()));
+        assert_eq!(load.admits_watch(1, 1), Err(Errno::EMFILE), "the request has made one already");
+        load.watch(1, 10);
+        assert_eq!((load.admits_watch(1, 0), load.admits_watch(2, 0)), (Err(Errno::EMFILE), Ok(())));
+        load.unwatch(1, 10);
+        assert_eq!(load.admits_watch(1, 0), Ok(()));
+    }
+
+    #[test]
+    fn all_clients_together_have_a_bound_in_number_and_bytes() {
+        let load = Load::default();
+        (0..WATCHES_MAX).for_each(|client| load.watch(client, 1));
+        assert_eq!(load.admits_watch(u64::MAX, 0), Err(Errno::ENFILE));
+        (0..WATCHES_MAX).for_each(|client| load.unwatch(client, 1));
+        assert!(load.admits_watch(0, 0).is_ok() && load.0.lock().by_client.is_empty());
+        let long = 2048;
+        (0..=WATCHES_BYTES_MAX / watch_bytes(long)).for_each(|client| load.watch(client, long));
+        assert_eq!(load.admits_watch(u64::MAX, 0), Err(Errno::ENFILE));
+    }
+
+    #[test]
+    fn notifications_are_bounded_in_number_and_bytes() {
+        let load = Load::default();
+        let each: Vec<u64> = (0..NOTIFIES_MAX).map(|_| load.notify(0)).collect();
+        assert_eq!(load.admits_notify(0, 0), Err(Errno::ENOBUFS));
+        each.into_iter().for_each(|bytes| load.done(bytes));
+        let most = NOTIFIES_BYTES_MAX as usize;
+        assert_eq!((load.admits_notify(0, most), load.admits_notify(1, most)), (Ok(()), Err(Errno::ENOBUFS)));
+        let bytes = load.notify(1 << 20) + load.answer(most - (2 << 20));
+        assert_eq!(load.admits_notify(0, 1 << 20), Err(Errno::ENOBUFS));
+        load.done(bytes);
+        assert_eq!(load.admits_notify(0, most), Ok(()));
+    }
+}
