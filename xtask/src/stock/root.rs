@@ -9,8 +9,22 @@ use super::Release;
 use crate::Result;
 use crate::process::{installed, output_of, succeed};
 
-const PACKAGES: [&str; 6] =
-    ["ceph-mon", "ceph-osd", "ceph-mgr", "ceph-common", "python3-rados", "ca-certificates"];
+/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of their own.
+const PACKAGES: [&str; 10] = [
+    "ceph-mon",
+    "ceph-osd",
+    "ceph-mgr",
+    "ceph-common",
+    "python3-rados",
+    "python3-rbd",
+    "fio",
+    "qemu-utils",
+    "qemu-block-extra",
+    "ca-certificates",
+];
+
+/// Programs that tell whether all of them are installed.
+const PROGRAMS: [&str; 4] = ["ceph-osd", "rados", "fio", "qemu-img"];
 
 /// The folder in which a release's `/usr` lies.
 pub(super) struct Root(PathBuf);
@@ -20,7 +34,7 @@ impl Root {
     pub(super) fn prepare(release: Release) -> Result<Self> {
         match release {
             Release::Pacific => {
-                if !(installed("ceph-osd") && installed("rados")) {
+                if !PROGRAMS.into_iter().all(installed) {
                     install(Path::new("/"))?;
                 }
                 Ok(Self("/".into()))

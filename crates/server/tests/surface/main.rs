@@ -1,0 +1,59 @@
+//! Goal: what stock clients can ask of this server is answered as a stock cluster answers it.
+//! Method: scripts of this folder run through stock python3-rados and python3-rbd against an embedded server and against the
+//! cluster that `LOLIGO_STOCK_CONF` names; each prints a line for every step, and the lines must be equal. Tools that keep data
+//! (fio, qemu-img, qemu-io) verify what they read back themselves.
+
+mod scripts;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use loligo_server::{Handle, Server};
+
+/// A program's output; it must succeed.
+fn ok(conf: &Path, program: &str, args: &[&str]) -> String {
+    let (code, stdout, stderr) = run(conf, program, args);
+    assert_eq!(code, Some(0), "{program} {args:?}: {stdout}{stderr}");
+    stdout
+}
+
+/// A program's exit code, its output and its complaints. None runs for more than five minutes.
+fn run(conf: &Path, program: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new("timeout");
+    command.args(["300", program]).args(args).env("CEPH_CONF", conf);
+    let out = command.output().unwrap_or_else(|e| panic!("{program}: {e}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code(), text(&out.stdout), text(&out.stderr))
+}
+
+/// Our server, with a pool for objects and one for images.
+fn server() -> Handle {
+    Server::memory().pool("data").pool("rbd").start().expect("the server starts")
+}
+
+fn stock() -> PathBuf {
+    env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a stock cluster's configuration").into()
+}
+
+/// A directory for one test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("loligo-surface-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,52 @@
+//! Scripts whose every line must be the same on both sides.
+
+use std::path::Path;
+use std::thread;
+
+use crate::{run, server, stock};
+
+/// Runs a script on both sides at once and compares, line by line.
+fn compare(script: &str) {
+    let (server, stock) = (server(), stock());
+    let (ours, theirs) = thread::scope(|scope| {
+        let theirs = scope.spawn(|| lines(&stock, script));
+        (lines(server.conf(), script), theirs.join().expect("the script runs on the stock cluster"))
+    });
+    let pairs = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs);
+    let differences: Vec<_> =
+        pairs.map(|(ours, theirs)| format!("  ours  {ours}\n  stock {theirs}")).collect();
+    assert!(differences.is_empty(), "{script}:\n{}", differences.join("\n"));
+    assert_eq!(ours.len(), theirs.len(), "{script}: one side ended early");
+}
+
+fn lines(conf: &Path, script: &str) -> Vec<String> {
+    let path = format!("{}/tests/surface/{script}", env!("CARGO_MANIFEST_DIR"));
+    let (code, stdout, stderr) =
+        run(conf, "/usr/bin/python3", &["-B", &path, conf.to_str().expect("a path in UTF-8")]);
+    assert_eq!(code, Some(0), "{script} against {}: {stderr}", conf.display());
+    stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn every_method_of_python3_rados_does_the_same() {
+    compare("api_rados.py");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn every_method_of_python3_rbd_does_the_same() {
+    compare("api_rbd.py");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn users_may_do_what_their_capabilities_say() {
+    compare("caps.py");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn random_calls_of_classes_do_the_same() {
+    compare("classes.py");
+}

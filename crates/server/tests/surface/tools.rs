@@ -1,0 +1,108 @@
+//! fio and qemu: data that is written through stock libraries and read back.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Scratch, ok, run, server};
+
+/// Writes everywhere in random order and size, then reads all of it back and checks each block's sum.
+fn verify(conf: &Path, engine: &[&str]) {
+    let job = [
+        "--name=verified",
+        "--clientname=admin",
+        "--rw=randwrite",
+        "--bsrange=4k-64k",
+        "--iodepth=32",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--do_verify=1",
+        "--randseed=7",
+        "--size=24M",
+    ];
+    let shown = ok(conf, "fio", &[engine, &job].concat());
+    // Both halves ran: what was written was read again.
+    assert!(shown.contains("WRITE: bw=") && shown.contains("READ: bw="), "{shown}");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn fio_verifies_what_its_rados_engine_wrote() {
+    let server = server();
+    // This engine does not look at the environment.
+    let conf = format!("--conf={}", server.conf().display());
+    verify(server.conf(), &["--ioengine=rados", &conf, "--pool=data", "--nrfiles=8", "--filesize=3M"]);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn fio_verifies_what_its_rbd_engine_wrote() {
+    let server = server();
+    ok(server.conf(), "rbd", &["create", "rbd/fio", "--size", "24M"]);
+    verify(server.conf(), &["--ioengine=rbd", "--pool=rbd", "--rbdname=fio"]);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn qemu_converts_to_and_from_images() {
+    let (server, scratch) = (server(), Scratch::new("qemu"));
+    let conf = server.conf();
+    let (raw, back, qcow2) = (scratch.file("raw"), scratch.file("back"), scratch.file("qcow2"));
+    // Holes, zeroes and data.
+    let mut content: Vec<u8> =
+        (0..9u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    content[2 << 20..5 << 20].fill(0);
+    fs::write(&raw, &content).expect("the input is written");
+    let image = |name: &str| format!("rbd:rbd/{name}:id=admin:conf={}", conf.display());
+    let (first, second) = (image("first"), image("second"));
+    ok(conf, "qemu-img", &["convert", "-f", "raw", "-O", "raw", &raw, &first]);
+    ok(conf, "qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &first, &qcow2]);
+    ok(conf, "qemu-img", &["check", "-f", "qcow2", &qcow2]);
+    ok(conf, "qemu-img", &["convert", "-f", "qcow2", "-O", "raw", &qcow2, &second]);
+    ok(conf, "qemu-img", &["convert", "-f", "raw", "-O", "raw", &second, &back]);
+    assert!(fs::read(&back).expect("the output is read") == content, "another image came back");
+    ok(conf, "qemu-img", &["compare", "-f", "raw", "-F", "raw", &first, &second]);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn qemu_makes_changes_and_checks_images() {
+    let server = server();
+    let conf = server.conf();
+    let image = format!("rbd:rbd/made:id=admin:conf={}", conf.display());
+    let img = |args: &[&str]| ok(conf, "qemu-img", args);
+    img(&["create", "-f", "raw", &image, "16M"]);
+    img(&["resize", "-f", "raw", &image, "24M"]);
+    let info = img(&["info", "-f", "raw", &image]);
+    assert!(info.contains("virtual size: 24 MiB"), "{info}");
+    let io = |commands: &[&str]| {
+        let args: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
+        let shown = ok(conf, "qemu-io", &[&["-f", "raw"][..], &args, &[&image]].concat());
+        assert!(!shown.contains("failed"), "{shown}");
+    };
+    io(&["write -P 0x5a 0 4M", "write -P 0xa5 6M 64k", "write -z 1M 1M", "discard 2M 64k", "flush"]);
+    img(&["snapshot", "-c", "before", &image]);
+    io(&["write -P 0x11 0 24M", "read -P 0x11 0 24M"]);
+    let listed = img(&["snapshot", "-l", &image]);
+    assert!(listed.contains("before"), "{listed}");
+    img(&["snapshot", "-a", "before", &image]);
+    io(&["read -P 0x5a 0 1M", "read -P 0 1M 1M", "read -P 0xa5 6M 64k", "read -P 0 7M 1M"]);
+    img(&["snapshot", "-d", "before", &image]);
+    let (code, _, why) = run(conf, "qemu-img", &["info", &image.replace("made", "none")]);
+    assert!(code == Some(1) && why.contains("No such file or directory"), "{why}");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn ceph_tells_the_osd_what_the_admin_socket_is_told() {
+    let server = server();
+    let conf = server.conf();
+    for command in ["version", "dump_historic_ops", "config show"] {
+        let shown =
+            ok(conf, "ceph", &[&["tell", "osd.0"][..], &command.split(' ').collect::<Vec<_>>()].concat());
+        assert!(shown.starts_with('{'), "{command}: {shown}");
+    }
+    let (code, _, why) = run(conf, "ceph", &["tell", "osd.0", "nonsense"]);
+    assert!(code == Some(22), "{why}");
+    let pg = ok(conf, "ceph", &["tell", "1.0", "query"]);
+    assert!(pg.contains("active+clean"), "{pg}");
+}
