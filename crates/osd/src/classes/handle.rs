@@ -47,7 +47,7 @@ impl<'e, 'a> Handle<'e, 'a> {
         (0..len).map(|i| char::from(LETTERS[number(i) % LETTERS.len()])).collect()
     }
 
-    /// A text that no other operation on this placement group gives, and that grows.
+    /// A text that no other request of this placement group gives.
     pub(super) fn unique_id(&mut self) -> String {
         self.execution.unique_id()
     }
@@ -112,16 +112,16 @@ impl<'e, 'a> Handle<'e, 'a> {
 
     /// # Errors
     /// ENODATA if there is no such attribute, ENOENT if there is no object.
-    pub(super) fn xattr(&mut self, name: &str) -> Result<Bytes, Errno> {
-        self.run(&OsdOp::xattr(OpCode::GETXATTR, name.as_bytes(), b"", 0, 0)).map(|(_, data)| data)
+    pub(super) fn xattr(&mut self, name: impl AsRef<[u8]>) -> Result<Bytes, Errno> {
+        self.run(&OsdOp::xattr(OpCode::GETXATTR, name.as_ref(), b"", 0, 0)).map(|(_, data)| data)
     }
 
     pub(super) fn xattrs(&mut self) -> Result<Pairs, Errno> {
         Ok(Reader::new(&self.ask(OpCode::GETXATTRS, Bytes::new())?).get()?)
     }
 
-    pub(super) fn set_xattr(&mut self, name: &str, value: &[u8]) -> Result<(), Errno> {
-        self.change(&OsdOp::xattr(OpCode::SETXATTR, name.as_bytes(), value, 0, 0))
+    pub(super) fn set_xattr(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<(), Errno> {
+        self.change(&OsdOp::xattr(OpCode::SETXATTR, name.as_ref(), value, 0, 0))
     }
 
     /// One value of the omap.

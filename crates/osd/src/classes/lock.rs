@@ -36,20 +36,20 @@ const MAY_RENEW: u8 = 1;
 const MUST_RENEW: u8 = 2;
 
 /// Who holds a lock, by name and cookie.
-type Lockers = BTreeMap<(EntityNum, String), Locker>;
+type Lockers = BTreeMap<(EntityNum, Bytes), Locker>;
 
 struct Locker {
     /// Zero: never.
     expiration: UTime,
     addr: EntityAddr,
-    description: String,
+    description: Bytes,
 }
 
 #[derive(Default)]
 struct Lock {
     lockers: Lockers,
     kind: u8,
-    tag: String,
+    tag: Bytes,
 }
 
 impl Encode for Lock {
@@ -89,13 +89,13 @@ impl Decode for Lock {
     }
 }
 
-fn attribute(name: &str) -> String {
-    format!("{PREFIX}{name}")
+fn attribute(name: &[u8]) -> Vec<u8> {
+    [PREFIX.as_bytes(), name].concat()
 }
 
 /// A lock as it is now: without those whose time is up. One that never was is nobody's.
-fn load(object: &mut Handle<'_, '_>, name: &str) -> Result<Lock, Errno> {
-    let mut lock = match object.xattr(&attribute(name)) {
+fn load(object: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, Errno> {
+    let mut lock = match object.xattr(attribute(name)) {
         Ok(bytes) => Lock::from_bytes(&bytes).map_err(|_| Errno::EIO)?,
         Err(Errno::ENODATA) => Lock::default(),
         Err(errno) => return Err(errno),
@@ -105,16 +105,16 @@ fn load(object: &mut Handle<'_, '_>, name: &str) -> Result<Lock, Errno> {
     Ok(lock)
 }
 
-fn store(object: &mut Handle<'_, '_>, name: &str, lock: &Lock) -> Result<(), Errno> {
-    object.set_xattr(&attribute(name), &lock.to_bytes())
+fn store(object: &mut Handle<'_, '_>, name: &[u8], lock: &Lock) -> Result<(), Errno> {
+    object.set_xattr(attribute(name), &lock.to_bytes())
 }
 
 fn lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
     let (name, kind, cookie, tag, description, duration, flags) =
         r.versioned("cls_lock_lock_op", 1, 1, |r, _| {
-            let (name, kind, cookie): (String, u8, String) = (r.get()?, r.u8()?, r.get()?);
-            let (tag, description): (String, String) = (r.get()?, r.get()?);
+            let (name, kind, cookie): (Bytes, u8, Bytes) = (r.get()?, r.u8()?, r.get()?);
+            let (tag, description): (Bytes, Bytes) = (r.get()?, r.get()?);
             Ok((name, kind, cookie, tag, description, r.get::<UTime>()?, r.u8()?))
         })?;
     let exclusive = matches!(kind, EXCLUSIVE | EXCLUSIVE_EPHEMERAL);
@@ -153,7 +153,7 @@ fn lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 
 fn unlock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
-    let (name, cookie): (String, String) =
+    let (name, cookie): (Bytes, Bytes) =
         r.versioned("cls_lock_unlock_op", 1, 1, |r, _| Ok((r.get()?, r.get()?)))?;
     let client = object.client();
     release(object, &name, (client, cookie))
@@ -161,12 +161,12 @@ fn unlock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 
 fn break_lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
-    let (name, locker, cookie): (String, EntityNum, String) =
+    let (name, locker, cookie): (Bytes, EntityNum, Bytes) =
         r.versioned("cls_lock_break_op", 1, 1, |r, _| Ok((r.get()?, r.get()?, r.get()?)))?;
     release(object, &name, (locker, cookie))
 }
 
-fn release(object: &mut Handle<'_, '_>, name: &str, id: (EntityNum, String)) -> Outcome {
+fn release(object: &mut Handle<'_, '_>, name: &[u8], id: (EntityNum, Bytes)) -> Outcome {
     let mut lock = load(object, name)?;
     lock.lockers.remove(&id).ok_or(Errno::ENOENT)?;
     if lock.kind == EXCLUSIVE_EPHEMERAL {
@@ -178,7 +178,7 @@ fn release(object: &mut Handle<'_, '_>, name: &str, id: (EntityNum, String)) -> 
 }
 
 fn get_info(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
-    let name: String = Reader::new(input).versioned("cls_lock_get_info_op", 1, 1, |r, _| r.get())?;
+    let name: Bytes = Reader::new(input).versioned("cls_lock_get_info_op", 1, 1, |r, _| r.get())?;
     // The answer has the form in which a lock is kept.
     give(load(object, &name)?.to_bytes())
 }
@@ -198,10 +198,10 @@ fn held_as<T>(
     object: &mut Handle<'_, '_>,
     input: &[u8],
     more: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
-) -> Result<(String, Lock, (EntityNum, String), T), Errno> {
+) -> Result<(Bytes, Lock, (EntityNum, Bytes), T), Errno> {
     let mut r = Reader::new(input);
     let (name, kind, cookie, tag, more) = r.versioned("cls_lock_assert_op", 1, 1, |r, _| {
-        Ok((r.get::<String>()?, r.u8()?, r.get::<String>()?, r.get::<String>()?, more(r)?))
+        Ok((r.get::<Bytes>()?, r.u8()?, r.get::<Bytes>()?, r.get::<Bytes>()?, more(r)?))
     })?;
     if !matches!(kind, EXCLUSIVE | SHARED | EXCLUSIVE_EPHEMERAL) || name.is_empty() {
         return Err(Errno::EINVAL);
@@ -220,7 +220,7 @@ fn assert_locked(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 }
 
 fn set_cookie(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
-    let (name, mut lock, (client, cookie), new) = held_as(object, input, |r| r.get::<String>())?;
+    let (name, mut lock, (client, cookie), new) = held_as(object, input, |r| r.get::<Bytes>())?;
     if lock.lockers.contains_key(&(client, new.clone())) {
         return Err(Errno::EBUSY);
     }

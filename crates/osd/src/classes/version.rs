@@ -1,6 +1,7 @@
 //! Class `version`: a version of an object that its users count themselves (`src/cls/version`), with a tag that tells one
 //! life of the object from another.
 
+use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 use super::{Class, DONE, Handle, Outcome, give, rd, rw};
@@ -23,7 +24,7 @@ const TAG_LEN: usize = 24;
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Version {
     number: u64,
-    tag: String,
+    tag: Bytes,
 }
 
 impl Encode for Version {
@@ -102,7 +103,7 @@ fn increase(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     let conditions = conditions(input)?;
     let mut version = load(object)?;
     if version == Version::default() {
-        version = Version { number: 1, tag: object.random_text(TAG_LEN) };
+        version = Version { number: 1, tag: object.random_text(TAG_LEN).into() };
     }
     if !conditions.iter().all(|condition| condition.holds(&version)) {
         return Err(Errno::ECANCELED);

@@ -54,9 +54,10 @@ pub(crate) struct Execution<'a> {
     pub(crate) effects: Option<Box<Effects>>,
     /// The result of the newest operation.
     result: i32,
-    /// The version that the request gets, and how many names were made of it.
-    pub(super) version: u64,
-    names: u64,
+    /// The newest version of the placement group's objects before the request, as users count.
+    pub(super) user_version: u64,
+    /// Operations that went well or were allowed to fail, those that methods asked for too.
+    processed: u64,
 }
 
 impl<'a> Execution<'a> {
@@ -84,8 +85,8 @@ impl<'a> Execution<'a> {
             load: None,
             effects: None,
             result: 0,
-            version: 0,
-            names: 0,
+            user_version: 0,
+            processed: 0,
         }
     }
 
@@ -112,6 +113,7 @@ impl<'a> Execution<'a> {
                     self.result = 0;
                 }
             }
+            self.processed += 1;
         }
         Ok(self.result)
     }
@@ -127,6 +129,7 @@ impl<'a> Execution<'a> {
     pub(crate) fn nested(&mut self, op: &OsdOp) -> Output {
         let result = std::mem::take(&mut self.result);
         let output = self.one(op);
+        self.processed += u64::from(output.is_ok());
         self.result = result;
         output
     }
@@ -179,11 +182,11 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A name that no other request of the placement group gets, in order of the requests (`cls_cxx_subop_version`).
+    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of this request is
+    /// another as soon as an operation was done.
     pub(crate) fn unique_id(&mut self) -> String {
-        self.names += 1;
-        let (version, number) = (self.version, self.names);
-        format!("{version:021}.{number}")
+        let (version, number) = (self.user_version, self.processed);
+        format!("{version}.{number}")
     }
 
     /// The newest snapshot that writers of the object have told of, as a request that writes knows it; `None` if there is no object.

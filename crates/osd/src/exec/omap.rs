@@ -49,9 +49,13 @@ impl<'a> Execution<'a> {
             keys_max: keys_max.min(limits.omap_entries) as usize,
             bytes_max,
         };
-        let page = match &self.view {
-            Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_page(range))?,
-            _ => OmapPage::default(),
+        // A map that this very request has begun cannot be gone through yet.
+        let page = match self.info.has_omap {
+            true => {
+                let view = self.stored()?;
+                self.context.fetches.now(|| view.omap_page(range))?
+            }
+            false => OmapPage::default(),
         };
         self.spend_on(&page.pairs)?;
         Ok(page)

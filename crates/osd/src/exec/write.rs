@@ -112,7 +112,7 @@ fn write(
     let mut execution = Execution::new(context, collection, oid, view);
     execution.watchers = state.watches.of(oid);
     execution.load = Some(state.watches.load());
-    execution.version = record.version.version;
+    execution.user_version = state.user_version;
     let result = prepared.and_then(|snaps| {
         execution.snaps = snaps;
         execution.run(&op.ops, outputs)

@@ -191,7 +191,8 @@ fn the_old_form_of_listing_leaves_out_namespaces() {
         assert_eq!(g.result(name, OsdOp::create(true)), 0);
     }
     let page = |g: &mut Group, cursor: &HObject, count: u64| {
-        let op = OsdOp { code: OpCode::PGLS, ..OsdOp::pgnls(count, 3, cursor) };
+        let mut op = OsdOp::pgnls(count, 3, cursor);
+        op.code = OpCode::PGLS;
         let reply = g.ask("", smallvec![op]);
         let data = reply.outs[0].data.clone();
         let mut r = Reader::new(&data);
@@ -219,4 +220,47 @@ fn the_old_form_of_listing_leaves_out_namespaces() {
         cursor = next;
     }
     assert_eq!(pages, [2, 1]);
+}
+
+#[test]
+fn a_map_that_a_request_has_begun_cannot_be_gone_through_in_it() {
+    let mut g = roomy();
+    let add = input(2, |w| {
+        w.count(1);
+        log_entry(w, 5, b"data", b"");
+        w.bool(true);
+    });
+    let list = input(1, |w| {
+        w.put(&at(0));
+        w.blob(b"");
+        w.put(&at(0));
+        w.u32(5);
+    });
+    let both = smallvec![OsdOp::call("log", "add", &add), OsdOp::call("log", "list", &list)];
+    assert_eq!(g.ask("log", both).result, -2);
+    assert_eq!(g.result("log", OsdOp::create(true)), 0, "nothing was done");
+}
+
+#[test]
+fn locks_and_versions_have_names_of_bytes() {
+    let mut g = roomy();
+    let lock = input(1, |w| {
+        w.blob(b"\xff");
+        w.u8(1);
+        w.blob(b"\xfe");
+        w.blob(b"\xfd");
+        w.blob(b"");
+        w.put(&at(0));
+        w.u8(0);
+    });
+    assert_eq!(called(&mut g, "x", "lock", "lock", &lock).0, 0);
+    assert_eq!(called(&mut g, "x", "lock", "lock", &lock).0, -17);
+    let version = input(1, |w| {
+        w.versioned(1, 1, |w| {
+            w.u64(3);
+            w.blob(b"\xff");
+        });
+    });
+    assert_eq!(called(&mut g, "x", "version", "set", &version).0, 0);
+    assert_eq!(called(&mut g, "x", "version", "read", b"").1, version);
 }
