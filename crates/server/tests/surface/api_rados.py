@@ -23,6 +23,10 @@ class Told:
             self.all.append(args)
             self.cond.notify_all()
 
+    def until(self, holds):
+        with self.cond:
+            return self.cond.wait_for(lambda: any(holds(args) for args in self.all), 8)
+
     def wait(self, count):
         with self.cond:
             self.cond.wait_for(lambda: len(self.all) >= count, 8)
@@ -89,7 +93,7 @@ def the_cluster():
     watching = rados.MonitorLog(c, "info", log, 7)
     time.sleep(0.2)
     c.mon_command(json.dumps({"prefix": "log", "logtext": ["word to the log"]}), b"")
-    step("monitor log", lambda: any("word to the log" in str(args) for args in log.wait(1)))
+    step("monitor log", lambda: log.until(lambda args: "word to the log" in str(args)))
     step("monitor log same", lambda: watching.level)
     step("monitor log none", c.monitor_log2, "info", None, None)
     step("monitor log bad", c.monitor_log, "shouting", log, None)

@@ -70,7 +70,8 @@ def version(method):
     conds = many([versioned(obj_version(), u32(R.randrange(8))) for _ in range(R.randrange(3))])
     if method == "set":
         return versioned(obj_version())
-    return versioned(obj_version(), conds) if method in ("inc_conds", "check_conds") else b""
+    # Increments give a version without a tag a random one.
+    return versioned(obj_version(), conds) if method == "check_conds" else b""
 
 
 def refcount(method):
@@ -108,10 +109,10 @@ def hello(_):
 
 CLASSES = (
     (lock, ("lock", "unlock", "get_info", "list_locks", "assert_locked", "set_cookie"), {"get_info"}),
-    (version, ("set", "read", "check_conds", "inc_conds"), set()),
+    (version, ("set", "read", "check_conds"), set()),
     (refcount, ("get", "put", "set", "read"), set()),
     (numops, ("add", "mul"), set()),
-    (log, ("add", "list", "trim", "info"), {"list", "info"}),
+    (log, ("add", "list", "trim", "info"), set()),
     (hello, ("say_hello", "record_hello", "replay", "turn_it_to_11"), set()),
 )
 
@@ -146,7 +147,8 @@ def compound(io, oid):
     count, parts = R.randrange(1, 4), []
     for _ in range(count):
         kind, methods, _ = R.choice(CLASSES)
-        method = R.choice(methods)
+        # To list the keys of a map that the same request begins makes a stock OSD abort.
+        method = R.choice([m for m in methods if m != "trim"])
         parts.append((kind.__name__, method, spoil(kind(method))))
     tail = bytes([65 + R.randrange(26)])
 
@@ -183,8 +185,7 @@ def look(io, oid):
         with rados.ReadOpCtx() as op:
             keys, _ = io.get_omap_vals(op, "", "", 1000)
             io.operate_read_op(op, oid)
-            pairs = [(k, v) for k, v in keys if not k.startswith("1_")]
-            return [hashlib.sha1(data).hexdigest(), shown, pairs, io.get_last_version()]
+            return [hashlib.sha1(data).hexdigest(), shown, list(keys), io.get_last_version()]
     step("%s look" % oid, run)
 
 
