@@ -205,8 +205,8 @@ async fn operations_on_a_pool_that_goes_end_with_enoent() {
 async fn what_takes_too_long_is_given_up_and_leaves_nothing_behind() {
     let fake = Fake::start(1, 4).await;
     let mut conf = fake.builder().load().expect("a conf");
-    conf.set("rados_osd_op_timeout", "0.05");
-    conf.set("rados_mon_op_timeout", "0.05");
+    conf.set("rados_osd_op_timeout", "1");
+    conf.set("rados_mon_op_timeout", "1");
     let rados = fake.builder().conf(conf).connect().await.expect("connects");
     let pool = rados.ioctx(POOL).await.expect("the pool");
     fake.set_rule(|_, _| Verdict::Drop);
