@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_store::{Change, ObjectRef, ObjectView, OmapRange};
-use loligo_wire::message::osd::{ObjectLocator, OpCode, OsdOp};
+use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdOp};
 use loligo_wire::{Reader, SnapId};
 
 use super::execution::{DONE, Execution, Output};
@@ -30,23 +30,44 @@ impl Execution<'_> {
             _ if op.code == OpCode::COPY_FROM2 => Some((r.u32()?, r.u64()?)),
             _ => return Err(Errno::EINVAL),
         };
-        let source = self.source(&locator, name, args.snapid)?;
-        match args.src_version {
-            0 => {}
-            asked if asked < source.info().user_version => return Err(Errno::ERANGE),
-            asked if asked > source.info().user_version => return Err(Errno::EOVERFLOW),
-            _ => {}
+        if self.is_itself(&locator, name, args.snapid) {
+            return Err(Errno::EINVAL);
         }
+        let source = self.source(&locator, name, args).inspect_err(|_| self.copy_failed = true)?;
         self.take_over(&*source)?;
         let info = source.info();
         (self.info.truncate_seq, self.info.truncate_size) =
             truncation.unwrap_or((info.truncate_seq, info.truncate_size));
         self.info.user_version = info.user_version;
+        self.copied_mtime = Some(info.mtime);
         DONE
     }
 
-    /// The object to copy.
+    fn is_itself(&self, locator: &ObjectLocator, name: &[u8], snap: SnapId) -> bool {
+        let key = if locator.key == name { &[][..] } else { &locator.key };
+        let same_name = self.oid.nspace == locator.nspace && self.oid.key == key && self.oid.name == name;
+        locator.pool == self.context.pool && snap == SnapId::HEAD && same_name
+    }
+
+    /// The object to copy, if it has the version that is wanted.
     fn source(
+        &self,
+        locator: &ObjectLocator,
+        name: &[u8],
+        wanted: CopyFrom,
+    ) -> Result<Arc<dyn ObjectView>, Errno> {
+        self.context.limits.check_name(locator, name)?;
+        let source = self.object_then(locator, name, wanted.snapid)?;
+        match wanted.src_version {
+            0 => Ok(source),
+            version if version < source.info().user_version => Err(Errno::ERANGE),
+            version if version > source.info().user_version => Err(Errno::EOVERFLOW),
+            _ => Ok(source),
+        }
+    }
+
+    /// Another object, as it is or was at a snapshot.
+    fn object_then(
         &self,
         locator: &ObjectLocator,
         name: &[u8],
@@ -57,9 +78,6 @@ impl Execution<'_> {
         let hash = pool.pool.hash_object(&locator.nspace, &locator.key, name);
         let key = if locator.key == name { &[][..] } else { &locator.key };
         let head = ObjectRef { hash, nspace: &locator.nspace, key, name, snap: SnapId::HEAD };
-        if locator.pool == self.context.pool && snap == SnapId::HEAD && head == self.oid {
-            return Err(Errno::EINVAL); // a copy of itself
-        }
         let collection = &pool.slots[pool.pool.fold(hash) as usize].collection;
         let fetches = &self.context.fetches;
         // Remembered, since a repetition of this request must copy the same.
@@ -146,7 +164,7 @@ mod tests {
     use loligo_maps::{OsdMap, PgPool};
     use loligo_store::memory::MemoryStore;
     use loligo_wire::message::Msg;
-    use loligo_wire::message::osd::{CopyFrom, MOSDOp, Ops, OsdFlags, OsdReply};
+    use loligo_wire::message::osd::{MOSDOp, Ops, OsdFlags, OsdReply};
     use loligo_wire::{Encode, Epoch, Eversion, PoolId, Tid, Writer};
     use smallvec::smallvec;
 
@@ -254,5 +272,15 @@ mod tests {
         assert_eq!(ask(&places, 1, "a", copy("a", 1, head()), &[]).result, -22);
         assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM as usize);
         assert_ne!(changed.replay_version, Eversion::default());
+    }
+
+    #[test]
+    fn a_copy_of_nothing_leaves_no_trace_in_the_history() {
+        let places = places();
+        let set = || ask(&places, 1, "a", smallvec![xattr("x", "1")], &[]).user_version;
+        let before = set();
+        let failed = ask(&places, 1, "a", copy("nothing", 1, head()), &[]);
+        assert_eq!((failed.result, failed.user_version), (-2, 0));
+        assert_eq!(set(), before + 1);
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_store::{Change, Collection, Info, ObjectRef, ObjectView};
-use loligo_wire::SnapId;
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops, OsdOp};
+use loligo_wire::{SnapId, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
@@ -52,6 +52,10 @@ pub(crate) struct Execution<'a> {
     pub(crate) load: Option<&'a Load>,
     /// What is to be done for watchers if the request goes well.
     pub(crate) effects: Option<Box<Effects>>,
+    /// Whether it failed because of what it was to copy: the placement group's history says nothing of that.
+    pub(super) copy_failed: bool,
+    /// When the source of a copy was changed: that comes along.
+    pub(super) copied_mtime: Option<UTime>,
     /// The result of the newest operation.
     result: i32,
     /// The newest version of the placement group's objects before the request, as users count.
@@ -84,6 +88,8 @@ impl<'a> Execution<'a> {
             watchers: None,
             load: None,
             effects: None,
+            copy_failed: false,
+            copied_mtime: None,
             result: 0,
             user_version: 0,
             processed: 0,

@@ -1,4 +1,4 @@
-use loligo_wire::message::osd::MOSDOp;
+use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
 
 use crate::errno::Errno;
 
@@ -63,13 +63,18 @@ impl Limits {
 
     /// Whether the request's names are such as objects may have.
     pub(crate) fn check_names(&self, op: &MOSDOp) -> Result<(), Errno> {
-        let fits = op.oid.len() <= self.object_name_len
-            && op.locator.key.len() <= self.object_name_len
-            && op.locator.nspace.len() <= self.namespace_len;
+        self.check_name(&op.locator, &op.oid)
+    }
+
+    /// Whether an object may be named so, and so placed.
+    pub(crate) fn check_name(&self, locator: &ObjectLocator, name: &[u8]) -> Result<(), Errno> {
+        let fits = name.len() <= self.object_name_len
+            && locator.key.len() <= self.object_name_len
+            && locator.nspace.len() <= self.namespace_len;
         if !fits {
             return Err(Errno::ENAMETOOLONG);
         }
-        if op.oid.is_empty() { Err(Errno::EINVAL) } else { Ok(()) }
+        if name.is_empty() { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
     /// Whether a range lies within what an object may be. As in a stock OSD, not even an empty one may begin at the end.

@@ -29,12 +29,15 @@ enum Written {
     Nothing(i32),
     /// One of them failed, so none was done.
     Failed(Errno),
+    /// What was to be copied could not be.
+    CopyFailed(Errno),
     /// Done when there is room.
     Later,
 }
 
 /// Each write takes a place in the placement group's history, also one that failed or changed nothing: that is how a stock
-/// OSD remembers what to answer to its repetition, and why versions have gaps.
+/// OSD remembers what to answer to its repetition, and why versions have gaps. But not one that could not copy
+/// (`CopyFromCallback` in `PrimaryLogPG.cc`).
 pub(super) fn request(
     context: &Context,
     op: MOSDOp,
@@ -76,6 +79,11 @@ pub(super) fn request(
             }
         }
         Written::Nothing(result) => record.result = result,
+        Written::CopyFailed(errno) => {
+            known.effects = None;
+            let reply = answer(context, op, errno.code(), outputs);
+            return Ok(Some(reply.with_versions(Eversion::default(), 0)));
+        }
         Written::Failed(errno) => {
             known.effects = None;
             record.result = errno.code();
@@ -120,6 +128,7 @@ fn write(
     let result = match result {
         Ok(result) => result,
         // Or it waits, which the caller sees.
+        Err(errno) if execution.copy_failed => return Written::CopyFailed(errno),
         Err(errno) => return Written::Failed(errno),
     };
     known.effects = execution.effects.take();
@@ -183,7 +192,7 @@ fn submit(
         // The clone has a place of its own in the history.
         record.version.version += 1;
     }
-    let Execution { changes, info, view, collection, user_modify, .. } = execution;
+    let Execution { changes, info, view, collection, user_modify, copied_mtime, .. } = execution;
     // What nobody views need not be copied for the change.
     drop(view);
     record.user_version = if user_modify {
@@ -191,7 +200,8 @@ fn submit(
     } else {
         info.user_version
     };
-    let mtime = if op.mtime.is_zero() { info.mtime } else { op.mtime };
+    let asked_mtime = if op.mtime.is_zero() { info.mtime } else { op.mtime };
+    let mtime = copied_mtime.unwrap_or(asked_mtime);
     let info = Info { version: record.version, user_version: record.user_version, mtime, ..info };
     objects.push(ObjectChanges { oid, info, changes });
     collection.submit(Transaction { version: record.version, objects, record: Some(*record) })

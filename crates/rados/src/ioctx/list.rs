@@ -127,7 +127,7 @@ async fn ask(ioctx: IoCtx, cursor: HObject) -> Result<PgNlsResponse, Error> {
     let epoch = ioctx.rados.map_epoch().0;
     let flags = ALWAYS | OsdFlags::READ | OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
     let request = MOSDOp::new(locator, Vec::new(), smallvec![OsdOp::pgnls(BATCH, epoch, &cursor)], flags);
-    let reply = ioctx.perform_request(request).await?;
+    let reply = super::succeeded(ioctx.submit(request).await?)?;
     let out = reply.outs.into_iter().next().unwrap_or_default().data;
     PgNlsResponse::from_bytes(&out).map_err(|source| Error::Decode { what: "pg_nls_response_t", source })
 }

@@ -1,5 +1,6 @@
 //! Operations on the objects of one pool.
 
+mod execute;
 mod list;
 mod lock_guard;
 mod locks;
@@ -21,6 +22,7 @@ use smallvec::smallvec;
 use crate::error::Errno;
 use crate::{Error, Rados};
 
+pub use self::execute::{Outcome, WhenFull, WriteOptions};
 pub use self::list::{ListCursor, ListedObject, ObjectList};
 pub use self::lock_guard::LockGuard;
 pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
@@ -235,45 +237,50 @@ impl IoCtx {
         async { Ok(reply.await?.outs.into_iter().next().unwrap_or_default().data) }
     }
 
+    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it.
     fn perform(
         &self,
         oid: Vec<u8>,
         ops: Ops,
         mode: OsdFlags,
     ) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
-        let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
-        let refused = if request.oid.is_empty() {
-            Some(Errno::EINVAL)
-        } else if mode.contains(OsdFlags::WRITE) {
-            request.mtime = UTime::now();
-            if let Some(snapc) = &self.snapc {
-                (request.snap_seq, request.snaps) = (snapc.seq, snapc.snaps.clone());
-            }
-            (self.snapid != SnapId::HEAD).then_some(Errno::EROFS)
-        } else {
-            request.snapid = self.snapid;
-            None
-        };
-        let reply = self.perform_request(request);
-        async move {
-            match refused {
-                None => reply.await,
-                Some(errno) => Err(errno.into()),
-            }
-        }
+        let reply = self.request(oid, ops, mode).map(|request| self.submit(request));
+        async move { succeeded(reply?.await?) }
     }
 
-    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it.
-    fn perform_request(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
+    /// The request with what this context says of it.
+    fn request(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<MOSDOp, Errno> {
+        if oid.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
+        if !mode.contains(OsdFlags::WRITE) {
+            request.snapid = self.snapid;
+            return Ok(request);
+        }
+        if self.snapid != SnapId::HEAD {
+            return Err(Errno::EROFS);
+        }
+        request.mtime = UTime::now();
+        if let Some(snapc) = &self.snapc {
+            (request.snap_seq, request.snaps) = (snapc.seq, snapc.snaps.clone());
+        }
+        Ok(request)
+    }
+
+    /// Whatever was answered.
+    fn submit(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let objecter = &self.rados.core().objecter;
         let op = objecter.prepare(request);
-        async move {
-            let reply = objecter.perform(op).await?;
-            match Errno::from_result(reply.result) {
-                None => Ok(reply),
-                Some(errno) => Err(errno.into()),
-            }
-        }
+        async move { objecter.perform(op).await }
+    }
+}
+
+/// A request's failure as an error.
+fn succeeded(reply: OsdReply) -> Result<OsdReply, Error> {
+    match Errno::from_result(reply.result) {
+        None => Ok(reply),
+        Some(errno) => Err(errno.into()),
     }
 }
 

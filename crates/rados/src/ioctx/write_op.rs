@@ -28,9 +28,14 @@ impl WriteOp {
     }
 
     /// Lets the whole go on if the operation added last fails.
-    pub fn may_fail(mut self) -> Self {
+    pub fn may_fail(self) -> Self {
+        self.flags(OpFlags::FAILOK)
+    }
+
+    /// Adds flags to the operation added last, such as hints how its data will be used.
+    pub fn flags(mut self, flags: OpFlags) -> Self {
         if let Some(last) = self.ops.last_mut() {
-            last.flags |= OpFlags::FAILOK;
+            last.flags |= flags;
         }
         self
     }
