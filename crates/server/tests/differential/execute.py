@@ -30,7 +30,7 @@ def bytes_of(value):
 
 
 def shown(data):
-    return data.hex() if len(data) <= 64 else f"{len(data)} bytes {hashlib.sha1(data).hexdigest()}"
+    return data.hex() if len(data) <= 64 else f"{len(data)} bytes {hashlib.sha256(data).hexdigest()}"
 
 
 def array(items):

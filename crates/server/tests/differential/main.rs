@@ -1,23 +1,31 @@
-//! Goal: the server's OSD answers every request as a stock one does.
-//! Method: one random script of requests goes through stock librados to a stock cluster (`LOLIGO_STOCK_CONF`) and to an
-//! embedded server, each into a new pool of as many placement groups; results, outputs, listings and the objects' versions
-//! must be equal, step for step. Seeds are fixed. `LOLIGO_DIFFERENTIAL_STEPS` makes the scripts longer.
+//! Goal: the server's OSD answers every request as a stock one does, and our client asks as librados does.
+//! Method: random scripts of requests are executed twice, each into a new pool of as many placement groups; results, outputs,
+//! listings and the objects' versions must be equal, step for step:
+//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server;
+//! - on a stock cluster, through librados and through our client;
+//! - through our client, on both, with the operations that librados' C interface lacks.
+//!
+//! Where they differ, the script is made shorter as long as they do. Seeds are fixed. `LOLIGO_DIFFERENTIAL_STEPS` makes the
+//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs one of them.
 
+mod native;
 mod rng;
 mod script;
+mod shrink;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use loligo_server::Server;
 use serde_json::Value;
 
 use rng::Rng;
+use shrink::{Difference, shortest};
 
-const SEEDS: [u64; 3] = [1, 2, 3];
-const STEPS_DEFAULT: u64 = 1500;
+const STEPS: u64 = 1500;
 
 /// Few, so that the history of a group is that of several objects.
 const PG_NUM: u32 = 4;
@@ -25,81 +33,128 @@ const PG_NUM: u32 = 4;
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn requests_are_answered_as_by_a_stock_cluster() {
-    let stock =
-        std::env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a stock cluster's configuration");
-    let server = Server::memory().start().expect("the server starts");
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        let steps: Vec<Value> = (0..steps_per_seed()).map(|number| script::step(&mut rng, number)).collect();
-        let pool = format!("differential-{}-{seed}", std::process::id());
-        let ours = thread::scope(|scope| {
-            let theirs = scope.spawn(|| execute(Path::new(&stock), &pool, &steps));
-            let ours = execute(server.conf(), &pool, &steps);
-            (ours, theirs.join().expect("the script runs against the stock cluster"))
+    let (stock, server) = (stock(), Server::memory().start().expect("the server starts"));
+    let ours = |steps: &[Value]| through_librados(server.conf(), steps);
+    let theirs = |steps: &[Value]| through_librados(&stock, steps);
+    same(&[1, 2, 3], STEPS, script::step, ("on our server", &ours), ("on stock", &theirs));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn our_client_asks_as_librados_does() {
+    let stock = stock();
+    let ours = |steps: &[Value]| native::execute(&stock, &pool(), PG_NUM, steps);
+    // The order of a listing is the client's.
+    let theirs = |steps: &[Value]| {
+        let results = through_librados(&stock, steps).into_iter();
+        results.zip(steps).map(|(result, step)| if lists(step) { sorted(&result) } else { result }).collect()
+    };
+    same(&[11], STEPS, script::step, ("our client", &ours), ("librados", &theirs));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn what_librados_cannot_ask_is_answered_as_by_a_stock_cluster() {
+    let (stock, server) = (stock(), Server::memory().start().expect("the server starts"));
+    let ours = |steps: &[Value]| native::execute(server.conf(), &pool(), PG_NUM, steps);
+    let theirs = |steps: &[Value]| native::execute(&stock, &pool(), PG_NUM, steps);
+    same(&[21, 22], 900, script::native_step, ("on our server", &ours), ("on stock", &theirs));
+}
+
+/// What executes a script, and what shows of it where there is a difference.
+type Side<'a> = (&'a str, &'a (dyn Fn(&[Value]) -> Vec<String> + Sync));
+
+/// Panics with the shortest script found on which the sides differ.
+fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'_>, other: Side<'_>) {
+    let run = |steps: &[Value]| {
+        let (of_one, of_other) = thread::scope(|scope| {
+            let of_other = scope.spawn(|| other.1(steps));
+            (one.1(steps), of_other.join().expect("the script runs to its end"))
         });
-        compare(seed, &steps, &ours.0, &ours.1);
+        Difference::first(steps, of_one, of_other)
+    };
+    let seeds = match number_from("LOLIGO_DIFFERENTIAL_SEED") {
+        Some(seed) => vec![seed],
+        None => seeds.to_vec(),
+    };
+    for seed in seeds {
+        let mut rng = Rng::new(seed);
+        let count = number_from("LOLIGO_DIFFERENTIAL_STEPS").unwrap_or(count);
+        let steps: Vec<Value> = (0..count).map(|number| step(&mut rng, number)).collect();
+        if let Some(found) = run(&steps) {
+            let at = found.at;
+            eprintln!(
+                "seed {seed}, step {at}: {} {}, {} {}, at {}",
+                one.0, found.one, other.0, found.other, steps[at]
+            );
+            let (script, found) = shortest(&steps[..=at], found, run);
+            let lines: Vec<String> = script.iter().map(Value::to_string).collect();
+            panic!(
+                "seed {seed}, step {at}: {} {}, {} {}, after:\n{}",
+                one.0,
+                found.one,
+                other.0,
+                found.other,
+                lines.join("\n")
+            );
+        }
     }
 }
 
-fn seeds() -> Vec<u64> {
-    match std::env::var("LOLIGO_DIFFERENTIAL_SEED") {
-        Ok(seed) => vec![seed.parse().expect("LOLIGO_DIFFERENTIAL_SEED is a number")],
-        Err(_) => SEEDS.to_vec(),
-    }
+fn stock() -> PathBuf {
+    std::env::var_os("LOLIGO_STOCK_CONF")
+        .expect("LOLIGO_STOCK_CONF names a stock cluster's configuration")
+        .into()
 }
 
-fn steps_per_seed() -> u64 {
-    match std::env::var("LOLIGO_DIFFERENTIAL_STEPS") {
-        Ok(steps) => steps.parse().expect("LOLIGO_DIFFERENTIAL_STEPS is a number"),
-        Err(_) => STEPS_DEFAULT,
-    }
+fn number_from(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value:?}")))
 }
 
-/// What each step of a script gave.
-fn execute(conf: &Path, pool: &str, steps: &[Value]) -> Vec<String> {
+/// A pool's name that no other run has.
+fn pool() -> String {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    format!("differential-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
+}
+
+fn lists(step: &Value) -> bool {
+    step["ops"][0][0] == "list"
+}
+
+/// A listing's result, sorted.
+fn sorted(result: &str) -> String {
+    let mut result: Value = serde_json::from_str(result).expect("a result in JSON");
+    if let Some(found) = result[2].as_array_mut() {
+        found.sort_by_key(Value::to_string);
+    }
+    result.to_string()
+}
+
+/// What each step of a script gives, through librados.
+fn through_librados(conf: &Path, steps: &[Value]) -> Vec<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/execute.py");
     let mut child = Command::new("/usr/bin/python3")
         .arg(script)
         .arg(conf)
-        .args([pool, &PG_NUM.to_string()])
+        .args([&pool(), &PG_NUM.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("Python starts");
     let mut input = child.stdin.take().expect("a pipe to Python");
     let output = BufReader::new(child.stdout.take().expect("a pipe from Python"));
-    let results = thread::scope(|scope| {
+    let results: Vec<String> = thread::scope(|scope| {
         scope.spawn(move || {
             // Python gone early shows in the number of results.
             steps.iter().try_for_each(|step| writeln!(input, "{step}")).ok();
         });
-        output.lines().map(|line| line.expect("a line of UTF-8")).collect()
+        // As our JSON is written.
+        let line = |line: std::io::Result<String>| -> Value {
+            serde_json::from_str(&line.expect("a line of UTF-8")).expect("a result in JSON")
+        };
+        output.lines().map(|result| line(result).to_string()).collect()
     });
     assert!(child.wait().expect("Python ends").success(), "the script failed against {}", conf.display());
     results
-}
-
-/// Panics at the first difference, with the shortest prefix of the script that shows it.
-fn compare(seed: u64, steps: &[Value], ours: &[String], stock: &[String]) {
-    let results = ours.iter().zip(stock).enumerate();
-    for (at, (ours, stock)) in results {
-        if ours != stock {
-            panic!("{}", difference(seed, &steps[..=at], ours, stock));
-        }
-    }
-    assert_eq!((ours.len(), stock.len()), (steps.len(), steps.len()), "seed {seed}: a script ended early");
-}
-
-fn difference(seed: u64, prefix: &[Value], ours: &str, stock: &str) -> String {
-    let last = prefix.last().expect("a step that differs");
-    let same_object = |step: &&Value| ["oid", "ns", "key"].iter().all(|field| step[field] == last[field]);
-    let lines: Vec<String> = prefix.iter().filter(same_object).map(Value::to_string).collect();
-    let shown = &lines[lines.len().saturating_sub(12)..];
-    format!(
-        "seed {seed}, step {}: ours {ours}, stock {stock}; the object's last requests:\n{}\n\
-         replay: LOLIGO_DIFFERENTIAL_SEED={seed} LOLIGO_DIFFERENTIAL_STEPS={}",
-        prefix.len() - 1,
-        shown.join("\n"),
-        prefix.len()
-    )
 }

@@ -12,6 +12,55 @@ const FAILOK: u64 = 2;
 const FADVISE_DONTNEED: u64 = 0x20;
 const RETURNVEC: u64 = 1024;
 
+/// One request of those that librados' C interface lacks; most are what it has, to have something to ask about.
+pub(crate) fn native_step(rng: &mut Rng, number: u64) -> Value {
+    if rng.once_in(2) {
+        return step(rng, number);
+    }
+    let (ns, key) = place(rng);
+    if rng.once_in(12) {
+        let op = match rng.below(2) {
+            0 => json!(["watchers", 0, 1 + rng.below(3)]),
+            _ => json!(["cursors", 0, rng.below(4)]),
+        };
+        return single(rng, json!([op]), ns, key);
+    }
+    if rng.once_in(6) {
+        // Alone: a stock OSD crashes when a request that copies does something else, too.
+        let version = if rng.once_in(4) { rng.below(400) } else { 0 };
+        let ops = json!([["copy_from", 0, oid(rng), version]]);
+        return json!({"kind": "write", "oid": oid(rng), "ns": ns, "key": key, "flags": 0, "mtime": 1_000_000 + number, "ops": ops});
+    }
+    let (kind, ops) = if rng.once_in(3) {
+        let count = 1 + rng.below(2);
+        ("write", (0..count).map(|_| native_write_op(rng)).collect::<Vec<_>>())
+    } else {
+        let count = 1 + rng.below(3);
+        ("read", (0..count).map(|_| native_read_op(rng)).collect())
+    };
+    json!({"kind": kind, "oid": oid(rng), "ns": ns, "key": key, "flags": 0, "mtime": 1_000_000 + number, "ops": ops})
+}
+
+fn native_write_op(rng: &mut Rng) -> Value {
+    if rng.once_in(2) { json!(["omap_set_header", 0, hex(rng, 9)]) } else { write_op(rng) }
+}
+
+fn native_read_op(rng: &mut Rng) -> Value {
+    match rng.below(8) {
+        0..=2 => {
+            let (offset, len) = (number(rng), number(rng));
+            json!(["sparse_read", 0, offset, len.min(u64::MAX - offset)])
+        }
+        3 => json!(["omap_header", 0]),
+        4 => json!(["list_watchers", 0]),
+        5 | 6 => {
+            let chunk = rng.pick(&[0, 4, 4, 7]);
+            json!(["checksum", 0, rng.below(3), rng.below(1 << 32), small(rng), chunk * rng.below(9), chunk])
+        }
+        _ => read_op(rng),
+    }
+}
+
 /// One request.
 pub(crate) fn step(rng: &mut Rng, number: u64) -> Value {
     if number % 97 == 96 {
