@@ -4,20 +4,24 @@
 //! all. A figure is the median of its rounds, a ratio the quotient of two medians. CPU is read from `/proc` for servers
 //! and from the finished child for clients: what the programs used, not what they say they used.
 
+mod disk;
 mod measure;
 mod memory;
 mod outqueue;
+mod programs;
 mod report;
 mod sides;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
 use crate::process::{cargo, output_of, succeed, workspace};
 use crate::stock::{Cluster, Store, UpOptions};
 
+use disk::{MIXED, Mixed, Written};
 use measure::median;
+use programs::Program;
 use report::{Figures, Report};
 use sides::{Client, Our, Server, Workload};
 
@@ -49,25 +53,19 @@ const PAIRS: [(Client, Server); 4] = [
     (Client::Loligo, Server::Stock),
 ];
 
+/// Whose server a stock program runs against.
+const SERVERS: [(Client, Server); 2] = [(Client::Stock, Server::Stock), (Client::Stock, Server::Loligo)];
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let loligo = build_release()?;
     let our = Our { program: &loligo, on_disk: options.store != Store::Memstore };
     let dir = tempdir()?;
     let mut report = Report::new(&release()?, options.store, options.seconds, options.rounds);
-    let up = UpOptions { store: options.store, ..UpOptions::default() };
-    let on_disk: &[Workload] = if our.on_disk { &Workload::ON_DISK } else { &[] };
-    for workload in Workload::ALL.iter().chain(on_disk).filter(|w| wanted(options, w.name())) {
-        let mut rounds: [Vec<Figures>; 4] = Default::default();
-        for round in 0..options.rounds {
-            // A new one each time: a memstore that has removed many objects miscounts its free space and says it is full.
-            let stock = Cluster::up(&dir.join(format!("stock.{round}")), &up)?;
-            for (pair, figures) in PAIRS.into_iter().zip(&mut rounds) {
-                eprintln!("{} round {}: {} client, {} server", workload.name(), round + 1, pair.0, pair.1);
-                figures.push(sides::run(pair, *workload, options.seconds, &stock, &our, &dir)?);
-            }
-            stock.down()?;
-        }
-        report.workload(*workload, rounds.map(|r| Figures::median(&r)));
+    let bench = Bench { options, our, dir: &dir };
+    bench.workloads(&mut report)?;
+    bench.programs(&mut report)?;
+    if bench.our.on_disk {
+        bench.disk(&mut report)?;
     }
     if wanted(options, "serve") {
         report.serve(memory::startup_and_idle(&loligo, &dir, options.rounds)?);
@@ -81,6 +79,76 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     std::fs::write(&json, report.json())?;
     println!("figures: {}", json.display());
     Ok(())
+}
+
+/// One run of all that is wanted.
+struct Bench<'a> {
+    options: &'a Options,
+    our: Our<'a>,
+    dir: &'a Path,
+}
+
+impl Bench<'_> {
+    fn workloads(&self, report: &mut Report) -> Result<()> {
+        let on_disk: &[Workload] = if self.our.on_disk { &Workload::ON_DISK } else { &[] };
+        for workload in Workload::ALL.iter().chain(on_disk).filter(|w| wanted(self.options, w.name())) {
+            let rounds = self.rounds(workload.name(), PAIRS, |pair, stock| {
+                sides::run(pair, *workload, self.options.seconds, stock, &self.our, self.dir)
+            })?;
+            report.workload(*workload, rounds.map(|r| Figures::median(&r)));
+        }
+        Ok(())
+    }
+
+    fn programs(&self, report: &mut Report) -> Result<()> {
+        for program in Program::ALL.iter().filter(|p| wanted(self.options, p.name())) {
+            let rounds = self.rounds(program.name(), SERVERS, |(_, server), stock| {
+                program.run(server, self.options.seconds, stock, &self.our, self.dir)
+            })?;
+            report.program(program.name(), rounds.map(|r| Figures::median(&r)));
+        }
+        Ok(())
+    }
+
+    fn disk(&self, report: &mut Report) -> Result<()> {
+        if wanted(self.options, "4 KiB write, 1 in flight") {
+            report.own_write(disk::own_write_us(self.dir)?);
+        }
+        for written in Written::ALL.into_iter().filter(|w| wanted(self.options, w.name())) {
+            let rounds = self.rounds(written.name(), SERVERS, |(_, server), stock| {
+                written.run(server, self.options.seconds, stock, &self.our, self.dir)
+            })?;
+            report.written(written, rounds.map(|r| median(r.into_iter())));
+        }
+        if wanted(self.options, MIXED) {
+            let rounds = self.rounds(MIXED, SERVERS, |(_, server), stock| {
+                Mixed::run(server, self.options.seconds, stock, &self.our, self.dir)
+            })?;
+            report.mixed(rounds.map(|r| Mixed::median(&r)));
+        }
+        Ok(())
+    }
+
+    /// Runs all pairs in turn, as often as there are rounds.
+    fn rounds<T, const N: usize>(
+        &self,
+        name: &str,
+        pairs: [(Client, Server); N],
+        run: impl Fn((Client, Server), &Cluster) -> Result<T>,
+    ) -> Result<[Vec<T>; N]> {
+        let mut rounds = [(); N].map(|()| Vec::new());
+        for round in 0..self.options.rounds {
+            // A new one each time: a memstore that has removed many objects miscounts its free space and says it is full.
+            let up = UpOptions { store: self.options.store, ..UpOptions::default() };
+            let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &up)?;
+            for (pair, figures) in pairs.into_iter().zip(&mut rounds) {
+                eprintln!("{name} round {}: {} client, {} server", round + 1, pair.0, pair.1);
+                figures.push(run(pair, &stock)?);
+            }
+            stock.down()?;
+        }
+        Ok(rounds)
+    }
 }
 
 fn wanted(options: &Options, name: &str) -> bool {
@@ -103,6 +171,13 @@ fn tempdir() -> Result<PathBuf> {
     let dir = std::env::temp_dir().join(format!("loligo-bench.{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
     Ok(dir)
+}
+
+impl Mixed {
+    fn median(rounds: &[Mixed]) -> Self {
+        let of = |field: fn(&Mixed) -> f64| median(rounds.iter().map(field));
+        Self { writes_per_s: of(|m| m.writes_per_s), p50_us: of(|m| m.p50_us), p999_us: of(|m| m.p999_us) }
+    }
 }
 
 /// The median of whole figures, field by field.

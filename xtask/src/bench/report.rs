@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stock::Store;
 
+use super::disk::{MIXED, Mixed, Written};
 use super::memory::Startup;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
@@ -23,6 +24,11 @@ pub(super) struct Figures {
 pub(super) struct Report {
     heading: String,
     workloads: Vec<(Workload, [Figures; 4])>,
+    /// Stock's server and ours, as in what follows.
+    programs: Vec<(&'static str, [Figures; 2])>,
+    own_write_us: Option<f64>,
+    written: Vec<(Written, [f64; 2])>,
+    mixed: Option<[Mixed; 2]>,
     startup: Option<Startup>,
     out_queue: Option<OutQueue>,
 }
@@ -34,11 +40,37 @@ impl Report {
             "stock = {release}, {}, one OSD, stock defaults; loligo = {ours} store; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians",
             store.name()
         );
-        Self { heading, workloads: Vec::new(), startup: None, out_queue: None }
+        Self {
+            heading,
+            workloads: Vec::new(),
+            programs: Vec::new(),
+            own_write_us: None,
+            written: Vec::new(),
+            mixed: None,
+            startup: None,
+            out_queue: None,
+        }
     }
 
     pub(super) fn workload(&mut self, workload: Workload, pairs: [Figures; 4]) {
         self.workloads.push((workload, pairs));
+    }
+
+    pub(super) fn program(&mut self, name: &'static str, servers: [Figures; 2]) {
+        self.programs.push((name, servers));
+    }
+
+    /// What a write of 4 KiB costs on the disk itself, µs.
+    pub(super) fn own_write(&mut self, own_write_us: f64) {
+        self.own_write_us = Some(own_write_us);
+    }
+
+    pub(super) fn written(&mut self, what: Written, servers: [f64; 2]) {
+        self.written.push((what, servers));
+    }
+
+    pub(super) fn mixed(&mut self, servers: [Mixed; 2]) {
+        self.mixed = Some(servers);
     }
 
     pub(super) fn serve(&mut self, startup: Startup) {
@@ -54,6 +86,10 @@ impl Report {
         for (workload, pairs) in &self.workloads {
             self.workload_rows(&mut t, workload, pairs);
         }
+        for (name, servers) in &self.programs {
+            program_rows(&mut t, name, servers);
+        }
+        self.disk_rows(&mut t);
         if let Some(s) = &self.startup {
             let _ = writeln!(
                 t,
@@ -69,41 +105,41 @@ impl Report {
 
     fn workload_rows(&self, t: &mut String, workload: &Workload, pairs: &[Figures; 4]) {
         let [stock, ours, stock_on_ours, ours_on_stock] = pairs;
-        let rows = [
-            ("stock on stock", stock),
-            ("loligo on loligo", ours),
-            ("stock on loligo", stock_on_ours),
-            ("loligo on stock", ours_on_stock),
-        ];
-        let _ = writeln!(
+        figure_rows(
             t,
-            "{:<26} {:>10} {:>7} {:>9} {:>9} {:>11} {:>11}",
             workload.name(),
-            "ops/s",
-            "ratio",
-            "mean µs",
-            "p99 µs",
-            "client µs",
-            "server µs"
+            &[
+                ("stock on stock", stock),
+                ("loligo on loligo", ours),
+                ("stock on loligo", stock_on_ours),
+                ("loligo on stock", ours_on_stock),
+            ],
         );
-        for (name, f) in rows {
-            let p99 = f.latency_p99_us.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
-            let _ = writeln!(
-                t,
-                "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p99:>9} {:>11.2} {:>11.2}",
-                f.ops_per_s,
-                f.ops_per_s / stock.ops_per_s,
-                f.latency_mean_us,
-                f.client_cpu_us_per_op,
-                f.server_cpu_us_per_op
-            );
-        }
         let _ = writeln!(
             t,
             "  server CPU per op, stock client: 1/{:.1} of stock; client CPU per op, stock server: 1/{:.1} of stock\n",
             stock.server_cpu_us_per_op / stock_on_ours.server_cpu_us_per_op,
             stock.client_cpu_us_per_op / ours_on_stock.client_cpu_us_per_op
         );
+    }
+
+    fn disk_rows(&self, t: &mut String) {
+        if let Some(own_us) = self.own_write_us {
+            let _ = writeln!(t, "the disk's own write of 4 KiB, O_DIRECT and O_DSYNC: {own_us:.0} µs");
+        }
+        for (what, [stock, ours]) in &self.written {
+            let _ = writeln!(t, "{}: stock {stock:.3}, loligo {ours:.3}", what.name());
+        }
+        for (server, m) in ["stock", "loligo"].iter().zip(self.mixed.iter().flatten()) {
+            let _ = writeln!(
+                t,
+                "{MIXED}, fio on {server}: {:.0} writes/s, p50 {:.0} µs, p99.9 {:.0} µs ({:.1} times the median)",
+                m.writes_per_s,
+                m.p50_us,
+                m.p999_us,
+                m.p999_us / m.p50_us
+            );
+        }
     }
 
     pub(super) fn json(&self) -> String {
@@ -125,9 +161,67 @@ impl Report {
             .as_ref()
             .map(|s| json!({"ready_ms": s.ready_ms, "startup_ms": s.said_ms, "idle_mib": s.idle_mib}));
         let out_queue = self.out_queue.as_ref().map(OutQueue::json);
-        let all =
-            json!({"about": self.heading, "workloads": workloads, "serve": startup, "out_queue": out_queue});
+        let programs: Vec<Value> = self
+            .programs
+            .iter()
+            .map(|(name, [stock, ours])| {
+                json!({"program": name, "stock": figures_json(stock), "loligo": figures_json(ours)})
+            })
+            .collect();
+        let written: Vec<Value> = self
+            .written
+            .iter()
+            .map(|(what, [stock, ours])| json!({"what": what.name(), "stock": stock, "loligo": ours}))
+            .collect();
+        let mixed = self.mixed.as_ref().map(|servers| {
+            let [stock, ours] = servers
+                .map(|m| json!({"writes_per_s": m.writes_per_s, "p50_us": m.p50_us, "p999_us": m.p999_us}));
+            json!({"stock": stock, "loligo": ours})
+        });
+        let all = json!({
+            "about": self.heading,
+            "workloads": workloads,
+            "programs": programs,
+            "own_write_us": self.own_write_us,
+            "written_per_byte": written,
+            "mixed": mixed,
+            "serve": startup,
+            "out_queue": out_queue,
+        });
         format!("{all:#}\n")
+    }
+}
+
+/// The rows of what a stock program does with either server.
+fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
+    let [stock, ours] = servers;
+    figure_rows(t, name, &[("on stock", stock), ("on loligo", ours)]);
+    let _ = writeln!(
+        t,
+        "  server CPU per op: 1/{:.1} of stock\n",
+        stock.server_cpu_us_per_op / ours.server_cpu_us_per_op
+    );
+}
+
+/// A heading and a row for each; ratios are to the first.
+fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
+    let _ = writeln!(
+        t,
+        "{name:<26} {:>10} {:>7} {:>9} {:>9} {:>11} {:>11}",
+        "ops/s", "ratio", "mean µs", "p99 µs", "client µs", "server µs"
+    );
+    let first = rows.first().map_or(f64::NAN, |(_, f)| f.ops_per_s);
+    for (name, f) in rows {
+        let p99 = f.latency_p99_us.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
+        let _ = writeln!(
+            t,
+            "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p99:>9} {:>11.2} {:>11.2}",
+            f.ops_per_s,
+            f.ops_per_s / first,
+            f.latency_mean_us,
+            f.client_cpu_us_per_op,
+            f.server_cpu_us_per_op
+        );
     }
 }
 

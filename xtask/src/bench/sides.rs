@@ -69,6 +69,9 @@ impl Workload {
         Self::new("4 MiB read, 16 in flight", "rand", 4 << 20, 16),
     ];
 
+    /// What fills a disk.
+    pub(super) const LARGE_WRITES: Self = Self::ALL[4];
+
     /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of the server's own cache.
     pub(super) const ON_DISK: [Self; 2] = [
         Self {
@@ -106,13 +109,20 @@ pub(super) const LARGE_WRITE_SECONDS_MAX: u32 = 2;
 const CAPACITY: &str = "12G";
 
 /// The pool that benches write to.
-const POOL: &str = "p";
+pub(super) const POOL: &str = "p";
 
 /// Our program.
 pub(super) struct Our<'a> {
     pub(super) program: &'a Path,
     /// Whether its server keeps objects on disk.
     pub(super) on_disk: bool,
+}
+
+impl Our<'_> {
+    /// As `loligo serve --store` has it.
+    pub(super) fn store(&self) -> &'static str {
+        if self.on_disk { "disk" } else { "memory" }
+    }
 }
 
 /// Runs one workload once.
@@ -139,13 +149,12 @@ pub(super) fn run(
             run.bench(seconds)
         }
         Server::Loligo => {
-            let store = if our.on_disk { "disk" } else { "memory" };
-            let mut serve = Serve::start(loligo, &dir.join("serve"), store)?;
+            let mut serve = Serve::start(loligo, &dir.join("serve"), our.store())?;
             let mut run =
                 Run { client, workload, conf: serve.conf.clone(), server_pid: serve.child.id(), loligo };
             if let Some(prepared) = workload.prepared {
                 run.write_objects(prepared.objects)?;
-                serve.restart(loligo, store)?;
+                serve.restart(loligo, our.store())?;
                 (run.conf, run.server_pid) = (serve.conf.clone(), serve.child.id());
                 run.empty_caches(prepared)?;
             }
@@ -155,12 +164,12 @@ pub(super) fn run(
 }
 
 /// A client's run against a server that is up.
-struct Run<'a> {
-    client: Client,
-    workload: Workload,
-    conf: PathBuf,
-    server_pid: u32,
-    loligo: &'a Path,
+pub(super) struct Run<'a> {
+    pub(super) client: Client,
+    pub(super) workload: Workload,
+    pub(super) conf: PathBuf,
+    pub(super) server_pid: u32,
+    pub(super) loligo: &'a Path,
 }
 
 impl Run<'_> {
@@ -192,13 +201,8 @@ impl Run<'_> {
             self.command(Workload { mode: "write", ..workload }, fill_seconds).output()?;
         }
         let server_before = process_cpu_us(self.server_pid)?;
-        let (output, client_cpu_us) = run_counting_cpu(&mut self.command(workload, seconds))?;
+        let (result, client_cpu_us) = self.bench_once(seconds)?;
         let server_cpu_us = process_cpu_us(self.server_pid)? - server_before;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let result = match self.client {
-            Client::Stock => parse_stock(&text)?,
-            Client::Loligo => parse_loligo(&text)?,
-        };
         Ok(Figures {
             ops_per_s: result.ops_per_s,
             latency_mean_us: result.latency_mean_us,
@@ -206,6 +210,22 @@ impl Run<'_> {
             client_cpu_us_per_op: client_cpu_us / result.ops,
             server_cpu_us_per_op: server_cpu_us / result.ops,
         })
+    }
+
+    /// The workload itself: what it reports, and the client's CPU time in µs.
+    fn bench_once(&self, seconds: u32) -> Result<(Reported, f64)> {
+        let (output, client_cpu_us) = run_counting_cpu(&mut self.command(self.workload, seconds))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let result = match self.client {
+            Client::Stock => parse_stock(&text)?,
+            Client::Loligo => parse_loligo(&text)?,
+        };
+        Ok((result, client_cpu_us))
+    }
+
+    /// Operations of one run.
+    pub(super) fn ops(&self, seconds: u32) -> Result<f64> {
+        Ok(self.bench_once(self.workload.seconds(seconds))?.0.ops)
     }
 
     fn command(&self, workload: Workload, seconds: u32) -> Command {
@@ -308,14 +328,20 @@ impl Serve {
 
     /// Has the server write everything down and end, and starts it again.
     fn restart(&mut self, loligo: &Path, store: &str) -> Result<()> {
-        // SAFETY: kill takes two numbers and touches no memory of ours.
-        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
-        self.child.wait()?;
+        self.stop()?;
         let mut again = Self::start(loligo, &self.dir, store)?;
         // The directory stays ours to remove: the old child has ended, so that dropping it would do nothing but that.
         std::mem::swap(&mut self.child, &mut again.child);
         std::mem::swap(&mut self.conf, &mut again.conf);
         again.dir = PathBuf::new();
+        Ok(())
+    }
+
+    /// Has the server write everything down and end.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        // SAFETY: kill takes two numbers and touches no memory of ours.
+        unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+        self.child.wait()?;
         Ok(())
     }
 }

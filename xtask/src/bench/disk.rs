@@ -1,0 +1,140 @@
+//! What only stores on disk are asked: what a write costs beside the disk's own, how many bytes they write for a byte, and
+//! how late the latest writes are under a mixed load.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::Result;
+use crate::process::output_of;
+use crate::stock::Cluster;
+
+use super::measure::median;
+use super::programs::{FioWrites, fio};
+use super::sides::{Client, Our, Run, Serve, Server, Workload};
+
+/// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median of 2,000.
+pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
+    const BLOCK: usize = 4096;
+    const BLOCKS: u64 = 2_000;
+    let path = dir.join("own-writes");
+    // Direct I/O wants a block that begins at a multiple of its size.
+    let room = vec![0u8; 2 * BLOCK];
+    let block = &room[room.as_ptr().align_offset(BLOCK)..][..BLOCK];
+    // As a journal is: its blocks are there before they are written.
+    std::fs::write(&path, vec![0u8; BLOCK * BLOCKS as usize])?;
+    File::open(&path)?.sync_all()?;
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(&path)?;
+    let mut took_us = Vec::new();
+    for n in 0..BLOCKS {
+        let began = Instant::now();
+        file.write_all_at(block, n * BLOCK as u64)?;
+        took_us.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    std::fs::remove_file(&path)?;
+    Ok(median(took_us.into_iter()))
+}
+
+/// How much a server wrote to the disk for what it was given.
+#[derive(Clone, Copy)]
+pub(super) enum Written {
+    /// Blocks of 4 KiB, in random order, of objects of 4 MiB (fio).
+    Random4KiB,
+    /// Whole objects of 4 MiB.
+    Whole4MiB,
+}
+
+impl Written {
+    pub(super) const ALL: [Self; 2] = [Self::Random4KiB, Self::Whole4MiB];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Random4KiB => "bytes written per byte: 4 KiB random",
+            Self::Whole4MiB => "bytes written per byte: 4 MiB",
+        }
+    }
+
+    /// Bytes that went to the device for each that was accepted, from before the first to when the server has ended and all
+    /// is synced. Whatever else writes to the device is counted with it.
+    pub(super) fn run(
+        self,
+        server: Server,
+        seconds: u32,
+        stock: &Cluster,
+        our: &Our<'_>,
+        dir: &Path,
+    ) -> Result<f64> {
+        let serve = match server {
+            Server::Stock => None,
+            Server::Loligo => Some(Serve::start(our.program, &dir.join("serve"), our.store())?),
+        };
+        let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
+        if let Self::Random4KiB = self {
+            // What is overwritten was there before.
+            output_of(&mut fio(&conf, "write", 3))?;
+        }
+        output_of(&mut Command::new("sync"))?;
+        let before = written_to_device(dir)?;
+        let accepted = match self {
+            Self::Random4KiB => {
+                FioWrites::parse(&output_of(&mut fio(&conf, "randwrite", seconds))?)?.ops * 4096.0
+            }
+            Self::Whole4MiB => {
+                let run = Run {
+                    client: Client::Loligo,
+                    workload: Workload::LARGE_WRITES,
+                    conf,
+                    server_pid: std::process::id(),
+                    loligo: our.program,
+                };
+                run.ops(seconds)? * f64::from(4 << 20)
+            }
+        };
+        match serve {
+            None => stock.restart_osd(0)?,
+            Some(mut serve) => serve.stop()?,
+        }
+        output_of(&mut Command::new("sync"))?;
+        Ok((written_to_device(dir)? - before) / accepted)
+    }
+}
+
+/// Bytes written to the device of a file system since the machine started (`Documentation/block/stat.rst`, field 7).
+fn written_to_device(dir: &Path) -> Result<f64> {
+    const SECTOR: f64 = 512.0;
+    let device = std::fs::metadata(dir)?.dev();
+    let path = format!("/sys/dev/block/{}:{}/stat", libc::major(device), libc::minor(device));
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    let sectors = text.split_whitespace().nth(6).and_then(|field| field.parse::<f64>().ok());
+    Ok(sectors.ok_or_else(|| format!("{path} holds {text:?}"))? * SECTOR)
+}
+
+/// Writes among as many reads of 4 KiB, 64 in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Mixed {
+    pub(super) writes_per_s: f64,
+    pub(super) p50_us: f64,
+    pub(super) p999_us: f64,
+}
+
+pub(super) const MIXED: &str = "mixed 4 KiB reads and writes, 64 in flight";
+
+impl Mixed {
+    pub(super) fn run(
+        server: Server,
+        seconds: u32,
+        stock: &Cluster,
+        our: &Our<'_>,
+        dir: &Path,
+    ) -> Result<Self> {
+        let serve = match server {
+            Server::Stock => None,
+            Server::Loligo => Some(Serve::start(our.program, &dir.join("serve"), our.store())?),
+        };
+        let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
+        let of = FioWrites::parse(&output_of(&mut fio(&conf, "randrw", seconds))?)?;
+        Ok(Self { writes_per_s: of.ops_per_s, p50_us: of.p50_us, p999_us: of.p999_us })
+    }
+}
