@@ -204,6 +204,10 @@ impl Script {
 
     /// Watches an object so many times, has all be notified, and asks who watches.
     async fn watch(&mut self, io: &IoCtx, oid: &str, count: u64) -> (i32, Value) {
+        // A stock OSD lets an object be watched that was removed and has clones, but not be notified.
+        if let Err(e) = io.stat(oid).await {
+            return (-errno(e).0, json!([]));
+        }
         let mut watches = Vec::new();
         for _ in 0..count {
             match io.watch(oid, Duration::from_secs(30)).await {
