@@ -2,11 +2,15 @@
 //! Method: `rados`, `ceph` and python3-rados of the machine against an embedded server. Where `LOLIGO_STOCK_CONF` names
 //! the configuration of a stock cluster, refusals are also compared with what that one answers.
 
-use std::path::{Path, PathBuf};
+mod scratch;
+
+use std::path::Path;
 use std::process::{Command, Output};
 use std::{env, fs};
 
 use loligo_server::{Auth, Handle, Server};
+
+use scratch::Scratch;
 
 /// Sizes at which something changes: nothing, one block, one object of `rados put`, many.
 const SIZES: [usize; 7] = [0, 1, 4095, 4096, (4 << 20) - 1, 4 << 20, 64 << 20];
@@ -34,27 +38,6 @@ fn python(conf: &Path, script: &str) -> String {
 
 fn server() -> Handle {
     Server::memory().pool("data").start().expect("the server starts")
-}
-
-/// A directory for one test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("loligo-stock-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]
@@ -268,12 +251,12 @@ fn without_authentication_everybody_is_let_in() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn a_cluster_keeps_what_it_is_over_a_restart() {
     let scratch = Scratch::new("restart");
-    let start = || Server::memory().data_dir(&scratch.0).start().expect("the server starts");
+    let start = || Server::memory().data_dir(scratch.path()).start().expect("the server starts");
     let first = start();
     let (fsid, conf) = (first.fsid(), first.conf().to_owned());
     ok(&conf, "ceph", &["osd", "pool", "create", "kept", "16"]);
     let key = ok(&conf, "ceph", &["auth", "get-or-create", "client.kept", "mon", "allow r"]);
-    assert!(Server::memory().data_dir(&scratch.0).start().is_err(), "two servers in one directory");
+    assert!(Server::memory().data_dir(scratch.path()).start().is_err(), "two servers in one directory");
     drop(first);
     let second = start();
     assert_eq!(second.fsid(), fsid);

@@ -13,7 +13,7 @@ use crate::stock::Cluster;
 
 use super::measure::median;
 use super::programs::{FioWrites, fio};
-use super::sides::{Client, Our, Run, Serve, Server, Workload};
+use super::sides::{Client, Our, Run, Server, Workload};
 
 /// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median of 2,000.
 pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
@@ -66,10 +66,7 @@ impl Written {
         our: &Our<'_>,
         dir: &Path,
     ) -> Result<f64> {
-        let serve = match server {
-            Server::Stock => None,
-            Server::Loligo => Some(Serve::start(our.program, &dir.join("serve"), our.store())?),
-        };
+        let serve = our.serve(server, dir)?;
         let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
         if let Self::Random4KiB = self {
             // What is overwritten was there before.
@@ -129,10 +126,7 @@ impl Mixed {
         our: &Our<'_>,
         dir: &Path,
     ) -> Result<Self> {
-        let serve = match server {
-            Server::Stock => None,
-            Server::Loligo => Some(Serve::start(our.program, &dir.join("serve"), our.store())?),
-        };
+        let serve = our.serve(server, dir)?;
         let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
         let of = FioWrites::parse(&output_of(&mut fio(&conf, "randrw", seconds))?)?;
         Ok(Self { writes_per_s: of.ops_per_s, p50_us: of.p50_us, p999_us: of.p999_us })

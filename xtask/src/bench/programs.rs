@@ -11,7 +11,7 @@ use crate::stock::Cluster;
 
 use super::measure::{process_cpu_us, run_counting_cpu};
 use super::report::Figures;
-use super::sides::{Our, POOL, Serve, Server};
+use super::sides::{Our, POOL, Server};
 
 /// A row of the table: what is run, by stock's program, on stock's server and on ours.
 #[derive(Clone, Copy)]
@@ -48,12 +48,9 @@ impl Program {
         our: &Our<'_>,
         dir: &Path,
     ) -> Result<Figures> {
-        match server {
-            Server::Stock => self.run_on(&stock.conf(), stock.pid("osd.0")?, seconds),
-            Server::Loligo => {
-                let serve = Serve::start(our.program, &dir.join("serve"), our.store())?;
-                self.run_on(&serve.conf, serve.child.id(), seconds)
-            }
+        match our.serve(server, dir)? {
+            None => self.run_on(&stock.conf(), stock.pid("osd.0")?, seconds),
+            Some(serve) => self.run_on(&serve.conf, serve.child.id(), seconds),
         }
     }
 

@@ -123,6 +123,14 @@ impl Our<'_> {
     pub(super) fn store(&self) -> &'static str {
         if self.on_disk { "disk" } else { "memory" }
     }
+
+    /// Starts a server of ours, if it is ours that is asked.
+    pub(super) fn serve(&self, server: Server, dir: &Path) -> Result<Option<Serve>> {
+        match server {
+            Server::Stock => Ok(None),
+            Server::Loligo => Serve::start(self.program, &dir.join("serve"), self.store()).map(Some),
+        }
+    }
 }
 
 /// Runs one workload once.

@@ -3,14 +3,18 @@
 //! cluster that `LOLIGO_STOCK_CONF` names; each prints a line for every step, and the lines must be equal. Tools that keep data
 //! (fio, qemu-img, qemu-io) verify what they read back themselves.
 
+#[path = "../scratch/mod.rs"]
+mod scratch;
 mod scripts;
 mod tools;
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
 use loligo_server::{Handle, Server};
+
+use scratch::Scratch;
 
 /// A program's output; it must succeed.
 fn ok(conf: &Path, program: &str, args: &[&str]) -> String {
@@ -35,25 +39,4 @@ fn server() -> Handle {
 
 fn stock() -> PathBuf {
     env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a stock cluster's configuration").into()
-}
-
-/// A directory for one test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("loligo-surface-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
