@@ -97,9 +97,9 @@ const IMAGE: &str = "bench";
 /// fio on objects of 4 MiB, 256 MiB in all.
 pub(super) fn fio(conf: &Path, rw: &str, seconds: u32) -> Command {
     let mut c = Command::new("fio");
-    // This engine does not look at the environment.
+    c.args(["--name=bench", "--ioengine=rados", "--clientname=admin", "--bs=4k", "--iodepth=64", "--thread"]);
+    // This engine does not look at the environment; its options are known behind its name only.
     c.arg(format!("--conf={}", conf.display())).arg(format!("--pool={POOL}")).arg(format!("--rw={rw}"));
-    c.args(["--ioengine=rados", "--name=bench", "--clientname=admin", "--bs=4k", "--iodepth=64", "--thread"]);
     c.args(["--nrfiles=64", "--filesize=4M", "--size=256M", "--time_based", "--output-format=json"]);
     c.arg(format!("--runtime={seconds}"));
     c
