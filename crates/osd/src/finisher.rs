@@ -1,8 +1,9 @@
 //! The thread that sends answers which had to wait for the store.
 //!
 //! The store's committer tells of many changes at once, on the thread that should be writing the next ones; so it only leaves
-//! the answers here. They leave in one write for each connection.
+//! the answers here. They leave in one write for each connection, and so do the answers to reads that the store gives together.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,8 @@ use std::time::Instant;
 
 use loligo_lane::{Action, Lane};
 use loligo_lockstat::Class;
-use loligo_msgr::Cork;
+use loligo_msgr::{Cork, Hold};
+use loligo_wire::message::Msg;
 
 use crate::history::History;
 use crate::replies::Reply;
@@ -109,20 +111,53 @@ impl Shared {
     }
 }
 
+/// An answer, who gets it, and what counts the request against what may be read from clients.
+type Leaving = (Arc<dyn Asker>, Msg, Hold);
+
+thread_local! {
+    /// Answers that leave when the store has given all that it has.
+    static GATHERED: RefCell<Vec<Leaving>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sends an answer that waits for nothing any more; in a thread of the store that gives several answers, together with those.
+pub(crate) fn answer(leaving: Leaving) {
+    let alone = GATHERED.with_borrow_mut(|gathered| {
+        if gathered.is_empty() && !loligo_store::behind_answers(send_gathered) {
+            return Some(leaving);
+        }
+        gathered.push(leaving);
+        None
+    });
+    if let Some((asker, msg, hold)) = alone {
+        asker.answer(msg);
+        drop(hold);
+    }
+}
+
+fn send_gathered() {
+    leave(GATHERED.take());
+}
+
 fn send(history: &History, replies: impl Iterator<Item = Reply>) {
     let now = Instant::now();
-    let mut askers: Vec<Arc<dyn Asker>> = Vec::new();
-    let mut rest = Vec::new();
-    for Reply { asker, msg, hold, track } in replies {
+    let leaving = |Reply { asker, msg, hold, track }: Reply| {
         history.done(now, track.as_ref(), &asker, &msg);
-        let known = askers.iter().position(|known| Arc::ptr_eq(known, &asker));
-        if known.is_none() && askers.len() < CORKS_MAX {
-            askers.push(Arc::clone(&asker));
+        (asker, msg, hold)
+    };
+    leave(replies.map(leaving).collect());
+}
+
+/// Sends answers, in one write for each connection.
+fn leave(leaving: Vec<Leaving>) {
+    let mut askers: Vec<Arc<dyn Asker>> = Vec::new();
+    for (asker, ..) in &leaving {
+        let known = askers.iter().any(|known| Arc::ptr_eq(known, asker));
+        if !known && askers.len() < CORKS_MAX {
+            askers.push(Arc::clone(asker));
         }
-        rest.push((asker, msg, hold));
     }
     let corks: Vec<Option<Cork<'_>>> = askers.iter().map(|asker| asker.cork()).collect();
-    for (asker, msg, hold) in rest {
+    for (asker, msg, hold) in leaving {
         asker.answer(msg);
         drop(hold);
     }

@@ -11,7 +11,7 @@ use loligo_store::{CommitListener, StoreError};
 use loligo_wire::Eversion;
 use loligo_wire::message::Msg;
 
-use crate::finisher::Finisher;
+use crate::finisher::{self, Finisher};
 use crate::history::{self, History, Track, TrackedOp};
 use crate::slot::{Asker, Helpers};
 
@@ -77,8 +77,7 @@ impl Replies {
         let now = Instant::now();
         let Reply { asker, msg, hold, track } = reply;
         self.history.done(now, track.as_ref(), &asker, &msg);
-        asker.answer(msg);
-        drop(hold);
+        finisher::answer((asker, msg, hold));
         Some(now)
     }
 

@@ -12,8 +12,9 @@
 //! What this crate refuses to do: it knows no connections, no maps, no capabilities and no meaning of an operation. The
 //! caller serialises the transactions of one collection (a collection is a sequencer); different collections never wait
 //! for each other.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod batch;
 pub mod disk;
 mod error;
 mod fetch;
@@ -22,6 +23,7 @@ mod oid;
 mod store;
 mod transaction;
 
+pub use batch::behind_answers;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};
 pub use oid::{NameTooLong, ObjectName, ObjectRef};

@@ -67,7 +67,7 @@ impl Case for AsyncRead {
             before: "The threads of a shard take requests and lock the placement group while they execute them, and a read that \
                      needs the disk waits for it there.",
             after: "loligo-osd's PG slot and loligo-store's disk store: a read that needs the disk takes its view of the object, is \
-                    done by the read pool, and the slot goes on.",
+                    done by the reader, and the slot goes on.",
             note: "What is read comes from the disk with direct I/O, without a data cache; what says where it lies may be in the \
                    page cache. Writes are answered when they are safe, in both forms. The published figures are of slower disks; the \
                    second setting adds to each read what a rotating one takes, as many at once as there are.",

@@ -603,13 +603,13 @@ impl Collection for Arc<DiskCollection> {
         };
         let (later, completer) = Later::new();
         let collection = Arc::clone(self);
-        self.core.pool.push(move || {
+        self.core.look(move || {
             let oid = name.as_ref();
             completer.complete(loop {
                 match collection.look(oid) {
                     Look::Found(view) => break Ok(view),
                     Look::OnDisk(disk) => {
-                        if let Err(e) = collection.load(oid, &disk) {
+                        if let Err(e) = collection.core.looks.look(|| collection.load(oid, &disk)) {
                             break Err(e);
                         }
                     }

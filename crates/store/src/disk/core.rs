@@ -16,6 +16,7 @@ use super::collection::DiskCollection;
 use super::data_cache::DataCache;
 use super::filter::Filter;
 use super::pool::Pool;
+use super::reader::{Job, Looks, Reader, Reading};
 use super::space::Space;
 use crate::StoreError;
 
@@ -59,6 +60,9 @@ pub(super) struct Core {
     pub(super) space: Space,
     pub(super) filter: Filter,
     pub(super) pool: Pool,
+    /// If the kernel offers what it takes; else the pool does its work.
+    pub(super) reader: OnceLock<Reader>,
+    pub(super) looks: Looks,
     pub(super) data_cache: DataCache,
     /// For large reads.
     pub(super) buffers: Buffers,
@@ -122,6 +126,8 @@ impl Core {
             space,
             filter: Filter::new(),
             pool,
+            reader: OnceLock::new(),
+            looks: Looks::default(),
             data_cache: DataCache::new(start.cache_bytes),
             buffers: Buffers::new(),
             commits: Lane::weighed(&COMMITS, start.waiting_max, Pending::weight),
@@ -187,6 +193,27 @@ impl Core {
         }
         drop(hooks);
         hook(&StoreError::Stopped);
+    }
+
+    /// Has a read done.
+    pub(super) fn read(&self, read: Box<dyn Reading>) {
+        self.have_done(Job::Read(read), true);
+    }
+
+    /// Has a look at the map done, which takes it through [`Looks::look`].
+    pub(super) fn look(&self, job: impl FnOnce() + Send + 'static) {
+        self.have_done(Job::Quick(Box::new(job)), self.looks.next_is_quick());
+    }
+
+    fn have_done(&self, job: Job, by_reader: bool) {
+        let left = match self.reader.get() {
+            Some(reader) if by_reader => reader.push(job).err(),
+            _ => Some(job),
+        };
+        if let Some(job) = left {
+            let data = Arc::clone(&self.data);
+            self.pool.push(move || job.now(&*data));
+        }
     }
 
     /// Gives a record to the committer. To be followed by [`pushed_record`](Self::pushed_record) without the lock that keeps

@@ -6,7 +6,7 @@
 //!                       └──► lane ──► committer ──┤
 //!                                                 └─ a group of records into the journal, sync ──► listener
 //!                 objects in memory ──► checkpointer: small writes to places, sync, map, journal free again
-//! view ──► in memory or in the data cache: answered at once; else ──► read pool: blocks, checksums
+//! view ──► in memory or in the data cache: answered at once; else ──► reader: blocks, checksums
 //! ```
 //!
 //! - A transaction is written down as a *record* (`record`), and done in memory from the record's bytes; a restart does
@@ -18,6 +18,8 @@
 //! - The journal is made ready ahead of the committer (`ahead`).
 //! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was, and a crash
 //!   finds either the old or the new. Each block has a checksum (`block`). A clone refers to its source's (`shares`).
+//! - The *reader* (`reader`) gives many reads to the kernel at once; where the kernel has no `io_uring` a pool of threads (`pool`) reads,
+//!   which also does what may take long.
 //! - Blocks that were written or read of late are kept in memory (`data_cache`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
@@ -41,6 +43,7 @@ mod list;
 mod omap;
 mod onode;
 mod pool;
+mod reader;
 mod record;
 mod rows;
 mod shares;

@@ -24,13 +24,13 @@ use super::layout::{BLOCK, Superblock, VERSION};
 use super::pool::Pool;
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Space, Stored};
-use super::{keys, record};
+use super::{keys, reader, record};
 use crate::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError};
 
 static THREADS: Class = Class::new("store.threads");
 
-/// Threads that read from the disk, at most: as many reads as a disk does at the same time.
-const READERS_MAX: usize = 16;
+/// Threads that may wait for the disk, at most.
+const POOL_THREADS_MAX: usize = 16;
 /// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
 const SPARE_PART: u64 = 8;
 
@@ -45,6 +45,8 @@ pub struct DiskConfig {
     pub journal_bytes: u64,
     /// Bytes of memory that keep data which was written or read of late. They are taken when there is something to keep.
     pub cache_bytes: usize,
+    /// Read by `io_uring` where the kernel offers it; else, and if not, by threads.
+    pub io_uring: bool,
 }
 
 impl DiskConfig {
@@ -53,7 +55,13 @@ impl DiskConfig {
 
     /// For a cluster of that id, with a journal of 256 MiB and [`CACHE_BYTES`](Self::CACHE_BYTES).
     pub fn new(fsid: Uuid) -> Self {
-        Self { fsid, capacity: None, journal_bytes: 256 << 20, cache_bytes: Self::CACHE_BYTES }
+        Self {
+            fsid,
+            capacity: None,
+            journal_bytes: 256 << 20,
+            cache_bytes: Self::CACHE_BYTES,
+            io_uring: true,
+        }
     }
 }
 
@@ -113,9 +121,9 @@ impl DiskStore {
         if superblock.fsid != config.fsid {
             return Err(OpenError::Foreign { found: superblock.fsid, expected: config.fsid });
         }
-        let pool = Pool::start(READERS_MAX)?;
+        let pool = Pool::start(POOL_THREADS_MAX)?;
         let opened = Opening::new(&*backend, superblock, pool.clone(), config.cache_bytes)
-            .and_then(|opening| opening.finish(&*backend));
+            .and_then(|opening| opening.finish(&*backend, config.io_uring));
         match opened {
             Ok((core, collections, threads)) => {
                 // Held as long as anything may be written: it keeps others out.
@@ -151,6 +159,9 @@ impl DiskStore {
         }
         self.core.drained.store(true, Ordering::Release);
         self.core.wake();
+        if let Some(reader) = self.core.reader.get() {
+            reader.close();
+        }
         self.core.pool.close();
         threads.for_each(|thread| drop(thread.join()));
         self.core.stop("the store was closed".to_owned());
@@ -369,6 +380,7 @@ impl Opening {
     fn finish(
         self,
         backend: &dyn Backend,
+        io_uring: bool,
     ) -> Result<(Arc<Core>, Arc<Collections>, Vec<JoinHandle<()>>), OpenError> {
         let Self { core, collections, journal, superblock, stored, tombstones, kv } = self;
         // Each with handles of its own.
@@ -393,6 +405,9 @@ impl Opening {
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).spawn(run)
         };
+        if io_uring && let Some(reader) = reader::Reader::start(Arc::clone(&core.data))? {
+            let _ = core.reader.set(reader);
+        }
         let mut threads = vec![spawn("loligo-commit", Box::new(move || committer.run()))?];
         let _ = core.committer.set(threads[0].thread().clone());
         threads.push(spawn("loligo-checkpt", Box::new(move || checkpointer.run()))?);

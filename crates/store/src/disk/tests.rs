@@ -9,6 +9,7 @@ mod clones;
 mod fsck;
 mod nonsense;
 mod order;
+mod reads;
 mod start;
 
 use std::env;
@@ -275,7 +276,13 @@ fn check_view(view: &dyn ObjectView, model: &Model, what: &str) {
 }
 
 fn config() -> DiskConfig {
-    DiskConfig { fsid: Uuid([1; 16]), capacity: Some(CAPACITY), journal_bytes: JOURNAL, cache_bytes: CACHE }
+    DiskConfig {
+        fsid: Uuid([1; 16]),
+        capacity: Some(CAPACITY),
+        journal_bytes: JOURNAL,
+        cache_bytes: CACHE,
+        io_uring: true,
+    }
 }
 
 fn open(machine: &Machine) -> Result<DiskStore, OpenError> {

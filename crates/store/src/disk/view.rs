@@ -1,19 +1,21 @@
 //! One object at one moment, and how it is read.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::backend::{Buffer, Snapshot};
+use super::backend::{Buffer, Part, Parts, Snapshot};
 use super::block::{Block, Place, patch};
 use super::collection::Guard;
 use super::core::Core;
 use super::layout::{BLOCK, block_crc};
 use super::onode::Onode;
+use super::reader::Reading;
 use crate::store::{OmapPage, OmapRange};
-use crate::{Data, Fetch, Info, KeyValues, Later, ObjectName, ObjectView, StoreError};
+use crate::{Completer, Data, Fetch, Info, KeyValues, Later, ObjectName, ObjectView, StoreError};
 
 /// Read in one go at most.
 const READ_BLOCKS_MAX: usize = 1024;
@@ -47,6 +49,23 @@ struct OnDisk {
     patches: Vec<(usize, Bytes)>,
     from: usize,
     until: usize,
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Memory(data) => data.len(),
+            Self::Zeros(len) => *len,
+            Self::Disk(on_disk) => on_disk.until - on_disk.from,
+        }
+    }
+
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Disk(on_disk) => Some(on_disk.place),
+            Self::Memory(_) | Self::Zeros(_) => None,
+        }
+    }
 }
 
 impl DiskView {
@@ -147,71 +166,133 @@ fn join(pieces: Vec<Piece>) -> Data {
     out
 }
 
-/// Reads the pieces that are on disk, and puts all of them together in one buffer; what lies side by side on disk is read in
-/// one go.
-fn gather(
-    core: &Core,
-    name: &ObjectName,
+/// A read of data that is not all in memory.
+struct DataRead {
+    core: Arc<Core>,
+    name: Arc<ObjectName>,
     offset: u64,
     len: usize,
     pieces: Vec<Piece>,
-) -> Result<Bytes, StoreError> {
-    let start = (offset % BLOCK as u64) as usize;
-    let mut buffer = core.buffers.take(start + len);
-    let mut at = start;
-    let mut rest = pieces.into_iter().peekable();
-    while let Some(piece) = rest.next() {
-        match piece {
-            Piece::Memory(data) => {
-                buffer[at..at + data.len()].copy_from_slice(&data);
-                at += data.len();
-            }
-            Piece::Zeros(len) => {
-                buffer[at..at + len].fill(0);
-                at += len;
-            }
-            Piece::Disk(piece) => {
-                let first = piece.place.block;
-                let mut run = vec![piece];
-                while let Some(Piece::Disk(next)) = rest.peek()
-                    && next.place.block == first + run.len() as u32
-                    && run.len() < READ_BLOCKS_MAX
-                    && let Some(Piece::Disk(next)) = rest.next()
-                {
-                    run.push(next);
-                }
-                // Blocks of an object are blocks of the buffer, and no other piece is in the same.
-                let blocks = &mut buffer[at - at % BLOCK..][..run.len() * BLOCK];
-                let read = read_run(core, &run, blocks, len <= CACHED_READ_MAX);
-                if let Err(error) = read {
-                    let index = if let ReadError::Checksum { index, .. } = error { index } else { 0 };
-                    let before: usize = run.iter().take(index).map(|piece| piece.until - piece.from).sum();
-                    let offset = offset + (at - start + before) as u64;
-                    return Err(StoreError::BadData { offset, what: format!("object {name:?}: {error}") });
-                }
-                at += run.iter().map(|piece| piece.until - piece.from).sum::<usize>();
-            }
-        }
-    }
-    if len <= CACHED_READ_MAX {
-        let bytes = Bytes::copy_from_slice(&buffer[start..start + len]);
-        core.buffers.give_back(buffer);
-        return Ok(bytes);
-    }
-    Ok(core.buffers.lend(buffer).slice(start..start + len))
+    runs: SmallVec<[ReadRun; 1]>,
+    completer: Completer<Data>,
+    /// As long as it is held, the blocks are not used again.
+    _guard: Arc<Guard>,
 }
 
-/// Reads blocks that lie side by side, perhaps keeps them in memory, and puts over them what is to be put there.
-fn read_run(core: &Core, run: &[OnDisk], blocks: &mut [u8], keep: bool) -> Result<(), ReadError> {
-    let places: SmallVec<[Place; 16]> = run.iter().map(|piece| piece.place).collect();
-    read_into(core, &places, blocks)?;
-    for (block, piece) in blocks.chunks_exact_mut(BLOCK).zip(run) {
-        if keep {
-            core.data_cache.put(piece.place, Bytes::copy_from_slice(block));
-        }
-        patch(block, &piece.patches);
+/// Pieces whose blocks lie side by side on disk, to be read in one go. Blocks of an object are blocks of the buffer, and no other piece is
+/// in the same.
+struct ReadRun {
+    pieces: Range<usize>,
+    /// Where it begins on disk, and in the buffer, in blocks.
+    first: u32,
+    at: usize,
+}
+
+impl ReadRun {
+    fn bytes(&self) -> Range<usize> {
+        self.at * BLOCK..(self.at + self.pieces.len()) * BLOCK
     }
-    Ok(())
+}
+
+/// What is to be read.
+fn runs(offset: u64, pieces: &[Piece]) -> SmallVec<[ReadRun; 1]> {
+    let mut runs: SmallVec<[ReadRun; 1]> = SmallVec::new();
+    let mut at = (offset % BLOCK as u64) as usize;
+    for (index, piece) in pieces.iter().enumerate() {
+        if let Piece::Disk(OnDisk { place, .. }) = piece {
+            match runs.last_mut() {
+                Some(run)
+                    if run.pieces.end == index
+                        && place.block.checked_sub(run.first) == Some(run.pieces.len() as u32)
+                        && run.pieces.len() < READ_BLOCKS_MAX =>
+                {
+                    run.pieces.end += 1;
+                }
+                _ => runs.push(ReadRun { pieces: index..index + 1, first: place.block, at: at / BLOCK }),
+            }
+        }
+        at += piece.len();
+    }
+    runs
+}
+
+impl Reading for DataRead {
+    fn buffer(&self) -> Buffer {
+        self.core.buffers.take((self.offset % BLOCK as u64) as usize + self.len)
+    }
+
+    fn parts(&self) -> Parts {
+        let part = |run: &ReadRun| Part { offset: u64::from(run.first) * BLOCK as u64, range: run.bytes() };
+        self.runs.iter().map(part).collect()
+    }
+
+    fn done(self: Box<Self>, mut buffer: Buffer, read: Result<(), (usize, io::Error)>) {
+        let read = match read {
+            Ok(()) => Ok(()),
+            Err((run, source)) => {
+                let ReadRun { pieces, first, .. } = &self.runs[run];
+                Err((pieces.start, ReadError::Io { first: *first, source }))
+            }
+        };
+        if let Err((index, error)) = read.and_then(|()| self.check(&buffer)) {
+            let before: usize = self.pieces.iter().take(index).map(Piece::len).sum();
+            let what = format!("object {:?}: {error}", self.name);
+            return self
+                .completer
+                .complete(Err(StoreError::BadData { offset: self.offset + before as u64, what }));
+        }
+        if self.len > CACHED_READ_MAX {
+            let start = (self.offset % BLOCK as u64) as usize;
+            self.put_together(&mut buffer);
+            let all = self.core.buffers.lend(buffer).slice(start..start + self.len);
+            return self.completer.complete(Ok(Data::from_iter([all])));
+        }
+        let Self { core, pieces, runs, completer, .. } = *self;
+        let pieces = kept(&core, pieces, &runs, &buffer);
+        core.buffers.give_back(buffer);
+        completer.complete(Ok(join(pieces)));
+    }
+}
+
+impl DataRead {
+    /// Checks all blocks that were read; else which piece is damaged.
+    fn check(&self, buffer: &[u8]) -> Result<(), (usize, ReadError)> {
+        for run in &self.runs {
+            let places = self.pieces[run.pieces.clone()].iter().filter_map(Piece::place);
+            check(places, &buffer[run.bytes()]).map_err(|(index, e)| (run.pieces.start + index, e))?;
+        }
+        Ok(())
+    }
+
+    /// Puts into the buffer what is not from disk, and over what is from disk what is to be put there.
+    fn put_together(&self, buffer: &mut [u8]) {
+        let mut at = (self.offset % BLOCK as u64) as usize;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Memory(data) => buffer[at..at + data.len()].copy_from_slice(data),
+                Piece::Zeros(len) => buffer[at..at + len].fill(0),
+                Piece::Disk(on_disk) => {
+                    let block = at - at % BLOCK;
+                    patch(&mut buffer[block..block + BLOCK], &on_disk.patches);
+                }
+            }
+            at += piece.len();
+        }
+    }
+}
+
+/// Takes what was read out of the buffer, block by block, as the data cache keeps it as well.
+fn kept(core: &Core, mut pieces: Vec<Piece>, runs: &[ReadRun], buffer: &[u8]) -> Vec<Piece> {
+    for run in runs {
+        let blocks = buffer[run.bytes()].chunks_exact(BLOCK);
+        for (piece, block) in pieces[run.pieces.clone()].iter_mut().zip(blocks) {
+            let Piece::Disk(OnDisk { place, patches, from, until }) = piece else { continue };
+            let block = Bytes::copy_from_slice(block);
+            core.data_cache.put(*place, block.clone());
+            *piece = Piece::Memory(patched(block, patches).slice(*from..*until));
+        }
+    }
+    pieces
 }
 
 /// Why blocks could not be read.
@@ -220,24 +301,25 @@ pub(super) enum ReadError {
     #[error("block {first} of the data file and those behind it: {source}")]
     Io { first: u32, source: io::Error },
     #[error("block {block} of the data file has the checksum {found:#010x}, not {expected:#010x}")]
-    Checksum { index: usize, block: u32, found: u32, expected: u32 },
+    Checksum { block: u32, found: u32, expected: u32 },
 }
 
 /// Reads blocks that lie side by side and checks them.
 pub(super) fn read_blocks(core: &Core, places: &[Place]) -> Result<Buffer, ReadError> {
     let mut buffer = Buffer::zeroed(places.len() * BLOCK);
-    read_into(core, places, &mut buffer)?;
+    let first = places.first().map_or(0, |place| place.block);
+    let read = core.data.read(u64::from(first) * BLOCK as u64, &mut buffer);
+    read.map_err(|source| ReadError::Io { first, source })?;
+    check(places.iter().copied(), &buffer).map_err(|(_, error)| error)?;
     Ok(buffer)
 }
 
-fn read_into(core: &Core, places: &[Place], blocks: &mut [u8]) -> Result<(), ReadError> {
-    let first = places.first().map_or(0, |place| place.block);
-    let read = core.data.read(u64::from(first) * BLOCK as u64, blocks);
-    read.map_err(|source| ReadError::Io { first, source })?;
+/// Checks blocks; else which one is damaged.
+fn check(places: impl Iterator<Item = Place>, blocks: &[u8]) -> Result<(), (usize, ReadError)> {
     for (index, (block, place)) in blocks.chunks_exact(BLOCK).zip(places).enumerate() {
         let found = block_crc(block);
         if found != place.crc {
-            return Err(ReadError::Checksum { index, block: place.block, found, expected: place.crc });
+            return Err((index, ReadError::Checksum { block: place.block, found, expected: place.crc }));
         }
     }
     Ok(())
@@ -259,10 +341,18 @@ impl ObjectView for DiskView {
             return Fetch::Now(join(pieces));
         }
         let len = (end - offset) as usize;
-        self.later(move |view| {
-            let data = gather(&view.core, &view.name, offset, len, pieces)?;
-            Ok(Data::from_iter([data]))
-        })
+        let (later, completer) = Later::new();
+        self.core.read(Box::new(DataRead {
+            core: Arc::clone(&self.core),
+            name: Arc::clone(&self.name),
+            offset,
+            len,
+            runs: runs(offset, &pieces),
+            pieces,
+            completer,
+            _guard: Arc::clone(&self.guard),
+        }));
+        Fetch::Later(later)
     }
 
     fn crc(&self) -> Option<u32> {

@@ -7,11 +7,13 @@ mod buffers;
 mod closed;
 pub(super) mod files;
 pub(super) mod fjall;
+pub(super) mod ring;
 #[cfg(test)]
 pub(super) mod sim;
 
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +21,7 @@ use bytes::Bytes;
 pub(super) use buffer::Buffer;
 pub(super) use buffers::Buffers;
 pub(super) use closed::Closed;
+pub(super) use ring::{Part, Parts, Ring, Wake};
 
 /// What direct I/O is aligned to: offsets, lengths and memory.
 pub(super) const ALIGN: usize = 4096;
@@ -49,6 +52,11 @@ pub(super) trait BackendFile: Send + Sync + Debug {
 
     /// Takes room in the file system for this many bytes; the length stays. Where that is not possible nothing happens.
     fn reserve(&self, len: u64) -> io::Result<()>;
+
+    /// What the kernel knows it by, if it is one of the kernel's.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Fills the whole buffer, which is aligned as well: all of a [`Buffer`] or whole blocks of it.
     fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
