@@ -87,6 +87,9 @@ impl Cache {
         let mut gone = Vec::with_capacity(too_many);
         // The second time what is in use as well.
         for _ in 0..2 {
+            if too_many == 0 {
+                break;
+            }
             let mut goes = |entry: &mut Entry| {
                 let goes =
                     too_many > 0 && !entry.dirty && !entry.flushing && !std::mem::take(&mut entry.used);

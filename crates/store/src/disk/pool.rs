@@ -51,7 +51,7 @@ impl Pool {
     fn add_thread(&self, number: usize) -> io::Result<()> {
         let pool = self.clone();
         let thread =
-            thread::Builder::new().name(format!("loligo-read-{number}")).spawn(move || pool.work())?;
+            thread::Builder::new().name(format!("loligo-pool-{number}")).spawn(move || pool.work())?;
         self.0.lock().threads.push(thread);
         Ok(())
     }

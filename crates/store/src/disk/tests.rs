@@ -498,8 +498,25 @@ fn what_a_checkpoint_has_written_is_read_from_memory() {
     let Fetch::Now(found) = view.read(0, u64::MAX) else { panic!("it is in memory") };
     assert_eq!(found.concat(), data);
     drop(view);
+    // Also a long one that was written in short parts.
+    let write = |at: u64| Change::Write { offset: at * 4096, data: data.slice(..4096) };
+    for at in 0..20 {
+        let _ = pg.collection.submit(one(2 + at, b"a", write(at))).expect("room");
+    }
+    store.core().want_checkpoint();
+    let found = loop {
+        let view = wait(pg.collection.object(ObjectRef::head(0, b"a"))).expect("readable").expect("there");
+        if store.core().dirty.load(Ordering::Relaxed) == 0
+            && store.core().data_cache.bytes() >= 20 * 4096
+            && let Fetch::Now(found) = view.read(0, u64::MAX)
+        {
+            break found;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(found.concat(), [&data[..4096]; 20].concat());
     // Once nobody can read it any more it is forgotten.
-    pg.collection.submit(one(2, b"a", Change::Remove)).expect("room");
+    pg.collection.submit(one(22, b"a", Change::Remove)).expect("room");
     while store.core().data_cache.bytes() > 0 {
         store.core().want_checkpoint();
         std::thread::yield_now();

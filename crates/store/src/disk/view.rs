@@ -19,8 +19,8 @@ use crate::{Completer, Data, Fetch, Info, KeyValues, Later, ObjectName, ObjectVi
 
 /// Read in one go at most.
 const READ_BLOCKS_MAX: usize = 1024;
-/// A read that is longer neither looks for its blocks in the data cache nor leaves them there: it would throw out many that are
-/// read alone, and the disk reads it in one go.
+/// A read that is longer looks for its blocks in the data cache only up to the first that is not there, since the disk reads the others in one
+/// go, and leaves none there: it would throw out many that are read alone.
 const CACHED_READ_MAX: usize = 64 << 10;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -78,7 +78,8 @@ impl DiskView {
         let mut pieces = Vec::new();
         let mut in_memory = true;
         let mut at = offset;
-        let cached = end - offset.min(end) <= CACHED_READ_MAX as u64;
+        let is_long = end - offset.min(end) > CACHED_READ_MAX as u64;
+        let mut look = true;
         while at < end {
             let from = (at % BLOCK as u64) as usize;
             let until = BLOCK.min(from + (end - at) as usize);
@@ -88,9 +89,10 @@ impl DiskView {
                 (Block::Hole, _) => Bytes::new(),
                 (block, None) => block.in_memory().unwrap_or_default(),
                 (_, Some((place, patches))) => {
-                    let kept = if cached { self.core.data_cache.get(place) } else { None };
+                    let kept = if look { self.core.data_cache.get(place) } else { None };
                     let Some(data) = kept else {
                         in_memory = false;
+                        look = !is_long;
                         pieces.push(Piece::Disk(OnDisk { place, patches: patches.to_vec(), from, until }));
                         continue;
                     };
