@@ -47,6 +47,9 @@ impl Space {
     }
 }
 
+/// The default of `osd_failsafe_full_ratio`.
+const FAILSAFE: f32 = 0.97;
+
 /// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fullness {
@@ -61,13 +64,21 @@ pub enum Fullness {
 }
 
 impl Fullness {
-    /// Of a store with such a space.
+    /// Of a store with such a space. As for a stock OSD (`OSDService::recalc_full_state`) no ratio is smaller than the one before, and none
+    /// that is 0 counts: then it is full at [`FAILSAFE`].
     pub fn of(space: Space, map: &OsdMap) -> Self {
-        let reached = |ratio: f32| ratio > 0.0 && space.used_ratio() >= f64::from(ratio);
+        let mut near = map.nearfull_ratio;
+        let mut backfill = map.backfillfull_ratio.max(near);
+        let mut full = map.full_ratio.max(backfill);
+        if near <= 0.0 {
+            full = full.max(FAILSAFE);
+            (near, backfill) = (full, full);
+        }
+        let reached = |ratio: f32| space.used_ratio() >= f64::from(ratio);
         match () {
-            () if reached(map.full_ratio) => Self::Full,
-            () if reached(map.backfillfull_ratio) => Self::Backfill,
-            () if reached(map.nearfull_ratio) => Self::Near,
+            () if reached(full) => Self::Full,
+            () if reached(backfill) => Self::Backfill,
+            () if reached(near) => Self::Near,
             () => Self::Room,
         }
     }
@@ -98,6 +109,11 @@ mod tests {
             [Room, Room, Near, Near, Backfill, Backfill, Full, Full]
         );
         assert_eq!(Fullness::of(Space::default(), &map), Room);
-        assert_eq!(Fullness::of(Space { total: 1, used: 1 }, &OsdMap::default()), Room, "no ratios");
+        let of = |used, map: &OsdMap| Fullness::of(Space { total: 1000, used }, map);
+        assert_eq!([960, 980].map(|used| of(used, &OsdMap::default())), [Room, Full], "no ratios");
+        map.full_ratio = 0.1;
+        assert_eq!([200, 899, 901].map(|used| of(used, &map)), [Room, Near, Full], "out of order");
+        map.backfillfull_ratio = 0.1;
+        assert_eq!([849, 851].map(|used| of(used, &map)), [Room, Full], "out of order");
     }
 }

@@ -1,6 +1,6 @@
 //! Parts of maps as JSON and as text, in Ceph's shapes.
 
-use loligo_maps::{MapFlags, Name, PoolFlags};
+use loligo_maps::{MapFlags, Name, OsdState, PoolFlags};
 use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
 
 use crate::output::json::{Node, object};
@@ -58,7 +58,7 @@ fn words(bits: u64, names: &'static [(u32, &'static str)]) -> Vec<&'static str> 
 
 /// The words for a pool's flags.
 pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
-    const NAMES: [(u32, &str); 15] = [
+    const NAMES: [(u32, &str); 17] = [
         (0, "hashpspool"),
         (1, "full"),
         (2, "ec_overwrites"),
@@ -69,6 +69,8 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
         (8, "noscrub"),
         (9, "nodeep-scrub"),
         (10, "full_quota"),
+        (11, "nearfull"),
+        (12, "backfillfull"),
         (13, "selfmanaged_snaps"),
         (14, "pool_snaps"),
         (15, "creating"),
@@ -76,6 +78,13 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
         (17, "bulk"),
     ];
     words(flags.0, &NAMES)
+}
+
+/// The words for an OSD's state, in their order.
+pub(crate) fn osd_state(state: OsdState) -> Vec<&'static str> {
+    const NAMES: [(u32, &str); 6] =
+        [(6, "backfillfull"), (0, "exists"), (4, "full"), (5, "nearfull"), (3, "new"), (1, "up")];
+    words(u64::from(state.0), &NAMES)
 }
 
 /// The words for the osdmap's flags.

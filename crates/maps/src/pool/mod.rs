@@ -43,6 +43,10 @@ impl PoolFlags {
     pub const NOSIZECHANGE: Self = Self(1 << 6);
     /// Its quota is used up.
     pub const FULL_QUOTA: Self = Self(1 << 10);
+    /// Little space left.
+    pub const NEARFULL: Self = Self(1 << 11);
+    /// Too little space left to be backfilled.
+    pub const BACKFILLFULL: Self = Self(1 << 12);
     /// Clients make snapshots themselves and send snap contexts.
     pub const SELFMANAGED_SNAPS: Self = Self(1 << 13);
     /// Snapshots are of the whole pool.

@@ -114,6 +114,7 @@ impl ArgKind {
         match self {
             Self::Int { min } => value.as_i64().is_some_and(|n| min.is_none_or(|min| n >= min)),
             Self::Float { min } => value.as_f64().is_some_and(|x| min.is_none_or(|min| x >= min)),
+            Self::Fraction => value.as_f64().is_some_and(|x| (0.0..=1.0).contains(&x)),
             Self::Bool => value.is_boolean() || value.is_string(),
             // `osd find 0` sends a number, `osd find osd.0` a string.
             Self::OsdName => value.is_string() || value.is_i64(),

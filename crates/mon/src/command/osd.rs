@@ -231,6 +231,21 @@ pub(super) fn unset(call: &mut Call<'_>) -> Outcome {
     change_flag(call, "unset", MapFlags::without)
 }
 
+/// The words of a stock monitor.
+pub(super) fn set_ratio(call: &mut Call<'_>) -> Outcome {
+    let prefix = call.args.prefix()?.to_owned();
+    let ratio = call.args.float("ratio").unwrap_or_default();
+    call.state.change_osdmap(call.now, |_, inc| {
+        let place = match prefix.as_str() {
+            "osd set-full-ratio" => &mut inc.new_full_ratio,
+            "osd set-backfillfull-ratio" => &mut inc.new_backfillfull_ratio,
+            _ => &mut inc.new_nearfull_ratio,
+        };
+        *place = Some(ratio as f32);
+    })?;
+    Ok(Reply::status(format!("{prefix} {ratio}")))
+}
+
 fn change_flag(call: &mut Call<'_>, word: &str, change: fn(MapFlags, MapFlags) -> MapFlags) -> Outcome {
     let key = call.args.required("key");
     let Some(flag) = flag(key) else {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use loligo_maps::{Osd, OsdMap, OsdState, PgPool, PoolOpt, PoolOptKey};
+use loligo_maps::{Osd, OsdMap, PgPool, PoolOpt, PoolOptKey};
 use loligo_wire::{OsdId, PoolId, UTime};
 
 use super::{Call, Failure, Outcome, Reply};
@@ -110,8 +110,6 @@ fn osds_node(map: &OsdMap) -> Node {
 }
 
 fn osd_node(map: &OsdMap, id: OsdId, osd: &Osd) -> Node {
-    let states = [(OsdState::EXISTS, "exists"), (OsdState::UP, "up"), (OsdState::NEW, "new")];
-    let set = states.into_iter().filter(|(state, _)| map.state(id).has(*state)).map(|(_, word)| word);
     object! {
         "osd": id.0,
         "uuid": osd.uuid.to_string(),
@@ -133,7 +131,7 @@ fn osd_node(map: &OsdMap, id: OsdId, osd: &Osd) -> Node {
         "cluster_addr": view::legacy_addr(&osd.cluster_addrs),
         "heartbeat_back_addr": view::legacy_addr(&osd.hb_back_addrs),
         "heartbeat_front_addr": view::legacy_addr(&osd.hb_front_addrs),
-        "state": Node::array(set),
+        "state": Node::array(view::osd_state(map.state(id))),
     }
 }
 
@@ -297,7 +295,7 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
     let up = if map.is_up(id) { "up  " } else { "down" };
     let inside = if map.is_in(id) { "in " } else { "out" };
     let info = &osd.info;
-    let state = if map.is_up(id) { "exists,up" } else { "exists" };
+    let state = view::osd_state(map.state(id)).join(",");
     format!(
         "osd.{id} {up} {inside} weight {} up_from {} up_thru {} down_at {} last_clean_interval [{},{}) {} {} {state} {}\n",
         fraction(map.weight(id)),

@@ -52,6 +52,8 @@ pub enum ArgKind {
         /// The least value.
         min: Option<f64>,
     },
+    /// A number from 0 to 1.
+    Fraction,
     /// `--NAME`, with underscores turned into hyphens.
     Bool,
     /// One of some words.
@@ -142,6 +144,7 @@ impl ArgKind {
             Self::TextOf(chars) => ("CephString", Some(("goodchars", (*chars).to_owned()))),
             Self::Int { min } => ("CephInt", min.map(|min| ("range", min.to_string()))),
             Self::Float { min } => ("CephFloat", min.map(|min| ("range", format!("{min:.1}")))),
+            Self::Fraction => ("CephFloat", Some(("range", "0.0|1.0".to_owned()))),
             Self::Bool => ("CephBool", None),
             Self::Choice(words) => ("CephChoices", Some(("strings", words.join("|")))),
             Self::Pool => ("CephPoolname", None),

@@ -1,6 +1,8 @@
 //! All commands.
 
-use super::signature::ArgKind::{Addr, Bool, Choice, Float, Int, Object, OsdName, Pg, Pool, Text, TextOf};
+use super::signature::ArgKind::{
+    Addr, Bool, Choice, Float, Fraction, Int, Object, OsdName, Pg, Pool, Text, TextOf,
+};
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
     Call, Outcome, auth, blocklist, config, config_key, crush, health, log, mon, osd, osd_df, osd_dump, pool,
@@ -14,6 +16,7 @@ const POOL: Arg = req("pool", Pool);
 const APP: Arg = req("app", Text);
 const KEY: Arg = req("key", Text);
 const WHO: Arg = req("who", Text);
+const RATIO: &[Arg] = &[req("ratio", Fraction)];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -70,6 +73,9 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd crush rule dump", &[opt("name", TextOf(NAME_CHARS))], ("osd", "r"), crush::rule_dump, "show a CRUSH rule, or all"),
     cmd("osd set", &[req("key", Choice(&osd::SETTABLE_FLAGS)), SURE], ("osd", "rw"), osd::set, "set a flag of the cluster"),
     cmd("osd unset", &[req("key", Choice(&osd::SETTABLE_FLAGS))], ("osd", "rw"), osd::unset, "clear a flag of the cluster"),
+    cmd("osd set-full-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until clients must wait"),
+    cmd("osd set-backfillfull-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until it takes no objects of others"),
+    cmd("osd set-nearfull-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until there is a warning"),
     cmd("osd blocklist", &[req("blocklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again"),
     cmd("osd blocklist ls", &[], ("osd", "r"), blocklist::ls, "list the clients that are shut out"),
     cmd("osd blocklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again"),

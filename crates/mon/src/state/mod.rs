@@ -4,6 +4,7 @@
 //! [`State::take_changes`]. [`persist`] turns it into bytes and back.
 
 pub mod config;
+mod full;
 pub mod history;
 pub mod log;
 pub mod persist;

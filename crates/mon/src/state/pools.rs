@@ -53,9 +53,11 @@ impl State {
         check_name(name)?;
         check_pg_num(pg_num)?;
         let pg_num = if pg_num == 0 { self.pg_num_default() } else { pg_num };
-        let mut id = PoolId(0);
+        let (mut id, flag) = (PoolId(0), self.flag_of_new_pools());
         self.change_osdmap(now, |map, inc| {
-            id = inc.create_pool(map, name, PgPool::replicated(SIZE, pg_num))
+            let mut pool = PgPool::replicated(SIZE, pg_num);
+            pool.flags = pool.flags.with(flag);
+            id = inc.create_pool(map, name, pool)
         })?;
         Ok(Created::New(id))
     }

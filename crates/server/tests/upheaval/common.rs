@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::future::Future;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
@@ -57,9 +57,14 @@ impl Running {
         self.0.wait().expect("it ends");
     }
 
+    /// Waits until it has ended.
+    pub(crate) fn status(mut self) -> ExitStatus {
+        self.0.wait().expect("it ends")
+    }
+
     /// Waits until it has ended well.
-    pub(crate) fn succeed(mut self, what: &str) {
-        let status = self.0.wait().expect("it ends");
+    pub(crate) fn succeed(self, what: &str) {
+        let status = self.status();
         assert!(status.success(), "{what}: {status}");
     }
 }

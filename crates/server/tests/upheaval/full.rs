@@ -1,14 +1,15 @@
-//! A disk that is full refuses what grows, serves what it has, and recovers by itself when something is removed.
+//! A disk that is full serves what it has, has clients wait with what grows or refuses it, and recovers by itself when something is removed.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use loligo_rados::{Errno, Error, IoCtx};
+use loligo_rados::{Errno, Error, IoCtx, Rados, WhenFull, WriteOp, WriteOptions};
 use loligo_server::Server;
 
-use crate::common::{Scratch, connect, soon};
+use crate::common::{Running, Scratch, connect, soon};
 
 const CAPACITY: u64 = 48 << 20;
 const WRITERS: usize = 6;
@@ -27,10 +28,23 @@ fn is_full(error: &Error) -> bool {
     error.errno() == Errno::ENOSPC
 }
 
+/// Is refused, and does not wait, while there is no room.
+async fn attempt(pool: &IoCtx, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
+    let options = WriteOptions { when_full: WhenFull::Try, ..WriteOptions::default() };
+    match pool.execute(oid, op, options).await?.errno() {
+        None => Ok(()),
+        Some(errno) => Err(errno.into()),
+    }
+}
+
+fn put(data: Bytes) -> WriteOp {
+    WriteOp::new().write_full(data)
+}
+
 /// Writes until there is no room, and says how many objects that were.
 async fn fill(pool: IoCtx, writer: usize) -> usize {
     for number in 0.. {
-        match soon("a write", pool.write_full(name(writer, number), contents(writer, number))).await {
+        match soon("a write", attempt(&pool, name(writer, number), put(contents(writer, number)))).await {
             Ok(()) => {}
             Err(e) if is_full(&e) => return number,
             Err(e) => panic!("{e}"),
@@ -43,7 +57,7 @@ async fn fill(pool: IoCtx, writer: usize) -> usize {
 async fn go_on(pool: IoCtx, writer: usize, end: Arc<AtomicBool>) -> usize {
     let mut done = 0;
     while !end.load(Ordering::Relaxed) {
-        match soon("a write", pool.write_full(format!("busy{writer}"), contents(writer, 0))).await {
+        match soon("a write", attempt(&pool, format!("busy{writer}"), put(contents(writer, 0)))).await {
             Ok(()) => done += 1,
             Err(e) if is_full(&e) => {}
             Err(e) => panic!("{e}"),
@@ -79,13 +93,14 @@ async fn a_full_disk_recovers_by_itself_when_something_is_removed() {
     }
     for (writer, count) in written.iter().enumerate() {
         for number in 1..*count {
-            soon("a removal", pool.remove(name(writer, number))).await.expect("removing needs no room");
+            let removal = attempt(&pool, name(writer, number), WriteOp::new().remove());
+            soon("a removal", removal).await.expect("removing needs no room");
         }
     }
     // Room comes back with a checkpoint, which whoever was refused has asked for.
     let again = async {
         loop {
-            match pool.write_full("again", Bytes::from(vec![9; 8 << 20])).await {
+            match attempt(&pool, "again", put(vec![9; 8 << 20].into())).await {
                 Ok(()) => return,
                 Err(e) if is_full(&e) => tokio::task::yield_now().await,
                 Err(e) => panic!("{e}"),
@@ -125,7 +140,7 @@ async fn health_says_that_a_disk_is_nearly_full() {
     let grow = async |parts: u64| {
         let data = Bytes::from(vec![3; (CAPACITY / 96) as usize]);
         for part in 0..parts {
-            soon("a write", pool.append("o", data.clone()))
+            soon("a write", attempt(&pool, "o", WriteOp::new().append(data.clone())))
                 .await
                 .unwrap_or_else(|e| panic!("part {part}: {e}"));
         }
@@ -141,7 +156,7 @@ async fn health_says_that_a_disk_is_nearly_full() {
     grow(9).await;
     let full = health().await;
     assert!(full.starts_with("HEALTH_ERR 1 full osd(s); 1 pool(s) full"), "{full}");
-    soon("a removal", pool.remove("o")).await.expect("removing needs no room");
+    soon("a removal", attempt(&pool, "o", WriteOp::new().remove())).await.expect("removing needs no room");
     let recovers = async {
         while health().await.contains("full") {
             // A checkpoint gives the room back.
@@ -149,5 +164,112 @@ async fn health_says_that_a_disk_is_nearly_full() {
         }
     };
     soon("room", recovers).await;
+    server.shutdown().await;
+}
+
+async fn command(rados: &Rados, command: &str) -> String {
+    let (text, status) =
+        soon("a command", rados.mon_command(command, Bytes::new())).await.expect("an answer");
+    format!("{}{status}", String::from_utf8_lossy(&text))
+}
+
+/// Waits until the flags of a pool in the osdmap say so much about its room, and the OSD's state.
+async fn wait_for_flags(rados: &Rados, pool: &str, wanted: &str) {
+    let pool = format!(" '{pool}' ");
+    let says = async || {
+        let dump = command(rados, r#"{"prefix": "osd dump"}"#).await;
+        let line = |is_it: &dyn Fn(&str) -> bool| dump.lines().find(|l| is_it(l)).expect("a line").to_owned();
+        let (pool, osd) = (line(&|l| l.contains(&pool)), line(&|l| l.starts_with("osd.0 ")));
+        ["nearfull", "backfillfull", "full"]
+            .into_iter()
+            .find(|word| [&pool, &osd].iter().all(|line| line.split([' ', ',']).any(|w| w == *word)))
+            .unwrap_or_default()
+    };
+    let wait = async {
+        while says().await != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(wanted, wait).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_wait_while_the_map_says_that_there_is_no_room() {
+    let scratch = Scratch::new("waiting");
+    let server =
+        Server::disk(&scratch.0).capacity_bytes(CAPACITY).pool("data").start().expect("the server starts");
+    let (rados, pool) = connect(server.conf()).await;
+    let data = Bytes::from(vec![3; (CAPACITY / 8) as usize]);
+    pool.write_full("large", data).await.expect("there is room");
+    for (which, flags) in [("nearfull", "nearfull"), ("backfillfull", "backfillfull"), ("full", "full")] {
+        let set = format!(r#"{{"prefix": "osd set-{which}-ratio", "ratio": 0.1}}"#);
+        assert_eq!(command(&rados, &set).await, format!("osd set-{which}-ratio 0.1"));
+        wait_for_flags(&rados, "data", flags).await;
+    }
+    let log = command(&rados, r#"{"prefix": "log last", "num": 20}"#).await;
+    assert!(log.contains("[ERR] Health check failed: 1 full osd(s) (OSD_FULL)"), "{log}");
+
+    let refused = soon("a refusal", attempt(&pool, "small", put("x".into()))).await;
+    assert!(refused.as_ref().is_err_and(is_full), "{refused:?}");
+    let waiting = pool.clone();
+    let waiting = tokio::spawn(async move { waiting.write_full("small", Bytes::from("x")).await });
+    assert_eq!(soon("a read", pool.read("large", 0, 3)).await.expect("there"), vec![3; 3]);
+    assert!(!waiting.is_finished());
+    soon("a removal", attempt(&pool, "large", WriteOp::new().remove()))
+        .await
+        .expect("removing needs no room");
+    soon("room", waiting).await.expect("no panic").expect("written when there was room");
+    wait_for_flags(&rados, "data", "").await;
+    server.shutdown().await;
+}
+
+/// What stock's client does while a cluster is full, and when it is no more.
+async fn without_room(conf: &Path, scratch: &Scratch) -> Vec<String> {
+    let rados = crate::common::builder(conf).connect().await.expect("connects");
+    rados.create_pool("room").await.expect("a pool");
+    let pool = rados.ioctx("room").await.expect("the pool");
+    pool.write_full("large", Bytes::from(vec![3; 16 << 20])).await.expect("there is room");
+    let from = scratch.file("from");
+    std::fs::write(&from, b"some").expect("written");
+    let set = async |ratios: [&str; 3]| {
+        let mut answers = String::new();
+        for (which, ratio) in ["nearfull", "backfillfull", "full"].into_iter().zip(ratios) {
+            let set = format!(r#"{{"prefix": "osd set-{which}-ratio", "ratio": {ratio}}}"#);
+            answers += &command(&rados, &set).await;
+        }
+        answers
+    };
+    // Each has 16 MiB of 8 GiB. One ratio alone would count as much as the one before.
+    let mut seen = vec![set(["0.0015"; 3]).await];
+    wait_for_flags(&rados, "room", "full").await;
+
+    let start = |words: &[&str]| Running::start("rados", &[&["-p", "room"], words].concat(), conf);
+    let mut put = start(&["put", "small", &from]);
+    let mut remove = start(&["rm", "large"]);
+    // As long as it takes such a program to read what there is.
+    seen.push(format!("read: {}", start(&["get", "large", "/dev/null"]).status()));
+    for waiting in [&mut put, &mut remove] {
+        seen.push(format!("{:?}", waiting.0.try_wait().expect("it was started")));
+    }
+    seen.push(format!("by force: {}", start(&["--force-full", "rm", "large"]).status()));
+    seen.push(set(["0.85", "0.9", "0.95"]).await);
+    seen.push(format!("put: {}", put.status()));
+    seen.push(format!("remove: {}", remove.status()));
+    wait_for_flags(&rados, "room", "").await;
+    seen.push(format!("{:?}", soon("a read", pool.read("small", 0, 0)).await.expect("it was written")));
+    soon("a removal", pool.remove("small")).await.expect("there is room");
+    seen
+}
+
+/// Goal: stock's client waits and goes on as it does with a stock cluster, whose answers these are.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn a_stock_client_waits_for_room() {
+    let scratch = Scratch::new("stockfull");
+    let server = Server::disk(&scratch.0).capacity_bytes(8 << 30).start().expect("the server starts");
+    let ours = without_room(server.conf(), &scratch).await;
+    let stock = std::env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a stock cluster's");
+    assert_eq!(ours, without_room(Path::new(&stock), &scratch).await);
+    assert_eq!(ours[1..4], ["read: exit status: 0", "None", "None"], "{ours:?}");
     server.shutdown().await;
 }

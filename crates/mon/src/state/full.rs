@@ -1,0 +1,112 @@
+//! What the osdmap says of how full the OSD is.
+//!
+//! A stock OSD tells its monitor of the highest of the three ratios that it has reached; the monitor sets the one bit for it in the OSD's
+//! state, and the flag for it in each pool with a placement group there, which are all pools here (`OSDMonitor::prepare_full`,
+//! `encode_pending`). Clients heed the flag `full` of pools.
+
+use loligo_maps::{OsdMap, OsdState, PgPool, PoolFlags};
+use loligo_wire::{OsdId, UTime};
+
+use super::State;
+use crate::Fullness;
+use crate::command::Failure;
+
+const OSD: OsdId = OsdId(0);
+const STATES: OsdState = OsdState::FULL.with(OsdState::BACKFILLFULL).with(OsdState::NEARFULL);
+const FLAGS: PoolFlags = PoolFlags::FULL.with(PoolFlags::BACKFILLFULL).with(PoolFlags::NEARFULL);
+
+impl State {
+    /// What the map says.
+    pub fn fullness(&self) -> Fullness {
+        let state = self.osdmap().state(OSD);
+        match () {
+            () if state.has(OsdState::FULL) => Fullness::Full,
+            () if state.has(OsdState::BACKFILLFULL) => Fullness::Backfill,
+            () if state.has(OsdState::NEARFULL) => Fullness::Near,
+            () => Fullness::Room,
+        }
+    }
+
+    /// Has the map say so. If it does already there is no new epoch.
+    pub fn set_fullness(&mut self, now: UTime, fullness: Fullness) -> Result<(), Failure> {
+        let (state, flag) = words(fullness);
+        let map = self.osdmap();
+        let before = OsdState(map.state(OSD).0 & STATES.0);
+        let pools: Vec<_> = map
+            .pools
+            .iter()
+            .filter_map(|(id, pool)| {
+                let mut after = pool.clone();
+                after.flags = flagged(pool, flag);
+                (after.flags != pool.flags).then_some((*id, after))
+            })
+            .collect();
+        if before == state && pools.is_empty() {
+            return Ok(());
+        }
+        let change = |_: &OsdMap, inc: &mut loligo_maps::Incremental| {
+            if before != state {
+                inc.new_state.insert(OSD, OsdState(before.0 ^ state.0));
+            }
+            inc.new_pools.extend(pools);
+        };
+        self.change_osdmap(now, change).map(|_| ())
+    }
+
+    /// The flag that a new pool begins with.
+    pub(super) fn flag_of_new_pools(&self) -> PoolFlags {
+        words(self.fullness()).1
+    }
+}
+
+fn words(fullness: Fullness) -> (OsdState, PoolFlags) {
+    match fullness {
+        Fullness::Room => (OsdState(0), PoolFlags(0)),
+        Fullness::Near => (OsdState::NEARFULL, PoolFlags::NEARFULL),
+        Fullness::Backfill => (OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL),
+        Fullness::Full => (OsdState::FULL, PoolFlags::FULL),
+    }
+}
+
+/// What is over its quota is full in any case, and says nothing else.
+fn flagged(pool: &PgPool, flag: PoolFlags) -> PoolFlags {
+    if pool.flags.has(PoolFlags::FULL_QUOTA) { pool.flags } else { pool.flags.without(FLAGS).with(flag) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::NewCluster;
+
+    #[test]
+    fn osd_and_pools_say_the_highest_ratio_and_nothing_when_there_is_room() {
+        let now = UTime { sec: 7, nsec: 0 };
+        let admin_key = loligo_cephx::key::CryptoKey::generate(now);
+        let cluster =
+            NewCluster { fsid: loligo_wire::Uuid([7; 16]), now, host: "here".to_owned(), admin_key };
+        let mut state = State::new(cluster).expect("a cluster");
+        state.create_pool(now, "a", 1).expect("a pool");
+        let expected = [
+            (Fullness::Near, OsdState::NEARFULL, PoolFlags::NEARFULL),
+            (Fullness::Backfill, OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL),
+            (Fullness::Full, OsdState::FULL, PoolFlags::FULL),
+            (Fullness::Room, OsdState(0), PoolFlags(0)),
+        ];
+        for (i, (fullness, bits, flag)) in expected.into_iter().enumerate() {
+            let epoch = state.osdmap().epoch;
+            state.set_fullness(now, fullness).expect("applies");
+            state.set_fullness(now, fullness).expect("applies");
+            assert_eq!((state.osdmap().epoch.0, state.fullness()), (epoch.0 + 1, fullness));
+            assert_eq!(state.osdmap().state(OSD).0 & STATES.0, bits.0);
+            // Also a pool that is made then.
+            state.create_pool(now, &format!("b{i}"), 1).expect("a pool");
+            assert!(state.osdmap().pools.values().all(|pool| PoolFlags(pool.flags.0 & FLAGS.0) == flag));
+        }
+        let id = state.pool_id("a").expect("it is there");
+        let over = PoolFlags::FULL.with(PoolFlags::FULL_QUOTA);
+        state.change_pool(now, id, |pool| pool.flags = pool.flags.with(over)).expect("applies");
+        let epoch = state.osdmap().epoch;
+        state.set_fullness(now, Fullness::Room).expect("applies");
+        assert_eq!(state.osdmap().epoch, epoch, "over its quota it stays full");
+    }
+}
