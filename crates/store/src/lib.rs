@@ -18,6 +18,7 @@ mod batch;
 pub mod disk;
 mod error;
 mod fetch;
+pub mod fuzz;
 pub mod memory;
 mod oid;
 mod store;

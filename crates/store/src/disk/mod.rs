@@ -36,6 +36,7 @@ mod data_cache;
 mod filter;
 mod flush;
 mod fsck;
+pub(crate) mod fuzz;
 mod journal;
 mod keys;
 mod layout;

@@ -7,7 +7,7 @@ use super::*;
 use crate::disk::backend::Buffer;
 use crate::disk::journal::Journal;
 use crate::disk::layout::Superblock;
-use crate::disk::{ahead, keys, record, rows, space};
+use crate::disk::{fuzz, keys, record, rows};
 
 /// Records, and rows of the map, of a store that was written to at random.
 fn corpus() -> Vec<Bytes> {
@@ -39,33 +39,10 @@ fn corpus() -> Vec<Bytes> {
     all
 }
 
-/// Reads bytes as all that they could be.
+/// Reads bytes as all that they could be, also behind a superblock.
 fn read_all(bytes: &Bytes) {
-    let _ = record::decode(bytes);
-    let _ = keys::object_name(bytes);
-    let _ = rows::StoreRow::decode(bytes);
-    let _ = rows::CollectionRow::decode(bytes);
-    if let Ok(ops) = rows::decode_ops(bytes) {
-        assert!(ops.len() <= bytes.len());
-    }
-    if let Ok(chunk) = rows::decode_chunk(bytes) {
-        assert!(chunk.blocks.len() <= 32);
-    }
-    if let Ok((onode, _, chunks)) = rows::decode_object(bytes) {
-        assert!(chunks <= 32 << 10 && onode.chunks.len() <= 1 && onode.xattrs.len() <= bytes.len());
-    }
-    let mut stored = space::Stored::new(10_000);
-    let _ = (stored.load(1, bytes), stored.load_shared(2, bytes), stored.shared_but_free());
-    let machine = Machine::new(1, 0);
-    let file = machine.open("super").expect("simulated");
-    let mut buffer = Buffer::zeroed(2 * 4096);
-    for start in [0, 4096] {
-        let len = bytes.len().min(4096);
-        buffer[start..start + len].copy_from_slice(&bytes[..len]);
-    }
-    file.write(0, &buffer).expect("simulated");
-    let _ = Superblock::load(&*file);
-    let _ = ahead::load(&*file, Uuid([1; 16]));
+    fuzz::read(bytes);
+    fuzz::read(&[&[0; 4096], &bytes[..]].concat());
 }
 
 #[test]
