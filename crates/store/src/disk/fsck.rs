@@ -25,14 +25,18 @@ use super::space::{Bits, Stored};
 use super::store::{OpenError, open_error};
 use crate::{CollectionStats, ObjectName};
 
+mod lost;
 mod repair;
 
+use self::lost::Unreadable;
 #[cfg(test)]
 pub(super) use repair::repair_on;
 pub use repair::{Listener, Repaired, repair};
 
 /// Rows of the map that are taken at once.
 const PAGE: usize = 4096;
+/// Of a collection's key.
+const COLLECTION_KEY_LEN: usize = 13;
 /// Blocks that are read at once.
 const READ_BLOCKS_MAX: usize = 256;
 
@@ -122,7 +126,11 @@ fn examine<'a>(
         ));
     }
     let row = check.store_row(superblock)?;
-    check.collection_rows()?;
+    let unreadable = check.collection_rows()?;
+    let journal = || -> Result<Journal, OpenError> {
+        Ok(Journal::new(backend.open("journal")?, superblock.salt, superblock.journal_len, row.journal_tail)?)
+    };
+    check.lost_collections(unreadable, &row, journal()?)?;
     check.each(b"O", b"P", Check::object_row)?;
     check.each(b"K", b"L", Check::chunk_row)?;
     check.each(b"P", b"Q", Check::omap_row)?;
@@ -131,9 +139,7 @@ fn examine<'a>(
     check.space()?;
     check.sums();
     let limit = ahead::load(&*backend.open("super")?, superblock.salt)?;
-    let journal =
-        Journal::new(backend.open("journal")?, superblock.salt, superblock.journal_len, row.journal_tail)?;
-    check.journal(journal, limit, &*data)?;
+    check.journal(journal()?, limit, &*data)?;
     check.data(&*data, progress)?;
     Ok(check)
 }
@@ -146,6 +152,8 @@ enum Wrong {
     Chunk { row: Bytes, collection: u32, blocks: u64 },
     /// A block of the chunk in this row does not exist.
     Place { row: Bytes, index: usize, place: Place },
+    /// The row of a collection, which is known from other rows.
+    Collection(PgId),
     /// The newest operation records of a collection are not there.
     Operations(u32),
     /// The journal cannot be read from this position on, and goes on later.
@@ -255,18 +263,21 @@ impl Check<'_> {
         Ok(row)
     }
 
-    fn collection_rows(&mut self) -> Result<(), OpenError> {
+    /// Gives those that cannot be read.
+    fn collection_rows(&mut self) -> Result<Vec<Unreadable>, OpenError> {
+        let mut unreadable = Vec::new();
         self.each(b"C", b"D", |check, key, value| {
             let mut r = Reader::new(&key[1..]);
             let pg = r.array().and_then(|pool| {
                 let pool = PoolId(i64::from_be_bytes(pool));
                 Ok(PgId { pool, seed: u32::from_be_bytes(r.array()?) })
             });
-            let (pg, row) = match pg.and_then(|pg| Ok((pg, CollectionRow::decode(value)?))) {
-                Ok(decoded) => decoded,
-                Err(e) => {
-                    return check.hopeless(format!("the row {} of a collection: {e}", key.escape_ascii()));
-                }
+            let pg = match pg {
+                Ok(pg) if key.len() == COLLECTION_KEY_LEN => pg,
+                _ => return check.hopeless(format!("the row {} of a collection", key.escape_ascii())),
+            };
+            let Ok(row) = CollectionRow::decode(value) else {
+                return unreadable.push(Unreadable { pg, row: Bytes::copy_from_slice(value) });
             };
             check.applied.insert(pg, row.applied_seq);
             if row.number != 0
@@ -275,7 +286,8 @@ impl Check<'_> {
             {
                 check.hopeless(format!("the collections {pg} and {other} have the same number"));
             }
-        })
+        })?;
+        Ok(unreadable)
     }
 
     /// Reads an object with its chunks; what is wrong is told if that is wanted.

@@ -7,6 +7,7 @@
 
 mod clones;
 mod fsck;
+mod lost;
 mod nonsense;
 mod order;
 mod reads;

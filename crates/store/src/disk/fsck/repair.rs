@@ -12,7 +12,8 @@
 //! | a data file that is too short | its end is there again, as zeros, which no checksum fits |
 //!
 //! What is taken out is given to the caller to be kept, before anything is changed. A block that is not what was written stays: reads of
-//! it fail until it is written again. Where the row of a collection is lost nothing is done, as all its objects would belong to nothing.
+//! it fail until it is written again. The row of a collection that is lost is made again (`lost`); where it is not known what it said nothing
+//! is done, as all its objects would belong to nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -101,6 +102,7 @@ pub(in crate::disk) fn repair_on(
         Repair { wrong: std::mem::take(&mut check.wrong), check, data, batch: Batch::default(), keep, done };
     repair.data_len()?;
     repair.journal(backend, &superblock)?;
+    repair.collections()?;
     repair.rows()?;
     repair.chunks()?;
     repair.places()?;
@@ -168,6 +170,24 @@ impl Repair<'_> {
         (self.done)(&format!(
             "the journal ends at position {head}; what was acknowledged later is lost, and kept as it is in journal-{head}"
         ));
+        Ok(())
+    }
+
+    /// Keeps what is left of the rows that are made again.
+    fn collections(&mut self) -> Result<(), OpenError> {
+        for wrong in std::mem::take(&mut self.wrong) {
+            let Wrong::Collection(pg) = wrong else {
+                self.wrong.push(wrong);
+                continue;
+            };
+            let key = keys::collection(pg);
+            if let Some(value) = self.check.disk.get(&key)? {
+                (self.keep)(&format!("row-{}", file_name(&key)), &value)?;
+            }
+            (self.done)(&format!(
+                "the row of the collection {pg} is made again, from its other rows and the journal"
+            ));
+        }
         Ok(())
     }
 

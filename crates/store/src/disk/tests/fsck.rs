@@ -6,7 +6,7 @@ use crate::disk::backend::Batch;
 use crate::disk::fsck::{Checked, Finding, Listener, check_on, repair_on};
 use crate::disk::rows::CollectionRow;
 
-fn check(machine: &Machine) -> (Checked, Vec<Finding>) {
+pub(super) fn check(machine: &Machine) -> (Checked, Vec<Finding>) {
     let mut findings = Vec::new();
     let checked =
         check_on(machine, &mut |f| findings.push(f.clone()), &mut |_, _| ()).expect("it can be read");
