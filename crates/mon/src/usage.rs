@@ -65,7 +65,7 @@ pub enum Fullness {
 
 impl Fullness {
     /// Of a store with such a space. As for a stock OSD (`OSDService::recalc_full_state`) no ratio is smaller than the one before, and none
-    /// that is 0 counts: then it is full at [`FAILSAFE`].
+    /// that is 0 counts: then it is full at 0.97 (`osd_failsafe_full_ratio`).
     pub fn of(space: Space, map: &OsdMap) -> Self {
         let mut near = map.nearfull_ratio;
         let mut backfill = map.backfillfull_ratio.max(near);
