@@ -17,7 +17,7 @@ use loligo_wire::{PgId, Uuid};
 use super::backend::{BackendFile, Batch};
 use super::collection::{Cut, DiskCollection, Flushed, Guard};
 use super::core::Core;
-use super::flush::Flush;
+use super::flush::{Flush, Writer};
 use super::keys;
 use super::layout::Run;
 use super::rows::{CollectionRow, StoreRow, encode_ops};
@@ -79,6 +79,8 @@ pub(super) struct Checkpointer {
     retired: VecDeque<(Arc<Guard>, u64, Vec<Run>)>,
     /// Rows of removed collections, and where in the journal records about them end.
     tombstones: Vec<(PgId, u64)>,
+    /// Its buffer is used again and again: new memory would have to be cleared.
+    writer: Writer,
 }
 
 /// A collection, its objects, its operation records so far, and by how many bytes and keys its omaps have grown.
@@ -102,7 +104,16 @@ impl Checkpointer {
         stored: Stored,
         tombstones: Vec<(PgId, u64)>,
     ) -> Self {
-        Self { core, data, collections, fsid, stored, retired: VecDeque::new(), tombstones }
+        Self {
+            core,
+            data,
+            collections,
+            fsid,
+            stored,
+            retired: VecDeque::new(),
+            tombstones,
+            writer: Writer::default(),
+        }
     }
 
     /// Until the store is closed, and then once more, or until it stops.
@@ -166,8 +177,9 @@ impl Checkpointer {
         for mut cut in cuts {
             done.promised += cut.promised;
             self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
-            let mut flush =
-                Flush::new(&self.core, &mut self.stored, batch, cut.collection.number, &mut keep_bytes);
+            let number = cut.collection.number;
+            let (stored, writer) = (&mut self.stored, &mut self.writer);
+            let mut flush = Flush::new(&self.core, stored, batch, number, &mut keep_bytes, writer);
             let (flushed, omap) = if cut.removed {
                 flush.remove_all()?;
                 (Vec::new(), (0, 0))
@@ -181,6 +193,7 @@ impl Checkpointer {
                 done.flushed.push((cut.collection, flushed, cut.row.records, omap));
             }
         }
+        self.writer.write_out(&self.core)?;
         // When all that is new was counted: a clone may have what its source has no longer.
         for run in lost {
             self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;

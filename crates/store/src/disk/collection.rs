@@ -16,7 +16,7 @@ use super::commit::write_ahead;
 use super::core::{Core, Pending, Pushed};
 use super::layout::{BLOCK, LARGE, Run};
 use super::omap::Omap;
-use super::onode::{Dropped, Edit, Onode};
+use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
 use super::record::{self, Body, Edits, What};
 use super::rows::{self, CollectionRow, Stored, bad};
 use super::view::DiskView;
@@ -504,7 +504,7 @@ pub(super) struct Cut {
 
 pub(super) struct CutEntry {
     pub(super) name: Arc<ObjectName>,
-    pub(super) live: Option<Arc<Onode>>,
+    pub(super) live: Option<Captured>,
     pub(super) stored: Option<Arc<Stored>>,
 }
 
@@ -513,7 +513,7 @@ pub(super) struct Flushed {
     pub(super) name: Arc<ObjectName>,
     pub(super) live: Option<Arc<Onode>>,
     pub(super) stored: Option<Arc<Stored>>,
-    pub(super) clean: Vec<(u32, super::block::Chunk)>,
+    pub(super) clean: Vec<(u32, Arc<super::block::Chunk>)>,
 }
 
 impl DiskCollection {
@@ -580,9 +580,10 @@ impl DiskCollection {
             entry.stored = stored;
             if let (Some(live), Some(cut)) = (&mut entry.live, cut) {
                 if live.number == cut.number {
-                    live.rebase(&cut, &clean);
+                    live.rebase(cut, clean, &mut old);
+                } else {
+                    old.push(Replaced::Object(cut));
                 }
-                old.push(cut);
             }
         }
         let gone = inner.cache.shrink(clean_max);

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::keys;
 use super::layout::{BLOCK, Run, block_crc, push_block};
 use super::omap::Delta;
-use super::onode::Onode;
+use super::onode::{Captured, Onode};
 use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
 use super::space;
 use super::view::{ReadError, read_blocks};
@@ -32,19 +32,36 @@ pub(super) struct Flush<'a> {
     disk: Arc<dyn Snapshot>,
     /// Blocks that objects do not refer to any more. To be released when all that others refer to was counted.
     pub(super) lost: Vec<Run>,
-    writer: Writer,
+    writer: &'a mut Writer,
     /// Bytes that may yet go to the data cache.
     keep_bytes: &'a mut usize,
 }
 
 /// Blocks on their way to places side by side.
 #[derive(Default)]
-struct Writer {
+pub(super) struct Writer {
     buffer: Buffer,
     /// Where the first block in the buffer goes.
     run: Option<Run>,
     /// Blocks in the buffer.
     filled: usize,
+}
+
+impl Writer {
+    /// Writes the blocks that wait, and gives back the places behind them.
+    pub(super) fn write_out(&mut self, core: &Core) -> Result<(), StoreError> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        let filled = std::mem::take(&mut self.filled);
+        let rest = Run { start: run.start + filled as u32, len: run.len - filled as u32 };
+        if rest.len > 0 {
+            core.space.free(&[rest]);
+        }
+        if filled > 0 {
+            self.buffer.reset(filled * BLOCK);
+            core.data.write(run.offset(), &self.buffer).map_err(failed)?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Flush<'a> {
@@ -54,12 +71,13 @@ impl<'a> Flush<'a> {
         batch: &'a mut Batch,
         number: u32,
         keep_bytes: &'a mut usize,
+        writer: &'a mut Writer,
     ) -> Self {
         let disk = core.kv().snapshot();
-        Self { core, stored, batch, number, disk, lost: Vec::new(), writer: Writer::default(), keep_bytes }
+        Self { core, stored, batch, number, disk, lost: Vec::new(), writer, keep_bytes }
     }
 
-    /// Writes objects down. Also gives by how many bytes and keys their omaps have grown.
+    /// Writes objects down; some blocks may yet wait in the writer. Also gives by how many bytes and keys their omaps have grown.
     pub(super) fn entries(
         &mut self,
         entries: Vec<CutEntry>,
@@ -69,18 +87,18 @@ impl<'a> Flush<'a> {
         for CutEntry { name, live, stored } in entries {
             let key = keys::object(self.number, name.as_ref().as_ref());
             if let Some(old) =
-                stored.as_deref().filter(|old| live.as_ref().is_none_or(|l| l.number != old.number))
+                stored.as_deref().filter(|old| live.as_ref().is_none_or(|l| l.onode.number != old.number))
             {
                 self.remove_object(&key, old, &mut grown)?;
             }
-            let old = stored.filter(|old| live.as_ref().is_some_and(|live| live.number == old.number));
+            let old = stored.filter(|old| live.as_ref().is_some_and(|live| live.onode.number == old.number));
             let (new, clean) = match &live {
                 Some(live) => self.object(key, live, old.as_deref(), &mut grown)?,
                 None => (None, Vec::new()),
             };
+            let live = live.map(|live| live.onode);
             flushed.push(Flushed { name, live, stored: new.map(Arc::new), clean });
         }
-        self.write_out()?;
         Ok((flushed, grown))
     }
 
@@ -89,10 +107,10 @@ impl<'a> Flush<'a> {
     fn object(
         &mut self,
         key: Bytes,
-        live: &Onode,
+        Captured { onode: live, dirty }: &Captured,
         old: Option<&Stored>,
         grown: &mut (i64, i64),
-    ) -> Result<(Option<Stored>, Vec<(u32, Chunk)>), StoreError> {
+    ) -> Result<(Option<Stored>, Vec<(u32, Arc<Chunk>)>), StoreError> {
         let inline = live.chunks.len() == 1;
         let mut new = Stored {
             number: live.number,
@@ -101,20 +119,20 @@ impl<'a> Flush<'a> {
             chunks: Vec::with_capacity(live.chunks.len()),
         };
         let moved = old.is_some_and(|old| old.inline) != inline;
-        let mut clean = Vec::new();
+        let mut clean = Vec::with_capacity(dirty.len());
         let mut only = None;
         let count = live.chunks.len().max(old.map_or(0, |old| old.chunks.len()));
         for index in 0..count {
             let old_runs = old.and_then(|old| old.chunks.get(index)).map_or(&[][..], |runs| runs);
-            let chunk = live.chunks.get(index).and_then(Option::as_deref);
+            let chunk = live.chunks.get(index).and_then(Option::as_ref);
             let (runs, written) = match chunk {
-                Some(chunk) if chunk.dirty => {
-                    let placed = self.chunk(chunk)?;
+                Some(chunk) if dirty.binary_search(&(index as u32)).is_ok() => {
+                    let placed = Arc::new(self.chunk(chunk)?);
                     self.exchange(old_runs, chunk, &placed)?;
-                    clean.push((index as u32, placed.clone()));
+                    clean.push((index as u32, Arc::clone(&placed)));
                     (runs_of(&placed), Some(placed))
                 }
-                Some(chunk) => (old_runs.to_vec(), (moved || inline).then(|| chunk.clone())),
+                Some(chunk) => (old_runs.to_vec(), (moved || inline).then(|| Arc::clone(chunk))),
                 None => {
                     self.lost.extend_from_slice(old_runs);
                     (Vec::new(), None)
@@ -137,13 +155,13 @@ impl<'a> Flush<'a> {
         }
         new.omap = self.omap(live, old.is_some_and(|old| old.omap), grown)?;
         let only = inline.then(|| only.unwrap_or_default());
-        self.batch.set(key, encode_object(live, new.omap, only.as_ref()));
+        self.batch.set(key, encode_object(live, new.omap, only.as_deref()));
         Ok((Some(new), clean))
     }
 
     /// Gives every block of a chunk a place.
     fn chunk(&mut self, chunk: &Chunk) -> Result<Chunk, StoreError> {
-        let mut clean = Chunk::default();
+        let mut clean = Chunk { blocks: Vec::with_capacity(chunk.blocks.len()), dirty: false };
         for block in &chunk.blocks {
             let placed = match block {
                 Block::Hole => Block::Hole,
@@ -177,7 +195,7 @@ impl<'a> Flush<'a> {
     fn write(&mut self, data: &[u8], crc: Option<u32>) -> Result<Place, StoreError> {
         let full = self.writer.run.is_none_or(|run| self.writer.filled == run.len as usize);
         if full {
-            self.write_out()?;
+            self.writer.write_out(self.core)?;
             let run = self.core.space.take_promised(WRITE_BLOCKS_MAX as u64);
             let run = run.ok_or_else(|| bad("no block is left of those that were promised".to_owned()))?;
             self.writer.buffer.reset(run.len as usize * BLOCK);
@@ -200,21 +218,6 @@ impl<'a> Flush<'a> {
             *self.keep_bytes = rest;
             self.core.data_cache.put(place, Bytes::copy_from_slice(data));
         }
-    }
-
-    /// Writes the blocks that wait, and gives back the places behind them.
-    fn write_out(&mut self) -> Result<(), StoreError> {
-        let Some(run) = self.writer.run.take() else { return Ok(()) };
-        let filled = std::mem::take(&mut self.writer.filled);
-        let rest = Run { start: run.start + filled as u32, len: run.len - filled as u32 };
-        if rest.len > 0 {
-            self.core.space.free(&[rest]);
-        }
-        if filled > 0 {
-            self.writer.buffer.reset(filled * BLOCK);
-            self.core.data.write(run.offset(), &self.writer.buffer).map_err(failed)?;
-        }
-        Ok(())
     }
 
     /// A row refers to other blocks than before: `placed` is where the blocks of `chunk` are now.

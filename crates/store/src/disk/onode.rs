@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::block::{Block, Chunk, Large};
 use super::collection::Guard;
@@ -33,6 +34,22 @@ pub(super) struct Onode {
     pub(super) omap: Omap,
     /// Of a clone: keeps those of the source's blocks from being used again that are written to, until a checkpoint has copied them.
     pub(super) keep: Option<Arc<Guard>>,
+}
+
+/// An object as a checkpoint writes it down.
+#[derive(Clone, Debug)]
+pub(super) struct Captured {
+    pub(super) onode: Arc<Onode>,
+    /// The chunks whose rows in the map say something else, in order.
+    pub(super) dirty: SmallVec<[u32; 2]>,
+}
+
+/// What a checkpoint has made superfluous, to be freed without locks.
+#[derive(Debug)]
+#[expect(dead_code, reason = "it is only kept until it is freed")]
+pub(super) enum Replaced {
+    Chunk(Arc<Chunk>),
+    Object(Arc<Onode>),
 }
 
 /// A change, with the place of what has one already.
@@ -279,40 +296,53 @@ impl Onode {
         blocks.filter(|block| block.needs_place()).count() as u64
     }
 
-    /// Marks what a checkpoint is going to write down, and gives it.
-    pub(super) fn capture(self: &mut Arc<Self>) -> Arc<Self> {
+    /// Marks what a checkpoint is going to write down, and gives it. It is this object itself until that is changed.
+    pub(super) fn capture(self: &mut Arc<Self>) -> Captured {
         let onode = Arc::make_mut(self);
         onode.omap.capture();
-        for chunk in onode.chunks.iter().flatten().filter(|chunk| chunk.dirty) {
+        let mut dirty = SmallVec::new();
+        for (index, chunk) in (0..).zip(&mut onode.chunks) {
+            let Some(chunk) = chunk.as_mut().filter(|chunk| chunk.dirty) else { continue };
             chunk.blocks.iter().for_each(|block| {
                 if let Block::Large(large, _) = block {
                     large.capture();
                 }
             });
-        }
-        let captured = Arc::clone(self);
-        let onode = Arc::make_mut(self);
-        for chunk in onode.chunks.iter_mut().flatten().filter(|chunk| chunk.dirty) {
             Arc::make_mut(chunk).dirty = false;
+            dirty.push(index);
         }
-        captured
+        Captured { onode: Arc::clone(self), dirty }
     }
 
     /// After a checkpoint that captured `cut` and wrote these chunks: has this, which may have been changed since, refer to
-    /// what is on disk now.
-    pub(super) fn rebase(self: &mut Arc<Self>, cut: &Self, clean: &[(u32, Chunk)]) {
+    /// what is on disk now. What is not needed any more is added to `old`.
+    pub(super) fn rebase(
+        self: &mut Arc<Self>,
+        cut: Arc<Self>,
+        clean: Vec<(u32, Arc<Chunk>)>,
+        old: &mut Vec<Replaced>,
+    ) {
+        let is_same = Arc::ptr_eq(self, &cut);
+        // Then it is not copied, unless somebody views it.
+        let cut = if is_same { None } else { Some(cut) };
         let onode = Arc::make_mut(self);
         onode.omap.rebase();
         for (index, clean) in clean {
-            let index = *index as usize;
-            if let (Some(Some(chunk)), Some(Some(cut))) = (onode.chunks.get_mut(index), cut.chunks.get(index))
-            {
-                Arc::make_mut(chunk).rebase(cut, clean);
+            let index = index as usize;
+            let Some(Some(chunk)) = onode.chunks.get_mut(index) else { continue };
+            match &cut {
+                None => old.push(Replaced::Chunk(std::mem::replace(chunk, clean))),
+                Some(cut) => {
+                    if let Some(Some(cut)) = cut.chunks.get(index) {
+                        Arc::make_mut(chunk).rebase(cut, &clean);
+                    }
+                }
             }
         }
         if onode.keep.is_some() && !onode.has_patched() {
             onode.keep = None;
         }
+        old.extend(cut.map(Replaced::Object));
     }
 
     /// The parts of a range that are no holes, adjacent ones joined.
