@@ -37,6 +37,58 @@ pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
     Ok(median(took_us.into_iter()))
 }
 
+/// What the disk gives in pieces of 4 MiB, 16 at once, without anybody's help.
+#[derive(Clone, Copy)]
+pub(super) struct OwnLarge {
+    pub(super) name: &'static str,
+    pub(super) per_s: f64,
+}
+
+impl OwnLarge {
+    /// Writes each piece of a file once, or reads it, with O_DIRECT, and syncs it in the end. The blocks were written before.
+    pub(super) fn measure(dir: &Path, name: &'static str, writes: bool) -> Result<Self> {
+        const PIECE: usize = 4 << 20;
+        const PIECES: usize = 256;
+        const THREADS: usize = 16;
+        let path = dir.join("own-large");
+        let options = |flags| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
+            options.open(&path)
+        };
+        let buffered = options(0)?;
+        let filled = vec![0x5a; PIECE];
+        (0..PIECES).try_for_each(|n| buffered.write_all_at(&filled, (n * PIECE) as u64))?;
+        buffered.sync_all()?;
+        let file = options(libc::O_DIRECT)?;
+        let began = Instant::now();
+        std::thread::scope(|scope| -> Result<()> {
+            let work = |thread: usize| -> std::io::Result<()> {
+                let mut room = vec![0x5a; PIECE + 4096];
+                let start = room.as_ptr().align_offset(4096);
+                let piece = &mut room[start..start + PIECE];
+                for n in (thread..PIECES).step_by(THREADS) {
+                    let offset = (n * PIECE) as u64;
+                    if writes {
+                        file.write_all_at(piece, offset)?
+                    } else {
+                        file.read_exact_at(piece, offset)?
+                    }
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| Ok(thread.join().map_err(|_| "a thread panicked")??))
+        })?;
+        file.sync_data()?;
+        let per_s = PIECES as f64 / began.elapsed().as_secs_f64();
+        std::fs::remove_file(&path)?;
+        Ok(Self { name, per_s })
+    }
+}
+
 /// How much a server wrote to the disk for what it was given.
 #[derive(Clone, Copy)]
 pub(super) enum Written {

@@ -114,6 +114,11 @@ impl Bench<'_> {
         if wanted(self.options, "4 KiB write, 1 in flight") {
             report.own_write(disk::own_write_us(self.dir)?);
         }
+        for (workload, writes) in [(Workload::LARGE_WRITES, true), (Workload::LARGE_READS, false)] {
+            if wanted(self.options, workload.name()) {
+                report.own_large(disk::OwnLarge::measure(self.dir, workload.name(), writes)?);
+            }
+        }
         for written in Written::ALL.into_iter().filter(|w| wanted(self.options, w.name())) {
             let rounds = self.rounds(written.name(), SERVERS, |(_, server), stock| {
                 written.run(server, self.options.seconds, stock, &self.our, self.dir)
@@ -190,6 +195,7 @@ impl Figures {
         Self {
             ops_per_s: of(|f| f.ops_per_s),
             latency_mean_us: of(|f| f.latency_mean_us),
+            latency_p50_us: of_some(|f| f.latency_p50_us),
             latency_p99_us: of_some(|f| f.latency_p99_us),
             client_cpu_us_per_op: of(|f| f.client_cpu_us_per_op),
             server_cpu_us_per_op: of(|f| f.server_cpu_us_per_op),

@@ -66,10 +66,10 @@ impl Program {
         let (output, client_cpu_us) = run_counting_cpu(&mut command)?;
         let server_cpu_us = process_cpu_us(server_pid)? - before_us;
         let text = String::from_utf8_lossy(&output.stdout);
-        let (ops, ops_per_s, latency_mean_us, latency_p99_us) = match self.kind {
+        let (ops, ops_per_s, latency_mean_us, percentiles) = match self.kind {
             Kind::Fio { .. } => {
                 let of = FioWrites::parse(&text)?;
-                (of.ops, of.ops_per_s, of.mean_us, Some(of.p99_us))
+                (of.ops, of.ops_per_s, of.mean_us, Some((of.p50_us, of.p99_us)))
             }
             Kind::Rbd { .. } => {
                 let (ops, ops_per_s) = parse_rbd(&text)?;
@@ -79,7 +79,8 @@ impl Program {
         Ok(Figures {
             ops_per_s,
             latency_mean_us,
-            latency_p99_us,
+            latency_p50_us: percentiles.map(|(p50, _)| p50),
+            latency_p99_us: percentiles.map(|(_, p99)| p99),
             client_cpu_us_per_op: client_cpu_us / ops,
             server_cpu_us_per_op: server_cpu_us / ops,
         })

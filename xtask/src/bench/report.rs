@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::stock::Store;
 
-use super::disk::{MIXED, Mixed, Written};
+use super::disk::{MIXED, Mixed, OwnLarge, Written};
 use super::memory::Startup;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
@@ -16,6 +16,7 @@ use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
 pub(super) struct Figures {
     pub(super) ops_per_s: f64,
     pub(super) latency_mean_us: f64,
+    pub(super) latency_p50_us: Option<f64>,
     pub(super) latency_p99_us: Option<f64>,
     pub(super) client_cpu_us_per_op: f64,
     pub(super) server_cpu_us_per_op: f64,
@@ -27,6 +28,7 @@ pub(super) struct Report {
     /// Stock's server and ours, as in what follows.
     programs: Vec<(&'static str, [Figures; 2])>,
     own_write_us: Option<f64>,
+    own_large: Vec<OwnLarge>,
     written: Vec<(Written, [f64; 2])>,
     mixed: Option<[Mixed; 2]>,
     startup: Option<Startup>,
@@ -45,6 +47,7 @@ impl Report {
             workloads: Vec::new(),
             programs: Vec::new(),
             own_write_us: None,
+            own_large: Vec::new(),
             written: Vec::new(),
             mixed: None,
             startup: None,
@@ -63,6 +66,11 @@ impl Report {
     /// What a write of 4 KiB costs on the disk itself, µs.
     pub(super) fn own_write(&mut self, own_write_us: f64) {
         self.own_write_us = Some(own_write_us);
+    }
+
+    /// What the disk itself gives in large pieces.
+    pub(super) fn own_large(&mut self, own: OwnLarge) {
+        self.own_large.push(own);
     }
 
     pub(super) fn written(&mut self, what: Written, servers: [f64; 2]) {
@@ -117,8 +125,9 @@ impl Report {
         );
         let _ = writeln!(
             t,
-            "  server CPU per op, stock client: 1/{:.1} of stock; client CPU per op, stock server: 1/{:.1} of stock\n",
+            "  server CPU per op, stock client: 1/{:.1} of stock, own client: 1/{:.1}; client CPU per op, stock server: 1/{:.1} of stock\n",
             stock.server_cpu_us_per_op / stock_on_ours.server_cpu_us_per_op,
+            stock.server_cpu_us_per_op / ours.server_cpu_us_per_op,
             stock.client_cpu_us_per_op / ours_on_stock.client_cpu_us_per_op
         );
     }
@@ -126,6 +135,9 @@ impl Report {
     fn disk_rows(&self, t: &mut String) {
         if let Some(own_us) = self.own_write_us {
             let _ = writeln!(t, "the disk's own write of 4 KiB, O_DIRECT and O_DSYNC: {own_us:.0} µs");
+        }
+        for own in &self.own_large {
+            let _ = writeln!(t, "the disk's own {}, O_DIRECT: {:.0}/s", own.name, own.per_s);
         }
         for (what, [stock, ours]) in &self.written {
             let _ = writeln!(t, "{}: stock {stock:.3}, loligo {ours:.3}", what.name());
@@ -178,11 +190,14 @@ impl Report {
                 .map(|m| json!({"writes_per_s": m.writes_per_s, "p50_us": m.p50_us, "p999_us": m.p999_us}));
             json!({"stock": stock, "loligo": ours})
         });
+        let own_large: Vec<Value> =
+            self.own_large.iter().map(|own| json!({"what": own.name, "per_s": own.per_s})).collect();
         let all = json!({
             "about": self.heading,
             "workloads": workloads,
             "programs": programs,
             "own_write_us": self.own_write_us,
+            "own_large_per_s": own_large,
             "written_per_byte": written,
             "mixed": mixed,
             "serve": startup,
@@ -207,15 +222,16 @@ fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
 fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
     let _ = writeln!(
         t,
-        "{name:<26} {:>10} {:>7} {:>9} {:>9} {:>11} {:>11}",
-        "ops/s", "ratio", "mean µs", "p99 µs", "client µs", "server µs"
+        "{name:<26} {:>10} {:>7} {:>9} {:>9} {:>9} {:>11} {:>11}",
+        "ops/s", "ratio", "mean µs", "p50 µs", "p99 µs", "client µs", "server µs"
     );
     let first = rows.first().map_or(f64::NAN, |(_, f)| f.ops_per_s);
     for (name, f) in rows {
-        let p99 = f.latency_p99_us.map_or_else(|| "-".to_owned(), |v| format!("{v:.0}"));
+        let known = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
+        let (p50, p99) = (known(f.latency_p50_us), known(f.latency_p99_us));
         let _ = writeln!(
             t,
-            "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p99:>9} {:>11.2} {:>11.2}",
+            "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p50:>9} {p99:>9} {:>11.2} {:>11.2}",
             f.ops_per_s,
             f.ops_per_s / first,
             f.latency_mean_us,
@@ -229,6 +245,7 @@ fn figures_json(f: &Figures) -> Value {
     json!({
         "ops_per_s": f.ops_per_s,
         "latency_mean_us": f.latency_mean_us,
+        "latency_p50_us": f.latency_p50_us,
         "latency_p99_us": f.latency_p99_us,
         "client_cpu_us_per_op": f.client_cpu_us_per_op,
         "server_cpu_us_per_op": f.server_cpu_us_per_op,

@@ -71,6 +71,7 @@ impl Workload {
 
     /// What fills a disk.
     pub(super) const LARGE_WRITES: Self = Self::ALL[4];
+    pub(super) const LARGE_READS: Self = Self::ALL[5];
 
     /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of the server's own cache.
     pub(super) const ON_DISK: [Self; 2] = [
@@ -214,6 +215,7 @@ impl Run<'_> {
         Ok(Figures {
             ops_per_s: result.ops_per_s,
             latency_mean_us: result.latency_mean_us,
+            latency_p50_us: result.latency_p50_us,
             latency_p99_us: result.latency_p99_us,
             client_cpu_us_per_op: client_cpu_us / result.ops,
             server_cpu_us_per_op: server_cpu_us / result.ops,
@@ -261,6 +263,7 @@ struct Reported {
     ops: f64,
     ops_per_s: f64,
     latency_mean_us: f64,
+    latency_p50_us: Option<f64>,
     latency_p99_us: Option<f64>,
 }
 
@@ -280,6 +283,7 @@ fn parse_stock(text: &str) -> Result<Reported> {
         ops,
         ops_per_s: ops / seconds,
         latency_mean_us: field(&["Average Latency(s)"])? * 1e6,
+        latency_p50_us: None,
         latency_p99_us: None,
     })
 }
@@ -291,6 +295,7 @@ fn parse_loligo(text: &str) -> Result<Reported> {
         ops: field(&json["ops"])?,
         ops_per_s: field(&json["iops"])?,
         latency_mean_us: field(&json["lat_us"]["mean"])?,
+        latency_p50_us: Some(field(&json["lat_us"]["p50"])?),
         latency_p99_us: Some(field(&json["lat_us"]["p99"])?),
     })
 }
