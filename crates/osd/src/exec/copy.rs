@@ -119,24 +119,29 @@ impl Execution<'_> {
             self.budget.spend((name.len() + value.len()) as u64)?;
             changes.push(Change::SetXattr { name, value });
         }
+        let mut has_omap = false;
         if source.info().has_omap {
-            changes.push(Change::SetOmapHeader { header: fetches.now(|| source.omap_header())? });
-            self.take_over_omap(source, &mut changes)?;
+            let header = fetches.now(|| source.omap_header())?;
+            has_omap = self.take_over_omap(source, &mut changes)? || !header.is_empty();
+            changes.push(Change::SetOmapHeader { header });
         }
         self.modified.insert(0, self.size);
         self.size = size;
-        self.info.has_omap = source.info().has_omap;
+        self.info.has_omap = has_omap;
         self.info.whiteout = false;
         changes.into_iter().for_each(|change| self.make(change));
         Ok(())
     }
 
+    /// Whether there was anything. A stock OSD, too, takes along what a listing shows, which the empty key is not part of, and
+    /// a map without pairs and header does not make one (`fill_in_copy_get` and `process_copy_chunk` in `PrimaryLogPG.cc`).
     fn take_over_omap(
         &mut self,
         source: &dyn ObjectView,
         changes: &mut Vec<Change<'_>>,
-    ) -> Result<(), Errno> {
-        let mut after: Option<Bytes> = None;
+    ) -> Result<bool, Errno> {
+        let mut after = Some(Bytes::new());
+        let mut found = false;
         loop {
             let range = OmapRange {
                 after: after.as_deref(),
@@ -147,9 +152,10 @@ impl Execution<'_> {
             let page = self.context.fetches.now(|| source.omap_page(range))?;
             self.budget.spend(page.pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())?;
             let last = page.pairs.last().map(|(key, _)| key.clone());
+            found |= last.is_some();
             changes.push(Change::SetOmap { pairs: page.pairs });
             if !page.more || last.is_none() {
-                return Ok(());
+                return Ok(found);
             }
             after = last;
         }
@@ -272,6 +278,23 @@ mod tests {
         assert_eq!(ask(&places, 1, "a", copy("a", 1, head()), &[]).result, -22);
         assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM as usize);
         assert_ne!(changed.replay_version, Eversion::default());
+    }
+
+    #[test]
+    fn a_map_without_content_is_not_copied() {
+        let places = places();
+        let clear = || OsdOp::new(OpCode::OMAPCLEAR);
+        for (keys, is_map) in [(&[][..], false), (&[""], false), (&["", "k"], true)] {
+            let pairs: Vec<(String, String)> = keys.iter().map(|key| (key.to_string(), "v".into())).collect();
+            let set = OsdOp::new(OpCode::OMAPSETVALS).with_data(pairs.to_bytes());
+            assert_eq!(
+                ask(&places, 1, "a", smallvec![OsdOp::new(OpCode::CREATE), clear(), set], &[]).result,
+                0
+            );
+            let copied = ask(&places, 1, "b", copy("a", 1, head()), &[]).user_version;
+            let cleared = ask(&places, 1, "b", smallvec![clear()], &[]).user_version;
+            assert_eq!(cleared > copied, is_map, "{keys:?}: {copied}, {cleared}");
+        }
     }
 
     #[test]

@@ -360,19 +360,19 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
         }
         "omap_vals" => {
             let part = full.map(|answer| answer.omap().expect("pairs")).unwrap_or_default();
-            json!([rval, u8::from(part.more), shown_pairs(part.pairs)])
+            json!([rval, u8::from(part.more), shown_pairs(rval, part.pairs)])
         }
         "omap_keys" => {
             let part = full.map(|answer| answer.omap_keys().expect("keys")).unwrap_or_default();
             json!([
                 rval,
                 u8::from(part.more),
-                shown_pairs(part.keys.into_iter().map(|key| (key, Bytes::new())))
+                shown_pairs(rval, part.keys.into_iter().map(|key| (key, Bytes::new())))
             ])
         }
         "getxattrs" | "omap_by_keys" => {
             let pairs = full.map(|answer| answer.map().expect("pairs")).unwrap_or_default();
-            json!([rval, 0, shown_pairs(pairs)])
+            json!([rval, 0, shown_pairs(rval, pairs)])
         }
         "sparse_read" => {
             let ranges = full.map(|answer| answer.sparse().expect("ranges")).unwrap_or_default();
@@ -387,8 +387,10 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     })
 }
 
-fn shown_pairs(pairs: impl IntoIterator<Item = (Bytes, Bytes)>) -> Vec<[String; 2]> {
-    pairs.into_iter().map(|(key, value)| [shown(&key), shown(&value)]).collect()
+/// `execute.py` asks for pairs only where the operation's result is 0; it may be one that an operation before left.
+fn shown_pairs(rval: i32, pairs: impl IntoIterator<Item = (Bytes, Bytes)>) -> Vec<[String; 2]> {
+    let pairs = pairs.into_iter().take(if rval == 0 { usize::MAX } else { 0 });
+    pairs.map(|(key, value)| [shown(&key), shown(&value)]).collect()
 }
 
 /// All objects with their namespaces and locator keys, sorted: librados' order is another one.
