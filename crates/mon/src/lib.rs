@@ -24,4 +24,4 @@ pub use file::{FileError, StateFile};
 pub use monitor::{Effects, Malformed, Monitor, SessionId};
 pub use service::{MonConfig, MonService, OnOsdMap, Stopped};
 pub use session::Peer;
-pub use usage::{Fullness, Space, Usage, UsageSource};
+pub use usage::{Fullness, PgUsage, Space, Usage, UsageSource, has_quotas};

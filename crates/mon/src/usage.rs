@@ -1,13 +1,29 @@
 use std::collections::BTreeMap;
 
-use loligo_maps::OsdMap;
-use loligo_wire::PoolId;
+use loligo_maps::{OsdMap, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
+use loligo_wire::{Eversion, PgId, PoolId};
 
 /// Whoever stores the cluster's objects.
 pub trait UsageSource: Send + Sync {
     /// What the cluster holds now. Called while the monitor works: must not wait.
     fn usage(&self) -> Usage;
+
+    /// What each placement group holds, in order. Called while the monitor works: must not wait.
+    fn placement_groups(&self) -> Vec<PgUsage>;
+}
+
+/// What a placement group holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PgUsage {
+    /// Which.
+    pub pg: PgId,
+    /// What it holds, and what was done with it.
+    pub sum: ObjectStatSum,
+    /// Its newest change.
+    pub version: Eversion,
+    /// Requests whose results it remembers.
+    pub log_entries: u64,
 }
 
 /// What the cluster holds.
@@ -49,6 +65,13 @@ impl Space {
 
 /// The default of `osd_failsafe_full_ratio`.
 const FAILSAFE: f32 = 0.97;
+
+/// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] has something to do.
+pub fn has_quotas(map: &OsdMap) -> bool {
+    map.pools.values().any(|pool| {
+        pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 || pool.flags.has(PoolFlags::FULL_QUOTA)
+    })
+}
 
 /// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -40,6 +40,11 @@ impl Dups {
         Self { recorded: records.len() as u64, newest_last: records.into(), ..Self::default() }
     }
 
+    /// Writes that are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.newest_last.len()
+    }
+
     /// Remembers a write's result, and what its operations gave if the client asked for that.
     pub(crate) fn record(&mut self, record: OpRecord, outputs: &[OpOutput]) {
         if self.newest_last.len() >= RECORDS_MAX {

@@ -3,6 +3,8 @@
 //! Most requests are of no interest, and noting down each would cost more than many of them take. So a request carries a few
 //! moments along ([`Track`]), and only when its answer leaves is it compared with the fastest of those that are kept: two loads
 //! and a look at the clock. What is told of a kept one is read from its answer, which has its object's name and operations.
+//! A slow one is left in a lane, so that no request waits for another placement group's. Those that wait for the disk are noted
+//! in their placement group's own state ([`Waits`]), unformatted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -10,10 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use loligo_lane::{Action, Lane, RunEnd};
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, PgId, Tid, UTime};
+use smallvec::SmallVec;
 
 use crate::slot::Asker;
 
@@ -27,14 +31,19 @@ pub const SLOW_MAX: usize = 20;
 pub const SLOW_S: u64 = 10;
 /// A request that waits for longer counts as blocked, in seconds (`osd_op_complaint_time`).
 pub const BLOCKED_S: u64 = 30;
+/// Operations of a request that its description names.
+const DESCRIBED_MAX: usize = 16;
 /// Waiting requests that one report shows of a placement group.
 pub(crate) const SHOWN_MAX: usize = 256;
 
-/// Held to put in one slow request, or to copy what is kept.
+/// Held by whoever runs the lane of slow requests, for one of them, and to copy what is kept.
 static HISTORY: Class = Class::new("osd.history");
 
-/// Held to put in or take out one request that waits for the disk.
-static WAITS: Class = Class::new("osd.history_waits");
+/// Slow requests on their way to those that are kept: held to take them out; leaving one takes no lock.
+static NOTED: Class = Class::new("osd.history_noted");
+
+/// Slow requests that nobody has looked at yet; what is more is forgotten.
+const NOTED_MAX: usize = 4096;
 
 /// The moments of a request.
 #[derive(Clone, Copy)]
@@ -80,8 +89,9 @@ pub(crate) struct History {
     floor_ns: AtomicU64,
     /// … until so many nanoseconds after the beginning, when the oldest of those that are kept is to go.
     floor_until_ns: AtomicU64,
+    /// What may have to be kept, from whichever placement group.
+    noted: Lane<Past>,
     kept: Mutex<Kept>,
-    waits: Mutex<Waits>,
 }
 
 #[derive(Default)]
@@ -90,10 +100,24 @@ struct Kept {
     slow: VecDeque<Past>,
 }
 
+/// The requests of one placement group that wait for the disk to read. They are described only to who asks.
 #[derive(Default)]
-struct Waits {
-    ops: BTreeMap<u64, (Track, Said)>,
+pub(crate) struct Waits {
+    ops: BTreeMap<u64, Waiting>,
     next: u64,
+}
+
+/// What is known of a request that waits.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    track: Track,
+    asker: Arc<dyn Asker>,
+    tid: Tid,
+    pg: PgId,
+    oid: Vec<u8>,
+    codes: SmallVec<[OpCode; 4]>,
+    flags: OsdFlags,
+    epoch: Epoch,
 }
 
 /// What is said of a request.
@@ -118,8 +142,8 @@ impl Default for History {
             began: Instant::now(),
             floor_ns: AtomicU64::new(0),
             floor_until_ns: AtomicU64::new(0),
+            noted: Lane::new(&NOTED, NOTED_MAX),
             kept: Mutex::new(&HISTORY, Kept::default()),
-            waits: Mutex::new(&WAITS, Waits::default()),
         }
     }
 }
@@ -141,7 +165,14 @@ impl History {
     #[cold]
     fn keep(&self, done: Instant, track: Track, asker: &Arc<dyn Asker>, msg: &Msg) {
         let Some(said) = said_of_answer(&track, asker, msg) else { return };
-        let past = Past { track, done, said };
+        // Somebody else may be at it: then it takes this one along.
+        if let Ok(Action::Submit) = self.noted.push(Past { track, done, said }) {
+            while self.noted.run(NOTED_MAX, |past| self.sort_in(past)) == RunEnd::Again {}
+        }
+    }
+
+    fn sort_in(&self, past: Past) {
+        let done = past.done;
         let mut kept = self.kept.lock();
         if past.took() >= Duration::from_secs(SLOW_S) {
             kept.slow.push_back(past.clone());
@@ -163,24 +194,6 @@ impl History {
         self.floor_until_ns.store(ns(until), Ordering::Relaxed);
     }
 
-    /// A request waits for the disk: a number for [`History::goes_on`].
-    pub(crate) fn waits(&self, track: Track, asker: &Arc<dyn Asker>, op: &MOSDOp, tid: Tid) -> u64 {
-        let codes = op.ops.iter().map(|op| op.code);
-        let description = describe(track.client, tid, op.spgid.pgid, &op.oid, codes, op.flags, op.map_epoch);
-        let said = Said { description, client_addr: asker.addr(), tid };
-        let mut waits = self.waits.lock();
-        waits.next += 1;
-        let number = waits.next;
-        waits.ops.insert(number, (track, said));
-        number
-    }
-
-    /// It waits no longer.
-    pub(crate) fn goes_on(&self, number: u64) {
-        let gone = self.waits.lock().ops.remove(&number);
-        drop(gone);
-    }
-
     /// The slowest requests of the last [`KEPT_S`] seconds, in the order in which they came.
     pub(crate) fn slowest(&self) -> Vec<TrackedOp> {
         let now = Instant::now();
@@ -197,14 +210,47 @@ impl History {
         let past = self.kept.lock().slow.clone();
         past.iter().map(|past| past.tell(Instant::now())).collect()
     }
+}
 
-    /// The requests that wait for the disk to read.
-    pub(crate) fn waiting(&self) -> Vec<TrackedOp> {
+impl Waits {
+    /// A request waits: a number for [`Waits::end`].
+    pub(crate) fn begin(&mut self, track: Track, asker: &Arc<dyn Asker>, op: &MOSDOp, tid: Tid) -> u64 {
+        let waiting = Waiting {
+            track,
+            asker: Arc::clone(asker),
+            tid,
+            pg: op.spgid.pgid,
+            oid: op.oid.clone(),
+            codes: op.ops.iter().map(|op| op.code).take(DESCRIBED_MAX).collect(),
+            flags: op.flags,
+            epoch: op.map_epoch,
+        };
+        self.next += 1;
+        self.ops.insert(self.next, waiting);
+        self.next
+    }
+
+    /// It waits no longer. What was known of it is dropped by who asks, when he holds no lock.
+    #[must_use]
+    pub(crate) fn end(&mut self, number: u64) -> Option<Waiting> {
+        self.ops.remove(&number)
+    }
+
+    /// The oldest of them, as far as one report shows them.
+    pub(crate) fn oldest(&self) -> Vec<Waiting> {
+        self.ops.values().take(SHOWN_MAX).cloned().collect()
+    }
+}
+
+impl Waiting {
+    /// As it is told of.
+    pub(crate) fn tell(self) -> TrackedOp {
+        let Self { track, asker, tid, pg, oid, codes, flags, epoch } = self;
+        let description = describe(track.client, tid, pg, &oid, codes.into_iter(), flags, epoch);
+        let said = Said { description, client_addr: asker.addr(), tid };
         let now = Instant::now();
-        let waits: Vec<_> = self.waits.lock().ops.values().take(SHOWN_MAX).cloned().collect();
-        let events = |track: &Track| vec![("queued_for_pg", track.received), ("reached_pg", track.reached)];
-        let tell = |(track, said): (Track, Said)| tell(&track, &said, now, now, events(&track), "started");
-        waits.into_iter().map(tell).collect()
+        let events = vec![("queued_for_pg", track.received), ("reached_pg", track.reached)];
+        tell(&track, &said, now, now, events, "started")
     }
 }
 
@@ -291,7 +337,7 @@ fn describe(
     epoch: Epoch,
 ) -> String {
     let mut text = format!("osd_op(client.{client}.0:{} {pg} {} [", tid.0, oid.escape_ascii());
-    for (at, code) in codes.take(16).enumerate() {
+    for (at, code) in codes.take(DESCRIBED_MAX).enumerate() {
         let _ = write!(text, "{}{code}", if at == 0 { "" } else { "," }); // into a string
     }
     let kind = if flags.contains(OsdFlags::WRITE) { "write" } else { "read" };
@@ -373,12 +419,31 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_disk_is_in_flight() {
-        let (history, now) = (History::default(), Instant::now());
+        let (mut waits, now) = (Waits::default(), Instant::now());
         let track = Track { received: now, reached: now, executed: None, client: 5 };
-        let number = history.waits(track, &asker(), &request("cold"), Tid(9));
-        let waiting = history.waiting();
-        assert_eq!((waiting.len(), waiting[0].tid, waiting[0].client), (1, Tid(9), 5));
-        history.goes_on(number);
-        assert!(history.waiting().is_empty());
+        let number = waits.begin(track, &asker(), &request("cold"), Tid(9));
+        let told: Vec<_> = waits.oldest().into_iter().map(Waiting::tell).collect();
+        assert_eq!((told.len(), told[0].tid, told[0].client), (1, Tid(9), 5));
+        assert_eq!(told[0].description, "osd_op(client.5.0:9 1.0 cold [read,read] ondisk+read e0)");
+        assert!(waits.end(number).is_some());
+        assert!(waits.oldest().is_empty() && waits.end(number).is_none());
+    }
+
+    #[test]
+    fn none_is_lost_that_many_threads_note_at_once() {
+        let (history, start) = (History::default(), Instant::now());
+        std::thread::scope(|scope| {
+            for n in 0..4 {
+                let history = &history;
+                scope.spawn(move || {
+                    let took = |of: u64| Duration::from_secs(if of == 50 { SLOW_S } else { of / 10 });
+                    (0..100).for_each(|of| answered(history, &format!("o{n}"), start, took(of)));
+                });
+            }
+        });
+        let mut slow: Vec<_> = history.slow().into_iter().map(|op| op.description).collect();
+        slow.sort();
+        assert_eq!(slow.len(), 4, "{slow:?}");
+        assert!(slow.iter().enumerate().all(|(n, said)| said.contains(&format!(" o{n} "))), "{slow:?}");
     }
 }

@@ -39,4 +39,4 @@ pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Osd, OsdConfig};
-pub use stats::PoolStats;
+pub use stats::{PgStats, PoolStats};

@@ -20,7 +20,7 @@ use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
 use crate::slot::{Asker, Helpers, Request};
-use crate::stats::PoolStats;
+use crate::stats::{PgStats, PoolStats};
 use crate::trim::Trims;
 
 /// Held while one map takes the place of another; requests never take it.
@@ -104,6 +104,12 @@ impl Osd {
         self.places.load().pools().map(|(id, pool)| (id, sum(pool))).collect()
     }
 
+    /// What each placement group holds and was asked for.
+    pub fn pg_stats(&self) -> Vec<PgStats> {
+        let places = self.places.load();
+        places.pools().flat_map(|(_, pool)| pool.slots.iter().map(|slot| slot.stats())).collect()
+    }
+
     /// The slowest requests of the last [`KEPT_S`](crate::KEPT_S) seconds, in the order in which they came.
     pub fn historic_ops(&self) -> Vec<TrackedOp> {
         self.helpers.history.slowest()
@@ -116,7 +122,7 @@ impl Osd {
 
     /// Requests that wait: for the disk to read, or for a change to be safe. Of each placement group the oldest few hundred.
     pub fn ops_in_flight(&self) -> Vec<TrackedOp> {
-        let mut ops = self.helpers.history.waiting();
+        let mut ops = Vec::new();
         let places = self.places.load();
         places.pools().flat_map(|(_, pool)| pool.slots.iter()).for_each(|slot| slot.tell_waiting(&mut ops));
         ops.sort_by_key(|op| std::cmp::Reverse(op.age));

@@ -20,17 +20,18 @@ use crate::clock::Clock;
 use crate::dups::Dups;
 use crate::exec::{self, Context, Executed, Task};
 use crate::finisher::Finisher;
-use crate::history::{History, Track, TrackedOp};
+use crate::history::{History, Track, TrackedOp, Waiting, Waits};
 use crate::replies::{Replies, Reply};
 use crate::session::Session;
-use crate::stats::{Counters, PoolStats};
+use crate::stats::{Counters, PgStats, PoolStats};
 use crate::trim::TrimPg;
 use crate::watch::{Effects, Expired, Load, Outbox, Watches};
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
 
-/// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it.
+/// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it, but for who asks about
+/// the placement group.
 static SLOT_STATE: Class = Class::new("osd.slot_state");
 
 /// Requests that wait in one slot. The messenger's throttles bound the bytes.
@@ -83,6 +84,8 @@ pub(crate) struct SlotState {
     /// Objects that a request waits for, with the requests that came for them since. A read that has its view of the object
     /// is not among them: nobody waits for its data but who asked for it.
     pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
+    /// Who waits for the disk, to be told of.
+    waits: Waits,
 }
 
 impl SlotState {
@@ -90,15 +93,16 @@ impl SlotState {
     pub(crate) fn new(version: Eversion, dups: Dups, load: Arc<Load>) -> Self {
         let (user_version, submitted) = (version.version, Eversion::default());
         let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
-        Self { version, user_version, submitted, dups, watches, armed: None, waited_for }
+        let waits = Waits::default();
+        Self { version, user_version, submitted, dups, watches, armed: None, waited_for, waits }
     }
 }
 
 /// What a slot's lane brings.
 enum Item {
     New(Request),
-    /// What the request waited for is there; whether its object is kept from others.
-    Again(Request, Option<ObjectName>),
+    /// What the request waited for is there; under which number it did, and whether its object is kept from others.
+    Again(Request, u64, Option<ObjectName>),
     /// The moment that was asked for has come.
     Tick,
     /// This connection is gone.
@@ -283,7 +287,11 @@ impl Slot {
             Item::Lost(conn) => return self.forget(conn),
             Item::Blocked(map) => return self.end_blocked(&map),
             Item::Trim(trim) => return trim.begin(),
-            Item::Again(request, kept) => (request, kept),
+            Item::Again(request, waited, kept) => {
+                let told = self.state.lock().waits.end(waited);
+                drop(told);
+                (request, kept)
+            }
             Item::New(request) => match self.behind_others(request) {
                 Some(request) => (request, None),
                 None => return,
@@ -424,20 +432,21 @@ impl Slot {
     /// Has a request executed again when what it waits for is there. True if its object is kept from others until then.
     fn wait(self: &Arc<Self>, request: Request, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
-        let waits = self.helpers.history.waits(track, &request.asker, &request.op, request.context.tid);
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
         let name =
             if alone { None } else { kept.or_else(|| ObjectName::new(exec::oid_of(&request.op)).ok()) };
+        let mut state = self.state.lock();
         if let Some(name) = &name {
-            self.state.lock().waited_for.entry(name.clone()).or_default();
+            state.waited_for.entry(name.clone()).or_default();
         }
+        let waited = state.waits.begin(track, &request.asker, &request.op, request.context.tid);
+        drop(state);
         let keeps = name.is_some();
         let slot = Arc::clone(self);
         wait(Box::new(move |answer: Box<dyn Any + Send>| {
-            slot.helpers.history.goes_on(waits);
             request.context.fetches.answered(number, answer);
             // In front, and never refused: it was admitted before.
-            match slot.lane.requeue(VecDeque::from([Item::Again(request, name)])) {
+            match slot.lane.requeue(VecDeque::from([Item::Again(request, waited, name)])) {
                 Ok(Action::Submit) => slot.run(),
                 Ok(Action::Nothing) | Err(_) => {}
             }
@@ -445,9 +454,21 @@ impl Slot {
         keeps
     }
 
-    /// Adds the requests that wait for the store to make their changes safe.
+    /// Adds the requests that wait: for the disk to read, or for the store to make their changes safe.
     pub(crate) fn tell_waiting(&self, ops: &mut Vec<TrackedOp>) {
+        let waiting = self.state.lock().waits.oldest();
+        ops.extend(waiting.into_iter().map(Waiting::tell));
         self.replies.tell_waiting(ops);
+    }
+
+    /// What this group holds and was asked.
+    pub(crate) fn stats(&self) -> PgStats {
+        let mut stats = PoolStats::default();
+        self.add_to(&mut stats);
+        let state = self.state.lock();
+        let (version, remembered) = (state.version, state.dups.len() as u64);
+        drop(state);
+        PgStats { pg: self.pg, stats, version, remembered }
     }
 
     /// Adds what this group holds and was asked.

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loligo_store::CollectionStats;
+use loligo_wire::{Eversion, PgId};
 
 /// What a pool holds and has been asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,19 @@ pub struct PoolStats {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+}
+
+/// What a placement group holds and has been asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PgStats {
+    /// Which.
+    pub pg: PgId,
+    /// What it holds.
+    pub stats: PoolStats,
+    /// Its newest change.
+    pub version: Eversion,
+    /// Requests whose results it remembers.
+    pub remembered: u64,
 }
 
 /// The counters of one slot. Only its runner adds to them; others look.

@@ -12,9 +12,9 @@ use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, State};
-use loligo_mon::{MonConfig, MonService, Space, Usage, UsageSource};
+use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
 use loligo_msgr::{AcceptAuth, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
-use loligo_osd::{Limits, Osd, OsdConfig, PoolStats};
+use loligo_osd::{Limits, Osd, OsdConfig, PgStats, PoolStats};
 use loligo_store::ObjectStore;
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
@@ -26,7 +26,7 @@ use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
 use crate::tell::{self, OsdDoor};
-use crate::{Auth, Builder, StartError, fullness, ops, perf};
+use crate::{Auth, Builder, StartError, fullness, ops, perf, quota};
 
 /// There is one OSD, `osd.0`.
 const OSD: OsdId = OsdId(0);
@@ -64,6 +64,7 @@ impl Cluster {
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         tell_of_purged_snaps(&osd, &mon);
         fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
+        quota::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
         let admin = Admin::new();
         tell::register(&admin, Arc::clone(&osd));
         ops::register(&admin, &osd);
@@ -349,11 +350,23 @@ struct OsdUsage(Arc<Osd>);
 
 impl UsageSource for OsdUsage {
     fn usage(&self) -> Usage {
-        Usage {
-            space: space(&self.0),
-            pools: self.0.pool_stats().into_iter().map(|(id, stats)| (id, sum(&stats))).collect(),
-        }
+        usage(&self.0)
     }
+
+    fn placement_groups(&self) -> Vec<PgUsage> {
+        let of = |stats: PgStats| PgUsage {
+            pg: stats.pg,
+            sum: sum(&stats.stats),
+            version: stats.version,
+            log_entries: stats.remembered,
+        };
+        self.0.pg_stats().into_iter().map(of).collect()
+    }
+}
+
+pub(crate) fn usage(osd: &Osd) -> Usage {
+    let pools = osd.pool_stats().into_iter().map(|(id, stats)| (id, sum(&stats))).collect();
+    Usage { space: space(osd), pools }
 }
 
 pub(crate) fn space(osd: &Osd) -> Space {

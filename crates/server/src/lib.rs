@@ -29,6 +29,7 @@ mod fullness;
 mod handle;
 mod ops;
 mod perf;
+mod quota;
 mod tell;
 
 pub use builder::{Auth, Builder, Server};

@@ -46,6 +46,11 @@ impl Args {
         }
     }
 
+    /// Whether an argument is given, of whatever type.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|value| *value != Value::Null)
+    }
+
     /// A string argument.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()

@@ -1,6 +1,6 @@
 //! `health`: what is wrong.
 
-use loligo_maps::MapFlags;
+use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 
 use super::{Call, Outcome};
 use crate::output::json::{Node, object};
@@ -118,7 +118,7 @@ fn full(call: &Call<'_>) -> Option<Check> {
 fn pools_full(call: &Call<'_>) -> Option<Check> {
     let map = call.state.osdmap();
     let (code, word, detail) = match Fullness::of(call.usage.space, map) {
-        Fullness::Room => return None,
+        Fullness::Room => return quotas_reached(map),
         Fullness::Near => ("POOL_NEARFULL", "nearfull", "nearfull"),
         Fullness::Backfill => ("POOL_BACKFILLFULL", "backfillfull", "backfillfull"),
         Fullness::Full => ("POOL_FULL", "full", "full (no space)"),
@@ -131,6 +131,14 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
         .collect();
     let (count, summary) = (details.len(), format!("{} pool(s) {word}", details.len()));
     (count > 0).then_some(Check { code, error: false, summary, count, details })
+}
+
+fn quotas_reached(map: &OsdMap) -> Option<Check> {
+    let full = map.pools.iter().filter(|(_, pool)| pool.flags.has(PoolFlags::FULL_QUOTA));
+    let names = full.filter_map(|(id, _)| map.pool_name(*id));
+    let details: Vec<_> = names.map(|name| format!("pool '{name}' is full (running out of quota)")).collect();
+    let (count, summary) = (details.len(), format!("{} pool(s) full", details.len()));
+    (count > 0).then_some(Check { code: "POOL_FULL", error: false, summary, count, details })
 }
 
 fn flags(call: &Call<'_>) -> Option<Check> {

@@ -12,13 +12,17 @@ mod config_key;
 mod crush;
 mod health;
 mod log;
+mod metadata;
+mod mgr;
 mod mon;
 mod osd;
 mod osd_df;
 mod osd_dump;
+mod pg_dump;
 mod pool;
 mod pool_app;
 mod pool_vars;
+mod quota;
 mod signature;
 mod status;
 mod table;
@@ -33,10 +37,10 @@ pub(crate) use mon::pong;
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
 
-use crate::Usage;
 use crate::output::Format;
 use crate::output::json::Node;
 use crate::state::State;
+use crate::{Usage, UsageSource};
 
 /// The number of an error, as Linux numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct Call<'a> {
     pub state: &'a mut State,
     /// What the cluster holds now.
     pub usage: &'a Usage,
+    /// Who knows what each placement group holds.
+    pub pgs: &'a dyn UsageSource,
     /// The arguments; they fit the signature.
     pub args: &'a Args,
     /// How output is wanted.

@@ -40,7 +40,7 @@ pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
-    let only = call.args.text("id").map(|_| super::osd::osd_arg(call, "id")).transpose()?;
+    let only = call.args.has("id").then(|| super::osd::osd_arg(call, "id")).transpose()?;
     let chosen: Vec<_> = map.osd_ids().filter(|osd| only.is_none_or(|only| only == *osd)).collect();
     let node = |_: &Call<'_>| match only {
         Some(osd) => map.osd(osd).map_or_else(|| object! {}, |o| osd_node(map, osd, o)),

@@ -5,13 +5,15 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, mon, osd, osd_df, osd_dump, pool,
-    pool_app, pool_vars, status, usage,
+    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, metadata, mgr, mon, osd, osd_df,
+    osd_dump, pg_dump, pool, pool_app, pool_vars, quota, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
 const CAPS: Arg = many(opt("caps", Text));
 const EPOCH: Arg = opt("epoch", Int { min: Some(0) });
+const PROPERTY: Arg = req("property", Text);
+const MGR: Arg = opt("who", Text);
 const POOL: Arg = req("pool", Pool);
 const APP: Arg = req("app", Text);
 const KEY: Arg = req("key", Text);
@@ -53,7 +55,19 @@ pub static COMMANDS: &[Command] = &[
     cmd("mon dump", &[EPOCH], ("mon", "r"), mon::dump, "show the monmap"),
     cmd("mon stat", &[], ("mon", "r"), mon::stat, "summarize the monitors' state"),
     cmd("mon getmap", &[EPOCH], ("mon", "r"), mon::getmap, "get the monmap, encoded"),
+    cmd("mon metadata", &[opt("id", Text)], ("mon", "r"), metadata::mons, "show what is known of a monitor, or of all"),
+    cmd("mon count-metadata", &[PROPERTY], ("mon", "r"), metadata::count_mons, "count monitors by a property of their metadata"),
+    cmd("node ls", &[opt("type", Choice(&["all", "osd", "mon", "mds", "mgr"]))], ("mon", "r"), metadata::nodes, "list machines with their daemons"),
+    cmd("mgr dump", &[EPOCH], ("mgr", "r"), mgr::dump, "show the manager map"),
+    cmd("mgr stat", &[], ("mgr", "r"), mgr::stat, "show whether there is a manager"),
+    cmd("mgr services", &[], ("mgr", "r"), mgr::nothing, "list what managers' modules serve"),
+    cmd("mgr module ls", &[], ("mgr", "r"), mgr::module_ls, "list managers' modules"),
+    cmd("mgr metadata", &[MGR], ("mgr", "r"), mgr::metadata, "show what is known of a manager, or of all"),
+    cmd("mgr count-metadata", &[PROPERTY], ("mgr", "r"), mgr::nothing, "count managers by a property of their metadata"),
+    cmd("mgr versions", &[], ("mgr", "r"), mgr::nothing, "show the versions of managers"),
+    cmd("mgr fail", &[req("who", Text)], ("mgr", "rw"), mgr::fail, "say that a manager has failed"),
     cmd("pg stat", &[], ("pg", "r"), usage::pg_stat, "summarize the placement groups' state"),
+    cmd("pg dump", &[many(opt("dumpcontents", Choice(&pg_dump::PARTS)))], ("pg", "r"), pg_dump::dump, "show what placement groups hold"),
     cmd("pg map", &[req("pgid", Pg)], ("pg", "r"), osd::pg_map, "show where a placement group is"),
 
     cmd("osd stat", &[], ("osd", "r"), osd::stat, "summarize the OSDs' state"),
@@ -65,6 +79,8 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd getmap", &[EPOCH], ("osd", "r"), osd::getmap, "get the osdmap, encoded"),
     cmd("osd getcrushmap", &[EPOCH], ("osd", "r"), osd::getcrushmap, "get the CRUSH map, encoded"),
     cmd("osd getmaxosd", &[], ("osd", "r"), osd::getmaxosd, "show how many OSDs there is room for"),
+    cmd("osd metadata", &[opt("id", OsdName)], ("osd", "r"), metadata::osds, "show what is known of an OSD, or of all"),
+    cmd("osd count-metadata", &[PROPERTY], ("osd", "r"), metadata::count_osds, "count OSDs by a property of their metadata"),
     cmd("osd find", &[req("id", OsdName)], ("osd", "r"), osd::find, "show where an OSD is"),
     cmd("osd map", &[POOL, req("object", Object), opt("nspace", Text)], ("osd", "r"), osd::map, "show where an object is, or would be"),
     old(cmd("osd lspools", &[], ("osd", "r"), osd::lspools, "list pools with their numbers")),
@@ -94,6 +110,8 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd pool rmsnap", &[POOL, req("snap", Text)], ("osd", "rw"), pool::rmsnap, "remove a snapshot of a pool"),
     cmd("osd pool get", &[POOL, req("var", Choice(&pool_vars::READABLE))], ("osd", "r"), pool_vars::get, "show a setting of a pool"),
     cmd("osd pool set", &[POOL, req("var", Choice(&pool_vars::WRITABLE)), req("val", Text), SURE], ("osd", "rw"), pool_vars::set, "change a setting of a pool"),
+    cmd("osd pool set-quota", &[POOL, req("field", Choice(&quota::FIELDS)), req("val", Text)], ("osd", "rw"), quota::set, "bound how much a pool may hold"),
+    cmd("osd pool get-quota", &[POOL], ("osd", "r"), quota::get, "show how much a pool may hold"),
     cmd("osd pool application enable", &[POOL, req("app", TextOf(NAME_CHARS)), SURE], ("osd", "rw"), pool_app::enable, "say that an application uses a pool"),
     cmd("osd pool application disable", &[POOL, APP, SURE], ("osd", "rw"), pool_app::disable, "say that an application uses a pool no more"),
     cmd("osd pool application set", &[POOL, APP, req("key", TextOf(NAME_CHARS)), req("value", TextOf(VALUE_CHARS))], ("osd", "rw"), pool_app::set, "keep a value for an application of a pool"),

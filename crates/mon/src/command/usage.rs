@@ -52,6 +52,8 @@ struct Line {
     id: PoolId,
     pgs: u32,
     sum: ObjectStatSum,
+    quota_objects: u64,
+    quota_bytes: u64,
 }
 
 fn lines(call: &Call<'_>) -> Vec<Line> {
@@ -61,6 +63,8 @@ fn lines(call: &Call<'_>) -> Vec<Line> {
         id: *id,
         pgs: pool.pg_num(),
         sum: call.usage.pool(*id),
+        quota_objects: pool.quota_max_objects,
+        quota_bytes: pool.quota_max_bytes,
     };
     map.pools.iter().map(line).collect()
 }
@@ -119,8 +123,8 @@ fn pool_node(line: &Line, space: Space, detail: bool) -> Node {
     stats.push("max_avail", space.available());
     if detail {
         let rest = [
-            ("quota_objects", 0),
-            ("quota_bytes", 0),
+            ("quota_objects", line.quota_objects as i64),
+            ("quota_bytes", line.quota_bytes as i64),
             ("dirty", sum.num_objects_dirty),
             ("rd", sum.num_rd),
             ("rd_bytes", sum.num_rd_kb << 10),

@@ -55,6 +55,7 @@ impl Monitor {
         let mut call = Call {
             state: &mut self.state,
             usage: &usage,
+            pgs: &*self.usage,
             args: &args,
             format,
             input: &message.input,
@@ -72,6 +73,7 @@ impl Monitor {
         let call = Call {
             state: &mut self.state,
             usage: &usage,
+            pgs: &*self.usage,
             args: &Args::none(),
             format: Format::Json,
             input: &[],

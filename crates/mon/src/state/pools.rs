@@ -1,10 +1,13 @@
 //! Making, changing and removing pools.
 
 use loligo_maps::{Name, PgPool, PoolFlags};
+use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{PoolId, UTime};
 
 use super::State;
+use crate::Usage;
 use crate::command::{Errno, Failure};
+use crate::output::units::bytes;
 
 /// Most placement groups of a pool (`mon_max_pool_pg_num`).
 pub const PG_NUM_MAX: u32 = 65_536;
@@ -26,7 +29,40 @@ pub enum Created {
     Existed(PoolId),
 }
 
+/// A pool that has reached a bound of its quota, or lies below it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaChange {
+    /// Which.
+    pub pool: PoolId,
+    /// What the cluster's log is told.
+    pub line: String,
+    /// Whether the bound is reached.
+    pub full: bool,
+}
+
 impl State {
+    /// Sets the flags of pools that have reached their quotas, and clears those of pools that have room again, as a stock
+    /// monitor does now and then (`OSDMonitor::tick`).
+    ///
+    /// # Errors
+    /// A change that cannot be applied.
+    pub fn check_quotas(&mut self, now: UTime, usage: &Usage) -> Result<Vec<QuotaChange>, Failure> {
+        let map = self.osdmap();
+        let name = |id: &PoolId| map.pool_name(*id).map(ToString::to_string).unwrap_or_default();
+        let changes: Vec<_> = map
+            .pools
+            .iter()
+            .filter_map(|(id, pool)| quota_change(*id, &name(id), pool, &usage.pool(*id)))
+            .collect();
+        let flags = PoolFlags::FULL_QUOTA.with(PoolFlags::FULL);
+        for QuotaChange { pool, full, .. } in &changes {
+            self.change_pool(now, *pool, |pool| {
+                pool.flags = if *full { pool.flags.with(flags) } else { pool.flags.without(flags) };
+            })?;
+        }
+        Ok(changes)
+    }
+
     /// The number of a pool.
     ///
     /// # Errors
@@ -105,6 +141,23 @@ impl State {
         }
         self.change_osdmap(now, |_, inc| drop(inc.new_pools.insert(id, after))).map(|_| ())
     }
+}
+
+fn quota_change(id: PoolId, name: &str, pool: &PgPool, held: &ObjectStatSum) -> Option<QuotaChange> {
+    let reached = |max: u64, held: i64| max > 0 && u64::try_from(held).is_ok_and(|held| held >= max);
+    let reason = if reached(pool.quota_max_bytes, held.num_bytes) {
+        Some(format!("max_bytes: {}", bytes(pool.quota_max_bytes)))
+    } else if reached(pool.quota_max_objects, held.num_objects) {
+        Some(format!("max_objects: {}", pool.quota_max_objects))
+    } else {
+        None
+    };
+    let line = match (&reason, pool.flags.has(PoolFlags::FULL_QUOTA)) {
+        (Some(reason), false) => format!("pool '{name}' is full (reached quota's {reason})"),
+        (None, true) => format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"),
+        _ => return None,
+    };
+    Some(QuotaChange { pool: id, line, full: reason.is_some() })
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {

@@ -1,8 +1,12 @@
 //! Goal: commands answer with the errnos, texts and shapes that stock tools know, and only those who may run them.
 //! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
 
-use crate::common::Mon;
+use crate::common::{Mon, NOW, new_state};
+use loligo_maps::PoolFlags;
+use loligo_mon::Usage;
 use loligo_mon::command::COMMANDS;
+use loligo_mon::state::State;
+use loligo_wire::message::osd::ObjectStatSum;
 use serde_json::Value;
 
 const ADMIN: &str = "allow *";
@@ -203,4 +207,119 @@ fn what_a_manager_tells_elsewhere_the_monitor_tells() {
     assert!(stats.contains(r#""pool_name":"one""#), "{stats}");
     assert!(mon.output(admin, r#"{"prefix":"osd pool stats"}"#).contains("nothing is going on"));
     assert_eq!(mon.command(admin, r#"{"prefix":"osd pool stats","pool_name":"none"}"#).result, -2);
+}
+
+#[test]
+fn quotas_are_set_and_told_as_by_a_stock_monitor() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let set = |field: &str, val: &str| {
+        format!(r#"{{"prefix":"osd pool set-quota","pool":"p","field":"{field}","val":"{val}"}}"#)
+    };
+    let get = r#"{"prefix":"osd pool get-quota","pool":"p"}"#;
+    assert_eq!(mon.output(admin, get), "quotas for pool 'p':\n  max objects: N/A\n  max bytes  : N/A\n");
+    let ack = mon.command(admin, &set("max_bytes", "1M"));
+    assert_eq!((ack.result, ack.status.as_str()), (0, "set-quota max_bytes = 1048576 for pool p"));
+    assert_eq!(
+        mon.output(admin, get),
+        "quotas for pool 'p':\n  max objects: N/A\n  max bytes  : 1 MiB  (current num bytes: 0 bytes)\n"
+    );
+    assert_eq!(
+        mon.output(admin, r#"{"prefix":"osd pool get-quota","pool":"p","format":"json"}"#).trim(),
+        r#"{"pool_name":"p","pool_id":1,"quota_max_objects":0,"current_num_objects":0,"quota_max_bytes":1048576,"current_num_bytes":0}"#
+    );
+    let ack = mon.command(admin, &set("max_objects", "10k"));
+    let why = "error parsing value '10k': strict_si_cast: unit prefix not recognized";
+    assert_eq!((ack.result, ack.status.as_str()), (-22, why));
+    assert_eq!(mon.command(admin, &get.replace("\"p\"", "\"none\"")).result, -2);
+}
+
+#[test]
+fn a_pool_that_reaches_its_quota_is_full_until_it_has_room() {
+    let mut state = new_state();
+    state.create_pool(NOW, "p", 8).unwrap();
+    let pool = state.pool_id("p").unwrap();
+    let holding = |num_objects: i64, num_bytes: i64| {
+        let sum = ObjectStatSum { num_objects, num_bytes, ..ObjectStatSum::default() };
+        Usage { pools: [(pool, sum)].into(), ..Usage::default() }
+    };
+    let full = |state: &State| {
+        let flags = state.osdmap().pool(pool).unwrap().flags;
+        (flags.has(PoolFlags::FULL), flags.has(PoolFlags::FULL_QUOTA))
+    };
+    assert!(state.check_quotas(NOW, &holding(9, 9)).unwrap().is_empty());
+    state
+        .change_pool(NOW, pool, |pool| (pool.quota_max_objects, pool.quota_max_bytes) = (10, 1 << 20))
+        .unwrap();
+    assert!(state.check_quotas(NOW, &holding(9, 9)).unwrap().is_empty());
+    let changes = state.check_quotas(NOW, &holding(10, 9)).unwrap();
+    assert_eq!(changes[0].line, "pool 'p' is full (reached quota's max_objects: 10)");
+    assert_eq!(full(&state), (true, true));
+    let epoch = state.osdmap().epoch;
+    assert!(state.check_quotas(NOW, &holding(11, 2 << 20)).unwrap().is_empty(), "it is known");
+    assert_eq!(state.osdmap().epoch, epoch);
+    let changes = state.check_quotas(NOW, &holding(9, 9)).unwrap();
+    assert_eq!(changes[0].line, "pool 'p' no longer out of quota; removing NO_QUOTA flag");
+    assert_eq!(full(&state), (false, false));
+    let changes = state.check_quotas(NOW, &holding(0, 1 << 20)).unwrap();
+    assert_eq!(changes[0].line, "pool 'p' is full (reached quota's max_bytes: 1 MiB)");
+    state.change_pool(NOW, pool, |pool| pool.quota_max_bytes = 0).unwrap();
+    assert_eq!(state.check_quotas(NOW, &holding(0, 1 << 20)).unwrap().len(), 1);
+    assert_eq!(full(&state), (false, false), "a quota that is taken away is not reached");
+}
+
+#[test]
+fn placement_groups_are_dumped_in_the_parts_that_are_asked_for() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
+    let mut dump =
+        |parts: &str| {
+            json(&mon.output(
+                admin,
+                &format!(r#"{{"prefix":"pg dump","dumpcontents":[{parts}],"format":"json"}}"#),
+            ))
+        };
+    let all = dump("");
+    let map = &all["pg_map"];
+    assert_eq!(map["pg_stats"][0]["pgid"], "1.a");
+    assert_eq!(
+        (&map["pg_stats"][0]["up"][0], &map["pg_stats"][0]["acting_primary"]),
+        (&json("0"), &json("0"))
+    );
+    assert_eq!((&map["osd_stats"][0]["osd"], &map["osd_stats_sum"]["kb"]), (&json("0"), &json("8388608")));
+    assert_eq!(map["pg_stats_sum"]["stat_sum"]["num_objects"], 0);
+    let keys = |node: &Value| node.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(",");
+    assert_eq!(keys(&dump(r#""pools","osds""#)), "osd_stats,pg_ready,pool_statfs,pool_stats");
+    assert_eq!(
+        keys(&dump(r#""pgs_brief""#)["pg_stats"][0]),
+        "acting,acting_primary,pgid,state,up,up_primary"
+    );
+    assert!(!keys(&dump(r#""sum""#)["pg_map"]).contains("pg_stats,"));
+    let ack = mon.command(admin, r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#);
+    assert_eq!(ack.status, "dumped pgs_brief");
+    let text = String::from_utf8(ack.output.to_vec()).unwrap();
+    assert_eq!(
+        text,
+        "PG_STAT  STATE         UP   UP_PRIMARY  ACTING  ACTING_PRIMARY\n1.a      active+clean  [0]           0     [0]               0\n"
+    );
+}
+
+#[test]
+fn daemons_are_described_and_there_is_no_manager() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    let mut ask = |command: &str| mon.command(admin, &format!(r#"{{"prefix":{command},"format":"json"}}"#));
+    let osd = json(std::str::from_utf8(&ask(r#""osd metadata","id":"osd.0""#).output).unwrap());
+    assert_eq!((&osd["id"], &osd["hostname"]), (&json("0"), &json("\"host\"")));
+    let ack = ask(r#""osd metadata","id":3"#);
+    assert_eq!((ack.result, ack.status.as_str()), (-2, "osd.3 does not exist"));
+    let ack = ask(r#""mon metadata","id":"b""#);
+    assert_eq!((ack.result, ack.status.as_str()), (-2, "requested mon not found"));
+    let ack = ask(r#""mgr metadata","who":"z""#);
+    assert_eq!((ack.result, ack.status.as_str()), (-2, "mgr.z does not exist"));
+    assert_eq!(&ask(r#""osd count-metadata","property":"hostname""#).output[..], b"{\"host\":1}\n");
+    assert_eq!(&ask(r#""node ls""#).output[..], b"{\"mon\":{\"host\":[\"a\"]},\"osd\":{\"host\":[0]}}\n");
+    assert!(ask(r#""mgr stat""#).output.starts_with(b"{\"epoch\":1,\"available\":false"));
 }

@@ -8,11 +8,12 @@ use loligo_cephx::key::CryptoKey;
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
 use loligo_mon::state::{NewCluster, State};
-use loligo_mon::{Effects, Monitor, Peer, SessionId, Space, Usage, UsageSource};
+use loligo_mon::{Effects, Monitor, Peer, PgUsage, SessionId, Space, Usage, UsageSource};
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, PaxosHeader};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{
-    EntityAddr, EntityAddrVec, EntityName, EntityType, GlobalId, OsdId, Tid, UTime, Uuid, features,
+    EntityAddr, EntityAddrVec, EntityName, EntityType, GlobalId, OsdId, PgId, PoolId, Tid, UTime, Uuid,
+    features,
 };
 
 pub(crate) const FSID: Uuid = Uuid([7; 16]);
@@ -23,6 +24,10 @@ struct Empty;
 impl UsageSource for Empty {
     fn usage(&self) -> Usage {
         Usage { space: Space { total: 8 << 30, used: 1 << 30 }, ..Usage::default() }
+    }
+
+    fn placement_groups(&self) -> Vec<PgUsage> {
+        vec![PgUsage { pg: PgId { pool: PoolId(1), seed: 10 }, ..PgUsage::default() }]
     }
 }
 

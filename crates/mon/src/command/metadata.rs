@@ -1,0 +1,113 @@
+//! `osd metadata`, `mon metadata`, `node ls`: what is known of the daemons and where they run.
+
+use loligo_wire::{EntityAddrVec, OsdId};
+
+use super::mon::VERSION;
+use super::{Call, Failure, Outcome, osd};
+use crate::output::json::{Node, object};
+use crate::state::MON_ID;
+use crate::view;
+
+/// The type of hosts in the CRUSH map.
+const HOST_TYPE: u16 = 1;
+
+pub(super) fn osds(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    if !call.args.has("id") {
+        return Ok(call.print_json(&Node::array(map.osd_ids().map(|id| of_osd(call, id)))));
+    }
+    let id = osd::osd_arg(call, "id")?;
+    if map.osd(id).is_none() {
+        return Err(Failure::missing(format!("osd.{id} does not exist")));
+    }
+    Ok(call.print_json(&of_osd(call, id)))
+}
+
+pub(super) fn mons(call: &mut Call<'_>) -> Outcome {
+    match call.args.text("id") {
+        None => Ok(call.print_json(&Node::array([of_mon(call)]))),
+        Some(MON_ID) => Ok(call.print_json(&of_mon(call))),
+        Some(_) => Err(Failure::missing("requested mon not found")),
+    }
+}
+
+/// How many daemons of a kind have each value of a property.
+pub(super) fn count_osds(call: &mut Call<'_>) -> Outcome {
+    count(call, call.state.osdmap().osd_ids().map(|id| of_osd(call, id)).collect())
+}
+
+pub(super) fn count_mons(call: &mut Call<'_>) -> Outcome {
+    count(call, vec![of_mon(call)])
+}
+
+fn count(call: &Call<'_>, daemons: Vec<Node>) -> Outcome {
+    let property = call.args.required("property");
+    let mut counts = std::collections::BTreeMap::<String, u32>::new();
+    for daemon in daemons {
+        let Node::Object(fields) = daemon else { continue };
+        let value = fields.into_iter().find(|(name, _)| name == property).map(|(_, value)| value);
+        let value = match value {
+            Some(Node::Str(text)) => text,
+            Some(other) => other.to_string(),
+            None => "unknown".to_owned(),
+        };
+        *counts.entry(value).or_default() += 1;
+    }
+    Ok(call.print_json(&Node::map(counts)))
+}
+
+pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
+    let on_host = |daemons: Node| Node::map([(host(call), daemons)]);
+    let all = [
+        ("mon", on_host(Node::array([MON_ID]))),
+        ("osd", on_host(Node::array(call.state.osdmap().osd_ids().map(|id| id.0)))),
+        ("mds", object! {}),
+        ("mgr", object! {}),
+    ];
+    let one = |kind: &str| all.iter().find(|(name, _)| *name == kind).map(|(_, nodes)| nodes.clone());
+    match call.args.text("type").filter(|kind| *kind != "all") {
+        Some(kind) => Ok(call.print_json(&one(kind).unwrap_or_else(|| object! {}))),
+        None => Ok(call.print_json(&Node::map(all.into_iter().filter(|(_, nodes)| *nodes != object! {})))),
+    }
+}
+
+fn of_osd(call: &Call<'_>, id: OsdId) -> Node {
+    let addrs = |of: fn(&loligo_maps::Osd) -> &EntityAddrVec| {
+        call.state.osdmap().osd(id).map(|osd| view::bracketed(of(osd))).unwrap_or_default()
+    };
+    let mut node = object! { "id": id.0 };
+    node.push("arch", std::env::consts::ARCH);
+    node.push("back_addr", addrs(|osd| &osd.cluster_addrs));
+    about(&mut node);
+    node.push("front_addr", addrs(|osd| &osd.client_addrs));
+    node.push("hb_back_addr", addrs(|osd| &osd.hb_back_addrs));
+    node.push("hb_front_addr", addrs(|osd| &osd.hb_front_addrs));
+    node.push("hostname", host(call));
+    node.push("os", "Linux");
+    node
+}
+
+fn of_mon(call: &Call<'_>) -> Node {
+    let info = call.state.monmap().mons.get(MON_ID.as_bytes());
+    let mut node = object! { "name": MON_ID };
+    node.push("addrs", info.map(|info| view::bracketed(&info.public_addrs)).unwrap_or_default());
+    node.push("arch", std::env::consts::ARCH);
+    about(&mut node);
+    node.push("hostname", host(call));
+    node.push("os", "Linux");
+    node
+}
+
+/// The version, and the release whose protocol is spoken.
+fn about(node: &mut Node) {
+    node.push("ceph_release", "pacific");
+    node.push("ceph_version", VERSION);
+    node.push("ceph_version_short", env!("CARGO_PKG_VERSION"));
+}
+
+/// The machine, which is the one host of the CRUSH map.
+fn host(call: &Call<'_>) -> String {
+    let crush = &call.state.osdmap().crush;
+    let host = crush.buckets.iter().flatten().find(|bucket| bucket.kind == HOST_TYPE);
+    host.and_then(|host| crush.names.get(&host.id)).map(ToString::to_string).unwrap_or_default()
+}

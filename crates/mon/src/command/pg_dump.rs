@@ -1,0 +1,495 @@
+//! `pg dump`: what each placement group holds, and sums of that. In Ceph the manager answers it.
+
+use loligo_wire::message::osd::ObjectStatSum;
+use loligo_wire::{OsdId, PgId, PoolId};
+
+use super::usage::Totals;
+use super::{Call, Outcome};
+use crate::PgUsage;
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+use crate::output::units::{bytes, stamp};
+
+/// The parts that may be asked for.
+pub(super) const PARTS: [&str; 8] = ["all", "summary", "sum", "delta", "pools", "osds", "pgs", "pgs_brief"];
+
+/// All there ever are.
+const STATE: &str = "active+clean";
+
+/// Titles of what a table of sums shows, of pools as of placement groups.
+const SUM_TITLES: [&str; 10] = [
+    "OBJECTS",
+    "MISSING_ON_PRIMARY",
+    "DEGRADED",
+    "MISPLACED",
+    "UNFOUND",
+    "BYTES",
+    "OMAP_BYTES*",
+    "OMAP_KEYS*",
+    "LOG",
+    "DISK_LOG",
+];
+
+/// Which parts are wanted.
+struct Wanted<'a>(Vec<&'a str>);
+
+impl Wanted<'_> {
+    fn has(&self, part: &str) -> bool {
+        self.0.contains(&part)
+    }
+
+    fn all(&self) -> bool {
+        self.has("all")
+    }
+
+    /// The map as a whole, or its sums.
+    fn map(&self) -> bool {
+        self.all() || self.has("sum") || self.has("summary")
+    }
+}
+
+pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
+    let mut wanted = Wanted(call.args.texts("dumpcontents"));
+    if wanted.0.is_empty() {
+        wanted.0.push("all");
+    }
+    let pgs = call.pgs.placement_groups();
+    let reply = call.print(|call| describe(call, &pgs, &wanted), |call| text(call, &pgs, &wanted));
+    Ok(reply.with_status(format!("dumped {}", wanted.0.join(","))))
+}
+
+fn describe(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> Node {
+    let mut node = object! { "pg_ready": true };
+    if wanted.map() {
+        let mut map = object! {
+            "version": call.state.osdmap().epoch.0,
+            "stamp": stamp(call.now),
+            "last_osdmap_epoch": 0,
+            "last_pg_scan": 0,
+            "pg_stats_sum": sums(pgs),
+            "osd_stats_sum": osd_stat(call, None),
+            "pg_stats_delta": delta(),
+        };
+        if wanted.all() {
+            map.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+            map.push("pool_stats", pool_stats(call, pgs));
+            map.push("osd_stats", osd_stats(call));
+            map.push("pool_statfs", Vec::new());
+        }
+        node.push("pg_map", map);
+        return node;
+    }
+    if wanted.has("delta") {
+        node.push("pg_stats_delta", delta());
+    }
+    if wanted.has("pools") {
+        node.push("pool_stats", pool_stats(call, pgs));
+    }
+    if wanted.has("osds") {
+        node.push("osd_stats", osd_stats(call));
+        node.push("pool_statfs", Vec::new());
+    }
+    if wanted.has("pgs") {
+        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+    }
+    if wanted.has("pgs_brief") {
+        node.push("pg_stats", Node::array(pgs.iter().map(|pg| brief(call, pg))));
+    }
+    node
+}
+
+/// Nothing is counted by the second.
+fn delta() -> Node {
+    let mut node = sums(&[]);
+    node.push("stamp_delta", "0.000000");
+    node
+}
+
+fn pool_stats(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
+    let of = |id: &PoolId| {
+        let own: Vec<PgUsage> = pgs.iter().filter(|pg| pg.pg.pool == *id).copied().collect();
+        let mut node = object! { "poolid": id.0, "num_pg": own.len() };
+        if let Node::Object(fields) = sums(&own) {
+            fields.into_iter().for_each(|(name, value)| node.push(&name, value));
+        }
+        node
+    };
+    Node::array(call.state.osdmap().pools.keys().map(of))
+}
+
+/// What some placement groups hold together.
+fn sums(pgs: &[PgUsage]) -> Node {
+    let entries: u64 = pgs.iter().map(|pg| pg.log_entries).sum();
+    object! {
+        "stat_sum": stat_sum(&total(pgs)), "store_stats": statfs(0, 0),
+        "log_size": entries, "ondisk_log_size": entries, "up": pgs.len(), "acting": pgs.len(), "num_store_stats": 0,
+    }
+}
+
+/// The sum of what is counted here at all.
+fn total(pgs: &[PgUsage]) -> ObjectStatSum {
+    pgs.iter().map(|pg| pg.sum).fold(ObjectStatSum::default(), |all, pg| ObjectStatSum {
+        num_bytes: all.num_bytes + pg.num_bytes,
+        num_objects: all.num_objects + pg.num_objects,
+        num_object_copies: all.num_object_copies + pg.num_object_copies,
+        num_rd: all.num_rd + pg.num_rd,
+        num_rd_kb: all.num_rd_kb + pg.num_rd_kb,
+        num_wr: all.num_wr + pg.num_wr,
+        num_wr_kb: all.num_wr_kb + pg.num_wr_kb,
+        num_omap_bytes: all.num_omap_bytes + pg.num_omap_bytes,
+        num_omap_keys: all.num_omap_keys + pg.num_omap_keys,
+        ..all
+    })
+}
+
+fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
+    let map = call.state.osdmap();
+    let (now, since) = (stamp(call.now), stamp(call.state.started()));
+    let created = map.pool(pg.pg.pool).map_or(0, |pool| pool.last_change.0);
+    let mut node = object! {
+        "pgid": name(pg.pg),
+        "version": pg.version.to_string(),
+        "reported_seq": pg.version.version,
+        "reported_epoch": map.epoch.0,
+        "state": STATE,
+    };
+    for (field, moment) in [
+        ("last_fresh", &now),
+        ("last_change", &since),
+        ("last_active", &now),
+        ("last_peered", &now),
+        ("last_clean", &now),
+        ("last_became_active", &since),
+        ("last_became_peered", &since),
+        ("last_unstale", &now),
+        ("last_undegraded", &now),
+        ("last_fullsized", &now),
+    ] {
+        node.push(field, moment.as_str());
+    }
+    node.push("mapping_epoch", created);
+    node.push("log_start", "0'0");
+    node.push("ondisk_log_start", "0'0");
+    node.push("created", created);
+    node.push("last_epoch_clean", created);
+    node.push("parent", "0.0");
+    node.push("parent_split_bits", 0);
+    // Every read checks what it reads; there is no scrubbing.
+    for (field, value) in [
+        ("last_scrub", "0'0"),
+        ("last_scrub_stamp", &since),
+        ("last_deep_scrub", "0'0"),
+        ("last_deep_scrub_stamp", &since),
+        ("last_clean_scrub_stamp", &since),
+    ] {
+        node.push(field, value);
+    }
+    node.push("log_size", pg.log_entries);
+    node.push("ondisk_log_size", pg.log_entries);
+    for field in [
+        "stats_invalid",
+        "dirty_stats_invalid",
+        "omap_stats_invalid",
+        "hitset_stats_invalid",
+        "hitset_bytes_stats_invalid",
+        "pin_stats_invalid",
+        "manifest_stats_invalid",
+    ] {
+        node.push(field, false);
+    }
+    node.push("snaptrimq_len", 0);
+    node.push("stat_sum", stat_sum(&pg.sum));
+    let Node::Object(placed) = placement(call, pg.pg) else { return node };
+    let (sets, primaries) = placed.split_at(2);
+    sets.iter().for_each(|(name, value)| node.push(name, value.clone()));
+    for field in ["avail_no_missing", "object_location_counts", "blocked_by"] {
+        node.push(field, Vec::new());
+    }
+    primaries.iter().for_each(|(name, value)| node.push(name, value.clone()));
+    node.push("purged_snaps", Vec::new());
+    node
+}
+
+fn brief(call: &Call<'_>, pg: &PgUsage) -> Node {
+    let mut node = object! { "pgid": name(pg.pg), "state": STATE };
+    let Node::Object(placed) = placement(call, pg.pg) else { return node };
+    placed.iter().for_each(|(name, value)| node.push(name, value.clone()));
+    node
+}
+
+fn placement(call: &Call<'_>, pg: PgId) -> Node {
+    let placed = call.state.osdmap().pg_to_up_acting(pg);
+    let numbers = |osds: &[OsdId]| Node::array(osds.iter().map(|osd| osd.0));
+    object! {
+        "up": numbers(&placed.up), "acting": numbers(&placed.acting),
+        "up_primary": number(placed.up_primary), "acting_primary": number(placed.acting_primary),
+    }
+}
+
+/// -1 stands for none.
+fn number(osd: Option<OsdId>) -> i32 {
+    osd.map_or(-1, |osd| osd.0)
+}
+
+/// `POOL.SEED`, the seed in hexadecimal.
+fn name(pg: PgId) -> String {
+    pg.to_string()
+}
+
+/// In the order of a stock manager.
+fn stat_sum(sum: &ObjectStatSum) -> Node {
+    let fields = [
+        ("num_bytes", sum.num_bytes),
+        ("num_objects", sum.num_objects),
+        ("num_object_clones", sum.num_object_clones),
+        ("num_object_copies", sum.num_object_copies),
+        ("num_objects_missing_on_primary", sum.num_objects_missing_on_primary),
+        ("num_objects_missing", sum.num_objects_missing),
+        ("num_objects_degraded", sum.num_objects_degraded),
+        ("num_objects_misplaced", sum.num_objects_misplaced),
+        ("num_objects_unfound", sum.num_objects_unfound),
+        ("num_objects_dirty", sum.num_objects_dirty),
+        ("num_whiteouts", sum.num_whiteouts),
+        ("num_read", sum.num_rd),
+        ("num_read_kb", sum.num_rd_kb),
+        ("num_write", sum.num_wr),
+        ("num_write_kb", sum.num_wr_kb),
+        ("num_scrub_errors", sum.num_scrub_errors),
+        ("num_shallow_scrub_errors", sum.num_shallow_scrub_errors),
+        ("num_deep_scrub_errors", sum.num_deep_scrub_errors),
+        ("num_objects_recovered", sum.num_objects_recovered),
+        ("num_bytes_recovered", sum.num_bytes_recovered),
+        ("num_keys_recovered", sum.num_keys_recovered),
+        ("num_objects_omap", sum.num_objects_omap),
+        ("num_objects_hit_set_archive", sum.num_objects_hit_set_archive),
+        ("num_bytes_hit_set_archive", sum.num_bytes_hit_set_archive),
+        ("num_flush", sum.num_flush),
+        ("num_flush_kb", sum.num_flush_kb),
+        ("num_evict", sum.num_evict),
+        ("num_evict_kb", sum.num_evict_kb),
+        ("num_promote", sum.num_promote),
+        ("num_flush_mode_high", sum.num_flush_mode_high.into()),
+        ("num_flush_mode_low", sum.num_flush_mode_low.into()),
+        ("num_evict_mode_some", sum.num_evict_mode_some.into()),
+        ("num_evict_mode_full", sum.num_evict_mode_full.into()),
+        ("num_objects_pinned", sum.num_objects_pinned),
+        ("num_legacy_snapsets", sum.num_legacy_snapsets),
+        ("num_large_omap_objects", sum.num_large_omap_objects),
+        ("num_objects_manifest", sum.num_objects_manifest),
+        ("num_omap_bytes", sum.num_omap_bytes),
+        ("num_omap_keys", sum.num_omap_keys),
+        ("num_objects_repaired", sum.num_objects_repaired),
+    ];
+    Node::map(fields)
+}
+
+fn statfs(total: u64, available: u64) -> Node {
+    let mut node = object! { "total": total, "available": available };
+    for field in [
+        "internally_reserved",
+        "allocated",
+        "data_stored",
+        "data_compressed",
+        "data_compressed_allocated",
+        "data_compressed_original",
+        "omap_allocated",
+        "internal_metadata",
+    ] {
+        node.push(field, 0);
+    }
+    node
+}
+
+fn osd_stats(call: &Call<'_>) -> Node {
+    Node::array(call.state.osdmap().osd_ids().map(|id| osd_stat(call, Some(id))))
+}
+
+/// Of one OSD, or of all: there is one.
+fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
+    let (space, map) = (call.usage.space, call.state.osdmap());
+    let mut node = Node::Object(Vec::new());
+    if let Some(osd) = osd {
+        node.push("osd", osd.0);
+    }
+    let up_from = osd.and_then(|osd| map.osd(osd)).map_or(0, |osd| osd.info.up_from.0);
+    let kb = |bytes: u64| bytes >> 10;
+    let fields = [
+        ("up_from", u64::from(up_from)),
+        ("seq", 0),
+        ("num_pgs", u64::from(Totals::of(call).pgs)),
+        ("num_osds", 1),
+        ("num_per_pool_osds", 0),
+        ("num_per_pool_omap_osds", 0),
+        ("kb", kb(space.total)),
+        ("kb_used", kb(space.used)),
+        ("kb_used_data", 0),
+        ("kb_used_omap", 0),
+        ("kb_used_meta", 0),
+        ("kb_avail", kb(space.available())),
+    ];
+    fields.into_iter().for_each(|(name, value)| node.push(name, value));
+    node.push("statfs", statfs(space.total, space.available()));
+    node.push("hb_peers", Vec::new());
+    for field in ["snap_trim_queue_len", "num_snap_trimming", "num_shards_repaired"] {
+        node.push(field, 0);
+    }
+    node.push("op_queue_age_hist", object! { "histogram": Vec::new(), "upper_bound": 1 });
+    let perf = ["commit_latency_ms", "apply_latency_ms", "commit_latency_ns", "apply_latency_ns"];
+    node.push("perf_stat", Node::map(perf.map(|name| (name, 0))));
+    node.push("alerts", Vec::new());
+    node.push("network_ping_times", Vec::new());
+    node
+}
+
+fn text(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> String {
+    let mut text = String::new();
+    let mut has_sums = false;
+    if wanted.map() {
+        text = format!(
+            "version {}\nstamp {}\nlast_osdmap_epoch 0\nlast_pg_scan 0\n",
+            call.state.osdmap().epoch,
+            stamp(call.now)
+        );
+        has_sums = true;
+    }
+    if wanted.all() || wanted.has("pgs") {
+        text += &(pgs_text(call, pgs) + "\n");
+        has_sums = true;
+    }
+    if wanted.has("pgs_brief") {
+        text += &brief_text(call, pgs);
+    }
+    if wanted.all() || wanted.has("pools") {
+        text += &(pools_text(call, pgs) + "\n");
+        has_sums = true;
+    }
+    if wanted.map() {
+        let mut table = sum_table("PG_STAT", Align::Left);
+        table.row(std::iter::once("sum".to_owned()).chain(sum_cells(pgs)));
+        text += &format!("{table}{}", if wanted.all() { "\n" } else { "" });
+    }
+    if wanted.all() || wanted.has("osds") {
+        text += &osds_text(call);
+    } else if wanted.map() {
+        text += &space_text(call);
+    }
+    if has_sums {
+        text += "\n* NOTE: Omap statistics are counted as they change, not gathered during deep scrub.\n";
+    }
+    text
+}
+
+fn sum_table(first: &'static str, align: Align) -> Table {
+    Table::new([(first, align)].into_iter().chain(SUM_TITLES.map(|title| (title, Align::Right))))
+}
+
+fn sum_cells(pgs: &[PgUsage]) -> Vec<String> {
+    let (sum, log): (_, u64) = (total(pgs), pgs.iter().map(|pg| pg.log_entries).sum());
+    let numbers = [sum.num_objects, 0, 0, 0, 0, sum.num_bytes, sum.num_omap_bytes, sum.num_omap_keys];
+    numbers.iter().map(ToString::to_string).chain([log.to_string(), log.to_string()]).collect()
+}
+
+fn pools_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
+    let mut table = sum_table("POOLID", Align::Left);
+    for id in call.state.osdmap().pools.keys() {
+        let own: Vec<PgUsage> = pgs.iter().filter(|pg| pg.pg.pool == *id).copied().collect();
+        table.row(std::iter::once(id.to_string()).chain(sum_cells(&own)));
+    }
+    table.to_string()
+}
+
+/// The OSDs, in brackets, and the first of them.
+fn placed_cells(call: &Call<'_>, pg: PgId) -> [String; 4] {
+    let placed = call.state.osdmap().pg_to_up_acting(pg);
+    let listed = |osds: &[OsdId]| {
+        let each: Vec<_> = osds.iter().map(|osd| osd.0.to_string()).collect();
+        format!("[{}]", each.join(","))
+    };
+    let (up, acting) = (listed(&placed.up), listed(&placed.acting));
+    [up, number(placed.up_primary).to_string(), acting, number(placed.acting_primary).to_string()]
+}
+
+fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
+    use Align::{Left, Right};
+    let more = [
+        ("STATE", Left),
+        ("STATE_STAMP", Left),
+        ("VERSION", Right),
+        ("REPORTED", Right),
+        ("UP", Left),
+        ("UP_PRIMARY", Right),
+        ("ACTING", Right),
+        ("ACTING_PRIMARY", Right),
+        ("LAST_SCRUB", Right),
+        ("SCRUB_STAMP", Left),
+        ("LAST_DEEP_SCRUB", Right),
+        ("DEEP_SCRUB_STAMP", Left),
+        ("SNAPTRIMQ_LEN", Right),
+    ];
+    let sums = SUM_TITLES.map(|title| (title, Right));
+    let mut table = Table::new([("PG_STAT", Left)].into_iter().chain(sums).chain(more));
+    let (epoch, since) = (call.state.osdmap().epoch, stamp(call.state.started()));
+    for pg in pgs {
+        let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
+        let rest = [
+            STATE.to_owned(),
+            since.clone(),
+            pg.version.to_string(),
+            format!("{epoch}:{}", pg.version.version),
+            up,
+            up_primary,
+            acting,
+            acting_primary,
+            "0'0".to_owned(),
+            since.clone(),
+            "0'0".to_owned(),
+            since.clone(),
+            "0".to_owned(),
+        ];
+        let sums = sum_cells(std::slice::from_ref(pg));
+        table.row(std::iter::once(name(pg.pg)).chain(sums).chain(rest));
+    }
+    table.to_string()
+}
+
+fn brief_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
+    use Align::{Left, Right};
+    let titles = [
+        ("PG_STAT", Left),
+        ("STATE", Left),
+        ("UP", Left),
+        ("UP_PRIMARY", Right),
+        ("ACTING", Right),
+        ("ACTING_PRIMARY", Right),
+    ];
+    let mut table = Table::new(titles);
+    for pg in pgs {
+        table.row([name(pg.pg), STATE.to_owned()].into_iter().chain(placed_cells(call, pg.pg)));
+    }
+    table.to_string()
+}
+
+fn osds_text(call: &Call<'_>) -> String {
+    let titles = ["USED", "AVAIL", "USED_RAW", "TOTAL", "HB_PEERS", "PG_SUM", "PRIMARY_PG_SUM"];
+    let right = titles.map(|title| (title, Align::Right));
+    let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
+    let pgs = Totals::of(call).pgs.to_string();
+    for osd in call.state.osdmap().osd_ids() {
+        let rest = ["[]".to_owned(), pgs.clone(), pgs.clone()];
+        table.row(std::iter::once(osd.0.to_string()).chain(space_cells(call)).chain(rest));
+    }
+    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call)));
+    table.to_string()
+}
+
+fn space_text(call: &Call<'_>) -> String {
+    let right = ["USED", "AVAIL", "USED_RAW", "TOTAL"].map(|title| (title, Align::Right));
+    let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
+    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call)));
+    table.to_string()
+}
+
+fn space_cells(call: &Call<'_>) -> [String; 4] {
+    let space = call.usage.space;
+    [space.used, space.available(), space.used, space.total].map(bytes)
+}
