@@ -2,6 +2,8 @@
 //!
 //! The encoding is: type (u16), time of creation, length of the secret (u16), secret. Files hold it in base64.
 
+mod aes256k;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,9 +18,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::random;
 
-/// `CEPH_CRYPTO_AES`: AES-128-CBC.
+/// `CEPH_CRYPTO_AES`.
 const TYPE_AES: u16 = 1;
-/// `CEPH_CRYPTO_AES256KRB5`: the default for keys made by releases from 19.2.6 and 20.2.4 on.
+/// `CEPH_CRYPTO_AES256KRB5`.
 const TYPE_AES256K: u16 = 2;
 const AES_SECRET_LEN: usize = 16;
 /// The protocol fixes the initialization vector (`CEPH_AES_IV`); what differs between messages are the random challenges,
@@ -31,12 +33,49 @@ const ENVELOPE_VERSION: u8 = 1;
 type CbcEncryptor = cbc::Encryptor<Aes128>;
 type CbcDecryptor = cbc::Decryptor<Aes128>;
 
-/// A secret key of type `aes`. Comparing takes the same time whatever the keys; dropping wipes it; printing hides it.
+/// A secret key. Comparing two of a kind takes the same time whatever they are; dropping wipes it; printing hides it.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct CryptoKey {
     #[zeroize(skip)]
     created: UTime,
-    secret: [u8; AES_SECRET_LEN],
+    secret: Secret,
+}
+
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+enum Secret {
+    Aes([u8; AES_SECRET_LEN]),
+    Aes256k([u8; aes256k::SECRET_LEN]),
+}
+
+/// What a key's secret is used with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// AES-128-CBC: all releases know it.
+    Aes,
+    /// AES-256 and HMAC-SHA-384 (RFC 8009): the default for keys made by releases from 19.2.6 and 20.2.4 on; older ones cannot read it.
+    Aes256k,
+}
+
+/// What is sealed: keys of type `aes256k` seal each kind with other keys (`CEPHX_KEY_USAGE_*` in `CephxProtocol.h`).
+#[derive(Clone, Copy, Debug)]
+#[repr(u32)]
+pub(crate) enum Usage {
+    /// The challenges of which an `aes` key's proof is made.
+    Challenge = 0,
+    /// The secret of a connection to a monitor.
+    AuthConnectionSecret = 0x03,
+    /// What a client gets with a ticket: its session key.
+    TicketSessionKey = 0x04,
+    /// A ticket on its way to a client that has an older one.
+    TicketBlob = 0x05,
+    /// A client's proof to a service that it has a ticket's session key.
+    Authorize = 0x10,
+    /// A service's challenge.
+    AuthorizeChallenge = 0x11,
+    /// A service's proof that it could open the ticket.
+    AuthorizeReply = 0x12,
+    /// The content of a ticket.
+    TicketInfo = 0x30,
 }
 
 /// Why bytes or text are no usable key.
@@ -49,16 +88,18 @@ pub enum KeyError {
     #[error("the key is damaged: {0}")]
     Decode(#[from] DecodeError),
     /// A key of a kind that is not supported.
-    #[error("keys of type {kind} ({name}) are not supported: only type {TYPE_AES} (aes) is", name = type_name(*.kind))]
+    #[error("keys of type {kind} ({name}) are not supported: only types {TYPE_AES} (aes) and {TYPE_AES256K} (aes256k) are", name = type_name(*.kind))]
     UnsupportedType {
         /// Ceph's number of the type.
         kind: u16,
     },
     /// A secret of the wrong length.
-    #[error("the key's secret has {len} bytes, an aes key has {AES_SECRET_LEN}")]
+    #[error("the key's secret has {len} bytes, a key of its type has {expected}")]
     SecretLen {
         /// The length found, in bytes.
         len: usize,
+        /// That of such a key.
+        expected: usize,
     },
 }
 
@@ -70,21 +111,60 @@ pub struct DecryptError;
 fn type_name(kind: u16) -> &'static str {
     match kind {
         0 => "none",
-        TYPE_AES => "aes",
-        TYPE_AES256K => "aes256k",
         _ => "unknown",
     }
 }
 
-impl CryptoKey {
-    /// A new random key.
-    pub fn generate(created: UTime) -> Self {
-        Self { created, secret: random::array() }
+impl KeyType {
+    /// As Ceph's programs call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Aes => "aes",
+            Self::Aes256k => "aes256k",
+        }
     }
 
-    /// The key with the given secret.
-    pub fn from_secret(created: UTime, secret: [u8; AES_SECRET_LEN]) -> Self {
+    fn code(self) -> u16 {
+        match self {
+            Self::Aes => TYPE_AES,
+            Self::Aes256k => TYPE_AES256K,
+        }
+    }
+
+    fn secret_len(self) -> usize {
+        match self {
+            Self::Aes => AES_SECRET_LEN,
+            Self::Aes256k => aes256k::SECRET_LEN,
+        }
+    }
+}
+
+impl CryptoKey {
+    /// A new random key that all releases can read.
+    pub fn generate(created: UTime) -> Self {
+        Self::generate_of(KeyType::Aes, created)
+    }
+
+    /// A new random key.
+    pub fn generate_of(kind: KeyType, created: UTime) -> Self {
+        let secret = match kind {
+            KeyType::Aes => Secret::Aes(random::array()),
+            KeyType::Aes256k => Secret::Aes256k(random::array()),
+        };
         Self { created, secret }
+    }
+
+    /// The key of type `aes` with the given secret.
+    pub fn from_secret(created: UTime, secret: [u8; AES_SECRET_LEN]) -> Self {
+        Self { created, secret: Secret::Aes(secret) }
+    }
+
+    /// What the key is used with.
+    pub fn kind(&self) -> KeyType {
+        match self.secret {
+            Secret::Aes(_) => KeyType::Aes,
+            Secret::Aes256k(_) => KeyType::Aes256k,
+        }
     }
 
     /// When the key was made.
@@ -94,7 +174,10 @@ impl CryptoKey {
 
     /// The secret's bytes.
     pub fn secret(&self) -> &[u8] {
-        &self.secret
+        match &self.secret {
+            Secret::Aes(secret) => secret,
+            Secret::Aes256k(secret) => secret,
+        }
     }
 
     /// The form that keyring files and `ceph auth get-key` show.
@@ -102,37 +185,45 @@ impl CryptoKey {
         Zeroizing::new(STANDARD.encode(self.to_bytes()))
     }
 
-    /// Encrypts as it is (AES-128-CBC, PKCS#7 padding).
-    pub(crate) fn encrypt(&self, plain: &[u8]) -> Vec<u8> {
-        CbcEncryptor::new(&self.secret.into(), IV.into()).encrypt_padded_vec::<Pkcs7>(plain)
+    fn encrypt(&self, usage: Usage, plain: &[u8]) -> Vec<u8> {
+        match &self.secret {
+            Secret::Aes(secret) => {
+                CbcEncryptor::new(secret.into(), IV.into()).encrypt_padded_vec::<Pkcs7>(plain)
+            }
+            Secret::Aes256k(secret) => aes256k::encrypt(secret, usage, plain),
+        }
     }
 
-    fn decrypt(&self, cipher: &[u8]) -> Result<Zeroizing<Vec<u8>>, DecryptError> {
-        CbcDecryptor::new(&self.secret.into(), IV.into())
-            .decrypt_padded_vec::<Pkcs7>(cipher)
-            .map(Zeroizing::new)
-            .map_err(|_| DecryptError)
+    fn decrypt(&self, usage: Usage, cipher: &[u8]) -> Result<Zeroizing<Vec<u8>>, DecryptError> {
+        match &self.secret {
+            Secret::Aes(secret) => CbcDecryptor::new(secret.into(), IV.into())
+                .decrypt_padded_vec::<Pkcs7>(cipher)
+                .map(Zeroizing::new)
+                .map_err(|_| DecryptError),
+            Secret::Aes256k(secret) => aes256k::decrypt(secret, usage, cipher),
+        }
     }
 
     /// Encrypts what `body` writes, behind the envelope's version and magic number (`encode_encrypt_enc_bl`).
-    pub(crate) fn seal(&self, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
+    pub(crate) fn seal(&self, usage: Usage, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut w = Writer::with_capacity(128);
         w.u8(ENVELOPE_VERSION);
         w.u64(MAGIC);
         body(&mut w);
         let mut plain = w.into_bytes_mut();
-        let sealed = self.encrypt(&plain);
+        let sealed = self.encrypt(usage, &plain);
         plain.zeroize();
         sealed
     }
 
-    /// Opens what [`CryptoKey::seal`] made, and reads it with `body`.
+    /// Opens what [`CryptoKey::seal`] made for the same usage, and reads it with `body`.
     pub(crate) fn open<T>(
         &self,
+        usage: Usage,
         sealed: &[u8],
         body: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, DecryptError> {
-        let plain = self.decrypt(sealed)?;
+        let plain = self.decrypt(usage, sealed)?;
         let mut r = Reader::new(&plain);
         let read = r.u8().and_then(|_version| r.u64()).and_then(|magic| match magic {
             MAGIC => body(&mut r),
@@ -144,7 +235,7 @@ impl CryptoKey {
 
 impl PartialEq for CryptoKey {
     fn eq(&self, other: &Self) -> bool {
-        self.secret.ct_eq(&other.secret).into()
+        self.kind() == other.kind() && bool::from(self.secret().ct_eq(other.secret()))
     }
 }
 
@@ -152,7 +243,7 @@ impl Eq for CryptoKey {}
 
 impl fmt::Debug for CryptoKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CryptoKey(aes, hidden)")
+        write!(f, "CryptoKey({}, hidden)", self.kind().as_str())
     }
 }
 
@@ -167,23 +258,29 @@ impl FromStr for CryptoKey {
 impl CryptoKey {
     /// Reads an encoded key, and says what is wrong in a key's terms.
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, KeyError> {
-        let kind = r.u16()?;
-        if kind != TYPE_AES {
-            return Err(KeyError::UnsupportedType { kind });
-        }
+        let kind = match r.u16()? {
+            TYPE_AES => KeyType::Aes,
+            TYPE_AES256K => KeyType::Aes256k,
+            kind => return Err(KeyError::UnsupportedType { kind }),
+        };
         let created = r.get()?;
         let len = usize::from(r.u16()?);
-        let secret = r.raw(len)?.try_into().map_err(|_| KeyError::SecretLen { len })?;
+        let wrong = |_| KeyError::SecretLen { len, expected: kind.secret_len() };
+        let bytes = r.raw(len)?;
+        let secret = match kind {
+            KeyType::Aes => Secret::Aes(bytes.try_into().map_err(wrong)?),
+            KeyType::Aes256k => Secret::Aes256k(bytes.try_into().map_err(wrong)?),
+        };
         Ok(Self { created, secret })
     }
 }
 
 impl Encode for CryptoKey {
     fn encode(&self, w: &mut Writer) {
-        w.u16(TYPE_AES);
+        w.u16(self.kind().code());
         w.put(&self.created);
-        w.u16(AES_SECRET_LEN as u16);
-        w.raw(&self.secret);
+        w.u16(self.secret().len() as u16);
+        w.raw(self.secret());
     }
 }
 
@@ -195,7 +292,7 @@ impl Decode for CryptoKey {
             KeyError::UnsupportedType { kind } => {
                 DecodeError::Invalid { what: "CryptoKey type", value: u64::from(kind) }
             }
-            KeyError::SecretLen { len } => {
+            KeyError::SecretLen { len, .. } => {
                 DecodeError::Invalid { what: "CryptoKey length", value: len as u64 }
             }
             KeyError::Base64 => DecodeError::Invalid { what: "CryptoKey", value: 0 },
@@ -228,18 +325,36 @@ mod tests {
         assert_eq!(*key.to_base64(), "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==");
     }
 
+    fn encoded(kind: u16, len: u16) -> String {
+        let mut w = Writer::new();
+        w.u16(kind);
+        w.put(&UTime::default());
+        w.u16(len);
+        w.zeros(len.into());
+        STANDARD.encode(w.as_slice())
+    }
+
     #[test]
     fn other_keys_are_named() {
-        let mut w = Writer::new();
-        w.u16(2);
-        w.put(&UTime::default());
-        w.u16(32);
-        w.zeros(32);
-        let err = STANDARD.encode(w.as_slice()).parse::<CryptoKey>().unwrap_err();
-        assert_eq!(err, KeyError::UnsupportedType { kind: 2 });
-        assert!(err.to_string().contains("type 2 (aes256k)"), "{err}");
+        let err = encoded(3, 32).parse::<CryptoKey>().unwrap_err();
+        assert_eq!(err, KeyError::UnsupportedType { kind: 3 });
+        assert!(err.to_string().contains("type 3 (unknown)"), "{err}");
+        let err = encoded(TYPE_AES, 32).parse::<CryptoKey>().unwrap_err();
+        assert_eq!(err, KeyError::SecretLen { len: 32, expected: 16 });
         assert_eq!("%%".parse::<CryptoKey>(), Err(KeyError::Base64));
         assert!(matches!("AQC8".parse::<CryptoKey>(), Err(KeyError::Decode(_))));
+    }
+
+    #[test]
+    fn keys_of_both_kinds_are_read_and_differ() {
+        let large: CryptoKey = encoded(TYPE_AES256K, 32).parse().unwrap();
+        assert_eq!((large.kind(), large.secret().len()), (KeyType::Aes256k, 32));
+        assert_eq!(*large.to_base64(), encoded(TYPE_AES256K, 32));
+        assert_eq!(format!("{large:?}"), "CryptoKey(aes256k, hidden)");
+        assert_ne!(large, encoded(TYPE_AES, 16).parse().unwrap());
+        let fresh = CryptoKey::generate_of(KeyType::Aes256k, UTime::default());
+        assert_ne!(fresh, large);
+        assert_eq!(fresh.to_base64().parse::<CryptoKey>().unwrap(), fresh);
     }
 
     #[test]
@@ -249,10 +364,14 @@ mod tests {
 
     #[test]
     fn only_the_same_key_opens() {
-        let sealed = key(1).seal(|w| w.u32(42));
-        assert_eq!(key(1).open(&sealed, |r| r.u32()), Ok(42));
-        assert_eq!(key(2).open(&sealed, |r| r.u32()), Err(DecryptError));
-        assert_eq!(key(1).open(&sealed[..15], |r| r.u32()), Err(DecryptError));
-        assert_eq!(key(1).open(&sealed, |r| r.array::<40>()), Err(DecryptError));
+        const USAGE: Usage = Usage::TicketInfo;
+        let large = |byte: u8| CryptoKey { created: UTime::default(), secret: Secret::Aes256k([byte; 32]) };
+        for (key, other) in [(key(1), key(2)), (large(1), large(2))] {
+            let sealed = key.seal(USAGE, |w| w.u32(42));
+            assert_eq!(key.open(USAGE, &sealed, |r| r.u32()), Ok(42));
+            assert_eq!(other.open(USAGE, &sealed, |r| r.u32()), Err(DecryptError));
+            assert_eq!(key.open(USAGE, &sealed[..15], |r| r.u32()), Err(DecryptError));
+            assert_eq!(key.open(USAGE, &sealed, |r| r.array::<40>()), Err(DecryptError));
+        }
     }
 }

@@ -6,8 +6,8 @@
 //! - [`keyring`] and [`key`]: files with keys, and keys.
 //! - [`conf`]: ceph.conf, the environment variables and the command line options that Ceph's programs share.
 //!
-//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is told to. Keys
-//! of type `aes` are supported, `aes256k` is refused by name.
+//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is told to. A server's
+//! session keys and service secrets are of type `aes`, which all releases read, whatever its clients' keys are.
 #![forbid(unsafe_code)]
 
 pub mod caps;

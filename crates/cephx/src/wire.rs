@@ -2,9 +2,11 @@
 //! single bytes without a length, so only versions that are known can be read; newer peers keep them.
 
 use bytes::Bytes;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use loligo_wire::{Decode, DecodeError, Encode, EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+use sha2::Sha256;
 
-use crate::key::{CryptoKey, DecryptError};
+use crate::key::{CryptoKey, DecryptError, KeyType, Usage};
 
 /// `AUTH_MODE_AUTHORIZER`: the opening of a client that shows a ticket to a service.
 pub(crate) const MODE_AUTHORIZER: u8 = 1;
@@ -123,15 +125,27 @@ impl Decode for Authenticate {
     }
 }
 
-/// What proves to the monitor that the client has `key`: both challenges encrypted together, folded into 64 bits.
+/// What proves to the monitor that the client has `key`: both challenges, made unreadable with it and folded into 64 bits
+/// (`cephx_calc_client_server_challenge`).
 pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
-    let sealed = key.seal(|w| {
+    let challenges = |w: &mut Writer| {
         w.u64(server_challenge);
         w.u64(client_challenge);
-    });
-    // What Ceph hashes is the encoded buffer: a length, then the ciphertext. Only whole words count.
-    let mut w = Writer::with_capacity(sealed.len() + 4);
-    w.blob(&sealed);
+    };
+    let mut w = Writer::with_capacity(64);
+    match key.kind() {
+        // What Ceph hashes is the encoded buffer: a length, then the ciphertext.
+        KeyType::Aes => w.blob(&key.seal(Usage::Challenge, challenges)),
+        KeyType::Aes256k => {
+            let mut plain = Writer::with_capacity(16);
+            challenges(&mut plain);
+            let mut mac =
+                Hmac::<Sha256>::new_from_slice(key.secret()).expect("HMAC takes keys of any length");
+            mac.update(plain.as_slice());
+            w.raw(&mac.finalize().into_bytes());
+        }
+    }
+    // Only whole words count.
     let (words, _rest) = w.as_slice().as_chunks::<8>();
     words.iter().fold(0, |hash, word| hash ^ u64::from_le_bytes(*word))
 }
@@ -266,7 +280,7 @@ pub(crate) struct ServiceTicketInfo {
 
 impl ServiceTicketInfo {
     pub(crate) fn seal(&self, service_secret: &CryptoKey) -> Bytes {
-        let sealed = service_secret.seal(|w| {
+        let sealed = service_secret.seal(Usage::TicketInfo, |w| {
             w.u8(1);
             w.put(&self.ticket);
             w.put(&self.session_key);
@@ -275,7 +289,7 @@ impl ServiceTicketInfo {
     }
 
     pub(crate) fn open(service_secret: &CryptoKey, sealed: &[u8]) -> Result<Self, DecryptError> {
-        service_secret.open(sealed, |r| {
+        service_secret.open(Usage::TicketInfo, sealed, |r| {
             expect_version(r, "CephXServiceTicketInfo", 1..=u8::MAX)?;
             Ok(Self { ticket: r.get()?, session_key: r.get()? })
         })
@@ -304,14 +318,14 @@ pub(crate) fn encode_tickets(
     for granted in tickets {
         w.u32(granted.service.0);
         w.u8(1);
-        w.blob(&client_secret.seal(|w| {
+        w.blob(&client_secret.seal(Usage::TicketSessionKey, |w| {
             w.u8(1);
             w.put(&granted.session_key);
             w.put(&granted.validity);
         }));
         w.bool(old_session_key.is_some());
         match old_session_key {
-            Some(key) => w.blob(&key.seal(|w| w.sized(|w| w.put(&granted.blob)))),
+            Some(key) => w.blob(&key.seal(Usage::TicketBlob, |w| w.sized(|w| w.put(&granted.blob)))),
             None => w.sized(|w| w.put(&granted.blob)),
         }
     }
@@ -329,7 +343,7 @@ pub(crate) fn decode_tickets(
     for _ in 0..n {
         let service = EntityType(r.u32()?);
         expect_version(r, "cephx service ticket", 1..=u8::MAX)?;
-        let (session_key, validity) = client_secret.open(r.blob()?, |r| {
+        let (session_key, validity) = client_secret.open(Usage::TicketSessionKey, r.blob()?, |r| {
             expect_version(r, "CephXServiceTicket", 1..=u8::MAX)?;
             Ok((r.get()?, r.get()?))
         })?;
@@ -338,7 +352,7 @@ pub(crate) fn decode_tickets(
         let blob = match encrypted {
             true => {
                 let key = old_session_key(service).ok_or(DecryptError)?;
-                key.open(bytes, |r| r.sized()?.get())?
+                key.open(Usage::TicketBlob, bytes, |r| r.sized()?.get())?
             }
             false => TicketBlob::from_bytes(bytes)?,
         };

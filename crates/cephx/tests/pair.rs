@@ -9,7 +9,7 @@ use loligo_cephx::client::{AuthClient, ClientConfig};
 use loligo_cephx::handshake::{
     AuthError, AuthKeys, AuthMethod, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
 };
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
 use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
@@ -56,7 +56,12 @@ fn server_with(config: AuthConfig, entries: &[(&str, Entry)]) -> Arc<AuthServer>
 }
 
 fn admin() -> Entry {
-    Entry::new(CryptoKey::generate(now())).with_caps("mon", "allow *").with_caps("osd", "allow rw pool=p")
+    admin_with(KeyType::Aes)
+}
+
+fn admin_with(kind: KeyType) -> Entry {
+    let key = CryptoKey::generate_of(kind, now());
+    Entry::new(key).with_caps("mon", "allow *").with_caps("osd", "allow rw pool=p")
 }
 
 fn client(name: &str, key: &CryptoKey) -> Arc<AuthClient> {
@@ -73,7 +78,11 @@ fn refused<T>(result: Result<T, AuthError>) -> i32 {
 
 #[test]
 fn tickets_of_the_monitor_open_the_services() {
-    let admin = admin();
+    [KeyType::Aes, KeyType::Aes256k].into_iter().for_each(tickets_open_the_services);
+}
+
+fn tickets_open_the_services(kind: KeyType) {
+    let admin = admin_with(kind);
     let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
     let client = client("client.admin", &admin.key);
     assert!(!client.can_reach(EntityType::OSD));
@@ -120,8 +129,13 @@ fn strangers_are_refused_as_a_stock_monitor_does() {
     let server =
         server_with(AuthConfig::default(), &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)]);
     let wrong = CryptoKey::generate(now());
-    for (name, key) in [("client.admin", &wrong), ("client.nobody", &good.key), ("client.nocaps", &good.key)]
-    {
+    let other_kind = CryptoKey::generate_of(KeyType::Aes256k, now());
+    for (name, key) in [
+        ("client.admin", &wrong),
+        ("client.admin", &other_kind),
+        ("client.nobody", &good.key),
+        ("client.nocaps", &good.key),
+    ] {
         let result = handshake(client(name, key).mon_auth(), server.mon_acceptor());
         match result {
             Err(AuthError::Refused { errno: EACCES, methods }) => assert_eq!(methods, [2], "{name}"),

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use loligo_wire::{EntityName, EntityType, GlobalId, Reader, UTime, Writer};
 
 use crate::handshake::{AuthError, AuthMethod, ClientAuth, ConMode};
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, Usage};
 use crate::random;
 use crate::wire::{
     self, Authenticate, Authorize, AuthorizerHead, GET_AUTH_SESSION_KEY, GET_PRINCIPAL_SESSION_KEY,
@@ -298,7 +298,7 @@ fn write_authorizer(
     w: &mut Writer,
 ) {
     w.put(head);
-    w.blob(&session_key.seal(|w| w.put(&Authorize { nonce, answer })));
+    w.blob(&session_key.seal(Usage::Authorize, |w| w.put(&Authorize { nonce, answer })));
 }
 
 /// The modes to offer: a connection without a shared key cannot be encrypted.

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::{AuthClient, offered_modes};
 use crate::EACCES;
 use crate::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, Usage};
 use crate::wire::{Challenge, MonOpening, TicketBlob};
 
 /// One handshake with a monitor: opening, its challenge, our proof, its tickets.
@@ -120,6 +120,7 @@ fn open_secret(
         return Ok(Zeroizing::default());
     }
     let sealed = Reader::new(sealed).blob()?;
-    let secret = session_key.open(sealed, |r| r.blob().map(|b| Zeroizing::new(b.to_vec())));
+    let secret = session_key
+        .open(Usage::AuthConnectionSecret, sealed, |r| r.blob().map(|b| Zeroizing::new(b.to_vec())));
     secret.map_err(|_| AuthError::PeerUnproven("the connection secret is not for us"))
 }

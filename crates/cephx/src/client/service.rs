@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{AuthClient, Held, Ticket, offered_modes, write_authorizer};
 use crate::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
+use crate::key::Usage;
 use crate::random;
 use crate::wire::{AuthorizeReply, Challenge, NoneAuthorizer};
 
@@ -77,7 +78,7 @@ impl ClientAuth for TicketAuth {
         let shown = self.shown.as_ref().ok_or(AuthError::PeerUnproven("a challenge without cephx"))?;
         let key = &shown.ticket.session_key;
         let challenge = key
-            .open(payload, Challenge::decode)
+            .open(Usage::AuthorizeChallenge, payload, Challenge::decode)
             .map_err(|_| AuthError::PeerUnproven("the service cannot open the ticket"))?;
         let mut w = Writer::with_capacity(256);
         let answer = Some(challenge.0.wrapping_add(1));
@@ -91,7 +92,7 @@ impl ClientAuth for TicketAuth {
         };
         let key = &shown.ticket.session_key;
         let sealed = Reader::new(payload).blob()?;
-        let reply = key.open(sealed, AuthorizeReply::decode);
+        let reply = key.open(Usage::AuthorizeReply, sealed, AuthorizeReply::decode);
         match reply {
             Ok(reply) if reply.nonce_plus_one == shown.nonce.wrapping_add(1) => Ok(AuthKeys {
                 session_key: Zeroizing::new(key.secret().to_vec()),

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{AuthServer, unproven_identity};
 use crate::handshake::{AuthKeys, AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, Usage};
 use crate::keyring::Entry;
 use crate::wire::{
     self, Authenticate, Authorize, AuthorizerHead, Challenge, GET_AUTH_SESSION_KEY,
@@ -172,7 +172,7 @@ impl AuthServer {
             return Err(EACCES);
         }
         let proof = r.blob().map_err(|_| EACCES)?;
-        info.session_key.open(proof, |r| r.get::<Authorize>()).map_err(|_| EACCES)?;
+        info.session_key.open(Usage::Authorize, proof, |r| r.get::<Authorize>()).map_err(|_| EACCES)?;
         r.u8().map_err(|_| EACCES)?;
         let services = r.u32().map_err(|_| EACCES)?;
         let entry = self.entity(&client.name).ok_or(EACCES)?;
@@ -217,7 +217,7 @@ impl AuthServer {
         if request.other_keys != 0 {
             w.sized(|w| {
                 if let Some(secret) = connection_secret {
-                    w.blob(&session_key.seal(|w| w.blob(secret)));
+                    w.blob(&session_key.seal(Usage::AuthConnectionSecret, |w| w.blob(secret)));
                 }
             });
             let extra = self.grant_services(request.other_keys, name, entry, global_id);

@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::{AuthServer, unproven_identity};
 use crate::handshake::{AuthKeys, AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
+use crate::key::Usage;
 use crate::wire::{Authorize, AuthorizeReply, AuthorizerHead, Challenge, NoneAuthorizer, ServiceTicketInfo};
 use crate::{CONNECTION_SECRET_LEN, EACCES, EOPNOTSUPP, random};
 
@@ -43,7 +44,7 @@ impl ServiceAcceptor {
         if info.ticket.global_id != head.global_id || info.ticket.expires < self.server.now() {
             return None;
         }
-        let proof = info.session_key.open(r.blob().ok()?, Authorize::decode).ok()?;
+        let proof = info.session_key.open(Usage::Authorize, r.blob().ok()?, Authorize::decode).ok()?;
         Some((info, proof))
     }
 
@@ -81,7 +82,9 @@ impl ServerAuth for ServiceAcceptor {
         };
         let challenge = random::u64();
         self.challenged = Some(Challenged { mode, challenge });
-        ServerStep::More(Bytes::from(info.session_key.seal(|w| w.put(&Challenge(challenge)))))
+        ServerStep::More(Bytes::from(
+            info.session_key.seal(Usage::AuthorizeChallenge, |w| w.put(&Challenge(challenge))),
+        ))
     }
 
     fn more(&mut self, payload: &[u8]) -> ServerStep {
@@ -104,7 +107,7 @@ impl ServerAuth for ServiceAcceptor {
             connection_secret: Bytes::copy_from_slice(&connection_secret),
         };
         let mut w = Writer::with_capacity(128);
-        w.blob(&info.session_key.seal(|w| w.put(&reply)));
+        w.blob(&info.session_key.seal(Usage::AuthorizeReply, |w| w.put(&reply)));
         let session_key = Zeroizing::new(info.session_key.secret().to_vec());
         let ticket = info.ticket;
         ServerStep::Done {
