@@ -24,7 +24,17 @@ pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>) {
             }
             let usage = usage(&osd);
             let told = mon.call(move |state, now| {
-                let changes = state.check_quotas(now, &usage).unwrap_or_default();
+                let changes = match state.check_quotas(now, &usage) {
+                    Ok(changes) => changes,
+                    Err(e) => {
+                        return log!(
+                            MON,
+                            0,
+                            "the osdmap cannot say which pools have reached their quotas: {}",
+                            text(&e)
+                        );
+                    }
+                };
                 for change in changes {
                     let severity = if change.full { Severity::Warn } else { Severity::Info };
                     log!(MON, 0, "{} {}", severity.tag(), text(&change.line));

@@ -24,7 +24,13 @@ pub(super) fn size(text: &str) -> Option<u64> {
 }
 
 fn scaled(number: &str, suffix: &str, base: u64) -> Option<u64> {
-    let power = match suffix {
+    number.parse::<u64>().ok()?.checked_mul(base.checked_pow(unit_power(suffix)?)?)
+}
+
+/// The power of 1,000 or of 1,024 that a unit's letter stands for, from none or `B` to `E`; `None` for another one (`strict_si_cast` and
+/// `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
+pub fn unit_power(letter: &str) -> Option<u32> {
+    Some(match letter {
         "" | "B" => 0,
         "K" => 1,
         "M" => 2,
@@ -33,8 +39,7 @@ fn scaled(number: &str, suffix: &str, base: u64) -> Option<u64> {
         "P" => 5,
         "E" => 6,
         _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(base.checked_pow(power)?)
+    })
 }
 
 pub(super) fn f64(text: &str) -> Option<f64> {

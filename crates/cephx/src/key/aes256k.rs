@@ -27,7 +27,8 @@ enum Purpose {
     Integrity = 0x55,
 }
 
-/// Seals with a fresh random block.
+/// Seals with a fresh random block. No plaintext is empty, as each has an envelope; an empty one the library would encrypt otherwise than the
+/// RFC says.
 pub(super) fn encrypt(secret: &[u8; SECRET_LEN], usage: Usage, plain: &[u8]) -> Vec<u8> {
     encrypt_behind(random::array(), secret, usage as u32, plain)
 }

@@ -183,7 +183,8 @@ impl AuthServer {
         Ok(w.into_bytes())
     }
 
-    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key and looks the same.
+    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key of type `aes`
+    /// and looks the same.
     fn prove(&self, name: &EntityName, challenge: u64, request: &Authenticate) -> Result<Entry, Errno> {
         let entry = self.entity(name);
         let nobody = CryptoKey::from_secret(Default::default(), [0; 16]);

@@ -46,7 +46,7 @@ fn df_node(call: &Call<'_>) -> Node {
 }
 
 /// The store does not tell data from the rest.
-fn space_fields(node: &mut Node, prefix: &'static str, space: Space) {
+pub(super) fn space_fields(node: &mut Node, prefix: &'static str, space: Space) {
     let kb = |bytes: u64| bytes >> 10;
     let fields = [
         ("kb", kb(space.total)),

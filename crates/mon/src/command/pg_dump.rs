@@ -3,6 +3,7 @@
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{OsdId, PgId, PoolId};
 
+use super::osd_df::space_fields;
 use super::usage::Totals;
 use super::{Call, Outcome};
 use crate::PgUsage;
@@ -312,7 +313,6 @@ fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
         node.push("osd", osd.0);
     }
     let up_from = osd.and_then(|osd| map.osd(osd)).map_or(0, |osd| osd.info.up_from.0);
-    let kb = |bytes: u64| bytes >> 10;
     let fields = [
         ("up_from", u64::from(up_from)),
         ("seq", 0),
@@ -320,14 +320,9 @@ fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
         ("num_osds", 1),
         ("num_per_pool_osds", 0),
         ("num_per_pool_omap_osds", 0),
-        ("kb", kb(space.total)),
-        ("kb_used", kb(space.used)),
-        ("kb_used_data", 0),
-        ("kb_used_omap", 0),
-        ("kb_used_meta", 0),
-        ("kb_avail", kb(space.available())),
     ];
     fields.into_iter().for_each(|(name, value)| node.push(name, value));
+    space_fields(&mut node, "", space);
     node.push("statfs", statfs(space.total, space.available()));
     node.push("hb_peers", Vec::new());
     for field in ["snap_trim_queue_len", "num_snap_trimming", "num_shards_repaired"] {

@@ -1,5 +1,7 @@
 //! `osd pool set-quota | get-quota`: how much a pool may hold.
 
+use loligo_cephx::conf::unit_power;
+
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::object;
 use crate::output::units::{bytes, count};
@@ -77,16 +79,7 @@ impl Units {
             Self::Decimal => unit,
             Self::Binary => unit.strip_suffix('i').filter(|letter| !letter.is_empty()).unwrap_or(unit),
         };
-        let power = match letter {
-            "" | "B" => 0,
-            "K" => 1,
-            "M" => 2,
-            "G" => 3,
-            "T" => 4,
-            "P" => 5,
-            "E" => 6,
-            _ => return Err(format!("{cast}: unit prefix not recognized")),
-        };
+        let power = unit_power(letter).ok_or_else(|| format!("{cast}: unit prefix not recognized"))?;
         let value: i64 =
             number.parse().map_err(|_| format!("The option value '{number}' contains invalid digits"))?;
         let value = u64::try_from(value).map_err(|_| format!("{function}: value should not be negative"))?;
