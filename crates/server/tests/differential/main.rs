@@ -82,21 +82,17 @@ fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'
         let count = number_from("LOLIGO_DIFFERENTIAL_STEPS").unwrap_or(count);
         let steps: Vec<Value> = (0..count).map(|number| step(&mut rng, number)).collect();
         if let Some(found) = run(&steps) {
-            let at = found.at;
-            eprintln!(
-                "seed {seed}, step {at}: {} {}, {} {}, at {}",
-                one.0, found.one, other.0, found.other, steps[at]
-            );
-            let (script, found) = shortest(&steps[..=at], found, run);
+            let said = |found: &Difference| {
+                let at = found.at;
+                format!("seed {seed}, step {at}: {} {}, {} {}", one.0, found.one, other.0, found.other)
+            };
+            let first = format!("{}, at {}", said(&found), steps[found.at]);
+            eprintln!("{first}");
+            let (script, again) = shortest(&steps[..=found.at], found.clone(), run);
             let lines: Vec<String> = script.iter().map(Value::to_string).collect();
-            panic!(
-                "seed {seed}, step {at}: {} {}, {} {}, after:\n{}",
-                one.0,
-                found.one,
-                other.0,
-                found.other,
-                lines.join("\n")
-            );
+            let often = if again == found && script.len() == found.at + 1 { " and never again" } else { "" };
+            // What differed comes last: of a long output, that is what is left.
+            panic!("after:\n{}\n{}\nfound at first{often}: {first}", lines.join("\n"), said(&again));
         }
     }
 }
