@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
-use super::layout::{BLOCK, CHUNK_BLOCKS, Run};
+use super::layout::{BLOCK, CHUNK_BLOCKS, LARGE, Run};
 
 /// A block of an object. All but the first two are in memory until the next checkpoint gives them a place on disk.
 #[derive(Clone, Debug, Default)]
@@ -44,12 +45,16 @@ pub(super) struct Patched {
     pub(super) patches: Vec<(usize, Bytes)>,
 }
 
+/// Where a write is, and the checksum of each of its blocks. Most writes have one of them.
+pub(super) type Runs = SmallVec<[Run; 2]>;
+pub(super) type Crcs = SmallVec<[u32; 4]>;
+
 /// A write that got its final place at once.
 #[derive(Debug)]
 pub(super) struct Large {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Runs,
     /// Of each block.
-    pub(super) crcs: Box<[u32]>,
+    pub(super) crcs: Crcs,
     /// What is, or will be, there; nothing if the write was found in the journal at a restart.
     pub(super) data: Option<Bytes>,
     /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
@@ -65,6 +70,8 @@ const BEGUN: u8 = 1;
 /// It is in its place, though perhaps not safe yet.
 const WRITTEN: u8 = 2;
 const FAILED: u8 = 3;
+/// As `BEGUN`, and somebody waits for the end.
+const AWAITED: u8 = 4;
 
 /// What there is to do for a large write to be in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +93,7 @@ impl Fresh {
 }
 
 impl Large {
-    pub(super) fn new(runs: Vec<Run>, crcs: Box<[u32]>, data: Option<Bytes>) -> Arc<Self> {
+    pub(super) fn new(runs: Runs, crcs: Crcs, data: Option<Bytes>) -> Arc<Self> {
         let progress = AtomicU8::new(if data.is_some() { WAITING } else { WRITTEN });
         let (captured, others) = (AtomicBool::new(false), OnceLock::new());
         Arc::new(Self { runs, crcs, data, captured, others, progress })
@@ -108,6 +115,11 @@ impl Large {
         self.data.as_ref().map(|data| data.slice(start..start + BLOCK))
     }
 
+    /// Whether the committer writes it, with others side by side; else a thread of its own does.
+    pub(super) fn is_small(&self) -> bool {
+        self.crcs.len() * BLOCK < LARGE
+    }
+
     pub(super) fn capture(&self) {
         // Relaxed: read and written under the collection's lock.
         self.captured.store(true, Ordering::Relaxed);
@@ -116,18 +128,27 @@ impl Large {
     /// What the caller has to do. Only one is told to write.
     pub(super) fn task(&self) -> Task {
         // Acquire: who finds it written and syncs the file makes it safe.
-        match self.progress.compare_exchange(WAITING, BEGUN, Ordering::Acquire, Ordering::Acquire) {
-            Ok(_) => Task::Write,
-            Err(BEGUN) => Task::Wait,
-            Err(WRITTEN) => Task::Nothing,
-            Err(_) => Task::Failed,
+        let mut found = self.progress.load(Ordering::Acquire);
+        loop {
+            let (next, task) = match found {
+                WAITING => (BEGUN, Task::Write),
+                BEGUN => (AWAITED, Task::Wait),
+                AWAITED => return Task::Wait,
+                WRITTEN => return Task::Nothing,
+                _ => return Task::Failed,
+            };
+            match self.progress.compare_exchange_weak(found, next, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return task,
+                Err(other) => found = other,
+            }
         }
     }
 
-    /// Says how the writing went.
-    pub(super) fn done(&self, written: bool) {
+    /// Says how the writing went. Whether somebody waits for that, who is to be woken.
+    #[must_use]
+    pub(super) fn done(&self, written: bool) -> bool {
         // Release: with what was written.
-        self.progress.store(if written { WRITTEN } else { FAILED }, Ordering::Release);
+        self.progress.swap(if written { WRITTEN } else { FAILED }, Ordering::Release) == AWAITED
     }
 
     /// A clone refers to this block as well.

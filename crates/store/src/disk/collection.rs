@@ -10,14 +10,14 @@ use loligo_wire::{DecodeError, Eversion, PgId};
 use smallvec::SmallVec;
 
 use super::backend::{Closed, Snapshot};
-use super::block::Large;
 use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
-use super::core::{Core, Pending, Pushed};
+use super::block::Runs;
+use super::core::{Core, Larges, Pending, Pushed};
 use super::layout::{BLOCK, LARGE, Run};
 use super::omap::Omap;
 use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
-use super::record::{self, Body, Edits, What};
+use super::record::{self, Body, Edits, Placed, What, Whole};
 use super::rows::{self, CollectionRow, Stored, bad};
 use super::view::DiskView;
 use super::{keys, layout, list};
@@ -124,7 +124,7 @@ impl DiskCollection {
         let record = record::encode_remove(seq, self.pg);
         let forgotten = inner.forget(seq);
         let pending =
-            Pending { record, larges: SmallVec::new(), collection: Arc::clone(self), version: None };
+            Pending { record, larges: Larges::new(), collection: Arc::clone(self), version: None };
         (self.core.push(pending), forgotten)
     }
 
@@ -247,29 +247,44 @@ impl DiskCollection {
         }
     }
 
-    /// Gives large writes their places.
-    fn place(&self, txn: &Transaction<'_>) -> Result<SmallVec<[Arc<Large>; 1]>, StoreError> {
-        let mut larges = SmallVec::new();
-        for change in txn.objects.iter().flat_map(|o| &o.changes) {
-            let Some((_, data)) = record::large_blocks(change) else { continue };
-            match record::place(data, |blocks| self.core.space.allocate(blocks, 0)) {
-                Ok(large) => larges.push(large),
+    /// Gives large writes their places, and small ones if that is the better way.
+    fn place(&self, txn: &Transaction<'_>) -> Result<Placed, StoreError> {
+        let mut placed = Placed::new();
+        for (number, change) in txn.objects.iter().flat_map(|o| &o.changes).enumerate() {
+            let Some(whole) = Whole::of(change) else { continue };
+            match self.place_of(&whole) {
+                Ok(Some(runs)) => placed.push((number, whole.placed(runs))),
+                Ok(None) => {}
                 Err(e) => {
-                    larges.iter().for_each(|large: &Arc<Large>| self.core.space.free(&large.runs));
+                    placed.iter().for_each(|(_, large)| self.core.space.free(&large.runs));
                     // It frees what was removed.
                     self.core.want_checkpoint();
                     return Err(e);
                 }
             }
         }
-        Ok(larges)
+        Ok(placed)
+    }
+
+    fn place_of(&self, whole: &Whole<'_>) -> Result<Option<Runs>, StoreError> {
+        if whole.write_len() >= LARGE {
+            return self.core.space.allocate(whole.blocks(), 0).map(Some);
+        }
+        // What is left before and behind the blocks is in the journal all the same.
+        let is_mostly_whole = whole.blocks() as usize * BLOCK * 2 > whole.write_len();
+        let run = if is_mostly_whole && self.core.writes_small_to_place() {
+            self.core.space.allocate_small(whole.blocks())
+        } else {
+            None
+        };
+        Ok(run.map(|run| Runs::from_slice(&[run])))
     }
 
     fn submit_encoded(
         self: &Arc<Self>,
         seq: u64,
         bytes: &Bytes,
-        larges: SmallVec<[Arc<Large>; 1]>,
+        larges: Larges,
     ) -> Result<(), StoreError> {
         let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
         let What::Transaction(mut body) = record::decode(bytes).map_err(undecodable)?.what else {
@@ -623,9 +638,10 @@ impl Collection for Arc<DiskCollection> {
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
         self.core.check()?;
         check(&txn, self.core.journal_len)?;
-        let larges = self.place(&txn)?;
+        let placed = self.place(&txn)?;
         let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
-        let bytes = record::encode(seq, self.pg, &txn, &larges);
+        let bytes = record::encode(seq, self.pg, &txn, &placed);
+        let larges: Larges = placed.into_iter().map(|(_, large)| large).collect();
         let large_bytes: usize = larges.iter().map(|large| large.crcs.len() * BLOCK).sum();
         let again = larges.clone();
         if let Err(e) = self.submit_encoded(seq, &bytes, larges) {

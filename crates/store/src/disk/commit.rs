@@ -9,11 +9,12 @@ use std::{io, thread};
 use loligo_wire::Eversion;
 
 use super::ahead::step;
-use super::backend::{BackendFile, is_aligned};
+use super::backend::{BackendFile, Buffer, is_aligned};
 use super::block::{Large, Task};
 use super::collection::DiskCollection;
 use super::core::{Core, Pending};
 use super::journal::{Journal, group_len};
+use super::layout::{BLOCK, Run};
 
 /// Bytes of records that are made safe together: the disk takes so much in well under a millisecond, and more at once would
 /// only make the first wait for the last.
@@ -33,11 +34,13 @@ pub(super) struct Committer {
     /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
     data: Arc<dyn BackendFile>,
     journal: Journal,
+    /// Small writes on their way to their places.
+    buffer: Buffer,
 }
 
 impl Committer {
     pub(super) fn new(core: Arc<Core>, data: Arc<dyn BackendFile>, journal: Journal) -> Self {
-        Self { core, data, journal }
+        Self { core, data, journal, buffer: Buffer::default() }
     }
 
     /// Until the store is closed and nothing waits any more, or stops.
@@ -53,6 +56,8 @@ impl Committer {
                         self.core.stop(format!("the journal: {e}"));
                         return ControlFlow::Break(());
                     }
+                    // Relaxed: a guess.
+                    core.group_records.store(group.len(), Ordering::Relaxed);
                     core.handled(group.len());
                     said(&group, batch.is_empty() && core.commits.is_empty());
                 }
@@ -71,7 +76,7 @@ impl Committer {
     }
 
     fn commit(&mut self, group: &[Pending]) -> io::Result<()> {
-        let mut wrote = false;
+        let mut wrote = self.write_small(group)?;
         for large in group.iter().flat_map(|pending| &pending.larges) {
             // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
             // too if the kernel could not write what was written there.
@@ -94,6 +99,20 @@ impl Committer {
             self.core.want_journal(0);
         }
         Ok(())
+    }
+
+    /// Writes the small writes that have a place of their own, those that lie side by side together. Whether there are any.
+    fn write_small(&mut self, group: &[Pending]) -> io::Result<bool> {
+        let small = group.iter().flat_map(|pending| &pending.larges);
+        // If a checkpoint was faster, or is about to write one, `write_large` waits for it.
+        let small: Vec<&Large> =
+            small.map(|large| &**large).filter(|l| l.is_small() && l.task() == Task::Write).collect();
+        let written = write_together(&*self.data, &mut self.buffer, &small);
+        let awaited = small.iter().filter(|large| large.done(written.is_ok())).count();
+        if awaited > 0 {
+            self.core.wake();
+        }
+        written.map(|()| !small.is_empty())
     }
 
     fn unstored_max(&self) -> u64 {
@@ -162,9 +181,10 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
         match large.task() {
             Task::Write => {
                 let written = write_runs(core, large);
-                large.done(written.is_ok());
                 // Also if it failed: a store that has stopped already wakes nobody again.
-                core.wake();
+                if large.done(written.is_ok()) {
+                    core.wake();
+                }
                 return written;
             }
             Task::Nothing => return Ok(()),
@@ -175,17 +195,54 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     }
 }
 
-/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many at the same time.
+/// Writes what is to be written, the less often the more of it lies side by side.
+fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, larges: &[&Large]) -> io::Result<()> {
+    let mut pieces: Vec<(Run, &[u8])> = larges.iter().flat_map(|large| pieces(large)).collect();
+    pieces.sort_unstable_by_key(|(run, _)| run.start);
+    let mut rest = &pieces[..];
+    while let Some(((first, _), more)) = rest.split_first() {
+        let (mut end, mut count) = (first.end(), 1);
+        for (run, _) in more {
+            if run.start != end || (run.end() - first.start) as usize * BLOCK > WRITE_BYTES_MAX {
+                break;
+            }
+            (end, count) = (run.end(), count + 1);
+        }
+        buffer.reset((end - first.start) as usize * BLOCK);
+        let mut at = 0;
+        for (_, bytes) in &rest[..count] {
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        data.write(first.offset(), buffer)?;
+        rest = &rest[count..];
+    }
+    Ok(())
+}
+
+/// The places of a write, and what is to be there.
+fn pieces(large: &Large) -> impl Iterator<Item = (Run, &[u8])> {
+    let mut bytes = large.data.as_deref().unwrap_or_default();
+    large.runs.iter().map(move |run| {
+        let (part, rest) = bytes.split_at(run.len as usize * BLOCK);
+        bytes = rest;
+        (*run, part)
+    })
+}
+
+/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many at the same time. The
+/// committer writes the small ones.
 pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
-    for large in larges {
+    for large in larges.iter().filter(|large| !large.is_small()) {
         let (of_job, large) = (Arc::clone(core), Arc::clone(large));
         core.pool.push(move || {
             if large.task() != Task::Write {
                 return;
             }
             let written = write_runs(&of_job, &large);
-            large.done(written.is_ok());
-            of_job.wake();
+            if large.done(written.is_ok()) {
+                of_job.wake();
+            }
             if let Err(e) = written {
                 of_job.stop(format!("a large write: {e}"));
             }
@@ -194,10 +251,7 @@ pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
 }
 
 fn write_runs(core: &Core, large: &Large) -> io::Result<()> {
-    let mut bytes = large.data.as_deref().unwrap_or_default();
-    for run in &large.runs {
-        let (mut part, rest) = bytes.split_at(run.len as usize * super::layout::BLOCK);
-        bytes = rest;
+    for (run, mut part) in pieces(large) {
         if is_aligned(part) {
             core.data.write(run.offset(), part)?;
             continue;

@@ -1,6 +1,6 @@
 //! What all parts of a store share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
@@ -18,6 +18,7 @@ use super::filter::Filter;
 use super::pool::Pool;
 use super::reader::{Job, Looks, Reader, Reading};
 use super::space::Space;
+use super::store::SmallWrites;
 use crate::StoreError;
 
 /// Held to take out all records that wait; adding one takes no lock.
@@ -29,11 +30,18 @@ static ON_STOP: Class = Class::new("store.on_stop");
 /// Records that wait for the journal, and their bytes: twice what the OSD lets in from its clients.
 pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
 
+/// So many records at once make it worth while to write the data of small writes to its place, in a write of its own, rather than twice:
+/// into the journal first.
+const MANY: u64 = 16;
+
+/// The writes of a transaction that have a place.
+pub(super) type Larges = SmallVec<[Arc<Large>; 1]>;
+
 /// A record on its way into the journal.
 pub(super) struct Pending {
     pub(super) record: Bytes,
     /// To be written to their places before the record is.
-    pub(super) larges: SmallVec<[Arc<Large>; 1]>,
+    pub(super) larges: Larges,
     pub(super) collection: Arc<DiskCollection>,
     /// Who submitted it hears of it when it is safe; nobody does if the collection was removed.
     pub(super) version: Option<Eversion>,
@@ -81,6 +89,9 @@ pub(super) struct Core {
     /// Records given to the committer, and those with which it has done: see [`Core::committer_is_past`].
     pushed: AtomicU64,
     handled: AtomicU64,
+    /// Records in the committer's newest group.
+    pub(super) group_records: AtomicUsize,
+    small_writes: SmallWrites,
     /// Bytes of large writes that are in memory until the next checkpoint.
     pub(super) large_bytes: AtomicU64,
     /// Objects changed since the last checkpoint.
@@ -110,6 +121,7 @@ pub(super) struct Start {
     pub(super) cache_bytes: usize,
     /// Records that may wait for the journal.
     pub(super) waiting_max: Bound,
+    pub(super) small_writes: SmallWrites,
 }
 
 impl Core {
@@ -140,6 +152,8 @@ impl Core {
             next_object: AtomicU64::new(start.next_object),
             pushed: AtomicU64::new(0),
             handled: AtomicU64::new(0),
+            group_records: AtomicUsize::new(0),
+            small_writes: start.small_writes,
             large_bytes: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
@@ -238,6 +252,19 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Whether a small write had better go to its place at once.
+    pub(super) fn writes_small_to_place(&self) -> bool {
+        match self.small_writes {
+            SmallWrites::ToPlace => true,
+            SmallWrites::ToJournal => false,
+            SmallWrites::ByLoad => {
+                // Relaxed: a guess.
+                let waiting = self.pushed().saturating_sub(self.handled.load(Ordering::Relaxed));
+                waiting.max(self.group_records.load(Ordering::Relaxed) as u64) >= MANY
+            }
+        }
     }
 
     /// Records that were given to the committer so far.

@@ -12,7 +12,8 @@
 //! - A transaction is written down as a *record* (`record`), and done in memory from the record's bytes; a restart does
 //!   the same with the records it finds (`store`).
 //! - The *committer* (`commit`) takes all records there are and makes them safe with one write to the *journal*
-//!   (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their places are in the record.
+//!   (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their places are in the record;
+//!   so have smaller ones if many come at once, which it writes to their places together.
 //! - The *checkpointer* (`checkpoint`, `flush`) brings the *map* (an ordered key-value map; `keys`, `rows`) up to
 //!   date now and then, in one commit.
 //! - The journal is made ready ahead of the committer (`ahead`).
@@ -56,5 +57,5 @@ mod usage;
 mod view;
 
 pub use fsck::{Checked, Finding, Listener as RepairListener, Repaired, check, repair};
-pub use store::{DiskConfig, DiskStore, OpenError};
+pub use store::{DiskConfig, DiskStore, OpenError, SmallWrites};
 pub use usage::{Usage, usage};

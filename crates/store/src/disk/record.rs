@@ -9,10 +9,10 @@ use bytes::Bytes;
 use loligo_wire::{DecodeError, Eversion, Incarnation, PgId, PoolId, Reader, SnapId, Tid, Writer};
 use smallvec::SmallVec;
 
-use super::block::Large;
-use super::layout::{BLOCK, LARGE, Run, block_crc};
+use super::block::{Large, Runs};
+use super::layout::{BLOCK, Run, block_crc};
 use super::onode::Edit;
-use crate::{Change, Info, ObjectRef, OpRecord, StoreError, Transaction};
+use crate::{Change, Info, ObjectRef, OpRecord, Transaction};
 
 /// What a record is about.
 #[derive(Debug)]
@@ -49,39 +49,57 @@ pub(super) struct Edits<'a> {
 const TRANSACTION: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// What a place is needed for: whole blocks of a write that is large enough.
-pub(super) fn large_blocks(change: &Change<'_>) -> Option<(u64, Bytes)> {
-    let (offset, data) = match change {
-        Change::Write { offset, data } => (*offset, data),
-        Change::WriteFull { data } => (0, data),
-        _ => return None,
-    };
-    if data.len() < LARGE {
-        return None;
+/// The whole blocks of a write, of which there are some: what can be given a place of its own.
+pub(super) struct Whole<'c> {
+    /// Where in the object they begin, in blocks.
+    at: u64,
+    /// All that is written; the bytes before and behind the blocks go through the journal.
+    data: &'c Bytes,
+    head: usize,
+    len: usize,
+}
+
+impl<'c> Whole<'c> {
+    pub(super) fn of(change: &'c Change<'_>) -> Option<Self> {
+        let (offset, data) = match change {
+            Change::Write { offset, data } => (*offset, data),
+            Change::WriteFull { data } => (0, data),
+            _ => return None,
+        };
+        let head = (BLOCK - (offset % BLOCK as u64) as usize) % BLOCK;
+        let len = data.len().checked_sub(head)? / BLOCK * BLOCK;
+        (len > 0).then_some(Self { at: (offset + head as u64) / BLOCK as u64, data, head, len })
     }
-    let head = (BLOCK - (offset % BLOCK as u64) as usize) % BLOCK;
-    let blocks = (data.len() - head) / BLOCK;
-    Some(((offset + head as u64) / BLOCK as u64, data.slice(head..head + blocks * BLOCK)))
+
+    /// Bytes of the whole write.
+    pub(super) fn write_len(&self) -> usize {
+        self.data.len()
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        (self.len / BLOCK) as u64
+    }
+
+    /// The blocks at a place, with their sums.
+    pub(super) fn placed(&self, runs: Runs) -> Arc<Large> {
+        let data = self.data.slice(self.head..self.head + self.len);
+        let crcs = data.chunks_exact(BLOCK).map(block_crc).collect();
+        Large::new(runs, crcs, Some(data))
+    }
 }
 
-/// Gives a large write its place, and sums its blocks.
-pub(super) fn place(
-    data: Bytes,
-    allocate: impl FnOnce(u64) -> Result<Vec<Run>, StoreError>,
-) -> Result<Arc<Large>, StoreError> {
-    let runs = allocate((data.len() / BLOCK) as u64)?;
-    let crcs = data.chunks_exact(BLOCK).map(block_crc).collect();
-    Ok(Large::new(runs, crcs, Some(data)))
-}
+/// Writes that have a place, each with its number among all changes of the transaction, in order.
+pub(super) type Placed = SmallVec<[(usize, Arc<Large>); 1]>;
 
-/// Writes a transaction down. `larges` are those of its large writes, in order.
-pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, larges: &[Arc<Large>]) -> Bytes {
+/// Writes a transaction down.
+pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, placed: &Placed) -> Bytes {
     let data = |change: &Change<'_>| match change {
-        Change::Write { data, .. } | Change::WriteFull { data } if data.len() < LARGE => data.len(),
+        Change::Write { data, .. } | Change::WriteFull { data } => data.len(),
         _ => 64,
     };
-    let inline: usize = txn.objects.iter().flat_map(|o| &o.changes).map(data).sum();
-    let mut w = Writer::with_capacity(256 + inline);
+    let written: usize = txn.objects.iter().flat_map(|o| &o.changes).map(data).sum();
+    let elsewhere: usize = placed.iter().map(|(_, large)| large.crcs.len() * (BLOCK - 12)).sum();
+    let mut w = Writer::with_capacity(256 + written.saturating_sub(elsewhere));
     head(&mut w, TRANSACTION, seq, pg);
     w.put(&txn.version);
     w.bool(txn.record.is_some());
@@ -89,13 +107,19 @@ pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, larges: &[Arc<La
         put_op(&mut w, record);
     }
     w.count(txn.objects.len());
-    let mut larges = larges.iter();
+    let mut placed = placed.iter().peekable();
+    let mut number = 0;
     for object in &txn.objects {
         put_oid(&mut w, object.oid);
         put_info(&mut w, &object.info);
         let at = w.len();
         w.u32(0);
-        let edits: u32 = object.changes.iter().map(|change| put_change(&mut w, change, &mut larges)).sum();
+        let mut edits = 0;
+        for change in &object.changes {
+            let large = placed.next_if(|(of, _)| *of == number).map(|(_, large)| &**large);
+            edits += put_change(&mut w, change, large);
+            number += 1;
+        }
         w.patch_u32(at, edits);
     }
     w.into_bytes()
@@ -251,24 +275,20 @@ mod tag {
 }
 
 /// Puts a change as one or more edits, and says how many.
-fn put_change<'l>(
-    w: &mut Writer,
-    change: &Change<'_>,
-    larges: &mut impl Iterator<Item = &'l Arc<Large>>,
-) -> u32 {
+fn put_change(w: &mut Writer, change: &Change<'_>, large: Option<&Large>) -> u32 {
     let mut edits = 1;
     match change {
         Change::Create => w.u8(tag::CREATE),
         Change::Remove => w.u8(tag::REMOVE),
-        Change::Write { offset, data } => match large_blocks(change).zip(larges.next_if_large(data)) {
-            Some(((at, whole), large)) => edits = put_large(w, *offset, data, at, whole.len(), large),
+        Change::Write { offset, data } => match Whole::of(change).zip(large) {
+            Some((whole, large)) => edits = put_large(w, *offset, &whole, large),
             None => put_write(w, *offset, data),
         },
-        Change::WriteFull { data } => match large_blocks(change).zip(larges.next_if_large(data)) {
-            Some(((at, whole), large)) => {
+        Change::WriteFull { data } => match Whole::of(change).zip(large) {
+            Some((whole, large)) => {
                 w.u8(tag::TRUNCATE);
                 w.u64(0);
-                edits = 1 + put_large(w, 0, data, at, whole.len(), large);
+                edits = 1 + put_large(w, 0, &whole, large);
             }
             None => {
                 w.u8(tag::WRITE_FULL);
@@ -310,16 +330,6 @@ fn put_change<'l>(
     edits
 }
 
-trait NextIfLarge<'l> {
-    fn next_if_large(&mut self, data: &Bytes) -> Option<&'l Arc<Large>>;
-}
-
-impl<'l, I: Iterator<Item = &'l Arc<Large>>> NextIfLarge<'l> for I {
-    fn next_if_large(&mut self, data: &Bytes) -> Option<&'l Arc<Large>> {
-        if data.len() >= LARGE { self.next() } else { None }
-    }
-}
-
 fn put_blobs(w: &mut Writer, tag: u8, blobs: &[&Bytes]) {
     w.u8(tag);
     blobs.iter().for_each(|blob| w.blob(blob));
@@ -332,15 +342,16 @@ fn put_write(w: &mut Writer, offset: u64, data: &[u8]) {
 }
 
 /// The whole blocks by their places, what is left before and behind them as it is.
-fn put_large(w: &mut Writer, offset: u64, data: &Bytes, at: u64, whole: usize, large: &Large) -> u32 {
-    let head = (at * BLOCK as u64 - offset) as usize;
+fn put_large(w: &mut Writer, offset: u64, whole: &Whole<'_>, large: &Large) -> u32 {
+    let (before, rest) = whole.data.split_at(whole.head);
+    let behind = &rest[whole.len..];
     let mut edits = 1;
-    if head > 0 {
-        put_write(w, offset, &data[..head]);
+    if !before.is_empty() {
+        put_write(w, offset, before);
         edits += 1;
     }
     w.u8(tag::LARGE);
-    w.u64(at);
+    w.u64(whole.at);
     w.count(large.runs.len());
     for run in &large.runs {
         w.u32(run.start);
@@ -348,8 +359,8 @@ fn put_large(w: &mut Writer, offset: u64, data: &Bytes, at: u64, whole: usize, l
     }
     w.count(large.crcs.len());
     large.crcs.iter().for_each(|crc| w.u32(*crc));
-    if head + whole < data.len() {
-        put_write(w, offset + (head + whole) as u64, &data[head + whole..]);
+    if !behind.is_empty() {
+        put_write(w, offset + (whole.head + whole.len) as u64, behind);
         edits += 1;
     }
     edits
@@ -391,7 +402,7 @@ fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, Decod
 fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
     let at = r.u64()?;
     let count = r.count(8)?;
-    let mut runs = Vec::with_capacity(count);
+    let mut runs = Runs::with_capacity(count);
     let mut blocks = 0u64;
     for _ in 0..count {
         let run = Run { start: r.u32()?, len: r.u32()? };

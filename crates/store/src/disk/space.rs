@@ -11,6 +11,7 @@ use loligo_lockstat::{Class, Mutex};
 
 use super::backend::Batch;
 use super::keys;
+use super::block::Runs;
 use super::layout::{BLOCK, Run};
 use super::shares::Shares;
 use crate::StoreError;
@@ -21,6 +22,10 @@ static SPACE: Class = Class::new("store.space");
 /// Blocks whose bits make one row: 512 bytes.
 pub(super) const ROW_BLOCKS: u64 = 4096;
 const WORD: u64 = u64::BITS as u64;
+/// Blocks side by side that are set aside for small writes, at most: 4 MiB.
+const STRIP_BLOCKS_MAX: u64 = 16 * WORD;
+/// Words that are looked at for a strip before the caller does without one: some microseconds, under the lock.
+const STRIP_LOOK_WORDS: u64 = 4096;
 
 /// One bit for each block.
 #[derive(Clone, Debug)]
@@ -78,6 +83,10 @@ struct State {
     reserved: u64,
     /// Where the last search ended.
     hint: u64,
+    /// Set aside for small writes, and in use as far as `used` is concerned; perhaps of no length.
+    strip: Run,
+    /// The word where the next search for a strip begins.
+    strip_hint: u64,
 }
 
 impl Space {
@@ -86,13 +95,16 @@ impl Space {
         let used = stored.bits.clone();
         let in_use: u64 = used.words.iter().map(|w| u64::from(w.count_ones())).sum();
         let free = used.blocks - in_use;
-        Self(Mutex::new(&SPACE, State { used, free, reserved: 0, hint: 0 }))
+        Self(Mutex::new(&SPACE, State { used, free, reserved: 0, hint: 0, strip: Run { start: 0, len: 0 }, strip_hint: 0 }))
     }
 
     /// Takes `blocks` blocks, in as few runs as there are, and promises `later` more.
-    pub(super) fn allocate(&self, blocks: u64, later: u64) -> Result<Vec<Run>, StoreError> {
+    pub(super) fn allocate(&self, blocks: u64, later: u64) -> Result<Runs, StoreError> {
         let mut state = self.0.lock();
-        let available = state.free.saturating_sub(state.reserved);
+        if blocks + later > state.available() {
+            state.give_up_strip();
+        }
+        let available = state.available();
         if blocks + later > available {
             let capacity = state.used.blocks * BLOCK as u64;
             let (needed, free) = ((blocks + later) * BLOCK as u64, available * BLOCK as u64);
@@ -100,6 +112,19 @@ impl Space {
         }
         state.reserved += later;
         Ok(state.take(blocks))
+    }
+
+    /// Takes `blocks` blocks side by side, and behind those that it gave before, as far as there are many free ones together.
+    /// None where there are not: then each would be a write of its own, which the journal spares.
+    pub(super) fn allocate_small(&self, blocks: u64) -> Option<Run> {
+        let mut state = self.0.lock();
+        if u64::from(state.strip.len) < blocks {
+            state.give_up_strip();
+            state.strip = state.find_strip()?;
+        }
+        let run = Run { start: state.strip.start, len: blocks as u32 };
+        state.strip = Run { start: run.end(), len: state.strip.len - run.len };
+        Some(run)
     }
 
     /// Takes up to `blocks` blocks side by side, of those that were promised; none if there are none.
@@ -136,13 +161,51 @@ impl Space {
     /// Blocks in all, and blocks that may still be asked for.
     pub(super) fn figures(&self) -> (u64, u64) {
         let state = self.0.lock();
-        (state.used.blocks, state.free.saturating_sub(state.reserved))
+        (state.used.blocks, state.available() + u64::from(state.strip.len))
     }
 }
 
 impl State {
-    fn take(&mut self, mut blocks: u64) -> Vec<Run> {
-        let mut runs = Vec::new();
+    fn available(&self) -> u64 {
+        self.free.saturating_sub(self.reserved)
+    }
+
+    fn give_up_strip(&mut self) {
+        let strip = std::mem::replace(&mut self.strip, Run { start: 0, len: 0 });
+        if strip.len > 0 {
+            let was_used = self.used.change(strip, false);
+            debug_assert!(was_used, "a strip is in use");
+            self.free += u64::from(strip.len);
+        }
+    }
+
+    /// Whole words of free blocks, if there are some near where the last ones were found. Takes no more than a small part of what is free.
+    fn find_strip(&mut self) -> Option<Run> {
+        let words_max = (self.available() / 8).min(STRIP_BLOCKS_MAX) / WORD;
+        // The last word may have bits beyond the end.
+        let words = self.used.blocks / WORD;
+        if words_max == 0 || words == 0 {
+            return None;
+        }
+        let look = |from: u64, until: u64| (from..until).find(|word| self.used.words[*word as usize] == 0);
+        let from = self.strip_hint.min(words);
+        let until = words.min(from + STRIP_LOOK_WORDS);
+        let Some(first) = look(from, until) else {
+            self.strip_hint = if until == words { 0 } else { until };
+            return None;
+        };
+        let last = words.min(first + words_max);
+        let count = (first..last).take_while(|word| self.used.words[*word as usize] == 0).count() as u64;
+        let strip = Run { start: (first * WORD) as u32, len: (count * WORD) as u32 };
+        let was_free = self.used.change(strip, true);
+        debug_assert!(was_free, "just found free");
+        self.free -= u64::from(strip.len);
+        self.strip_hint = first + count;
+        Some(strip)
+    }
+
+    fn take(&mut self, mut blocks: u64) -> Runs {
+        let mut runs = Runs::new();
         while blocks > 0
             && let Some(run) = self.take_run(blocks)
         {
@@ -322,6 +385,28 @@ mod tests {
             again.iter().all(|run| kept.iter().all(|(_, k)| run.end() <= k.start || k.end() <= run.start))
         );
         assert!(!space.take_exactly(again[0]));
+    }
+
+    #[test]
+    fn small_writes_lie_side_by_side_and_take_no_room_from_others() {
+        let space = Space::new(&Stored::new(1000));
+        let first = space.allocate_small(3).expect("room");
+        let large = space.allocate(100, 0).expect("room");
+        let second = space.allocate_small(2).expect("room");
+        assert_eq!((first.len, second.start, second.len), (3, first.end(), 2));
+        assert!(large.iter().all(|run| run.end() <= first.start || run.start >= second.end()));
+        assert_eq!(space.figures(), (1000, 1000 - 105), "what is set aside is free");
+        // Whoever needs all there is gets that, too.
+        let rest = space.allocate(1000 - 105, 0).expect("as many as are free");
+        assert_eq!(space.figures().1, 0);
+        assert!(space.allocate_small(1).is_none());
+        rest.iter().for_each(|run| space.free(&[*run]));
+        // Free blocks that are not many together are not used.
+        let taken: Vec<Run> = (0..895).map(|_| space.allocate(1, 0).expect("room")[0]).collect();
+        taken.iter().filter(|run| run.start % 64 != 5).for_each(|run| space.free(&[*run]));
+        assert!(space.figures().1 > 800 && space.allocate_small(1).is_none());
+        taken.iter().filter(|run| run.start % 64 == 5).for_each(|run| space.free(&[*run]));
+        assert!(space.allocate_small(15).is_some(), "the search begins anew");
     }
 
     #[test]

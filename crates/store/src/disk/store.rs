@@ -47,6 +47,21 @@ pub struct DiskConfig {
     pub cache_bytes: usize,
     /// Read by `io_uring` where the kernel offers it; else, and if not, by threads.
     pub io_uring: bool,
+    /// The way of small writes.
+    pub small_writes: SmallWrites,
+}
+
+/// Which way writes of less than 64 KiB go, if they have whole blocks of 4 KiB. All others go through the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SmallWrites {
+    /// To their final place when many are under way, so that each byte is written once; else through the journal, which
+    /// takes one write of the disk until they are safe and not two.
+    #[default]
+    ByLoad,
+    /// Always to their final place, where free space is in long pieces.
+    ToPlace,
+    /// Always through the journal.
+    ToJournal,
 }
 
 impl DiskConfig {
@@ -61,6 +76,7 @@ impl DiskConfig {
             journal_bytes: 256 << 20,
             cache_bytes: Self::CACHE_BYTES,
             io_uring: true,
+            small_writes: SmallWrites::ByLoad,
         }
     }
 }
@@ -122,7 +138,7 @@ impl DiskStore {
             return Err(OpenError::Foreign { found: superblock.fsid, expected: config.fsid });
         }
         let pool = Pool::start(POOL_THREADS_MAX)?;
-        let opened = Opening::new(&*backend, superblock, pool.clone(), config.cache_bytes)
+        let opened = Opening::new(&*backend, superblock, pool.clone(), config)
             .and_then(|opening| opening.finish(&*backend, config.io_uring));
         match opened {
             Ok((core, collections, threads)) => {
@@ -244,7 +260,7 @@ impl Opening {
         backend: &dyn Backend,
         superblock: Superblock,
         pool: Pool,
-        cache_bytes: usize,
+        config: DiskConfig,
     ) -> Result<Self, OpenError> {
         let kv = backend.kv()?;
         let disk = kv.snapshot();
@@ -278,8 +294,9 @@ impl Opening {
             journal_limit: row.journal_tail,
             next_seq: row.next_seq,
             next_object: row.next_object,
-            cache_bytes,
+            cache_bytes: config.cache_bytes,
             waiting_max: WAITING_MAX,
+            small_writes: config.small_writes,
         };
         let core = Core::new(backend.open("data")?, Arc::clone(&kv), Space::new(&stored), pool, &start);
         let file = backend.open("journal")?;

@@ -25,7 +25,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::backend::Backend;
 use super::backend::sim::{At, Machine, Plan};
-use super::store::{DiskConfig, DiskStore, OpenError};
+use super::store::{DiskConfig, DiskStore, OpenError, SmallWrites};
 use crate::memory::tests::{Model, Models, apply};
 use crate::{
     Change, Collection, CommitListener, Fetch, Info, ObjectChanges, ObjectName, ObjectRef, ObjectStore,
@@ -283,11 +283,14 @@ fn config() -> DiskConfig {
         journal_bytes: JOURNAL,
         cache_bytes: CACHE,
         io_uring: true,
+        small_writes: SmallWrites::ByLoad,
     }
 }
 
 fn open(machine: &Machine) -> Result<DiskStore, OpenError> {
-    DiskStore::open_on(Arc::new(machine.clone()), config())
+    // Half of the seeds have small writes go the way that many at once take.
+    let small_writes = if machine.seed().is_multiple_of(2) { SmallWrites::ToPlace } else { SmallWrites::ByLoad };
+    DiskStore::open_on(Arc::new(machine.clone()), DiskConfig { small_writes, ..config() })
 }
 
 fn open_all(store: &DiskStore, histories: Vec<Vec<(u64, Models)>>) -> Result<Vec<Pg>, StoreError> {

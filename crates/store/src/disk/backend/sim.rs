@@ -39,6 +39,7 @@ pub(in crate::disk) struct Machine(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
+    seed: u64,
     files: BTreeMap<&'static str, FileState>,
     kv: Arc<BTreeMap<Bytes, Bytes>>,
     plan: Plan,
@@ -85,7 +86,12 @@ enum Change {
 impl Machine {
     pub(in crate::disk) fn new(seed: u64, free_bytes: u64) -> Self {
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self(Arc::new(Mutex::new(&MACHINE, State { random, free_bytes, ..State::default() })))
+        Self(Arc::new(Mutex::new(&MACHINE, State { seed, random, free_bytes, ..State::default() })))
+    }
+
+    /// What it was made with.
+    pub(in crate::disk) fn seed(&self) -> u64 {
+        self.0.lock().seed
     }
 
     /// From now on this goes wrong; calls are counted from 0 again.

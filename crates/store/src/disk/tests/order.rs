@@ -182,6 +182,7 @@ fn a_record_that_finds_no_room_stops_the_store() {
         next_object: 1,
         cache_bytes: 0,
         waiting_max: Bound { items: 2, bytes: 1 << 20 },
+        small_writes: SmallWrites::ByLoad,
     };
     let data = machine.open("data").expect("simulated");
     let kv = machine.kv().expect("simulated");
