@@ -1,7 +1,7 @@
 //! Where the bytes of a block are, and chunks of blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -55,13 +55,39 @@ pub(super) struct Large {
     pub(super) runs: Runs,
     /// Of each block.
     pub(super) crcs: Crcs,
-    /// What is, or will be, there; nothing if the write was found in the journal at a restart.
-    pub(super) data: Option<Bytes>,
+    data: Data,
     /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
     captured: AtomicBool,
     /// How many other objects refer to each block, if there was ever one. Changed under the collection's lock.
     others: OnceLock<Box<[AtomicU32]>>,
     progress: AtomicU8,
+}
+
+/// What is, or will be, at the place of a write.
+#[derive(Debug)]
+enum Data {
+    /// In memory until a checkpoint has seen it.
+    Kept(Bytes),
+    /// In memory until the committer has made it safe; who has it is in the committer's queue.
+    Passing(Weak<Bytes>),
+    /// On disk only: the write was found in the journal at a restart.
+    OnDisk,
+}
+
+/// A write on its way to its place.
+#[derive(Clone, Debug)]
+pub(super) struct Moving {
+    pub(super) large: Arc<Large>,
+    pub(super) data: Arc<Bytes>,
+}
+
+/// Where the bytes of a block are to be found.
+#[derive(Debug)]
+pub(super) enum Content<'b> {
+    /// Here; zeros follow.
+    Memory(Bytes),
+    /// On disk, and there is something to be put over them.
+    Disk(Place, &'b [(usize, Bytes)]),
 }
 
 /// How far a large write is on its way to its place. Who changes `WAITING` to `BEGUN` writes it; others wait.
@@ -93,10 +119,21 @@ impl Fresh {
 }
 
 impl Large {
-    pub(super) fn new(runs: Runs, crcs: Crcs, data: Option<Bytes>) -> Arc<Self> {
-        let progress = AtomicU8::new(if data.is_some() { WAITING } else { WRITTEN });
+    /// A new write. If it [is small](Self::is_small), its data are in memory only as long as the caller has them.
+    pub(super) fn new(runs: Runs, crcs: Crcs, data: &Arc<Bytes>) -> Arc<Self> {
+        let is_small = crcs.len() * BLOCK < LARGE;
+        let data = if is_small { Data::Passing(Arc::downgrade(data)) } else { Data::Kept((**data).clone()) };
+        Self::with(runs, crcs, data, WAITING)
+    }
+
+    /// One that was found in the journal.
+    pub(super) fn found(runs: Runs, crcs: Crcs) -> Arc<Self> {
+        Self::with(runs, crcs, Data::OnDisk, WRITTEN)
+    }
+
+    fn with(runs: Runs, crcs: Crcs, data: Data, progress: u8) -> Arc<Self> {
         let (captured, others) = (AtomicBool::new(false), OnceLock::new());
-        Arc::new(Self { runs, crcs, data, captured, others, progress })
+        Arc::new(Self { runs, crcs, data, captured, others, progress: AtomicU8::new(progress) })
     }
 
     pub(super) fn place(&self, mut index: u32) -> Place {
@@ -110,9 +147,24 @@ impl Large {
         unreachable!("there are as many blocks as checksums");
     }
 
-    pub(super) fn data(&self, index: u32) -> Option<Bytes> {
+    /// The places of its blocks, in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        let blocks = self.runs.iter().flat_map(|run| run.start..run.end());
+        blocks.zip(&self.crcs).map(|(block, crc)| Place { block, crc: *crc })
+    }
+
+    /// All that is written, as long as it is in memory.
+    pub(super) fn data(&self) -> Option<Bytes> {
+        match &self.data {
+            Data::Kept(data) => Some(data.clone()),
+            Data::Passing(data) => data.upgrade().map(|data| Bytes::clone(&data)),
+            Data::OnDisk => None,
+        }
+    }
+
+    fn block(&self, index: u32) -> Option<Bytes> {
         let start = index as usize * BLOCK;
-        self.data.as_ref().map(|data| data.slice(start..start + BLOCK))
+        self.data().map(|data| data.slice(start..start + BLOCK))
     }
 
     /// Whether the committer writes it, with others side by side; else a thread of its own does.
@@ -181,23 +233,17 @@ impl Block {
         matches!(self, Self::Hole)
     }
 
-    /// The bytes, if they are in memory; zeros follow.
-    pub(super) fn in_memory(&self) -> Option<Bytes> {
+    /// Where the bytes are.
+    pub(super) fn content(&self) -> Content<'_> {
         match self {
-            Self::Hole => Some(Bytes::new()),
-            Self::Fresh(fresh) => Some(fresh.data.clone()),
-            Self::Large(large, index) => large.data(*index),
-            Self::Disk(_) | Self::Patched(_) => None,
-        }
-    }
-
-    /// Where the bytes are on disk that are not in memory, and what is to be put over them.
-    pub(super) fn on_disk(&self) -> Option<(Place, &[(usize, Bytes)])> {
-        match self {
-            Self::Disk(place) => Some((*place, &[])),
-            Self::Patched(patched) => Some((patched.base, &patched.patches)),
-            Self::Large(large, index) if large.data.is_none() => Some((large.place(*index), &[])),
-            Self::Hole | Self::Fresh(_) | Self::Large(..) => None,
+            Self::Hole => Content::Memory(Bytes::new()),
+            Self::Fresh(fresh) => Content::Memory(fresh.data.clone()),
+            Self::Disk(place) => Content::Disk(*place, &[]),
+            Self::Patched(patched) => Content::Disk(patched.base, &patched.patches),
+            Self::Large(large, index) => match large.block(*index) {
+                Some(data) => Content::Memory(data),
+                None => Content::Disk(large.place(*index), &[]),
+            },
         }
     }
 
@@ -206,14 +252,16 @@ impl Block {
         if offset == 0 && data.len() >= valid {
             return Fresh::block(data.clone());
         }
-        if let Some(old) = self.in_memory() {
-            let mut new = Vec::with_capacity(old.len().max(offset + data.len()));
-            new.extend_from_slice(&old);
-            new.resize(new.len().max(offset + data.len()), 0);
-            new[offset..offset + data.len()].copy_from_slice(data);
-            return Fresh::block(Bytes::from(new));
-        }
-        let (base, patches) = self.on_disk().expect("what is not in memory is on disk");
+        let (base, patches) = match self.content() {
+            Content::Memory(old) => {
+                let mut new = Vec::with_capacity(old.len().max(offset + data.len()));
+                new.extend_from_slice(&old);
+                new.resize(new.len().max(offset + data.len()), 0);
+                new[offset..offset + data.len()].copy_from_slice(data);
+                return Fresh::block(Bytes::from(new));
+            }
+            Content::Disk(base, patches) => (base, patches),
+        };
         let mut patches = patches.to_vec();
         match patches.last_mut() {
             // Appends become one patch.
@@ -226,11 +274,11 @@ impl Block {
     /// The block with nothing but zeros from `keep` on, where it has `valid` bytes that matter.
     pub(super) fn cut(&self, keep: usize, valid: usize) -> Self {
         static ZEROS: [u8; BLOCK] = [0; BLOCK];
-        match self.in_memory() {
-            Some(_) if self.is_hole() => Self::Hole,
-            Some(old) => Fresh::block(old.slice(..keep.min(old.len()))),
-            None if keep >= valid => self.clone(),
-            None => self.written(keep, &Bytes::from_static(&ZEROS[..valid - keep]), valid),
+        match self.content() {
+            Content::Memory(_) if self.is_hole() => Self::Hole,
+            Content::Memory(old) => Fresh::block(old.slice(..keep.min(old.len()))),
+            Content::Disk(..) if keep >= valid => self.clone(),
+            Content::Disk(..) => self.written(keep, &Bytes::from_static(&ZEROS[..valid - keep]), valid),
         }
     }
 
@@ -319,31 +367,45 @@ impl Chunk {
 mod tests {
     use super::*;
 
+    fn in_memory(block: &Block) -> Bytes {
+        match block.content() {
+            Content::Memory(data) => data,
+            Content::Disk(..) => panic!("not in memory: {block:?}"),
+        }
+    }
+
+    fn on_disk(block: &Block) -> (Place, &[(usize, Bytes)]) {
+        match block.content() {
+            Content::Disk(place, patches) => (place, patches),
+            Content::Memory(_) => panic!("in memory: {block:?}"),
+        }
+    }
+
     fn bytes(text: &'static str) -> Bytes {
         Bytes::from_static(text.as_bytes())
     }
 
     #[test]
     fn writes_into_a_block() {
-        let text = |block: &Block| block.in_memory().expect("in memory");
+        let text = in_memory;
         let block = Block::Hole.written(2, &bytes("cd"), 0);
         assert_eq!(text(&block), "\0\0cd");
         let block = block.written(0, &bytes("ab"), 4);
         assert_eq!(text(&block), "abcd");
         assert_eq!(text(&block.cut(3, 4)), "abc");
         assert_eq!(text(&block.written(0, &bytes("x"), 1)), "x", "the rest does not matter");
-        let on_disk = Block::Disk(Place { block: 9, crc: 1 });
+        let stored = Block::Disk(Place { block: 9, crc: 1 });
         let block =
-            on_disk.written(4, &bytes("e"), 10).written(5, &bytes("f"), 10).written(1, &bytes("b"), 10);
-        let (place, patches) = block.on_disk().expect("not in memory");
+            stored.written(4, &bytes("e"), 10).written(5, &bytes("f"), 10).written(1, &bytes("b"), 10);
+        let (place, patches) = on_disk(&block);
         assert_eq!((place.block, patches.len()), (9, 2));
         let mut all = *b"..........";
         patch(&mut all, patches);
         assert_eq!(&all, b".b..ef....");
         let cut = block.cut(5, 10);
-        patch(&mut all, cut.on_disk().expect("not in memory").1);
+        patch(&mut all, on_disk(&cut).1);
         assert_eq!(&all, b".b..e\0\0\0\0\0");
-        assert_eq!(text(&on_disk.written(0, &bytes("0123456789"), 10)), "0123456789");
+        assert_eq!(text(&stored.written(0, &bytes("0123456789"), 10)), "0123456789");
     }
 
     #[test]
@@ -357,10 +419,25 @@ mod tests {
         let mut live =
             Chunk { blocks: vec![patched.written(5, &bytes("y"), 10), fresh, fresh_of("z")], dirty: true };
         live.rebase(&cut, &clean);
-        let (base, patches) = live.blocks[0].on_disk().expect("not in memory");
+        let (base, patches) = on_disk(&live.blocks[0]);
         assert_eq!((base, patches.len()), (new, 2));
         assert!(matches!(live.blocks[1], Block::Disk(Place { block: 3, .. })));
-        assert_eq!(live.blocks[2].in_memory(), Some(bytes("z")));
+        assert_eq!(in_memory(&live.blocks[2]), bytes("z"));
+    }
+
+    #[test]
+    fn a_small_write_with_a_place_is_in_memory_until_it_is_safe() {
+        let data = Arc::new(Bytes::from(vec![7; BLOCK]));
+        let run = Run { start: 3, len: 1 };
+        let large = Large::new(Runs::from_slice(&[run]), Crcs::from_slice(&[9]), &data);
+        let block = Block::Large(Arc::clone(&large), 0);
+        assert_eq!(in_memory(&block), *data);
+        assert_eq!((large.task(), large.task(), large.done(true)), (Task::Write, Task::Wait, true));
+        drop(data);
+        let patched = block.written(1, &bytes("x"), BLOCK);
+        let there = Place { block: 3, crc: 9 };
+        assert_eq!((on_disk(&block).0, on_disk(&patched).0), (there, there));
+        assert_eq!((large.task(), large.places().collect::<Vec<_>>()), (Task::Nothing, vec![there]));
     }
 
     fn fresh_of(text: &'static str) -> Block {

@@ -10,9 +10,9 @@ use loligo_wire::{DecodeError, Eversion, PgId};
 use smallvec::SmallVec;
 
 use super::backend::{Closed, Snapshot};
+use super::block::Runs;
 use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
-use super::block::Runs;
 use super::core::{Core, Larges, Pending, Pushed};
 use super::layout::{BLOCK, LARGE, Run};
 use super::omap::Omap;
@@ -123,8 +123,7 @@ impl DiskCollection {
         let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
         let record = record::encode_remove(seq, self.pg);
         let forgotten = inner.forget(seq);
-        let pending =
-            Pending { record, larges: Larges::new(), collection: Arc::clone(self), version: None };
+        let pending = Pending { record, larges: Larges::new(), collection: Arc::clone(self), version: None };
         (self.core.push(pending), forgotten)
     }
 
@@ -256,7 +255,7 @@ impl DiskCollection {
                 Ok(Some(runs)) => placed.push((number, whole.placed(runs))),
                 Ok(None) => {}
                 Err(e) => {
-                    placed.iter().for_each(|(_, large)| self.core.space.free(&large.runs));
+                    placed.iter().for_each(|(_, moving)| self.core.space.free(&moving.large.runs));
                     // It frees what was removed.
                     self.core.want_checkpoint();
                     return Err(e);
@@ -280,12 +279,7 @@ impl DiskCollection {
         Ok(run.map(|run| Runs::from_slice(&[run])))
     }
 
-    fn submit_encoded(
-        self: &Arc<Self>,
-        seq: u64,
-        bytes: &Bytes,
-        larges: Larges,
-    ) -> Result<(), StoreError> {
+    fn submit_encoded(self: &Arc<Self>, seq: u64, bytes: &Bytes, larges: Larges) -> Result<(), StoreError> {
         let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
         let What::Transaction(mut body) = record::decode(bytes).map_err(undecodable)?.what else {
             return Err(bad("our own record is another".to_owned()));
@@ -295,7 +289,7 @@ impl DiskCollection {
             if let Edit::Large { large, .. } = edit
                 && let Some(same) = with_data.next()
             {
-                *large = Arc::clone(same);
+                *large = Arc::clone(&same.large);
             }
         }
         let version = Some(body.version);
@@ -641,13 +635,13 @@ impl Collection for Arc<DiskCollection> {
         let placed = self.place(&txn)?;
         let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
         let bytes = record::encode(seq, self.pg, &txn, &placed);
-        let larges: Larges = placed.into_iter().map(|(_, large)| large).collect();
-        let large_bytes: usize = larges.iter().map(|large| large.crcs.len() * BLOCK).sum();
+        let larges: Larges = placed.into_iter().map(|(_, moving)| moving).collect();
+        let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
         let again = larges.clone();
         if let Err(e) = self.submit_encoded(seq, &bytes, larges) {
             // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs the room.
             if self.core.check().is_ok() {
-                again.iter().for_each(|large| self.core.space.free(&large.runs));
+                again.iter().for_each(|moving| self.core.space.free(&moving.large.runs));
             }
             if matches!(e, StoreError::Full { .. }) {
                 self.core.want_checkpoint();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::{io, thread};
 
+use bytes::Bytes;
 use loligo_wire::Eversion;
 
 use super::ahead::step;
 use super::backend::{BackendFile, Buffer, is_aligned};
-use super::block::{Large, Task};
+use super::block::{Large, Moving, Task};
 use super::collection::DiskCollection;
 use super::core::{Core, Pending};
 use super::journal::{Journal, group_len};
@@ -58,8 +59,9 @@ impl Committer {
                     }
                     // Relaxed: a guess.
                     core.group_records.store(group.len(), Ordering::Relaxed);
-                    core.handled(group.len());
                     said(&group, batch.is_empty() && core.commits.is_empty());
+                    keep(&core, &group);
+                    core.handled(group.len());
                 }
                 ControlFlow::Continue(())
             });
@@ -77,7 +79,7 @@ impl Committer {
 
     fn commit(&mut self, group: &[Pending]) -> io::Result<()> {
         let mut wrote = self.write_small(group)?;
-        for large in group.iter().flat_map(|pending| &pending.larges) {
+        for Moving { large, .. } in group.iter().flat_map(|pending| &pending.larges) {
             // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
             // too if the kernel could not write what was written there.
             write_large(&self.core, large)?;
@@ -105,10 +107,10 @@ impl Committer {
     fn write_small(&mut self, group: &[Pending]) -> io::Result<bool> {
         let small = group.iter().flat_map(|pending| &pending.larges);
         // If a checkpoint was faster, or is about to write one, `write_large` waits for it.
-        let small: Vec<&Large> =
-            small.map(|large| &**large).filter(|l| l.is_small() && l.task() == Task::Write).collect();
+        let small: Vec<&Moving> =
+            small.filter(|moving| moving.large.is_small() && moving.large.task() == Task::Write).collect();
         let written = write_together(&*self.data, &mut self.buffer, &small);
-        let awaited = small.iter().filter(|large| large.done(written.is_ok())).count();
+        let awaited = small.iter().filter(|moving| moving.large.done(written.is_ok())).count();
         if awaited > 0 {
             self.core.wake();
         }
@@ -150,7 +152,7 @@ fn group_of(batch: &VecDeque<Pending>, bytes_max: usize) -> usize {
     let (mut bytes, mut large) = (0, 0);
     let fits = |pending: &&Pending| {
         bytes += pending.record.len();
-        large += pending.larges.iter().map(|l| l.data.as_ref().map_or(0, |data| data.len())).sum::<usize>();
+        large += pending.large_len();
         bytes <= bytes_max && large <= GROUP_LARGE_MAX
     };
     batch.iter().take_while(fits).count().max(1)
@@ -175,6 +177,17 @@ fn said(group: &[Pending], last: bool) {
     }
 }
 
+/// Small writes that are in their places stay in memory only as far as the data cache keeps them. Before the committer has done with
+/// them nobody else gets the places.
+fn keep(core: &Core, group: &[Pending]) {
+    let small = group.iter().flat_map(|pending| &pending.larges).filter(|moving| moving.large.is_small());
+    for Moving { large, data } in small {
+        // Copied: they are a part of what a client has sent.
+        let blocks = data.chunks_exact(BLOCK).map(Bytes::copy_from_slice);
+        large.places().zip(blocks).for_each(|(place, block)| core.data_cache.put(place, block));
+    }
+}
+
 /// Sees to it that a large write is in its place: writes it, or waits for who does.
 pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     loop {
@@ -196,8 +209,9 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
 }
 
 /// Writes what is to be written, the less often the more of it lies side by side.
-fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, larges: &[&Large]) -> io::Result<()> {
-    let mut pieces: Vec<(Run, &[u8])> = larges.iter().flat_map(|large| pieces(large)).collect();
+fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, small: &[&Moving]) -> io::Result<()> {
+    let mut pieces: Vec<(Run, &[u8])> =
+        small.iter().flat_map(|moving| pieces(&moving.large, &moving.data)).collect();
     pieces.sort_unstable_by_key(|(run, _)| run.start);
     let mut rest = &pieces[..];
     while let Some(((first, _), more)) = rest.split_first() {
@@ -221,8 +235,7 @@ fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, larges: &[&Large]
 }
 
 /// The places of a write, and what is to be there.
-fn pieces(large: &Large) -> impl Iterator<Item = (Run, &[u8])> {
-    let mut bytes = large.data.as_deref().unwrap_or_default();
+fn pieces<'l>(large: &'l Large, mut bytes: &'l [u8]) -> impl Iterator<Item = (Run, &'l [u8])> {
     large.runs.iter().map(move |run| {
         let (part, rest) = bytes.split_at(run.len as usize * BLOCK);
         bytes = rest;
@@ -232,8 +245,8 @@ fn pieces(large: &Large) -> impl Iterator<Item = (Run, &[u8])> {
 
 /// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many at the same time. The
 /// committer writes the small ones.
-pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
-    for large in larges.iter().filter(|large| !large.is_small()) {
+pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Moving]) {
+    for Moving { large, .. } in larges.iter().filter(|moving| !moving.large.is_small()) {
         let (of_job, large) = (Arc::clone(core), Arc::clone(large));
         core.pool.push(move || {
             if large.task() != Task::Write {
@@ -251,7 +264,9 @@ pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Arc<Large>]) {
 }
 
 fn write_runs(core: &Core, large: &Large) -> io::Result<()> {
-    for (run, mut part) in pieces(large) {
+    // What is not in memory any more was written, or its store has stopped.
+    let bytes = large.data().ok_or_else(|| io::Error::other("the data of a write are gone"))?;
+    for (run, mut part) in pieces(large, &bytes) {
         if is_aligned(part) {
             core.data.write(run.offset(), part)?;
             continue;

@@ -11,7 +11,7 @@ use loligo_wire::Eversion;
 use smallvec::SmallVec;
 
 use super::backend::{BackendFile, Buffers, Closed, Kv};
-use super::block::Large;
+use super::block::Moving;
 use super::collection::DiskCollection;
 use super::data_cache::DataCache;
 use super::filter::Filter;
@@ -35,7 +35,7 @@ pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 }
 const MANY: u64 = 16;
 
 /// The writes of a transaction that have a place.
-pub(super) type Larges = SmallVec<[Arc<Large>; 1]>;
+pub(super) type Larges = SmallVec<[Moving; 1]>;
 
 /// A record on its way into the journal.
 pub(super) struct Pending {
@@ -49,8 +49,12 @@ pub(super) struct Pending {
 
 impl Pending {
     fn weight(&self) -> usize {
-        let large = |large: &Arc<Large>| large.data.as_ref().map_or(0, Bytes::len);
-        self.record.len() + self.larges.iter().map(large).sum::<usize>()
+        self.record.len() + self.large_len()
+    }
+
+    /// Bytes to be written to their places.
+    pub(super) fn large_len(&self) -> usize {
+        self.larges.iter().map(|moving| moving.data.len()).sum()
     }
 }
 

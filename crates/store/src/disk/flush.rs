@@ -183,11 +183,6 @@ impl<'a> Flush<'a> {
                 Block::Large(large, index) => {
                     // The committer may not have come to it yet.
                     write_large(self.core, large).map_err(failed)?;
-                    if large.is_small()
-                        && let Some(data) = large.data(*index)
-                    {
-                        self.keep(large.place(*index), &data);
-                    }
                     Block::Disk(large.place(*index))
                 }
             };

@@ -11,7 +11,7 @@ use super::backend::{ALIGN, BackendFile, Buffer};
 pub(super) const BLOCK: usize = 4096;
 /// Blocks of an object whose places are kept together, in one row of the map: 128 KiB of data.
 pub(super) const CHUNK_BLOCKS: u64 = 32;
-/// From this size on a write goes straight to its final place; below it goes through the journal.
+/// From this size on a write always goes straight to its final place.
 pub(super) const LARGE: usize = 64 << 10;
 
 const MAGIC: &[u8; 8] = b"LOLIGODS";

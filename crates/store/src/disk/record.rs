@@ -9,7 +9,7 @@ use bytes::Bytes;
 use loligo_wire::{DecodeError, Eversion, Incarnation, PgId, PoolId, Reader, SnapId, Tid, Writer};
 use smallvec::SmallVec;
 
-use super::block::{Large, Runs};
+use super::block::{Large, Moving, Runs};
 use super::layout::{BLOCK, Run, block_crc};
 use super::onode::Edit;
 use crate::{Change, Info, ObjectRef, OpRecord, Transaction};
@@ -81,15 +81,15 @@ impl<'c> Whole<'c> {
     }
 
     /// The blocks at a place, with their sums.
-    pub(super) fn placed(&self, runs: Runs) -> Arc<Large> {
-        let data = self.data.slice(self.head..self.head + self.len);
+    pub(super) fn placed(&self, runs: Runs) -> Moving {
+        let data = Arc::new(self.data.slice(self.head..self.head + self.len));
         let crcs = data.chunks_exact(BLOCK).map(block_crc).collect();
-        Large::new(runs, crcs, Some(data))
+        Moving { large: Large::new(runs, crcs, &data), data }
     }
 }
 
 /// Writes that have a place, each with its number among all changes of the transaction, in order.
-pub(super) type Placed = SmallVec<[(usize, Arc<Large>); 1]>;
+pub(super) type Placed = SmallVec<[(usize, Moving); 1]>;
 
 /// Writes a transaction down.
 pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, placed: &Placed) -> Bytes {
@@ -98,7 +98,7 @@ pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, placed: &Placed)
         _ => 64,
     };
     let written: usize = txn.objects.iter().flat_map(|o| &o.changes).map(data).sum();
-    let elsewhere: usize = placed.iter().map(|(_, large)| large.crcs.len() * (BLOCK - 12)).sum();
+    let elsewhere: usize = placed.iter().map(|(_, moving)| moving.large.crcs.len() * (BLOCK - 12)).sum();
     let mut w = Writer::with_capacity(256 + written.saturating_sub(elsewhere));
     head(&mut w, TRANSACTION, seq, pg);
     w.put(&txn.version);
@@ -116,7 +116,7 @@ pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, placed: &Placed)
         w.u32(0);
         let mut edits = 0;
         for change in &object.changes {
-            let large = placed.next_if(|(of, _)| *of == number).map(|(_, large)| &**large);
+            let large = placed.next_if(|(of, _)| *of == number).map(|(_, moving)| &*moving.large);
             edits += put_change(&mut w, change, large);
             number += 1;
         }
@@ -418,7 +418,7 @@ fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
     }
     within_object(at.saturating_mul(BLOCK as u64), blocks * BLOCK as u64)?;
     let crcs = (0..count).map(|_| r.u32()).collect::<Result<_, _>>()?;
-    Ok(Edit::Large { at, large: Large::new(runs, crcs, None) })
+    Ok(Edit::Large { at, large: Large::found(runs, crcs) })
 }
 
 fn within_object(offset: u64, len: u64) -> Result<(), DecodeError> {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
 
 use super::backend::Batch;
-use super::keys;
 use super::block::Runs;
+use super::keys;
 use super::layout::{BLOCK, Run};
 use super::shares::Shares;
 use crate::StoreError;
@@ -95,7 +95,10 @@ impl Space {
         let used = stored.bits.clone();
         let in_use: u64 = used.words.iter().map(|w| u64::from(w.count_ones())).sum();
         let free = used.blocks - in_use;
-        Self(Mutex::new(&SPACE, State { used, free, reserved: 0, hint: 0, strip: Run { start: 0, len: 0 }, strip_hint: 0 }))
+        Self(Mutex::new(
+            &SPACE,
+            State { used, free, reserved: 0, hint: 0, strip: Run { start: 0, len: 0 }, strip_hint: 0 },
+        ))
     }
 
     /// Takes `blocks` blocks, in as few runs as there are, and promises `later` more.

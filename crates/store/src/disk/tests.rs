@@ -289,7 +289,8 @@ fn config() -> DiskConfig {
 
 fn open(machine: &Machine) -> Result<DiskStore, OpenError> {
     // Half of the seeds have small writes go the way that many at once take.
-    let small_writes = if machine.seed().is_multiple_of(2) { SmallWrites::ToPlace } else { SmallWrites::ByLoad };
+    let small_writes =
+        if machine.seed().is_multiple_of(2) { SmallWrites::ToPlace } else { SmallWrites::ByLoad };
     DiskStore::open_on(Arc::new(machine.clone()), DiskConfig { small_writes, ..config() })
 }
 

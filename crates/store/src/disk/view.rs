@@ -8,7 +8,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::backend::{Buffer, Part, Parts, Snapshot};
-use super::block::{Block, Place, patch};
+use super::block::{Content, Place, patch};
 use super::collection::Guard;
 use super::core::Core;
 use super::layout::{BLOCK, block_crc};
@@ -85,10 +85,9 @@ impl DiskView {
             let until = BLOCK.min(from + (end - at) as usize);
             at += (until - from) as u64;
             let block = self.onode.block((at - 1) / BLOCK as u64);
-            let data = match (block, block.on_disk()) {
-                (Block::Hole, _) => Bytes::new(),
-                (block, None) => block.in_memory().unwrap_or_default(),
-                (_, Some((place, patches))) => {
+            let data = match block.content() {
+                Content::Memory(data) => data,
+                Content::Disk(place, patches) => {
                     let kept = if look { self.core.data_cache.get(place) } else { None };
                     let Some(data) = kept else {
                         in_memory = false;
