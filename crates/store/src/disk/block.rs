@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::layout::{BLOCK, CHUNK_BLOCKS, LARGE, Run};
+use super::layout::{BLOCK, CHUNK_BLOCKS, LARGE, Runs};
 
 /// A block of an object. All but the first two are in memory until the next checkpoint gives them a place on disk.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,7 @@ pub(super) struct Patched {
     pub(super) patches: Vec<(usize, Bytes)>,
 }
 
-/// Where a write is, and the checksum of each of its blocks. Most writes have one of them.
-pub(super) type Runs = SmallVec<[Run; 2]>;
+/// The checksum of each block of a write.
 pub(super) type Crcs = SmallVec<[u32; 4]>;
 
 /// A write that got its final place at once.
@@ -365,6 +364,7 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::Run;
     use super::*;
 
     fn in_memory(block: &Block) -> Bytes {

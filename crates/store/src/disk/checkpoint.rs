@@ -19,7 +19,7 @@ use super::collection::{Cut, DiskCollection, Flushed, Guard};
 use super::core::Core;
 use super::flush::{Flush, Writer};
 use super::keys;
-use super::layout::Run;
+use super::layout::Runs;
 use super::rows::{CollectionRow, StoreRow, encode_ops};
 use super::space::Stored;
 use crate::StoreError;
@@ -76,7 +76,7 @@ pub(super) struct Checkpointer {
     fsid: Uuid,
     stored: Stored,
     /// Blocks that the map does not refer to any more, with what older views hold, and the records that must be safe first.
-    retired: VecDeque<(Arc<Guard>, u64, Vec<Run>)>,
+    retired: VecDeque<(Arc<Guard>, u64, Runs)>,
     /// Rows of removed collections, and where in the journal records about them end.
     tombstones: Vec<(PgId, u64)>,
     /// Its buffer is used again and again: new memory would have to be cleared.
@@ -89,7 +89,7 @@ type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, (i64, i64));
 /// What a checkpoint does not change before it is safe.
 struct Done {
     flushed: Vec<FlushedCollection>,
-    freed: Vec<Run>,
+    freed: Runs,
     promised: u64,
     removed: Vec<Arc<DiskCollection>>,
     tail: u64,
@@ -170,16 +170,16 @@ impl Checkpointer {
         let (removed, open) = self.collections.removed_and_open();
         let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
         // What is written down stays readable from memory, but not at the cost of all that is there already.
-        let mut keep_bytes = self.core.data_cache.bytes_max() / 2;
-        let mut done = Done { flushed: Vec::new(), freed: Vec::new(), promised: 0, removed, tail };
+        self.core.kept_bytes.store(0, Ordering::Relaxed);
+        let mut done = Done { flushed: Vec::new(), freed: Runs::new(), promised: 0, removed, tail };
         self.bury(tail, batch);
-        let mut lost = Vec::new();
+        let mut lost = Runs::new();
         for mut cut in cuts {
             done.promised += cut.promised;
             self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
             let number = cut.collection.number;
             let (stored, writer) = (&mut self.stored, &mut self.writer);
-            let mut flush = Flush::new(&self.core, stored, batch, number, &mut keep_bytes, writer);
+            let mut flush = Flush::new(&self.core, stored, batch, number, writer);
             let (flushed, omap) = if cut.removed {
                 flush.remove_all()?;
                 (Vec::new(), (0, 0))

@@ -10,11 +10,10 @@ use loligo_wire::{DecodeError, Eversion, PgId};
 use smallvec::SmallVec;
 
 use super::backend::{Closed, Snapshot};
-use super::block::Runs;
 use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
 use super::core::{Core, Larges, Pending, Pushed};
-use super::layout::{BLOCK, LARGE, Run};
+use super::layout::{BLOCK, LARGE, Runs};
 use super::omap::Omap;
 use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
 use super::record::{self, Body, Edits, Placed, What, Whole};
@@ -90,7 +89,7 @@ impl DiskCollection {
             stats: row.stats,
             records: row.records,
             ops,
-            dropped: Vec::new(),
+            dropped: Runs::new(),
             promised: 0,
             dirty: false,
             removed: false,
@@ -281,17 +280,9 @@ impl DiskCollection {
 
     fn submit_encoded(self: &Arc<Self>, seq: u64, bytes: &Bytes, larges: Larges) -> Result<(), StoreError> {
         let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
-        let What::Transaction(mut body) = record::decode(bytes).map_err(undecodable)?.what else {
+        let What::Transaction(body) = record::decode_with(bytes, &larges).map_err(undecodable)?.what else {
             return Err(bad("our own record is another".to_owned()));
         };
-        let mut with_data = larges.iter();
-        for edit in body.objects.iter_mut().flat_map(|o| &mut o.edits) {
-            if let Edit::Large { large, .. } = edit
-                && let Some(same) = with_data.next()
-            {
-                *large = Arc::clone(&same.large);
-            }
-        }
         let version = Some(body.version);
         let (mut inner, prepared) = loop {
             let prepared = self.prepare(&body.objects)?;
@@ -506,7 +497,7 @@ pub(super) struct Cut {
     /// The newest operation records; the first one has this number.
     pub(super) ops: Vec<OpRecord>,
     pub(super) first_op: u64,
-    pub(super) dropped: Vec<Run>,
+    pub(super) dropped: Runs,
     pub(super) promised: u64,
     pub(super) removed: bool,
 }

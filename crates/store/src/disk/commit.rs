@@ -78,16 +78,7 @@ impl Committer {
     }
 
     fn commit(&mut self, group: &[Pending]) -> io::Result<()> {
-        let mut wrote = self.write_small(group)?;
-        for Moving { large, .. } in group.iter().flat_map(|pending| &pending.larges) {
-            // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
-            // too if the kernel could not write what was written there.
-            write_large(&self.core, large)?;
-            wrote = true;
-        }
-        if wrote {
-            self.data.sync()?;
-        }
+        self.write_placed(group)?;
         let bytes = group.iter().map(|pending| pending.record.len()).sum();
         self.wait_for_room(group_len(group.len(), bytes))?;
         self.journal.write(group.iter().map(|pending| &pending.record[..]))?;
@@ -103,18 +94,27 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes the small writes that have a place of their own, those that lie side by side together. Whether there are any.
-    fn write_small(&mut self, group: &[Pending]) -> io::Result<bool> {
-        let small = group.iter().flat_map(|pending| &pending.larges);
+    /// Sees to it that all data that have a place are there, and safe.
+    fn write_placed(&mut self, group: &[Pending]) -> io::Result<()> {
+        let placed = || group.iter().flat_map(|pending| &pending.larges);
         // If a checkpoint was faster, or is about to write one, `write_large` waits for it.
         let small: Vec<&Moving> =
-            small.filter(|moving| moving.large.is_small() && moving.large.task() == Task::Write).collect();
-        let written = write_together(&*self.data, &mut self.buffer, &small);
+            placed().filter(|moving| moving.large.is_small() && moving.large.task() == Task::Write).collect();
+        let count = placed().count();
+        let written = write_together(&*self.data, &mut self.buffer, &small, small.len() == count);
         let awaited = small.iter().filter(|moving| moving.large.done(written.is_ok())).count();
         if awaited > 0 {
             self.core.wake();
         }
-        written.map(|()| !small.is_empty())
+        if count == 0 || written? {
+            return Ok(());
+        }
+        for Moving { large, .. } in placed() {
+            // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
+            // too if the kernel could not write what was written there.
+            write_large(&self.core, large)?;
+        }
+        self.data.sync()
     }
 
     fn unstored_max(&self) -> u64 {
@@ -182,6 +182,9 @@ fn said(group: &[Pending], last: bool) {
 fn keep(core: &Core, group: &[Pending]) {
     let small = group.iter().flat_map(|pending| &pending.larges).filter(|moving| moving.large.is_small());
     for Moving { large, data } in small {
+        if !core.may_keep(large.crcs.len()) {
+            return;
+        }
         // Copied: they are a part of what a client has sent.
         let blocks = data.chunks_exact(BLOCK).map(Bytes::copy_from_slice);
         large.places().zip(blocks).for_each(|(place, block)| core.data_cache.put(place, block));
@@ -208,8 +211,14 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     }
 }
 
-/// Writes what is to be written, the less often the more of it lies side by side.
-fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, small: &[&Moving]) -> io::Result<()> {
+/// Writes what is to be written, the less often the more of it lies side by side. If it lies so well that one write does, and `may_sync`, that
+/// is safe as well; whether it is.
+fn write_together(
+    data: &dyn BackendFile,
+    buffer: &mut Buffer,
+    small: &[&Moving],
+    may_sync: bool,
+) -> io::Result<bool> {
     let mut pieces: Vec<(Run, &[u8])> =
         small.iter().flat_map(|moving| pieces(&moving.large, &moving.data)).collect();
     pieces.sort_unstable_by_key(|(run, _)| run.start);
@@ -228,10 +237,14 @@ fn write_together(data: &dyn BackendFile, buffer: &mut Buffer, small: &[&Moving]
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         }
+        if may_sync && count == pieces.len() {
+            data.write_and_sync(first.offset(), buffer)?;
+            return Ok(true);
+        }
         data.write(first.offset(), buffer)?;
         rest = &rest[count..];
     }
-    Ok(())
+    Ok(false)
 }
 
 /// The places of a write, and what is to be there.

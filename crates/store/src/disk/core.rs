@@ -15,6 +15,7 @@ use super::block::Moving;
 use super::collection::DiskCollection;
 use super::data_cache::DataCache;
 use super::filter::Filter;
+use super::layout::BLOCK;
 use super::pool::Pool;
 use super::reader::{Job, Looks, Reader, Reading};
 use super::space::Space;
@@ -93,6 +94,8 @@ pub(super) struct Core {
     /// Records given to the committer, and those with which it has done: see [`Core::committer_is_past`].
     pushed: AtomicU64,
     handled: AtomicU64,
+    /// Bytes of small writes that the data cache got since the last checkpoint began.
+    pub(super) kept_bytes: AtomicUsize,
     /// Records in the committer's newest group.
     pub(super) group_records: AtomicUsize,
     small_writes: SmallWrites,
@@ -156,6 +159,7 @@ impl Core {
             next_object: AtomicU64::new(start.next_object),
             pushed: AtomicU64::new(0),
             handled: AtomicU64::new(0),
+            kept_bytes: AtomicUsize::new(0),
             group_records: AtomicUsize::new(0),
             small_writes: start.small_writes,
             large_bytes: AtomicU64::new(0),
@@ -256,6 +260,15 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Whether the data cache is to have so many blocks more that were written: from one checkpoint to the next not so many that all that is
+    /// there already would have to go.
+    pub(super) fn may_keep(&self, blocks: usize) -> bool {
+        let max = self.data_cache.bytes_max() / 2;
+        // Relaxed: if two add at once, both look at what is there with theirs. It stays near the bound however often it is asked.
+        self.kept_bytes.load(Ordering::Relaxed) < max
+            && self.kept_bytes.fetch_add(blocks * BLOCK, Ordering::Relaxed) < max
     }
 
     /// Whether a small write had better go to its place at once.

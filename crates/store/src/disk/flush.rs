@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::backend::{Batch, Buffer, Snapshot};
 use super::block::{Block, Chunk, Place, patch};
@@ -10,7 +11,7 @@ use super::collection::{CutEntry, Flushed};
 use super::commit::write_large;
 use super::core::Core;
 use super::keys;
-use super::layout::{BLOCK, Run, block_crc, push_block};
+use super::layout::{BLOCK, Run, Runs, block_crc, push_block};
 use super::omap::Delta;
 use super::onode::{Captured, Onode};
 use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
@@ -31,10 +32,8 @@ pub(super) struct Flush<'a> {
     number: u32,
     disk: Arc<dyn Snapshot>,
     /// Blocks that objects do not refer to any more. To be released when all that others refer to was counted.
-    pub(super) lost: Vec<Run>,
+    pub(super) lost: Runs,
     writer: &'a mut Writer,
-    /// Bytes that may yet go to the data cache.
-    keep_bytes: &'a mut usize,
 }
 
 /// Blocks on their way to places side by side.
@@ -70,11 +69,10 @@ impl<'a> Flush<'a> {
         stored: &'a mut space::Stored,
         batch: &'a mut Batch,
         number: u32,
-        keep_bytes: &'a mut usize,
         writer: &'a mut Writer,
     ) -> Self {
         let disk = core.kv().snapshot();
-        Self { core, stored, batch, number, disk, lost: Vec::new(), writer, keep_bytes }
+        Self { core, stored, batch, number, disk, lost: Runs::new(), writer }
     }
 
     /// Writes objects down; some blocks may yet wait in the writer. Also gives by how many bytes and keys their omaps have grown.
@@ -116,7 +114,7 @@ impl<'a> Flush<'a> {
             number: live.number,
             inline,
             omap: false,
-            chunks: Vec::with_capacity(live.chunks.len()),
+            chunks: SmallVec::with_capacity(live.chunks.len()),
         };
         let moved = old.is_some_and(|old| old.inline) != inline;
         let mut clean = Vec::with_capacity(dirty.len());
@@ -132,10 +130,10 @@ impl<'a> Flush<'a> {
                     clean.push((index as u32, Arc::clone(&placed)));
                     (runs_of(&placed), Some(placed))
                 }
-                Some(chunk) => (old_runs.to_vec(), (moved || inline).then(|| Arc::clone(chunk))),
+                Some(chunk) => (Runs::from_slice(old_runs), (moved || inline).then(|| Arc::clone(chunk))),
                 None => {
                     self.lost.extend_from_slice(old_runs);
-                    (Vec::new(), None)
+                    (Runs::new(), None)
                 }
             };
             let row = keys::chunk(live.number, index as u32);
@@ -214,18 +212,17 @@ impl<'a> Flush<'a> {
 
     /// Leaves a block in memory, by a copy: what is written now is a part of a record of the journal.
     fn keep(&mut self, place: Place, data: &[u8]) {
-        if let Some(rest) = self.keep_bytes.checked_sub(BLOCK) {
-            *self.keep_bytes = rest;
+        if self.core.may_keep(1) {
             self.core.data_cache.put(place, Bytes::copy_from_slice(data));
         }
     }
 
     /// A row refers to other blocks than before: `placed` is where the blocks of `chunk` are now.
     fn exchange(&mut self, old: &[Run], chunk: &Chunk, placed: &Chunk) -> Result<(), StoreError> {
-        let mut old_blocks: Vec<u32> = old.iter().flat_map(|run| run.start..run.end()).collect();
+        let mut old_blocks: SmallVec<[u32; 4]> = old.iter().flat_map(|run| run.start..run.end()).collect();
         old_blocks.sort_unstable();
-        let mut new_blocks = Vec::with_capacity(placed.blocks.len());
-        let (mut new, mut shared, mut either) = (Vec::new(), Vec::new(), Vec::new());
+        let mut new_blocks: SmallVec<[u32; 4]> = SmallVec::with_capacity(placed.blocks.len());
+        let (mut new, mut shared, mut either) = (Runs::new(), Runs::new(), Runs::new());
         for (was, is) in chunk.blocks.iter().zip(&placed.blocks) {
             let Block::Disk(place) = is else { continue };
             new_blocks.push(place.block);

@@ -10,6 +10,7 @@ use std::path::Path;
 use bytes::Bytes;
 use loligo_wire::{PgId, PoolId, Reader};
 use rustc_hash::FxHashMap;
+use smallvec::smallvec;
 
 use super::ahead;
 use super::backend::files::Files;
@@ -17,7 +18,7 @@ use super::backend::{Backend, BackendFile, Buffer, Snapshot};
 use super::block::{Block, Chunk, Place};
 use super::journal::Journal;
 use super::keys;
-use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, block_crc};
+use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Runs, Superblock, block_crc};
 use super::onode::Edit;
 use super::record::{self, What};
 use super::rows::{self, CollectionRow, StoreRow};
@@ -351,7 +352,7 @@ impl Check<'_> {
             self.wrong.append(&mut wrong);
         }
         let mut stored = stored;
-        stored.chunks = vec![Vec::new(); count as usize];
+        stored.chunks = smallvec![Runs::new(); count as usize];
         Some((Object { id, collection, chunks }, stored, onode.size))
     }
 

@@ -105,7 +105,7 @@ fn read_space(bytes: &Bytes) -> bool {
     let _ = stored.shared_but_free();
     for run in [Run { start: 8190, len: 20 }, Run { start: 0, len: 3 }] {
         let _ = (stored.refer(run), stored.refer_again(run), stored.refer_or_again(run));
-        let _ = stored.release(run, &mut Vec::new());
+        let _ = stored.release(run, &mut super::layout::Runs::new());
     }
     stored.save(&mut Batch::default());
     read.contains(&true)

@@ -4,6 +4,7 @@ use std::io;
 
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::{Reader, Uuid, Writer};
+use smallvec::SmallVec;
 
 use super::backend::{ALIGN, BackendFile, Buffer};
 
@@ -109,8 +110,11 @@ impl Run {
     }
 }
 
+/// Blocks, most often all side by side.
+pub(super) type Runs = SmallVec<[Run; 2]>;
+
 /// Adds a block to runs that are filled in order.
-pub(super) fn push_block(runs: &mut Vec<Run>, block: u32) {
+pub(super) fn push_block(runs: &mut Runs, block: u32) {
     match runs.last_mut() {
         Some(run) if run.end() == block => run.len += 1,
         _ => runs.push(Run { start: block, len: 1 }),

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::block::{Block, Chunk, Large};
 use super::collection::Guard;
-use super::layout::{BLOCK, CHUNK_BLOCKS, Run, push_block};
+use super::layout::{BLOCK, CHUNK_BLOCKS, Runs, push_block};
 use super::omap::Omap;
 use crate::transaction::is_own;
 use crate::{Change, Info};
@@ -74,7 +74,7 @@ impl Edit<'_> {
 }
 
 /// Blocks that were taken for a large write and are of no use any more before any checkpoint has seen them.
-pub(super) type Dropped = Vec<Run>;
+pub(super) type Dropped = Runs;
 
 impl Onode {
     pub(super) fn new(number: u64) -> Self {

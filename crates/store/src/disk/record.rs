@@ -3,14 +3,15 @@
 //! A transaction is written down first, and what is written is what is done: from the record's bytes, which the journal also
 //! gets, both when it is new and when a restart finds it.
 
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_wire::{DecodeError, Eversion, Incarnation, PgId, PoolId, Reader, SnapId, Tid, Writer};
 use smallvec::SmallVec;
 
-use super::block::{Large, Moving, Runs};
-use super::layout::{BLOCK, Run, block_crc};
+use super::block::{Crcs, Large, Moving};
+use super::layout::{BLOCK, Run, Runs, block_crc};
 use super::onode::Edit;
 use crate::{Change, Info, ObjectRef, OpRecord, Transaction};
 
@@ -141,12 +142,18 @@ fn head(w: &mut Writer, kind: u8, seq: u64, pg: PgId) {
 
 /// Reads a record.
 pub(super) fn decode(bytes: &Bytes) -> Result<Record<'_>, DecodeError> {
+    decode_with(bytes, &[])
+}
+
+/// Reads a record whose writes with a place are known already: these, in order.
+pub(super) fn decode_with<'a>(bytes: &'a Bytes, known: &[Moving]) -> Result<Record<'a>, DecodeError> {
+    let mut known = known.iter();
     let mut r = Reader::new(bytes);
     let kind = r.u8()?;
     let seq = r.u64()?;
     let pg = PgId { pool: PoolId(r.i64()?), seed: r.u32()? };
     let what = match kind {
-        TRANSACTION => What::Transaction(take_body(bytes, &mut r)?),
+        TRANSACTION => What::Transaction(take_body(bytes, &mut r, &mut known)?),
         REMOVE => What::Remove,
         kind => return Err(DecodeError::Invalid { what: "record", value: kind.into() }),
     };
@@ -156,7 +163,11 @@ pub(super) fn decode(bytes: &Bytes) -> Result<Record<'_>, DecodeError> {
     }
 }
 
-fn take_body<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Body<'a>, DecodeError> {
+fn take_body<'a>(
+    bytes: &'a Bytes,
+    r: &mut Reader<'a>,
+    known: &mut slice::Iter<'_, Moving>,
+) -> Result<Body<'a>, DecodeError> {
     let version = r.get()?;
     let op = r.bool()?.then(|| take_op(r)).transpose()?;
     let objects = r.count(OID_LEN_MIN)?;
@@ -167,7 +178,7 @@ fn take_body<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Body<'a>, Decod
         let count = r.count(1)?;
         let mut edits = SmallVec::new();
         for _ in 0..count {
-            edits.push(take_edit(bytes, r)?);
+            edits.push(take_edit(bytes, r, known)?);
         }
         body.objects.push(Edits { oid, info, edits });
     }
@@ -366,7 +377,11 @@ fn put_large(w: &mut Writer, offset: u64, whole: &Whole<'_>, large: &Large) -> u
     edits
 }
 
-fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, DecodeError> {
+fn take_edit<'a>(
+    bytes: &'a Bytes,
+    r: &mut Reader<'a>,
+    known: &mut slice::Iter<'_, Moving>,
+) -> Result<Edit<'a>, DecodeError> {
     let blob = |r: &mut Reader<'a>| Ok::<_, DecodeError>(bytes.slice_ref(r.blob()?));
     let change = match r.u8()? {
         tag::CREATE => Change::Create,
@@ -377,7 +392,7 @@ fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, Decod
             Change::Write { offset, data }
         }
         tag::WRITE_FULL => Change::WriteFull { data: blob(r)? },
-        tag::LARGE => return take_large(r),
+        tag::LARGE => return take_large(r, known.next()),
         tag::NOTE_CRC => Change::NoteCrc { crc: r.u32()? },
         tag::ZERO => Change::Zero { offset: r.u64()?, len: r.u64()? },
         tag::TRUNCATE => {
@@ -399,7 +414,7 @@ fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, Decod
     Ok(Edit::Change(change))
 }
 
-fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
+fn take_large<'a>(r: &mut Reader<'_>, known: Option<&Moving>) -> Result<Edit<'a>, DecodeError> {
     let at = r.u64()?;
     let count = r.count(8)?;
     let mut runs = Runs::with_capacity(count);
@@ -417,8 +432,9 @@ fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
         return Err(DecodeError::Invalid { what: "number of checksums", value: count as u64 });
     }
     within_object(at.saturating_mul(BLOCK as u64), blocks * BLOCK as u64)?;
-    let crcs = (0..count).map(|_| r.u32()).collect::<Result<_, _>>()?;
-    Ok(Edit::Large { at, large: Large::found(runs, crcs) })
+    let crcs = (0..count).map(|_| r.u32()).collect::<Result<Crcs, _>>()?;
+    let large = known.map(|moving| Arc::clone(&moving.large));
+    Ok(Edit::Large { at, large: large.unwrap_or_else(|| Large::found(runs, crcs)) })
 }
 
 fn within_object(offset: u64, len: u64) -> Result<(), DecodeError> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_wire::{DecodeError, Eversion, Reader, Uuid, Writer};
+use smallvec::SmallVec;
 
 use super::backend::Snapshot;
 use super::block::{Block, Chunk, Place};
 use super::keys;
-use super::layout::{CHUNK_BLOCKS, Run, push_block};
+use super::layout::{CHUNK_BLOCKS, Run, Runs, push_block};
 use super::onode::Onode;
 use super::record::{put_info, put_op, take_info, take_op};
 use crate::{CollectionStats, OBJECT_BYTES_MAX, ObjectRef, OpRecord, StoreError};
@@ -123,7 +124,7 @@ pub(super) struct Stored {
     /// There may be rows of an omap.
     pub(super) omap: bool,
     /// The blocks of each chunk.
-    pub(super) chunks: Vec<Vec<Run>>,
+    pub(super) chunks: SmallVec<[Runs; 1]>,
 }
 
 /// An object's row.
@@ -203,8 +204,8 @@ pub(super) fn decode_chunk(row: &[u8]) -> Result<Chunk, DecodeError> {
 }
 
 /// The blocks of the data file that a chunk is in.
-pub(super) fn runs_of(chunk: &Chunk) -> Vec<Run> {
-    let mut runs = Vec::new();
+pub(super) fn runs_of(chunk: &Chunk) -> Runs {
+    let mut runs = Runs::new();
     for block in &chunk.blocks {
         if let Block::Disk(place) = block {
             push_block(&mut runs, place.block);
@@ -263,7 +264,7 @@ pub(super) fn decode_object(row: &[u8]) -> Result<(Onode, Stored, u32), DecodeEr
     if inline {
         onode.chunks = vec![Some(Arc::new(take_chunk(&mut r)?))];
     }
-    let stored = Stored { number: onode.number, inline, omap: onode.omap.stored, chunks: Vec::new() };
+    let stored = Stored { number: onode.number, inline, omap: onode.omap.stored, chunks: SmallVec::new() };
     Ok((onode, stored, count))
 }
 

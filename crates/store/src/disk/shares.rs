@@ -12,7 +12,7 @@ use loligo_wire::{DecodeError, Reader, Writer};
 
 use super::backend::Batch;
 use super::keys;
-use super::layout::Run;
+use super::layout::{Run, Runs};
 use super::space::ROW_BLOCKS;
 
 /// Bytes of a range in a row.
@@ -73,8 +73,8 @@ impl Shares {
     }
 
     /// One reference less to each of these blocks, which have one at least. Gives those that have none then.
-    pub(super) fn take_away(&mut self, run: Run) -> Vec<Run> {
-        let mut gone = Vec::new();
+    pub(super) fn take_away(&mut self, run: Run) -> Runs {
+        let mut gone = Runs::new();
         self.change(run, |run, references| {
             if references == 1 {
                 gone.push(run);

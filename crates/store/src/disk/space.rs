@@ -10,9 +10,8 @@ use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
 
 use super::backend::Batch;
-use super::block::Runs;
 use super::keys;
-use super::layout::{BLOCK, Run};
+use super::layout::{BLOCK, Run, Runs};
 use super::shares::Shares;
 use crate::StoreError;
 
@@ -312,7 +311,7 @@ impl Stored {
     }
 
     /// Notes that one reference to a run is gone. Blocks that have no other are added to `freed`.
-    pub(super) fn release(&mut self, run: Run, freed: &mut Vec<Run>) -> io::Result<()> {
+    pub(super) fn release(&mut self, run: Run, freed: &mut Runs) -> io::Result<()> {
         self.check_in_use(run)?;
         for gone in self.shares.take_away(run) {
             self.set_bits(gone, false)?;
@@ -415,7 +414,7 @@ mod tests {
     #[test]
     fn rows_are_read_back_and_wrong_references_are_found() {
         let mut stored = Stored::new(5000);
-        let mut freed = Vec::new();
+        let mut freed = Runs::new();
         stored.refer(Run { start: 4000, len: 200 }).expect("free");
         assert!(stored.refer(Run { start: 4199, len: 1 }).is_err());
         assert!(stored.refer_again(Run { start: 4199, len: 2 }).is_err());
@@ -437,12 +436,12 @@ mod tests {
     #[test]
     fn a_block_is_free_when_its_last_reference_is_gone() {
         let mut stored = Stored::new(5000);
-        let (mut freed, run) = (Vec::new(), Run { start: 4090, len: 10 });
+        let (mut freed, run) = (Runs::new(), Run { start: 4090, len: 10 });
         stored.refer(run).expect("free");
         stored.refer_again(run).expect("in use");
         stored.refer_or_again(Run { start: 4095, len: 10 }).expect("in part");
         stored.release(Run { start: 4090, len: 15 }, &mut freed).expect("in use");
-        assert_eq!(freed, [Run { start: 4100, len: 5 }]);
+        assert_eq!(freed[..], [Run { start: 4100, len: 5 }]);
         stored.release(run, &mut freed).expect("in use");
         assert_eq!(freed[1..], [Run { start: 4090, len: 5 }]);
         assert!(stored.release(run, &mut freed).is_err(), "half of it is free");
