@@ -16,7 +16,7 @@ use loligo_wire::{PgId, Uuid};
 
 use super::backend::{BackendFile, Batch};
 use super::collection::{Cut, DiskCollection, Flushed, Guard};
-use super::core::Core;
+use super::core::{Core, DIRTY_MAX};
 use super::flush::{Flush, Writer};
 use super::keys;
 use super::layout::Runs;
@@ -30,8 +30,6 @@ static COLLECTIONS: Class = Class::new("store.disk_collections");
 const INTERVAL: Duration = Duration::from_secs(10);
 /// How often is looked whether there is a reason.
 const LOOK: Duration = Duration::from_millis(200);
-/// So many changed objects are a reason.
-const DIRTY_MAX: u64 = 50_000;
 /// And so many bytes of large writes in memory.
 const LARGE_BYTES_MAX: u64 = 96 << 20;
 /// Objects of all collections that stay in memory though the map has them: about a kilobyte each.

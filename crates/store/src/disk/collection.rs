@@ -485,7 +485,7 @@ impl Inner {
 
 fn mark_dirty(entry: &mut Entry, core: &Core) {
     if !std::mem::replace(&mut entry.dirty, true) {
-        core.dirty.fetch_add(1, Ordering::Relaxed);
+        core.one_more_dirty();
     }
 }
 

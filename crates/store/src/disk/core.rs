@@ -35,6 +35,10 @@ pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 }
 /// into the journal first.
 const MANY: u64 = 16;
 
+/// So many objects that were changed since the last checkpoint make for the next one: with what is under way meanwhile, and what stays in
+/// memory, some ten thousand more, of about a kilobyte each.
+pub(super) const DIRTY_MAX: u64 = 32 << 10;
+
 /// The writes of a transaction that have a place.
 pub(super) type Larges = SmallVec<[Moving; 1]>;
 
@@ -306,6 +310,13 @@ impl Core {
         // Release: pairs with the load of who makes it ready.
         self.journal_wanted.fetch_max(end, Ordering::Release);
         self.ahead.get().into_iter().for_each(Thread::unpark);
+    }
+
+    /// One more object has changed since the last checkpoint.
+    pub(super) fn one_more_dirty(&self) {
+        if self.dirty.fetch_add(1, Ordering::Relaxed) == DIRTY_MAX {
+            self.want_checkpoint();
+        }
     }
 
     /// Asks for a checkpoint.
