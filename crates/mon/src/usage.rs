@@ -64,7 +64,7 @@ impl Space {
 }
 
 /// The default of `osd_failsafe_full_ratio`.
-const FAILSAFE: f32 = 0.97;
+pub(crate) const FAILSAFE: f32 = 0.97;
 
 /// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] has something to do.
 pub fn has_quotas(map: &OsdMap) -> bool {

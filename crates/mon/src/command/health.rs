@@ -4,6 +4,7 @@ use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 
 use super::{Call, Outcome};
 use crate::output::json::{Node, object};
+use crate::usage::FAILSAFE;
 use crate::{Fullness, view};
 
 /// Something that is wrong.
@@ -23,10 +24,17 @@ impl Check {
 
 /// All that is wrong.
 pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
-    [osd_down(call), full(call), pools_full(call), flags(call), no_application(call)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        osd_down(call),
+        out_of_order(call.state.osdmap()),
+        full(call),
+        pools_full(call),
+        flags(call),
+        no_application(call),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// `HEALTH_OK`, or the worst of what is wrong.
@@ -99,6 +107,33 @@ fn osd_down(call: &Call<'_>) -> Option<Check> {
         summary: format!("{} osds down", down.len()),
         count: down.len(),
         details: down.iter().map(|osd| format!("osd.{osd} is down")).collect(),
+    })
+}
+
+/// Each ratio has to be as large as the one before, and those before as large as the next takes them to be.
+fn out_of_order(map: &OsdMap) -> Option<Check> {
+    let ratios = [
+        ("nearfull_ratio", map.nearfull_ratio),
+        ("backfillfull_ratio", map.backfillfull_ratio),
+        ("full_ratio", map.full_ratio),
+        ("osd_failsafe_full_ratio", FAILSAFE),
+    ];
+    let mut details = Vec::new();
+    let (mut before, mut least) = ratios[0];
+    for (name, ratio) in &ratios[1..] {
+        if *ratio < least {
+            details.push(format!("{name} ({ratio}) < {before} ({least}), increased"));
+        }
+        (before, least) = (name, ratio.max(least));
+    }
+    // As stock's, it counts nothing.
+    let (summary, count) = ("full ratio(s) out of order".to_owned(), 0);
+    (!details.is_empty()).then_some(Check {
+        code: "OSD_OUT_OF_ORDER_FULL",
+        error: true,
+        summary,
+        count,
+        details,
     })
 }
 
@@ -177,4 +212,29 @@ fn no_application(call: &Call<'_>) -> Option<Check> {
         count,
         details,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words are those of a monitor of 16.2.15.
+    #[test]
+    fn ratios_that_are_out_of_order_are_named() {
+        let of = |near, backfill, full| {
+            let mut map = OsdMap::default();
+            (map.nearfull_ratio, map.backfillfull_ratio, map.full_ratio) = (near, backfill, full);
+            out_of_order(&map).map_or(Vec::new(), |check| check.details)
+        };
+        assert!(of(0.85, 0.9, 0.95).is_empty());
+        assert!(of(0.9, 0.9, 0.97).is_empty());
+        assert_eq!(
+            of(0.92, 0.9, 0.2),
+            [
+                "backfillfull_ratio (0.9) < nearfull_ratio (0.92), increased",
+                "full_ratio (0.2) < backfillfull_ratio (0.92), increased"
+            ]
+        );
+        assert_eq!(of(0.85, 0.9, 0.99), ["osd_failsafe_full_ratio (0.97) < full_ratio (0.99), increased"]);
+    }
 }
