@@ -19,6 +19,7 @@ mod osd;
 mod osd_df;
 mod osd_dump;
 mod pg_dump;
+mod pg_ls;
 mod pool;
 mod pool_app;
 mod pool_vars;
@@ -55,6 +56,8 @@ impl Errno {
     pub const EACCES: Self = Self(13);
     /// It exists already.
     pub const EEXIST: Self = Self(17);
+    /// Try again.
+    pub const EAGAIN: Self = Self(11);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
     /// Too large.

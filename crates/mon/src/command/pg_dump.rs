@@ -15,7 +15,11 @@ use crate::output::units::{bytes, stamp};
 pub(super) const PARTS: [&str; 8] = ["all", "summary", "sum", "delta", "pools", "osds", "pgs", "pgs_brief"];
 
 /// All there ever are.
-const STATE: &str = "active+clean";
+pub(super) const STATE: &str = "active+clean";
+
+/// Follows where sums of omaps are shown.
+pub(super) const OMAP_NOTE: &str =
+    "\n* NOTE: Omap statistics are counted as they change, not gathered during deep scrub.\n";
 
 /// Titles of what a table of sums shows, of pools as of placement groups.
 const SUM_TITLES: [&str; 10] = [
@@ -143,7 +147,7 @@ fn total(pgs: &[PgUsage]) -> ObjectStatSum {
     })
 }
 
-fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
+pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
     let map = call.state.osdmap();
     let (now, since) = (stamp(call.now), stamp(call.state.started()));
     let created = map.pool(pg.pg.pool).map_or(0, |pool| pool.last_change.0);
@@ -369,7 +373,7 @@ fn text(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> String {
         text += &space_text(call);
     }
     if has_sums {
-        text += "\n* NOTE: Omap statistics are counted as they change, not gathered during deep scrub.\n";
+        text += OMAP_NOTE;
     }
     text
 }
@@ -378,7 +382,7 @@ fn sum_table(first: &'static str, align: Align) -> Table {
     Table::new([(first, align)].into_iter().chain(SUM_TITLES.map(|title| (title, Align::Right))))
 }
 
-fn sum_cells(pgs: &[PgUsage]) -> Vec<String> {
+pub(super) fn sum_cells(pgs: &[PgUsage]) -> Vec<String> {
     let (sum, log): (_, u64) = (total(pgs), pgs.iter().map(|pg| pg.log_entries).sum());
     let numbers = [sum.num_objects, 0, 0, 0, 0, sum.num_bytes, sum.num_omap_bytes, sum.num_omap_keys];
     numbers.iter().map(ToString::to_string).chain([log.to_string(), log.to_string()]).collect()
@@ -394,7 +398,7 @@ fn pools_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
 }
 
 /// The OSDs, in brackets, and the first of them.
-fn placed_cells(call: &Call<'_>, pg: PgId) -> [String; 4] {
+pub(super) fn placed_cells(call: &Call<'_>, pg: PgId) -> [String; 4] {
     let placed = call.state.osdmap().pg_to_up_acting(pg);
     let listed = |osds: &[OsdId]| {
         let each: Vec<_> = osds.iter().map(|osd| osd.0.to_string()).collect();

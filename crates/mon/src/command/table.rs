@@ -6,7 +6,7 @@ use super::signature::ArgKind::{
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
     Call, Outcome, auth, blocklist, config, config_key, crush, health, log, metadata, mgr, mon, osd, osd_df,
-    osd_dump, pg_dump, pool, pool_app, pool_vars, quota, status, usage,
+    osd_dump, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -15,6 +15,7 @@ const EPOCH: Arg = opt("epoch", Int { min: Some(0) });
 const PROPERTY: Arg = req("property", Text);
 const MGR: Arg = opt("who", Text);
 const POOL: Arg = req("pool", Pool);
+const STATES: Arg = many(opt("states", Text));
 const APP: Arg = req("app", Text);
 const KEY: Arg = req("key", Text);
 const WHO: Arg = req("who", Text);
@@ -68,6 +69,10 @@ pub static COMMANDS: &[Command] = &[
     cmd("mgr fail", &[req("who", Text)], ("mgr", "rw"), mgr::fail, "say that a manager has failed"),
     cmd("pg stat", &[], ("pg", "r"), usage::pg_stat, "summarize the placement groups' state"),
     cmd("pg dump", &[many(opt("dumpcontents", Choice(&pg_dump::PARTS)))], ("pg", "r"), pg_dump::dump, "show what placement groups hold"),
+    cmd("pg ls", &[opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls, "list placement groups, of one pool or all, by what state they are in"),
+    cmd("pg ls-by-pool", &[req("poolstr", Text), STATES], ("pg", "r"), pg_ls::ls_by_pool, "list a pool's placement groups"),
+    cmd("pg ls-by-primary", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list placement groups of which an OSD is the first"),
+    cmd("pg ls-by-osd", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list an OSD's placement groups"),
     cmd("pg map", &[req("pgid", Pg)], ("pg", "r"), osd::pg_map, "show where a placement group is"),
 
     cmd("osd stat", &[], ("osd", "r"), osd::stat, "summarize the OSDs' state"),

@@ -28,7 +28,7 @@ pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> 
         let builder = Builder::new().conf_file(conf.to_str().expect("a path of UTF-8"));
         let mut conf = builder.load().expect("a configuration");
         // A daemon that is gone shows as a result, not as a test that never ends.
-        conf.set("rados_osd_op_timeout", "15");
+        conf.set("rados_osd_op_timeout", "120");
         let rados = builder.conf(conf).connect().await.expect("the cluster answers");
         let create = json!({"prefix": "osd pool create", "pool": pool, "pg_num": pg_num});
         rados.mon_command(&create.to_string(), Bytes::new()).await.expect("the pool is made");

@@ -1,0 +1,154 @@
+//! `pg ls` and its kin: some of the placement groups, with what they hold. In Ceph the manager answers them.
+
+use loligo_wire::{OsdId, PoolId};
+
+use super::osd::osd_arg;
+use super::pg_dump::{OMAP_NOTE, STATE, pg_stat, placed_cells, sum_cells};
+use super::status::age_of;
+use super::{Call, Errno, Failure, Outcome};
+use crate::PgUsage;
+use crate::output::json::{Node, object};
+use crate::output::table::{Align, Table};
+use crate::output::units::stamp;
+
+/// What a placement group may be, as a manager of 16.2.15 lists it. Here all are in [`STATE`].
+const STATES: &str = "stale+creating+active+activating+clean+recovery_wait+recovery_toofull+recovering+forced_recovery+down+\
+    recovery_unfound+backfill_unfound+undersized+degraded+remapped+premerge+scrubbing+deep+inconsistent+peering+repair+\
+    backfill_wait+backfilling+forced_backfill+backfill_toofull+incomplete+peered+snaptrim+snaptrim_wait+snaptrim_error";
+
+pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
+    let pool = pool_arg(call)?;
+    list(call, pool, None)
+}
+
+pub(super) fn ls_by_pool(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("poolstr");
+    let pool = call.state.osdmap().pool_by_name(name.as_bytes());
+    let pool = pool.ok_or_else(|| Failure::missing(format!("pool {name} does not exist")))?;
+    list(call, Some(pool), None)
+}
+
+/// With one OSD its placement groups are those of which it is the first.
+pub(super) fn ls_by_osd(call: &mut Call<'_>) -> Outcome {
+    let pool = pool_arg(call)?;
+    let osd = osd_arg(call, "osd")?;
+    if !call.state.osdmap().is_up(osd) {
+        return Err(Failure::new(Errno::EAGAIN, format!("osd {osd} is not up")));
+    }
+    list(call, pool, Some(osd))
+}
+
+fn pool_arg(call: &Call<'_>) -> Result<Option<PoolId>, Failure> {
+    let Some(id) = call.args.int("pool").filter(|id| *id >= 0) else { return Ok(None) };
+    match call.state.osdmap().pool(PoolId(id)) {
+        Some(_) => Ok(Some(PoolId(id))),
+        None => Err(Failure::missing(format!("pool {id} does not exist"))),
+    }
+}
+
+fn list(call: &mut Call<'_>, pool: Option<PoolId>, osd: Option<OsdId>) -> Outcome {
+    let any = wants_ours(&call.args.texts("states"))?;
+    let map = call.state.osdmap();
+    let has = |pg: &PgUsage| {
+        let acting = |osd: OsdId| map.pg_to_up_acting(pg.pg).acting.contains(&osd);
+        any && pool.is_none_or(|pool| pg.pg.pool == pool) && osd.is_none_or(acting)
+    };
+    let pgs: Vec<PgUsage> = call.pgs.placement_groups().into_iter().filter(has).collect();
+    Ok(call.print(|call| describe(call, &pgs), |call| text(call, &pgs)))
+}
+
+/// Whether placement groups in one of these states are wanted, and ours are. As a stock manager, it looks from the last to the first.
+fn wants_ours(states: &[&str]) -> Result<bool, Failure> {
+    let mut ours = states.is_empty();
+    for state in states.iter().rev() {
+        if *state == "all" {
+            return Ok(true);
+        }
+        if !STATES.split('+').any(|known| known == *state) {
+            let said = format!("'{state}' is not a valid pg state, available choices: {STATES}");
+            return Err(Failure::invalid(said));
+        }
+        ours |= STATE.split('+').any(|own| own == *state);
+    }
+    Ok(ours)
+}
+
+fn describe(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
+    let mut node = object! { "pg_ready": true };
+    if !pgs.is_empty() {
+        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+    }
+    node
+}
+
+fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
+    use Align::{Left, Right};
+    if pgs.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        ("PG", Left),
+        ("OBJECTS", Right),
+        ("DEGRADED", Right),
+        ("MISPLACED", Right),
+        ("UNFOUND", Right),
+        ("BYTES", Right),
+        ("OMAP_BYTES*", Right),
+        ("OMAP_KEYS*", Right),
+        ("LOG", Right),
+        ("STATE", Right),
+        ("SINCE", Right),
+        ("VERSION", Right),
+        ("REPORTED", Right),
+        ("UP", Right),
+        ("ACTING", Right),
+        ("SCRUB_STAMP", Right),
+        ("DEEP_SCRUB_STAMP", Right),
+    ]);
+    let (epoch, since) = (call.state.osdmap().epoch, call.state.started());
+    for pg in pgs {
+        let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
+        // Without the objects that the first one misses, and the part of the log that is on disk: it is all of it.
+        let mut sums = sum_cells(std::slice::from_ref(pg));
+        sums.remove(1);
+        sums.pop();
+        let rest = [
+            STATE.to_owned(),
+            age_of(call.now, since),
+            pg.version.to_string(),
+            format!("{epoch}:{}", pg.version.version),
+            format!("{up}p{up_primary}"),
+            format!("{acting}p{acting_primary}"),
+            stamp(since),
+            stamp(since),
+        ];
+        table.row(std::iter::once(pg.pg.to_string()).chain(sums).chain(rest));
+    }
+    format!("{table}{OMAP_NOTE}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answers are those of a manager of 16.2.15.
+    #[test]
+    fn states_are_alternatives() {
+        let wants = |states: &[&str]| wants_ours(states).map_err(|failure| failure.status);
+        for (states, ours) in [
+            (&[][..], true),
+            (&["active"], true),
+            (&["stale"], false),
+            (&["stale", "clean"], true),
+            (&["bogus", "all"], true),
+        ] {
+            assert_eq!(wants(states), Ok(ours), "{states:?}");
+        }
+        let said = wants(&["clean", "bogus"]).expect_err("there is no such state");
+        assert!(
+            said.starts_with("'bogus' is not a valid pg state, available choices: stale+creating+active+"),
+            "{said}"
+        );
+        assert!(wants(&["all", "bogus"]).is_err(), "it stands behind");
+    }
+}
