@@ -379,7 +379,7 @@ fn text(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> String {
 }
 
 fn sum_table(first: &'static str, align: Align) -> Table {
-    Table::new([(first, align)].into_iter().chain(SUM_TITLES.map(|title| (title, Align::Right))))
+    Table::new([(first, align)].into_iter().chain(SUM_TITLES.map(|title| (title, Align::BelowLeft))))
 }
 
 pub(super) fn sum_cells(pgs: &[PgUsage]) -> Vec<String> {
@@ -409,23 +409,23 @@ pub(super) fn placed_cells(call: &Call<'_>, pg: PgId) -> [String; 4] {
 }
 
 fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
-    use Align::{Left, Right};
+    use Align::{BelowLeft, Left};
     let more = [
         ("STATE", Left),
         ("STATE_STAMP", Left),
-        ("VERSION", Right),
-        ("REPORTED", Right),
+        ("VERSION", BelowLeft),
+        ("REPORTED", BelowLeft),
         ("UP", Left),
-        ("UP_PRIMARY", Right),
-        ("ACTING", Right),
-        ("ACTING_PRIMARY", Right),
-        ("LAST_SCRUB", Right),
+        ("UP_PRIMARY", BelowLeft),
+        ("ACTING", BelowLeft),
+        ("ACTING_PRIMARY", BelowLeft),
+        ("LAST_SCRUB", BelowLeft),
         ("SCRUB_STAMP", Left),
-        ("LAST_DEEP_SCRUB", Right),
+        ("LAST_DEEP_SCRUB", BelowLeft),
         ("DEEP_SCRUB_STAMP", Left),
-        ("SNAPTRIMQ_LEN", Right),
+        ("SNAPTRIMQ_LEN", BelowLeft),
     ];
-    let sums = SUM_TITLES.map(|title| (title, Right));
+    let sums = SUM_TITLES.map(|title| (title, BelowLeft));
     let mut table = Table::new([("PG_STAT", Left)].into_iter().chain(sums).chain(more));
     let (epoch, since) = (call.state.osdmap().epoch, stamp(call.state.started()));
     for pg in pgs {
@@ -452,14 +452,14 @@ fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
 }
 
 fn brief_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
-    use Align::{Left, Right};
+    use Align::{BelowLeft, Left};
     let titles = [
         ("PG_STAT", Left),
         ("STATE", Left),
         ("UP", Left),
-        ("UP_PRIMARY", Right),
-        ("ACTING", Right),
-        ("ACTING_PRIMARY", Right),
+        ("UP_PRIMARY", BelowLeft),
+        ("ACTING", BelowLeft),
+        ("ACTING_PRIMARY", BelowLeft),
     ];
     let mut table = Table::new(titles);
     for pg in pgs {
@@ -470,7 +470,7 @@ fn brief_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
 
 fn osds_text(call: &Call<'_>) -> String {
     let titles = ["USED", "AVAIL", "USED_RAW", "TOTAL", "HB_PEERS", "PG_SUM", "PRIMARY_PG_SUM"];
-    let right = titles.map(|title| (title, Align::Right));
+    let right = titles.map(|title| (title, Align::BelowLeft));
     let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
     let pgs = Totals::of(call).pgs.to_string();
     for osd in call.state.osdmap().osd_ids() {
@@ -482,7 +482,7 @@ fn osds_text(call: &Call<'_>) -> String {
 }
 
 fn space_text(call: &Call<'_>) -> String {
-    let right = ["USED", "AVAIL", "USED_RAW", "TOTAL"].map(|title| (title, Align::Right));
+    let right = ["USED", "AVAIL", "USED_RAW", "TOTAL"].map(|title| (title, Align::BelowLeft));
     let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
     table.row(std::iter::once("sum".to_owned()).chain(space_cells(call)));
     table.to_string()

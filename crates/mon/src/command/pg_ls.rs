@@ -82,28 +82,28 @@ fn describe(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
 }
 
 fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
-    use Align::{Left, Right};
+    use Align::{BelowLeft, Left};
     if pgs.is_empty() {
         return String::new();
     }
     let mut table = Table::new([
         ("PG", Left),
-        ("OBJECTS", Right),
-        ("DEGRADED", Right),
-        ("MISPLACED", Right),
-        ("UNFOUND", Right),
-        ("BYTES", Right),
-        ("OMAP_BYTES*", Right),
-        ("OMAP_KEYS*", Right),
-        ("LOG", Right),
-        ("STATE", Right),
-        ("SINCE", Right),
-        ("VERSION", Right),
-        ("REPORTED", Right),
-        ("UP", Right),
-        ("ACTING", Right),
-        ("SCRUB_STAMP", Right),
-        ("DEEP_SCRUB_STAMP", Right),
+        ("OBJECTS", BelowLeft),
+        ("DEGRADED", BelowLeft),
+        ("MISPLACED", BelowLeft),
+        ("UNFOUND", BelowLeft),
+        ("BYTES", BelowLeft),
+        ("OMAP_BYTES*", BelowLeft),
+        ("OMAP_KEYS*", BelowLeft),
+        ("LOG", BelowLeft),
+        ("STATE", BelowLeft),
+        ("SINCE", BelowLeft),
+        ("VERSION", BelowLeft),
+        ("REPORTED", BelowLeft),
+        ("UP", BelowLeft),
+        ("ACTING", BelowLeft),
+        ("SCRUB_STAMP", BelowLeft),
+        ("DEEP_SCRUB_STAMP", BelowLeft),
     ]);
     let (epoch, since) = (call.state.osdmap().epoch, call.state.started());
     for pg in pgs {

@@ -9,6 +9,8 @@ pub enum Align {
     Left,
     /// To the right.
     Right,
+    /// To the right, below a title at the left.
+    BelowLeft,
 }
 
 /// A table with a line of titles.
@@ -36,13 +38,20 @@ impl Table {
 }
 
 impl Table {
-    fn write_line(&self, f: &mut fmt::Formatter<'_>, widths: &[usize], cells: &[&str]) -> fmt::Result {
+    fn write_line(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        widths: &[usize],
+        cells: &[&str],
+        are_titles: bool,
+    ) -> fmt::Result {
         for (i, ((_, align), width)) in self.columns.iter().zip(widths).enumerate() {
             let gap = if i > 0 { "  " } else { "" };
             let cell = cells.get(i).copied().unwrap_or_default();
             match align {
+                Align::BelowLeft if are_titles => write!(f, "{gap}{cell:<width$}")?,
                 Align::Left => write!(f, "{gap}{cell:<width$}")?,
-                Align::Right => write!(f, "{gap}{cell:>width$}")?,
+                Align::Right | Align::BelowLeft => write!(f, "{gap}{cell:>width$}")?,
             }
         }
         writeln!(f)
@@ -54,10 +63,10 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
         let titles: Vec<&str> = self.columns.iter().map(|(title, _)| *title).collect();
-        self.write_line(f, &widths, &titles)?;
+        self.write_line(f, &widths, &titles, true)?;
         self.rows.iter().try_for_each(|row| {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            self.write_line(f, &widths, &cells)
+            self.write_line(f, &widths, &cells, false)
         })
     }
 }
@@ -68,10 +77,11 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new([("ID", Align::Right), ("TYPE NAME", Align::Left), ("N", Align::Right)]);
+        let mut table =
+            Table::new([("ID", Align::Right), ("TYPE NAME", Align::Left), ("N", Align::BelowLeft)]);
         table.row(["-1".into(), "root default".into(), "7".into()]);
-        table.row(["-13".into(), "x".into()]);
-        let expected = " ID  TYPE NAME     N\n -1  root default  7\n-13  x              \n";
+        table.row(["-13".into(), "x".into(), "-17".into()]);
+        let expected = " ID  TYPE NAME     N  \n -1  root default    7\n-13  x             -17\n";
         assert_eq!(table.to_string(), expected);
     }
 }
