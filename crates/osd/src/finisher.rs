@@ -68,12 +68,24 @@ impl Finisher {
                 }
             }
         }
-        if !wake {
-            return;
+        if wake {
+            self.wake();
         }
-        match self.thread.get_or_init(|| self.start()) {
-            Some(thread) => thread.unpark(),
-            None => self.shared.run(),
+    }
+
+    /// Wakes the thread; in a thread of the store that gives several answers, behind the last of them: it would be awake for each.
+    fn wake(&self) {
+        let Some(thread) = self.thread.get_or_init(|| self.start()) else { return self.shared.run() };
+        let is_left = TO_WAKE.with_borrow_mut(|to_wake| match to_wake {
+            Some(other) => other.id() == thread.id(),
+            None => {
+                let is_left = loligo_store::behind_answers(wake_left);
+                *to_wake = is_left.then(|| thread.clone());
+                is_left
+            }
+        });
+        if !is_left {
+            thread.unpark();
         }
     }
 
@@ -115,6 +127,8 @@ impl Shared {
 type Leaving = (Arc<dyn Asker>, Msg, Hold);
 
 thread_local! {
+    /// A finisher's thread, to be woken when the store has given all answers that it has.
+    static TO_WAKE: RefCell<Option<Thread>> = const { RefCell::new(None) };
     /// Answers that leave when the store has given all that it has.
     static GATHERED: RefCell<Vec<Leaving>> = const { RefCell::new(Vec::new()) };
 }
@@ -132,6 +146,11 @@ pub(crate) fn answer(leaving: Leaving) {
         asker.answer(msg);
         drop(hold);
     }
+}
+
+fn wake_left() {
+    let thread = TO_WAKE.take();
+    thread.iter().for_each(Thread::unpark);
 }
 
 fn send_gathered() {

@@ -12,7 +12,7 @@ thread_local! {
     static BEHIND: RefCell<Option<Calls>> = const { RefCell::new(None) };
 }
 
-/// In a thread of a store that is giving answers ([`Later`](crate::Later)): has `then` called behind the last of them, which is a matter of
+/// In a thread of a store that is giving answers ([`Later`](crate::Later), [`CommitListener`](crate::CommitListener)): has `then` called behind the last of them, which is a matter of
 /// microseconds. False, and `then` is not called, if this thread is not.
 #[must_use]
 pub fn behind_answers(then: fn()) -> bool {

@@ -16,6 +16,7 @@ use super::collection::DiskCollection;
 use super::core::{Core, Pending};
 use super::journal::{Journal, group_len};
 use super::layout::{BLOCK, Run};
+use crate::batch::together;
 
 /// Bytes of records that are made safe together: the disk takes so much in well under a millisecond, and more at once would
 /// only make the first wait for the last.
@@ -59,7 +60,8 @@ impl Committer {
                     }
                     // Relaxed: a guess.
                     core.group_records.store(group.len(), Ordering::Relaxed);
-                    said(&group, batch.is_empty() && core.commits.is_empty());
+                    let last = batch.is_empty() && core.commits.is_empty();
+                    together(|| said(&group, last));
                     keep(&core, &group);
                     core.handled(group.len());
                 }
