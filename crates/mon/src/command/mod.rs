@@ -52,12 +52,12 @@ impl Errno {
     pub const EPERM: Self = Self(1);
     /// No such thing.
     pub const ENOENT: Self = Self(2);
+    /// Try again.
+    pub const EAGAIN: Self = Self(11);
     /// Permission denied.
     pub const EACCES: Self = Self(13);
     /// It exists already.
     pub const EEXIST: Self = Self(17);
-    /// Try again.
-    pub const EAGAIN: Self = Self(11);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
     /// Too large.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::layout::{BLOCK, CHUNK_BLOCKS, LARGE, Runs};
 
-/// A block of an object. All but the first two are in memory until the next checkpoint gives them a place on disk.
+/// A block of an object. What has no place on disk yet is in memory until the next checkpoint gives it one.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Block {
     /// Nowhere: zeros.
@@ -168,7 +168,7 @@ impl Large {
 
     /// Whether the committer writes it, with others side by side; else a thread of its own does.
     pub(super) fn is_small(&self) -> bool {
-        self.crcs.len() * BLOCK < LARGE
+        matches!(self.data, Data::Passing(_))
     }
 
     pub(super) fn capture(&self) {
