@@ -119,7 +119,12 @@ impl DiskView {
     ) -> Fetch<T> {
         let (later, completer) = Later::new();
         let view = self.clone();
-        self.core.pool.push(move || completer.complete(read(&view)));
+        self.core.pool.push(move || {
+            let value = read(&view);
+            // Whoever hears of it finds that nothing is held any more.
+            drop(view);
+            completer.complete(value);
+        });
         Fetch::Later(later)
     }
 
@@ -245,12 +250,15 @@ impl Reading for DataRead {
         if self.len > CACHED_READ_MAX {
             let start = (self.offset % BLOCK as u64) as usize;
             self.put_together(&mut buffer);
-            let all = self.core.buffers.lend(buffer).slice(start..start + self.len);
-            return self.completer.complete(Ok(Data::from_iter([all])));
+            let Self { core, len, completer, _guard: guard, .. } = *self;
+            drop(guard);
+            let all = core.buffers.lend(buffer).slice(start..start + len);
+            return completer.complete(Ok(Data::from_iter([all])));
         }
-        let Self { core, pieces, runs, completer, .. } = *self;
+        let Self { core, pieces, runs, completer, _guard: guard, .. } = *self;
         let pieces = kept(&core, pieces, &runs, &buffer);
         core.buffers.give_back(buffer);
+        drop(guard);
         completer.complete(Ok(join(pieces)));
     }
 }
