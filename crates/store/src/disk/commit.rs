@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use bytes::Bytes;
@@ -47,11 +48,13 @@ impl Committer {
 
     /// Until the store is closed and nothing waits any more, or stops.
     pub(super) fn run(mut self) {
+        let mut awake = Awake::default();
         loop {
             let core = Arc::clone(&self.core);
             let bytes_max = GROUP_BYTES_MAX.min(core.journal_len as usize / 4);
             // What it leaves is seen below.
             let _ = core.commits.run_batch(TAKE_MAX, |batch| {
+                awake.begins(batch.len(), Instant::now());
                 while !batch.is_empty() {
                     let group: Vec<Pending> = batch.drain(..group_of(batch, bytes_max)).collect();
                     if let Err(e) = self.commit(&group) {
@@ -73,7 +76,8 @@ impl Committer {
             {
                 return;
             }
-            if core.commits.is_empty() {
+            let is_there = || !core.commits.is_empty();
+            if !is_there() && !awake.ends(Instant::now()).is_some_and(|until| wait_awake(until, is_there)) {
                 thread::park();
             }
         }
@@ -147,6 +151,46 @@ impl Committer {
             thread::park();
         }
     }
+}
+
+/// Whether to stay awake when nothing waits.
+///
+/// To wake a thread that sleeps takes a good part of what a disk takes to write. A client that writes one thing after the other comes again
+/// a fraction of that later; if it has, the committer waits for the next one without sleeping, and lets others have the processor.
+#[derive(Debug, Default)]
+struct Awake {
+    /// When there was nothing to do any more.
+    idle_since: Option<Instant>,
+    /// The last record came alone and soon.
+    expects: bool,
+}
+
+/// So soon is soon: longer than a loopback's round trip, shorter than a hundred writes would take.
+const SOON: Duration = Duration::from_micros(150);
+
+impl Awake {
+    /// There are so many records.
+    fn begins(&mut self, records: usize, now: Instant) {
+        let soon = self.idle_since.take().is_some_and(|since| now - since < SOON);
+        self.expects = soon && records == 1;
+    }
+
+    /// There is nothing. Gives until when to stay awake.
+    fn ends(&mut self, now: Instant) -> Option<Instant> {
+        let since = *self.idle_since.get_or_insert(now);
+        std::mem::take(&mut self.expects).then_some(since + SOON)
+    }
+}
+
+/// Waits without sleeping; whether there is something then.
+fn wait_awake(until: Instant, is_there: impl Fn() -> bool) -> bool {
+    while Instant::now() < until {
+        thread::yield_now();
+        if is_there() {
+            return true;
+        }
+    }
+    false
 }
 
 /// How many of the first records make a group.
@@ -299,4 +343,25 @@ fn write_runs(core: &Core, large: &Large) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committer_stays_awake_only_for_who_comes_alone_and_soon() {
+        let mut awake = Awake::default();
+        let start = Instant::now();
+        let at = |us| start + Duration::from_micros(us);
+        awake.begins(1, at(0));
+        assert_eq!(awake.ends(at(100)), None, "nothing is known yet");
+        awake.begins(1, at(180));
+        assert_eq!(awake.ends(at(280)), Some(at(280) + SOON));
+        assert_eq!(awake.ends(at(500)), None, "nobody came");
+        awake.begins(1, at(5_000));
+        assert_eq!(awake.ends(at(5_100)), None, "it came late");
+        awake.begins(8, at(5_110));
+        assert_eq!(awake.ends(at(5_200)), None, "it came with others");
+    }
 }
