@@ -14,7 +14,7 @@ use loligo_lockstat::blocking_point;
 use super::{Batch, Kv, Snapshot};
 
 /// What it keeps of its blocks in memory.
-const CACHE_BYTES: u64 = 32 << 20;
+const CACHE_BYTES: u64 = 16 << 20;
 /// What it gathers in memory before it writes a table.
 const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Its own log, which a restart reads: as little as it takes.
