@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::core::{Core, Dispatch, Lifeline};
 use crate::dial::Dialer;
 use crate::monc::{HuntSettings, MonClient};
-use crate::objecter::{Objecter, Settings};
+use crate::objecter::{Location, Objecter, Settings};
 use crate::{Error, Rados};
 
 /// Says which cluster to connect to, and as whom.
@@ -101,6 +101,7 @@ impl Builder {
         let client = AuthClient::new(conf.client_config()?);
         let monitors = resolve(&conf).await?;
         let hostname = self.environment.host.clone();
+        let location = Location::parse(conf.text("crush_location").as_deref(), &hostname);
 
         let (monc, hunt) = MonClient::new(Arc::clone(&client), hostname, monitors);
         let monc = Arc::new(monc);
@@ -112,7 +113,8 @@ impl Builder {
             let messenger = Messenger::new(config, dispatch);
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
-            let (objecter, steward) = Objecter::new(times.objecter, Arc::clone(&monc), Arc::clone(&dialer));
+            let (objecter, steward) =
+                Objecter::new(times.objecter, location, Arc::clone(&monc), Arc::clone(&dialer));
             parts = Some((dialer, steward));
             Core { auth: Arc::clone(&client), messenger, monc: Arc::clone(&monc), objecter }
         });

@@ -20,6 +20,8 @@ impl Errno {
     pub const ENOENT: Self = Self(2);
     /// Input or output failed.
     pub const EIO: Self = Self(5);
+    /// Nobody is there: the OSD is down.
+    pub const ENXIO: Self = Self(6);
     /// Permission denied: authentication failed.
     pub const EACCES: Self = Self(13);
     /// It exists already.

@@ -37,12 +37,12 @@ pub use builder::Builder;
 pub use error::{Errno, Error};
 pub use ioctx::{
     Answer, Checksum, ChecksumKind, IoCtx, ListCursor, ListedObject, LockGuard, LockHolder, LockInfo,
-    LockMode, LockOptions, Notification, Notified, ObjectList, ObjectStat, Outcome, PoolSnapshot, ReadOp,
-    Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
+    LockMode, LockOptions, Notification, Notified, ObjectList, ObjectStat, Outcome, PoolSnapshot, ReadFrom,
+    ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
 };
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
-pub use loligo_wire::SnapId;
 pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
 pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
+pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 pub use rados::Rados;

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_wire::message::mon::{
-    ClusterStatfs, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck, MPoolOp, MPoolOpReply,
-    MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
+    ClusterStatfs, MCommand, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck, MPoolOp,
+    MPoolOpReply, MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
 };
 use loligo_wire::message::osd::PoolStat;
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{Epoch, GlobalId, PoolId, SnapId, Uuid};
+use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
+use crate::objecter::Addressee;
 use crate::{Builder, Error, IoCtx};
 
 /// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client ends.
@@ -174,11 +175,71 @@ impl Rados {
             input,
         };
         let reply: MMonCommandAck = self.ask(&body).await?;
-        match Errno::from_result(reply.result) {
-            None => Ok((reply.output, reply.status)),
-            Some(errno) if reply.status.is_empty() => Err(errno.into()),
-            Some(errno) => Err(Error::Command { errno, status: reply.status }),
+        answered(reply.result, reply.status, reply.output)
+    }
+
+    /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`, and returns its output and its words. It is sent again if the
+    /// connection is lost.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such OSD, ENXIO if it is down; [`Error::Timeout`] after `rados_osd_op_timeout`.
+    pub async fn osd_command(
+        &self,
+        osd: OsdId,
+        command: &str,
+        input: Bytes,
+    ) -> Result<(Bytes, String), Error> {
+        self.tell(Addressee::Osd(osd), command, input).await
+    }
+
+    /// Sends the primary of a placement group a command in JSON, which names the group as well:
+    /// `{"prefix": "query", "pgid": "1.0"}`.
+    ///
+    /// # Errors
+    /// As [`osd_command`](Self::osd_command); ENOENT also if there is no such placement group.
+    pub async fn pg_command(&self, pg: PgId, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        self.tell(Addressee::Pg(pg), command, input).await
+    }
+
+    async fn tell(&self, to: Addressee, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        let command = MCommand { fsid: self.fsid(), cmd: vec![command.to_owned()], input };
+        let reply = self.core().objecter.command(to, &command).await?;
+        answered(reply.result, reply.status, reply.output)
+    }
+
+    /// Keeps a client out of the cluster: its operations fail from then on. `client` is an address as in `ceph osd blocklist ls`; without a
+    /// duration it is kept out for as long as the monitors think right (an hour, `mon_osd_blocklist_default_expire`). This client knows it when
+    /// this returns; each OSD, before it answers an operation that was placed by the new map.
+    ///
+    /// # Errors
+    /// EINVAL if `client` is no address.
+    pub async fn block(&self, client: &str, lasting: Option<Duration>) -> Result<(), Error> {
+        self.change_blocklist("add", client, lasting).await
+    }
+
+    /// Lets a client in again; it is no error if it was not kept out.
+    pub async fn unblock(&self, client: &str) -> Result<(), Error> {
+        self.change_blocklist("rm", client, None).await
+    }
+
+    async fn change_blocklist(&self, op: &str, client: &str, lasting: Option<Duration>) -> Result<(), Error> {
+        // Before 16.2 it had another name.
+        let command = |prefix: &str, op_name: &str| {
+            let mut command = serde_json::json!({"prefix": prefix, op_name: op, "addr": client});
+            if let Some(lasting) = lasting {
+                command["expire"] = lasting.as_secs_f64().into();
+            }
+            command.to_string()
+        };
+        let now = command("osd blocklist", "blocklistop");
+        match self.mon_command(&now, Bytes::new()).await {
+            Err(e) if e.errno() == Errno::EINVAL => {
+                let before = command("osd blacklist", "blacklistop");
+                self.mon_command(&before, Bytes::new()).await.map_err(|_| e)?;
+            }
+            done => drop(done?),
         }
+        self.wait_for_latest_osdmap().await
     }
 
     async fn ask<A: Message>(&self, body: &impl Message) -> Result<A, Error> {
@@ -192,6 +253,15 @@ impl Rados {
             None => answer.await,
             Some(limit) => tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit))),
         }
+    }
+}
+
+/// What a command has come to.
+fn answered(result: i32, status: String, output: Bytes) -> Result<(Bytes, String), Error> {
+    match Errno::from_result(result) {
+        None => Ok((output, status)),
+        Some(errno) if status.is_empty() => Err(errno.into()),
+        Some(errno) => Err(Error::Command { errno, status }),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use loligo_rados::{Builder, CmpOp, IoCtx, WriteOp};
+use loligo_rados::{Builder, CmpOp, IoCtx, OsdId, Rados, ReadFrom, WriteOp};
 
 /// Objects of each pool.
 const OBJECTS: usize = 8;
@@ -74,6 +74,13 @@ impl Cluster {
             let pool = rados.ioctx(pool).await.expect("opened");
             load.start(&pool, kind);
         }
+        all_copies_are_read(&rados, &rados.ioctx(&three).await.expect("opened")).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut readers = Vec::new();
+        for pool in [&two, &three] {
+            let pool = rados.ioctx(pool).await.expect("opened");
+            readers.push(tokio::spawn(read_anywhere(pool, Arc::clone(&stop))));
+        }
         let mourned = rados.ioctx(&doomed).await.expect("opened");
         let mourner = tokio::spawn(mourn(mourned));
 
@@ -106,6 +113,10 @@ impl Cluster {
         self.ceph("osd down osd.0 osd.2");
         load.progress("after two were marked down").await;
 
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.await.expect("no panic") > 20, "it got on");
+        }
         load.finish().await;
         mourner.await.expect("no panic");
         for pool in [format!("{two}-renamed"), three, coded] {
@@ -264,4 +275,41 @@ fn token(i: usize, len: usize) -> String {
 
 fn text(n: usize) -> Bytes {
     n.to_string().into()
+}
+
+/// Reads that are balanced come to all OSDs that have an object.
+async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
+    let reads = async || {
+        let mut reads = Vec::new();
+        for osd in 0..3 {
+            let dump = rados.osd_command(OsdId(osd), r#"{"prefix": "perf dump"}"#, Bytes::new()).await;
+            let dump: serde_json::Value = serde_json::from_slice(&dump.expect("answered").0).expect("JSON");
+            reads.push(dump["osd"]["op_r"].as_u64().expect("a counter"));
+        }
+        reads
+    };
+    pool.write_full("copied", Bytes::from_static(b"copy")).await.expect("written");
+    let before = reads().await;
+    let balanced = pool.reading_from(ReadFrom::Balanced);
+    for _ in 0..60 {
+        assert_eq!(balanced.read("copied", 0, 0).await.expect("read"), "copy");
+    }
+    let after = reads().await;
+    assert!(before.iter().zip(&after).all(|(before, after)| after - before >= 15), "{before:?} {after:?}");
+}
+
+/// Writes an object again and again and reads it from other copies than the primary's, until it is to stop: what was acknowledged is in all of
+/// them. Gives how often.
+async fn read_anywhere(pool: IoCtx, stop: Arc<AtomicBool>) -> u64 {
+    let mut count = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        count += 1;
+        let content = Bytes::copy_from_slice(&count.to_le_bytes());
+        pool.write_full("anywhere", content.clone()).await.expect("written");
+        for read_from in [ReadFrom::Balanced, ReadFrom::Balanced, ReadFrom::Nearest] {
+            let found = pool.reading_from(read_from).read("anywhere", 0, 0).await.expect("read");
+            assert_eq!(found, content, "{read_from:?}, round {count}");
+        }
+    }
+    count
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::Stream;
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, ObjectLocator, OsdFlags, OsdOp, PgNlsResponse};
-use loligo_wire::{Decode as _, DecodeError, Encode as _};
+use loligo_wire::{Decode as _, DecodeError, Encode as _, PoolId, SnapId, Writer};
 use smallvec::smallvec;
 
 use super::{ALWAYS, IoCtx};
@@ -31,6 +32,11 @@ impl ListCursor {
         Self(HObject::min())
     }
 
+    /// Behind all objects.
+    pub fn end() -> Self {
+        Self(HObject::max())
+    }
+
     /// Whether nothing follows.
     pub fn is_end(&self) -> bool {
         self.0.max
@@ -47,11 +53,28 @@ impl ListCursor {
     }
 }
 
+/// Where the `part`th of `parts` equal parts of a pool's order begins; for `part` = `parts`, its end.
+///
+/// The order is that of the names' hashes with their bits reversed, so the parts hold about the same number of objects.
+fn part_begins(pool: PoolId, part: u32, parts: u32) -> ListCursor {
+    if part == 0 {
+        return ListCursor::start();
+    }
+    match u32::try_from((u64::from(part) << 32) / u64::from(parts)) {
+        Ok(reversed) => ListCursor(HObject { hash: reversed.reverse_bits(), pool: pool.0, ..HObject::min() }),
+        Err(_) => ListCursor::end(),
+    }
+}
+
 /// The objects of a pool, from a place on. Objects that come or go meanwhile may be found or not; all others are found
 /// once.
 pub struct ObjectList {
     ioctx: IoCtx,
     cursor: ListCursor,
+    /// What is looked for lies before.
+    end: ListCursor,
+    /// What the OSDs are told to look for: its encoding; empty for everything.
+    filter: Bytes,
     found: VecDeque<ListedObject>,
     asking: Option<Asking>,
 }
@@ -59,8 +82,20 @@ pub struct ObjectList {
 type Asking = Pin<Box<dyn Future<Output = Result<PgNlsResponse, Error>> + Send>>;
 
 impl ObjectList {
-    pub(super) fn new(ioctx: IoCtx, cursor: ListCursor) -> Self {
-        Self { ioctx, cursor, found: VecDeque::new(), asking: None }
+    pub(super) fn new(ioctx: IoCtx, cursor: ListCursor, end: ListCursor) -> Self {
+        Self { ioctx, cursor, end, filter: Bytes::new(), found: VecDeque::new(), asking: None }
+    }
+
+    /// Only objects with an extended attribute of this name and value. The OSDs look at it; each object costs them a read.
+    #[must_use]
+    pub fn whose_xattr_is(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        let mut w = Writer::with_capacity(64);
+        // The first two are nobody's business any more (`add_pgls_filter` in src/osdc/Objecter.h); users' attributes begin with "_" in stores.
+        for text in [b"pg" as &[u8], b"filter", b"plain", &[b"_", name.as_ref()].concat(), value.as_ref()] {
+            w.blob(text);
+        }
+        self.filter = w.into_bytes();
+        self
     }
 
     /// The next object; `None` at the end.
@@ -85,24 +120,59 @@ impl ObjectList {
             if let Some(object) = self.found.pop_front() {
                 return Poll::Ready(Some(Ok(object)));
             }
-            if self.cursor.is_end() {
+            if self.cursor >= self.end {
                 return Poll::Ready(None);
             }
-            let (ioctx, cursor) = (&self.ioctx, &self.cursor);
-            let asking = self.asking.get_or_insert_with(|| Box::pin(ask(ioctx.clone(), cursor.0.clone())));
+            let (ioctx, cursor, filter) = (&self.ioctx, &self.cursor, &self.filter);
+            let asking = self
+                .asking
+                .get_or_insert_with(|| Box::pin(ask(ioctx.clone(), cursor.0.clone(), filter.clone())));
             let answer = match asking.as_mut().poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(answer) => answer,
             };
             self.asking = None;
             match answer {
-                Ok(response) => {
-                    self.cursor = ListCursor(response.handle);
-                    self.found = response.entries.into();
-                }
+                Ok(response) => self.take(response),
                 Err(e) => return Poll::Ready(Some(Err(e))),
             }
         }
+    }
+}
+
+impl ObjectList {
+    fn take(&mut self, response: PgNlsResponse) {
+        self.cursor = ListCursor(response.handle);
+        self.found = response.entries.into();
+        if self.cursor > self.end {
+            // OSDs do not know where we end.
+            let place = |object: &ListedObject| self.ioctx.place_of(object);
+            self.found.retain(|object| place(object).is_none_or(|place| place < self.end));
+            self.cursor = self.end.clone();
+        }
+    }
+}
+
+/// Parts of a pool, for several that look through it at once.
+impl IoCtx {
+    /// The objects of this context's namespace in `parts` lists that have about as many each and together all; at least one list.
+    pub fn object_parts(&self, parts: u32) -> Vec<ObjectList> {
+        let parts = parts.max(1);
+        let begins = |part| part_begins(self.pool(), part, parts);
+        (0..parts).map(|part| self.objects_between(begins(part), begins(part + 1))).collect()
+    }
+
+    /// The objects of this context's namespace from one place on to before another.
+    pub fn objects_between(&self, start: ListCursor, end: ListCursor) -> ObjectList {
+        ObjectList::new(self.clone(), start, end)
+    }
+
+    /// Where an object stands in the pool's order; `None` if the pool is gone.
+    fn place_of(&self, object: &ListedObject) -> Option<ListCursor> {
+        let ListObject { nspace, oid, locator } = object.clone();
+        let hash = self.rados.core().objecter.view().hash_of(self.pool(), &nspace, &locator, &oid)?;
+        let (pool, snap) = (self.pool().0, SnapId::HEAD);
+        Some(ListCursor(HObject { key: locator, oid, snap, hash, max: false, nspace, pool }))
     }
 }
 
@@ -122,12 +192,35 @@ impl fmt::Debug for ObjectList {
 
 /// Asks the placement group in which the cursor stands for what follows there. Its last answer's handle stands in the next
 /// group.
-async fn ask(ioctx: IoCtx, cursor: HObject) -> Result<PgNlsResponse, Error> {
+async fn ask(ioctx: IoCtx, cursor: HObject, filter: Bytes) -> Result<PgNlsResponse, Error> {
     let locator = ObjectLocator { hash: i64::from(cursor.hash), key: Vec::new(), ..ioctx.locator.clone() };
     let epoch = ioctx.rados.map_epoch().0;
     let flags = ALWAYS | OsdFlags::READ | OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
-    let request = MOSDOp::new(locator, Vec::new(), smallvec![OsdOp::pgnls(BATCH, epoch, &cursor)], flags);
+    let op = if filter.is_empty() {
+        OsdOp::pgnls(BATCH, epoch, &cursor)
+    } else {
+        OsdOp::pgnls_filter(BATCH, epoch, &cursor, &filter)
+    };
+    let request = MOSDOp::new(locator, Vec::new(), smallvec![op], flags);
     let reply = super::succeeded(ioctx.submit(request).await?)?;
     let out = reply.outs.into_iter().next().unwrap_or_default().data;
     PgNlsResponse::from_bytes(&out).map_err(|source| Error::Decode { what: "pg_nls_response_t", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_pool_meet_and_are_of_one_size() {
+        for parts in [1, 2, 3, 7, 1000] {
+            let begins: Vec<_> = (0..=parts).map(|part| part_begins(PoolId(3), part, parts)).collect();
+            assert!(begins.is_sorted() && begins.windows(2).all(|two| two[0] < two[1]), "{parts}");
+            assert_eq!((&begins[0], &begins[parts as usize]), (&ListCursor::start(), &ListCursor::end()));
+            let reversed: Vec<_> =
+                begins[1..parts as usize].iter().map(|at| at.0.hash.reverse_bits()).collect();
+            let sizes = reversed.windows(2).map(|two| two[1] - two[0]);
+            assert!(sizes.clone().max().unwrap_or(0) - sizes.min().unwrap_or(0) <= 1, "{parts}");
+        }
+    }
 }

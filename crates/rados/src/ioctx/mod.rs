@@ -1,5 +1,6 @@
 //! Operations on the objects of one pool.
 
+mod application;
 mod execute;
 mod list;
 mod lock_guard;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp, OsdReply};
+use loligo_wire::message::osd::{Extent, MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp, OsdReply};
 use loligo_wire::{DecodeError, PoolId, Reader, SnapId, UTime};
 use smallvec::smallvec;
 
@@ -45,6 +46,52 @@ pub struct IoCtx {
     snapid: SnapId,
     /// What is told with each write.
     snapc: Option<Arc<SnapContext>>,
+    read_from: ReadFrom,
+}
+
+/// Which copy of an object answers what is read from a replicated pool.
+///
+/// Copies are equal, but for changes that are on their way to them: what a write has acknowledged is in all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The primary's, as all changes are made there.
+    #[default]
+    Primary,
+    /// Each in turn.
+    Balanced,
+    /// The nearest, by `crush_location` and the cluster's CRUSH map.
+    Nearest,
+}
+
+impl ReadFrom {
+    /// What an OSD has to be told; nothing, if some of the operations are the primary's business.
+    fn flags(self, ops: &[OsdOp]) -> OsdFlags {
+        let reads = |op: &OsdOp| {
+            matches!(
+                op.code,
+                OpCode::READ
+                    | OpCode::MAPEXT
+                    | OpCode::SYNC_READ
+                    | OpCode::SPARSE_READ
+                    | OpCode::CHECKSUM
+                    | OpCode::CMPEXT
+                    | OpCode::STAT
+                    | OpCode::GETXATTR
+                    | OpCode::GETXATTRS
+                    | OpCode::CMPXATTR
+                    | OpCode::OMAPGETKEYS
+                    | OpCode::OMAPGETVALS
+                    | OpCode::OMAPGETVALSBYKEYS
+                    | OpCode::OMAPGETHEADER
+                    | OpCode::OMAP_CMP
+            )
+        };
+        match self {
+            Self::Balanced if ops.iter().all(reads) => OsdFlags::BALANCE_READS,
+            Self::Nearest if ops.iter().all(reads) => OsdFlags::LOCALIZE_READS,
+            _ => OsdFlags::empty(),
+        }
+    }
 }
 
 /// What is known of an object.
@@ -61,7 +108,13 @@ const ALWAYS: OsdFlags = OsdFlags::ONDISK.union(OsdFlags::KNOWN_REDIR).union(Osd
 
 impl IoCtx {
     pub(crate) fn new(rados: Rados, pool: PoolId) -> Self {
-        Self { rados, locator: ObjectLocator::in_pool(pool), snapid: SnapId::HEAD, snapc: None }
+        Self {
+            rados,
+            locator: ObjectLocator::in_pool(pool),
+            snapid: SnapId::HEAD,
+            snapc: None,
+            read_from: ReadFrom::Primary,
+        }
     }
 
     /// The client.
@@ -84,6 +137,12 @@ impl IoCtx {
     pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { key: key.into(), ..self.locator.clone() };
         Self { locator, ..self.clone() }
+    }
+
+    /// The same, with what is read coming from other copies than the primary's. Calls of object classes, watches, listings and what an object's
+    /// snapshots are stay the primary's business.
+    pub fn reading_from(&self, read_from: ReadFrom) -> Self {
+        Self { read_from, ..self.clone() }
     }
 }
 
@@ -127,6 +186,18 @@ impl IoCtx {
     /// Makes `len` bytes at `offset` zero. The object does not grow.
     pub async fn zero(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::zero(offset, len)).await
+    }
+
+    /// Which parts of a range of an object hold something, as the OSD's store says: offsets and lengths. What they do not cover reads as zeros.
+    pub async fn extents(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        offset: u64,
+        len: u64,
+    ) -> Result<BTreeMap<u64, u64>, Error> {
+        let extent = Extent { offset, length: len, ..Extent::default() };
+        let out = self.read_one(oid.into(), OsdOp::with_extent(OpCode::MAPEXT, extent, Bytes::new())).await?;
+        decode("the output of mapext", &out, |r| r.get())
     }
 
     /// Size and modification time.
@@ -214,7 +285,7 @@ impl IoCtx {
 
     /// The objects of this context's namespace, in the pool's order.
     pub fn objects(&self) -> ObjectList {
-        ObjectList::new(self.clone(), ListCursor::start())
+        ObjectList::new(self.clone(), ListCursor::start(), ListCursor::end())
     }
 
     /// The objects of all namespaces, in the pool's order.
@@ -224,7 +295,7 @@ impl IoCtx {
 
     /// The objects from a place on where a listing was.
     pub fn objects_from(&self, cursor: ListCursor) -> ObjectList {
-        ObjectList::new(self.clone(), cursor)
+        ObjectList::new(self.clone(), cursor, ListCursor::end())
     }
 
     fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<(), Error>> + use<'_> {
@@ -256,6 +327,7 @@ impl IoCtx {
         let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
         if !mode.contains(OsdFlags::WRITE) {
             request.snapid = self.snapid;
+            request.flags |= self.read_from.flags(&request.ops);
             return Ok(request);
         }
         if self.snapid != SnapId::HEAD {

@@ -221,7 +221,7 @@ pub struct Notification {
     pub notifier: GlobalId,
     /// The OSD's number for it.
     pub id: u64,
-    answer: Option<Answering>,
+    answer: Option<Box<Answering>>,
 }
 
 #[derive(Debug)]
@@ -235,7 +235,7 @@ struct Answering {
 impl Notification {
     fn new(watch: &Watch, msg: MWatchNotify) -> Self {
         let (ioctx, oid, cookie) = (watch.ioctx.clone(), watch.oid.clone(), watch.linger.cookie);
-        let answer = Answering { ioctx, oid, cookie, runtime: watch.runtime.clone() };
+        let answer = Box::new(Answering { ioctx, oid, cookie, runtime: watch.runtime.clone() });
         let (notifier, id) = (GlobalId(msg.notifier_gid), msg.notify_id);
         Self { payload: msg.payload, notifier, id, answer: Some(answer) }
     }
@@ -246,7 +246,8 @@ impl Notification {
     }
 
     fn send(&mut self, answer: Bytes) {
-        let Some(Answering { ioctx, oid, cookie, runtime }) = self.answer.take() else { return };
+        let Some(answering) = self.answer.take() else { return };
+        let Answering { ioctx, oid, cookie, runtime } = *answering;
         let mut input = Writer::new();
         input.u64(self.id);
         input.u64(cookie);

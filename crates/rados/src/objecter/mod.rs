@@ -16,8 +16,10 @@
 //! the session's when it is sent, the out-queue's, and the session's once for all answers of one read.
 
 mod backoff;
+mod commands;
 mod linger;
 mod op;
+mod replica;
 mod session;
 mod sessions;
 mod steward;
@@ -30,6 +32,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use loligo_msgr::Connection;
+use loligo_wire::message::mon::MCommandReply;
 use loligo_wire::message::osd::{
     BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, MWatchNotify, OsdReply,
 };
@@ -37,6 +40,7 @@ use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Epoch, Tid};
 use tokio::sync::{mpsc, watch};
 
+use self::commands::Commands;
 use self::linger::Lingers;
 use self::op::{Op, Pending};
 use self::session::{Admission, Answered, pack_first};
@@ -48,7 +52,9 @@ use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
 
+pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
+pub(crate) use self::replica::Location;
 pub(crate) use self::session::Session;
 pub(crate) use self::sessions::Link;
 pub(crate) use self::steward::Steward;
@@ -74,6 +80,7 @@ pub(crate) struct Objecter {
     epochs: watch::Sender<Epoch>,
     sessions: Sessions,
     lingers: Lingers,
+    commands: Commands,
     throttle: Throttle,
     tids: AtomicU64,
     events: mpsc::UnboundedSender<Event>,
@@ -82,7 +89,12 @@ pub(crate) struct Objecter {
 
 impl Objecter {
     /// An objecter without a map, and the task that has to run for it.
-    pub(crate) fn new(settings: Settings, monc: Arc<MonClient>, dialer: Arc<Dialer>) -> (Arc<Self>, Steward) {
+    pub(crate) fn new(
+        settings: Settings,
+        location: Location,
+        monc: Arc<MonClient>,
+        dialer: Arc<Dialer>,
+    ) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
             settings,
@@ -91,12 +103,13 @@ impl Objecter {
             epochs: watch::Sender::new(Epoch(0)),
             sessions: Sessions::new(dialer),
             lingers: Lingers::new(),
+            commands: Commands::new(),
             throttle: Throttle::new(settings.ops_max, settings.bytes_max),
             tids: AtomicU64::new(1),
             events,
             maps_waiting: AtomicUsize::new(0),
         });
-        let steward = Steward::new(Arc::clone(&objecter), heard);
+        let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
     }
 
@@ -216,7 +229,10 @@ impl Objecter {
     /// Ends everything: sessions, and operations with [`Error::Shutdown`].
     pub(crate) fn close(&self) {
         self.lingers.close();
-        for session in self.sessions.close() {
+        let sessions = self.sessions.close();
+        // Those that come now find the sessions closed.
+        self.commands.close();
+        for session in sessions {
             let (conn, entries) = session.end();
             if let Some(conn) = conn {
                 conn.mark_down();
@@ -284,6 +300,11 @@ impl Objecter {
                 },
                 MOSDBackoff::KIND => self.take_backoff(session, conn, &msg),
                 MOSDMap::KIND => self.take_maps(&msg),
+                MCommandReply::KIND => {
+                    if let Ok(reply) = msg.open() {
+                        self.commands.answer(msg.header.tid, reply);
+                    }
+                }
                 MWatchNotify::KIND => {
                     if let Ok(msg) = msg.open() {
                         self.lingers.hear(msg);

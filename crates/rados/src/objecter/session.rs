@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::backoff::Backoff;
 use super::op::Op;
+use super::replica::ANYWHERE;
 use super::target::Placement;
 
 static SESSION: Class = Class::new("rados.session");
@@ -50,6 +51,8 @@ pub(super) struct InFlight {
     pub(super) attempts: i32,
     /// Where it goes instead of where it was asked to go.
     pub(super) elsewhere: Option<Box<Elsewhere>>,
+    /// Another copy than the primary's could not answer.
+    pub(super) primary_only: bool,
 }
 
 /// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
@@ -62,15 +65,16 @@ pub(super) struct Elsewhere {
 
 impl InFlight {
     pub(super) fn new(op: Arc<Op>, place: Placement) -> Self {
-        Self { op, place, attempts: 0, elsewhere: None }
+        Self { op, place, attempts: 0, elsewhere: None, primary_only: false }
     }
 
     /// Where it goes: the locator, the name, and the flags of that.
     pub(super) fn address(&self) -> (&ObjectLocator, &[u8], OsdFlags) {
         let request = &self.op.request;
+        let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
         match &self.elsewhere {
-            Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, request.flags | elsewhere.flags),
-            None => (&request.locator, &request.oid, request.flags),
+            Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
+            None => (&request.locator, &request.oid, flags),
         }
     }
 
@@ -305,6 +309,11 @@ impl Session {
     /// Whether this is the session without an OSD.
     pub(super) fn is_homeless(&self) -> bool {
         self.osd.0 < 0
+    }
+
+    /// The session's connection.
+    pub(super) fn conn(&self) -> Option<Arc<Connection>> {
+        self.state.lock().conn.clone()
     }
 
     /// Whether `conn` is the session's connection.

@@ -15,6 +15,7 @@ use loligo_wire::{Epoch, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
+use super::replica::Location;
 use super::session::{Elsewhere, InFlight, Session};
 use super::target::MapView;
 use super::{Objecter, OpError, send};
@@ -57,11 +58,16 @@ const RECONNECT_MIN: Duration = Duration::from_millis(100);
 pub(crate) struct Steward {
     objecter: Arc<Objecter>,
     events: mpsc::UnboundedReceiver<Event>,
+    location: Arc<Location>,
 }
 
 impl Steward {
-    pub(super) fn new(objecter: Arc<Objecter>, events: mpsc::UnboundedReceiver<Event>) -> Self {
-        Self { objecter, events }
+    pub(super) fn new(
+        objecter: Arc<Objecter>,
+        events: mpsc::UnboundedReceiver<Event>,
+        location: Location,
+    ) -> Self {
+        Self { objecter, events, location: Arc::new(location) }
     }
 
     /// Runs until it is aborted.
@@ -86,7 +92,7 @@ impl Steward {
         let Some(last) = maps.last().filter(|last| *last > before.epoch()) else { return };
         let mut current = Arc::clone(&before);
         while let Some(map) = next_map(current.map(), &maps) {
-            let next = Arc::new(MapView::new(map));
+            let next = Arc::new(MapView::new(map, Arc::clone(&self.location)));
             self.adopt(&current, &next);
             current = next;
         }
@@ -122,6 +128,7 @@ impl Steward {
         for session in self.objecter.sessions.ungate_new() {
             self.open_gate(&session);
         }
+        self.objecter.send_commands();
     }
 
     /// Ends the session with an OSD that is down or has moved; returns what was in flight.
@@ -198,6 +205,7 @@ impl Steward {
         }
         self.place_all(session.take_all());
         self.open_gate(&session);
+        self.objecter.send_commands();
     }
 
     fn unblock(&self, session: &Arc<Session>, backoff: &MOSDBackoff) {
@@ -217,6 +225,7 @@ impl Steward {
             };
             entry.elsewhere = Some(Box::new(elsewhere));
         }
+        entry.primary_only = true;
         self.place_all(vec![entry]);
     }
 

@@ -1,16 +1,23 @@
 //! Where an operation belongs: the map, asked.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Targets};
 use loligo_wire::message::osd::{ObjectLocator, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
 
+use super::replica::{ANYWHERE, Location, nearest};
 use crate::error::Errno;
 
 /// A map, with what was computed from it.
 pub(crate) struct MapView {
     targets: Targets,
+    location: Arc<Location>,
+    /// How far each OSD is, once a read has wanted the nearest.
+    distances: OnceLock<Box<[u16]>>,
+    /// Which copy the next read that is to be balanced goes to.
+    turn: AtomicUsize,
 }
 
 /// Where an operation belongs, by one map.
@@ -19,7 +26,7 @@ pub(super) struct Placement {
     pub(super) spgid: SpgId,
     pub(super) hash: u32,
     pub(super) epoch: Epoch,
-    /// The primary and where it listens; `None` while nobody serves the placement group.
+    /// Where it goes, mostly the primary, and where that listens; `None` while nobody serves the placement group.
     pub(super) osd: Option<(OsdId, EntityAddr)>,
     /// Whether it has to wait: reads or writes are paused, or there is no space.
     pub(super) paused: bool,
@@ -48,13 +55,15 @@ impl Unplaceable {
 
 impl Default for MapView {
     fn default() -> Self {
-        Self::new(OsdMap::default())
+        Self::new(OsdMap::default(), Arc::default())
     }
 }
 
 impl MapView {
-    pub(crate) fn new(map: OsdMap) -> Self {
-        Self { targets: Targets::new(Arc::new(map)) }
+    /// The map, seen from a place.
+    pub(crate) fn new(map: OsdMap, location: Arc<Location>) -> Self {
+        let (distances, turn) = (OnceLock::new(), AtomicUsize::new(0));
+        Self { targets: Targets::new(Arc::new(map)), location, distances, turn }
     }
 
     /// The map.
@@ -64,6 +73,11 @@ impl MapView {
 
     pub(crate) fn epoch(&self) -> Epoch {
         self.map().epoch
+    }
+
+    /// The hash by which an object is placed; `None` if there is no such pool.
+    pub(crate) fn hash_of(&self, pool: PoolId, nspace: &[u8], key: &[u8], oid: &[u8]) -> Option<u32> {
+        self.targets.target(pool, nspace, key, oid).map(|target| target.hash)
     }
 
     /// Where an operation with these flags on this object belongs.
@@ -82,17 +96,33 @@ impl MapView {
         let target = target.ok_or(Unplaceable::NoPool)?;
         let addr = |osd: OsdId| Some((osd, *self.map().client_addrs(osd)?.msgr2()?));
         let mut spgid = SpgId::whole(target.pg);
+        let mut osd = target.primary;
         if self.map().pool(pool_id).is_some_and(PgPool::is_erasure) {
             spgid.shard = self.primary_shard(target.pg, target.primary);
+        } else if flags.intersects(ANYWHERE) && !flags.contains(OsdFlags::WRITE) {
+            osd = self.copy_of(target.pg, flags).or(osd);
         }
         Ok(Placement {
             spgid,
             hash: target.hash,
             epoch: self.epoch(),
-            osd: target.primary.and_then(addr),
+            osd: osd.and_then(addr),
             paused: self.pauses(locator.pool, flags),
             flags,
         })
+    }
+
+    /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a few microseconds.
+    #[cold]
+    fn copy_of(&self, pg: PgId, flags: OsdFlags) -> Option<OsdId> {
+        let acting = self.map().pg_to_up_acting(pg).acting;
+        if flags.contains(OsdFlags::LOCALIZE_READS) {
+            let distances = self.distances.get_or_init(|| self.location.distances(self.map()));
+            return nearest(distances, acting.iter().copied());
+        }
+        // Relaxed: that the copies take turns need not be exact.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        acting.get(turn % acting.len().max(1)).copied()
     }
 
     /// The pool that serves a pool: itself, unless a cache tier lies over it.

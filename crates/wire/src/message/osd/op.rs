@@ -279,6 +279,12 @@ impl OsdOp {
         Self::new(OpCode::PGNLS).with_args(args).with_data(cursor.to_bytes())
     }
 
+    /// PGNLS of at most `count` entries behind `cursor` that a filter lets through: its name and its arguments.
+    pub fn pgnls_filter(count: u64, start_epoch: u32, cursor: &super::HObject, filter: &[u8]) -> Self {
+        let data = [filter, &cursor.to_bytes()].concat();
+        Self { code: OpCode::PGNLS_FILTER, ..Self::pgnls(count, start_epoch, cursor) }.with_data(data.into())
+    }
+
     /// SETALLOCHINT.
     pub fn set_alloc_hint(hint: AllocHint) -> Self {
         let mut args = Args::default();

@@ -1,5 +1,10 @@
 //! The client without `async`, for threads that may wait.
 
+mod cluster;
+mod lock_guard;
+
+pub use self::lock_guard::LockGuard;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -14,8 +19,8 @@ use futures_util::StreamExt as _;
 
 use crate::{
     Answer, Builder, ClusterStatfs, Error, ListedObject, LockInfo, LockMode, LockOptions, Notified,
-    ObjectSnaps, ObjectStat, OmapKeys, OmapPairs, PoolSnapshot, PoolStat, ReadOp, SnapId, WatchItem,
-    WatchNews, WriteOp,
+    ObjectSnaps, ObjectStat, OmapKeys, OmapPairs, PoolSnapshot, PoolStat, ReadFrom, ReadOp, SnapId,
+    WatchItem, WatchNews, WriteOp,
 };
 
 /// Threads that serve the client's connections, unless a runtime is given.
@@ -206,9 +211,19 @@ impl IoCtx {
         self.iterate(self.inner.objects())
     }
 
+    /// The objects of this context's namespace in lists that have about as many each and together all.
+    pub fn object_parts(&self, parts: u32) -> Vec<impl Iterator<Item = Result<ListedObject, Error>> + use<>> {
+        self.inner.object_parts(parts).into_iter().map(|part| self.iterate(part)).collect()
+    }
+
     /// The objects of all namespaces.
     pub fn objects_of_all_namespaces(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
         self.iterate(self.inner.objects_of_all_namespaces())
+    }
+
+    /// The same context, with what is read coming from other copies than the primary's.
+    pub fn reading_from(&self, read_from: ReadFrom) -> Self {
+        Self { inner: self.inner.reading_from(read_from), runtime: Arc::clone(&self.runtime) }
     }
 
     /// The same context, reading objects as they were at a snapshot.

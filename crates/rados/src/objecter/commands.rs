@@ -1,0 +1,165 @@
+//! Commands to OSDs and to the primaries of placement groups (`ceph tell osd.N`, `ceph pg P`) that wait for their answers.
+//!
+//! They go over the same connections as operations, in no order. A command whose connection is lost is sent again on the next one, as by
+//! librados: OSDs' commands are such that this does no harm.
+
+use loligo_lockstat::{Class, Mutex};
+use loligo_wire::message::Msg;
+use loligo_wire::message::mon::{MCommand, MCommandReply};
+use loligo_wire::{EntityAddr, OsdId, PgId, Tid};
+use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
+
+use std::sync::atomic::Ordering;
+
+use super::Objecter;
+use super::sessions::NoSession;
+use super::target::MapView;
+use crate::error::{Errno, Error, OpError};
+
+/// Held to note a command, or to look at all: there are few at a time.
+static COMMANDS: Class = Class::new("rados.commands");
+
+/// Whom a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addressee {
+    Osd(OsdId),
+    /// Whoever is the placement group's primary.
+    Pg(PgId),
+}
+
+/// Commands that were not answered yet.
+pub(super) struct Commands(Mutex<FxHashMap<Tid, Waiting>>);
+
+struct Waiting {
+    to: Addressee,
+    question: Msg,
+    /// The connection that it was sent on.
+    sent_on: Option<u64>,
+    answer: oneshot::Sender<Result<MCommandReply, OpError>>,
+}
+
+impl Commands {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(&COMMANDS, FxHashMap::default()))
+    }
+
+    /// Everybody's wait is in vain.
+    pub(super) fn close(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        for waiting in all.into_values() {
+            let _ = waiting.answer.send(Err(OpError::Shutdown));
+        }
+    }
+
+    pub(super) fn answer(&self, tid: Tid, reply: MCommandReply) {
+        self.end(tid, Ok(reply));
+    }
+
+    fn end(&self, tid: Tid, with: Result<MCommandReply, OpError>) {
+        let waiting = self.0.lock().remove(&tid);
+        if let Some(waiting) = waiting {
+            // Whoever has asked may have gone.
+            let _ = waiting.answer.send(with);
+        }
+    }
+
+    /// Notes that a command goes out on a connection, and gives it, unless it was sent on that one or has ended.
+    fn to_send(&self, tid: Tid, conn_id: u64) -> Option<Msg> {
+        let mut all = self.0.lock();
+        let waiting = all.get_mut(&tid).filter(|waiting| waiting.sent_on != Some(conn_id))?;
+        waiting.sent_on = Some(conn_id);
+        Some(waiting.question.clone())
+    }
+}
+
+impl Objecter {
+    /// Sends a command and waits for the answer.
+    pub(crate) async fn command(&self, to: Addressee, command: &MCommand) -> Result<MCommandReply, Error> {
+        let asking = self.command_at_leisure(to, command);
+        match self.settings.op_timeout {
+            None => asking.await,
+            Some(limit) => tokio::time::timeout(limit, asking).await.unwrap_or(Err(Error::Timeout(limit))),
+        }
+    }
+
+    async fn command_at_leisure(&self, to: Addressee, command: &MCommand) -> Result<MCommandReply, Error> {
+        if self.view.load().addressee(to).is_err() {
+            // It may be new.
+            self.wait_for_newest().await?;
+        }
+        let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        let question = Msg::new(command).with_tid(tid);
+        self.commands.0.lock().insert(tid, Waiting { to, question, sent_on: None, answer });
+        let _forget = Forget { commands: &self.commands, tid };
+        if self.sessions.is_closed() {
+            return Err(Error::Shutdown);
+        }
+        self.send_commands();
+        Ok(answered.await.map_err(|_| Error::Shutdown)??)
+    }
+
+    /// Sends all commands that were not sent where they belong by the map; ends those that belong nowhere. To be called when the map or a
+    /// connection has changed.
+    pub(super) fn send_commands(&self) {
+        let all: Vec<(Tid, Addressee)> = self.commands.0.lock().iter().map(|(tid, w)| (*tid, w.to)).collect();
+        if all.is_empty() {
+            return;
+        }
+        let view = self.view.load_full();
+        for (tid, to) in all {
+            let place = match view.addressee(to) {
+                Ok(place) => place,
+                Err(errno) => {
+                    self.commands.end(tid, Err(OpError::Os(errno)));
+                    continue;
+                }
+            };
+            match self.sessions.with(Some(place), view.epoch(), |session| session.conn()) {
+                Ok(Some(conn)) => {
+                    if let Some(msg) = self.commands.to_send(tid, conn.id()) {
+                        super::send(&conn, msg);
+                    }
+                }
+                // The steward is about to use a newer map, and calls this then.
+                Ok(None) | Err(NoSession::Stale) => {}
+                Err(NoSession::Closed) => self.commands.end(tid, Err(OpError::Shutdown)),
+            }
+        }
+    }
+}
+
+impl MapView {
+    /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as librados says.
+    fn addressee(&self, to: Addressee) -> Result<(OsdId, EntityAddr), Errno> {
+        let osd = match to {
+            Addressee::Osd(osd) => osd,
+            Addressee::Pg(pg) => {
+                let pool = self.map().pool(pg.pool).ok_or(Errno::ENOENT)?;
+                if pg.seed >= pool.pg_num() {
+                    return Err(Errno::ENOENT);
+                }
+                self.map().acting_primary(pg).ok_or(Errno::ENXIO)?
+            }
+        };
+        if !self.map().exists(osd) {
+            return Err(Errno::ENOENT);
+        }
+        let addr =
+            self.map().client_addrs(osd).filter(|_| self.map().is_up(osd)).and_then(|addrs| addrs.msgr2());
+        addr.map(|addr| (osd, *addr)).ok_or(Errno::ENXIO)
+    }
+}
+
+/// Takes a command back when nobody waits for its answer any more.
+struct Forget<'a> {
+    commands: &'a Commands,
+    tid: Tid,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.commands.0.lock().remove(&self.tid);
+    }
+}
