@@ -102,6 +102,37 @@ pub(crate) enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Remove all objects of a pool, of all namespaces; the pool stays.
+    Purge {
+        #[arg(value_name = "POOL")]
+        purged: String,
+        /// Nothing brings them back.
+        #[arg(long)]
+        yes_i_really_really_mean_it: bool,
+    },
+    /// Copy all objects of a pool, of all namespaces, into another pool. Snapshots are not copied.
+    Cppool {
+        #[arg(value_name = "POOL")]
+        copied: String,
+        #[arg(value_name = "DESTINATION")]
+        destination: String,
+    },
+    /// Write all objects of the pool, of all namespaces, into a file, in the format of `rados export`.
+    Export {
+        /// The file; - or none is standard output.
+        file: Option<PathBuf>,
+    },
+    /// Read what `export` wrote into the pool.
+    Import {
+        /// The file; - is standard input.
+        file: PathBuf,
+        /// Only say what would be written.
+        #[arg(long)]
+        dry_run: bool,
+        /// Leave objects alone that are there already.
+        #[arg(long)]
+        no_overwrite: bool,
+    },
     /// Write a file as an object.
     Put {
         object: String,
@@ -135,6 +166,18 @@ pub(crate) enum Command {
     },
     /// Show an object's size and modification time.
     Stat { object: String },
+    /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made if there is none.
+    Touch { object: String, timestamp: Option<u64> },
+    /// Show which parts of an object hold something: offset and length, in hexadecimal.
+    Mapext { object: String },
+    /// Tell the store how large an object and writes to it will be.
+    SetAllocHint {
+        object: String,
+        #[arg(value_parser = size)]
+        expected_object_size: u64,
+        #[arg(value_parser = size)]
+        expected_write_size: u64,
+    },
     /// Set an object's size.
     Truncate {
         object: String,
@@ -207,6 +250,8 @@ pub(crate) enum Command {
         #[arg(long)]
         run_name: Option<String>,
     },
+    /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
+    LoadGen(LoadGen),
     /// Show who waits for whose lock in running programs.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
@@ -327,6 +372,43 @@ pub(crate) struct Bench {
     /// Names the run, so that several can be kept apart.
     #[arg(long)]
     pub(crate) run_name: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct LoadGen {
+    /// Objects.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) num_objects: u32,
+    /// Bytes of an object at least.
+    #[arg(long, value_parser = size, default_value = "1K")]
+    pub(crate) min_object_size: u64,
+    /// Bytes of an object at most.
+    #[arg(long, value_parser = size, default_value = "64M")]
+    pub(crate) max_object_size: u64,
+    /// Bytes of an operation at least.
+    #[arg(long, value_parser = size, default_value = "1K")]
+    pub(crate) min_op_len: u64,
+    /// Bytes of an operation at most.
+    #[arg(long, value_parser = size, default_value = "2M")]
+    pub(crate) max_op_len: u64,
+    /// Operations under way at most.
+    #[arg(long, default_value_t = 16)]
+    pub(crate) max_ops: usize,
+    /// Bytes under way at most.
+    #[arg(long, value_parser = size, default_value = "10M")]
+    pub(crate) max_backlog: u64,
+    /// How many in a hundred operations read.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) read_percent: u64,
+    /// Bytes a second at most.
+    #[arg(long, value_parser = size, default_value = "5M")]
+    pub(crate) target_throughput: u64,
+    /// Seconds.
+    #[arg(long, default_value_t = 60)]
+    pub(crate) run_length: u64,
+    /// Operations begin at multiples of this.
+    #[arg(long, value_parser = size, default_value = "1")]
+    pub(crate) offset_align: u64,
 }
 
 #[derive(clap::Args)]

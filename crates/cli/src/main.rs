@@ -10,6 +10,8 @@ mod client;
 mod contend;
 mod demo;
 mod df;
+mod dump;
+mod export;
 mod failure;
 mod fsck;
 mod locks;
@@ -75,15 +77,18 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let _admin = admin::of_client(&conf);
     match &cli.command {
         Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
+        Command::LoadGen(options) => bench::load_gen::run(Client::new(builder, cli)?, options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),
         command => {
             let client = Client::new(builder, cli)?;
             let runtime = client::runtime(1)?;
             runtime.block_on(async {
                 match command {
-                    Command::Lspools | Command::Df { .. } | Command::Ls { .. } => {
-                        pool::run(client, command).await
-                    }
+                    Command::Lspools
+                    | Command::Df { .. }
+                    | Command::Ls { .. }
+                    | Command::Purge { .. }
+                    | Command::Cppool { .. } => pool::run(client, command).await,
                     _ => object::run(client, command).await,
                 }
             })

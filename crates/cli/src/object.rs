@@ -1,13 +1,15 @@
 //! Commands on objects, named as `rados` names them.
 
 use std::io::{Read, Write};
+use std::time::{Duration, UNIX_EPOCH};
 
-use loligo_rados::WriteOp;
+use loligo_rados::{WriteOp, WriteOptions};
 use loligo_wire::UTime;
 use serde_json::json;
 
 use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
+use crate::export::{self, ImportOptions};
 use crate::failure::{Context, Failure};
 use crate::{locks, omap, snaps, transfer, watch};
 
@@ -34,6 +36,17 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             Ok(())
         }
         Command::Stat { object } => stat(pool, object).await,
+        Command::Touch { object, timestamp } => touch(pool, object, *timestamp).await,
+        Command::Mapext { object } => map_extents(pool, object).await,
+        Command::SetAllocHint { object, expected_object_size, expected_write_size } => {
+            let hint = WriteOp::new().set_alloc_hint(*expected_object_size, *expected_write_size);
+            io.operate(object.as_str(), hint).await.context(|| pool.names("set-alloc-hint", object))
+        }
+        Command::Export { file } => export::export(pool, file.as_deref()).await,
+        Command::Import { file, dry_run, no_overwrite } => {
+            let options = ImportOptions { dry_run: *dry_run, no_overwrite: *no_overwrite };
+            export::import(pool, file, options).await
+        }
         Command::Truncate { object, size } => {
             io.truncate(object.as_str(), *size).await.context(|| pool.names("truncate", object))
         }
@@ -75,6 +88,29 @@ async fn stat(pool: &Pool, object: &str) -> Result<(), Failure> {
         Format::Plain => println!("{}/{object} mtime {mtime}, size {}", pool.name, stat.size),
         Format::Json => {
             println!("{}", json!({"object": object, "size": stat.size, "mtime": mtime.to_string()}))
+        }
+    }
+    Ok(())
+}
+
+async fn touch(pool: &Pool, object: &str, timestamp: Option<u64>) -> Result<(), Failure> {
+    let mtime = timestamp.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+    let options = WriteOptions { mtime, ..WriteOptions::default() };
+    let what = || pool.names("touch", object);
+    let done = pool.ioctx.execute(object, WriteOp::new().create(false), options).await.context(what)?;
+    match done.errno() {
+        None => Ok(()),
+        Some(errno) => Err(Failure::new(what(), errno)),
+    }
+}
+
+async fn map_extents(pool: &Pool, object: &str) -> Result<(), Failure> {
+    let extents = pool.ioctx.extents(object, 0, u64::MAX).await.context(|| pool.names("mapext", object))?;
+    match pool.format {
+        Format::Plain => extents.iter().for_each(|(offset, len)| println!("{offset:x}\t{len:x}")),
+        Format::Json => {
+            let extents = extents.iter().map(|(offset, length)| json!({"offset": offset, "length": length}));
+            println!("{}", json!(extents.collect::<Vec<_>>()));
         }
     }
     Ok(())

@@ -2,11 +2,13 @@
 
 use std::io::{BufWriter, Write};
 
+use futures_util::TryStreamExt as _;
 use indicatif::HumanBytes;
 use serde_json::{Value, json};
 
 use crate::args::{Command, Format};
-use crate::client::Client;
+use crate::client::{Client, Pool};
+use crate::export;
 use crate::failure::{Context, Failure};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
@@ -14,6 +16,10 @@ pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure
         Command::Lspools => lspools(client).await,
         Command::Df { .. } => df(client).await,
         Command::Ls { all } => ls(client, *all).await,
+        Command::Purge { purged, yes_i_really_really_mean_it } => {
+            purge(client, purged, *yes_i_really_really_mean_it).await
+        }
+        Command::Cppool { copied, destination } => copy(client, copied, destination).await,
         _ => Err(Failure::new("command", "is not about a pool")),
     }
 }
@@ -106,5 +112,51 @@ async fn ls(client: Client, all: bool) -> Result<(), Failure> {
     out.flush().map_err(write_failed)?;
     drop(out);
     pool.rados.shutdown().await;
+    Ok(())
+}
+
+/// Removals under way.
+const REMOVALS: usize = 64;
+
+async fn purge(client: Client, name: &str, sure: bool) -> Result<(), Failure> {
+    if !sure {
+        let warning =
+            "this removes all its objects for good; say --yes-i-really-really-mean-it if that is meant";
+        return Err(Failure::new(format!("purge {name}"), warning));
+    }
+    let what = || format!("purge {name}");
+    let rados = client.cluster().await?;
+    let ioctx = rados.ioctx(name).await.context(what)?;
+    let removed = ioctx
+        .objects_of_all_namespaces()
+        .map_ok(|object| {
+            let of_object = ioctx.with_namespace(object.nspace).with_locator(object.locator);
+            async move {
+                match of_object.remove(object.oid).await {
+                    Err(e) if !e.is_not_found() => Err(e),
+                    _ => Ok(1u64),
+                }
+            }
+        })
+        .try_buffer_unordered(REMOVALS)
+        .try_fold(0, |sum, one| async move { Ok(sum + one) })
+        .await
+        .context(what)?;
+    rados.shutdown().await;
+    println!("successfully purged pool {name}: {removed} objects");
+    Ok(())
+}
+
+async fn copy(client: Client, from: &str, to: &str) -> Result<(), Failure> {
+    let format = client.format;
+    if from == to {
+        return Err(Failure::new(format!("cppool {from}"), "a pool cannot be copied into itself"));
+    }
+    let rados = client.cluster().await?;
+    let ioctx = rados.ioctx(from).await.context(|| format!("open pool {from}"))?;
+    let destination = rados.ioctx(to).await.context(|| format!("open pool {to}"))?;
+    let pool = Pool { rados: rados.clone(), ioctx, name: from.to_owned(), format };
+    export::copy_pool(&pool, &destination).await?;
+    rados.shutdown().await;
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after the other.
 
 mod contents;
+pub(crate) mod load_gen;
 mod metadata;
 mod result;
 mod run;

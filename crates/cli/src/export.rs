@@ -1,0 +1,262 @@
+//! All objects of a pool into one file, and back.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use futures_util::stream::{FuturesOrdered, StreamExt as _};
+use loligo_rados::{Answer, Errno, Error, IoCtx, ListedObject, OmapPairs, ReadOp, WriteOp};
+
+use crate::client::Pool;
+use crate::dump::{DumpReader, DumpWriter, Section, head_of};
+use crate::failure::{Context, Failure};
+
+/// Bytes of a section of data, as `rados export` writes them.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Pairs of a section of a map.
+const PAIRS: u64 = 512;
+/// Objects whose beginnings are under way.
+const OBJECTS_MAX: usize = 8;
+
+/// Writes a pool's objects, of all namespaces, as they are now, or as they were at a snapshot.
+pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failure> {
+    let what = || format!("export {}", pool.name);
+    let shown = file.unwrap_or(Path::new("-"));
+    let to_file = |e| Failure::new(format!("write {}", shown.display()), e);
+    let out: Box<dyn Write> = match shown.as_os_str() == "-" {
+        true => Box::new(std::io::stdout()),
+        false => Box::new(File::create(shown).map_err(to_file)?),
+    };
+    let mut writer = DumpWriter::new(BufWriter::with_capacity(1 << 20, out)).map_err(to_file)?;
+    writer.write(&Section::PoolBegin).map_err(to_file)?;
+    let mut list = pool.ioctx.objects_of_all_namespaces();
+    let mut under_way = FuturesOrdered::new();
+    let mut ended = false;
+    loop {
+        while !ended && under_way.len() < OBJECTS_MAX {
+            match list.next().await.context(what)? {
+                Some(object) => under_way.push_back(Beginning::of(pool, object)),
+                None => ended = true,
+            }
+        }
+        let Some(beginning) = under_way.next().await else { break };
+        // An object that was removed meanwhile is not there.
+        let Some(beginning) = beginning? else { continue };
+        beginning.write(pool, &mut writer, to_file).await?;
+    }
+    writer.write(&Section::PoolEnd).map_err(to_file)?;
+    writer.finish().map_err(to_file)
+}
+
+/// An object with as much of it as one request gives, all of one moment.
+struct Beginning {
+    ioctx: IoCtx,
+    object: ListedObject,
+    data: Bytes,
+    xattrs: BTreeMap<Bytes, Bytes>,
+    /// None where the pool's objects have no maps.
+    omap: Option<(Bytes, OmapPairs)>,
+}
+
+impl Beginning {
+    async fn of(pool: &Pool, object: ListedObject) -> Result<Option<Self>, Failure> {
+        let ioctx = pool.ioctx.with_namespace(object.nspace.clone()).with_locator(object.locator.clone());
+        let read = || ReadOp::new().read(0, PIECE_BYTES).xattrs();
+        let whole = read().omap_header().omap("", "", PAIRS);
+        let name = String::from_utf8_lossy(&object.oid).into_owned();
+        let what = || pool.names("export", &name);
+        let answers = match ioctx.operate_read(object.oid.clone(), whole).await {
+            // Pools of coded chunks have no maps.
+            Err(e) if e.errno() == Errno::EOPNOTSUPP => ioctx.operate_read(object.oid.clone(), read()).await,
+            answers => answers,
+        };
+        let answers = match answers {
+            Err(e) if e.is_not_found() => return Ok(None),
+            answers => answers.context(what)?,
+        };
+        Self::from_answers(ioctx, object, &answers).map(Some).context(what)
+    }
+
+    fn from_answers(ioctx: IoCtx, object: ListedObject, answers: &[Answer]) -> Result<Self, Error> {
+        let [data, xattrs, rest @ ..] = answers else { return Err(Errno::EPROTO.into()) };
+        let omap = match rest {
+            [header, pairs] => Some((header.data.clone(), pairs.omap()?)),
+            _ => None,
+        };
+        // As stores keep users' attributes.
+        let raw = |(name, value): (Bytes, Bytes)| ([b"_", &name[..]].concat().into(), value);
+        let xattrs = xattrs.map()?.into_iter().map(raw).collect();
+        Ok(Self { ioctx, object, data: data.data.clone(), xattrs, omap })
+    }
+
+    /// Writes it and what is left of it.
+    async fn write<W: Write>(
+        self,
+        pool: &Pool,
+        writer: &mut DumpWriter<W>,
+        to_file: impl Fn(std::io::Error) -> Failure,
+    ) -> Result<(), Failure> {
+        let Self { ioctx, object: ListedObject { nspace, oid, locator }, data, xattrs, omap } = self;
+        let name = String::from_utf8_lossy(&oid).into_owned();
+        let what = || pool.names("export", &name);
+        writer.write(&Section::Object(head_of(&nspace, &oid, &locator))).map_err(&to_file)?;
+        let (mut offset, mut bytes) = (0, data);
+        while !bytes.is_empty() {
+            let len = bytes.len() as u64;
+            writer.write(&Section::Data { offset, bytes }).map_err(&to_file)?;
+            if len < PIECE_BYTES {
+                break;
+            }
+            offset += len;
+            bytes = ioctx.read(oid.clone(), offset, PIECE_BYTES).await.context(what)?;
+        }
+        writer.write(&Section::Xattrs(xattrs)).map_err(&to_file)?;
+        let (header, OmapPairs { mut pairs, mut more }) = omap.unwrap_or_default();
+        writer.write(&Section::OmapHeader(header)).map_err(&to_file)?;
+        while let Some((last, _)) = pairs.last() {
+            let last = last.clone();
+            writer.write(&Section::Omap(pairs.into_iter().collect())).map_err(&to_file)?;
+            if !more {
+                break;
+            }
+            let page = ioctx.omap_page(oid.clone(), &last, "", PAIRS).await.context(what)?;
+            (pairs, more) = (page.pairs, page.more);
+        }
+        writer.write(&Section::ObjectEnd).map_err(&to_file)
+    }
+}
+
+/// What to do with objects that are there already, and whether anything is done at all.
+#[derive(Clone, Copy)]
+pub(crate) struct ImportOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) no_overwrite: bool,
+}
+
+/// Reads what [`export`] or `rados export` wrote.
+pub(crate) async fn import(pool: &Pool, file: &Path, options: ImportOptions) -> Result<(), Failure> {
+    let what = || format!("import {}", file.display());
+    let source: Box<dyn Read> = match file.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(file).context(what)?),
+    };
+    let mut reader = DumpReader::new(BufReader::with_capacity(1 << 20, source)).context(what)?;
+    if reader.read().context(what)? != Section::PoolBegin {
+        return Err(Failure::new(what(), "it is the export of a placement group, not of a pool"));
+    }
+    loop {
+        match reader.read().context(what)? {
+            Section::PoolEnd => return Ok(()),
+            Section::Object(object) => {
+                let ioctx = pool.ioctx.with_namespace(object.nspace).with_locator(object.key);
+                let name = String::from_utf8_lossy(&object.oid).into_owned();
+                let writes = begin(&ioctx, &object.oid, &name, options)
+                    .await
+                    .context(|| pool.names("import", &name))?;
+                loop {
+                    let section = reader.read().context(what)?;
+                    let op = match section {
+                        Section::ObjectEnd => break,
+                        Section::Data { offset, bytes } => WriteOp::new().write(offset, bytes),
+                        Section::Xattrs(pairs) => with_xattrs(&pairs),
+                        Section::OmapHeader(header) if !header.is_empty() => {
+                            WriteOp::new().set_omap_header(header)
+                        }
+                        Section::Omap(pairs) => WriteOp::new().set_omap(pairs),
+                        Section::OmapHeader(_) | Section::Other(_) => continue,
+                        Section::PoolBegin | Section::PoolEnd | Section::Object(_) => {
+                            return Err(Failure::new(what(), format!("object {name} does not end")));
+                        }
+                    };
+                    if writes {
+                        ioctx
+                            .operate(object.oid.clone(), op)
+                            .await
+                            .context(|| pool.names("import", &name))?;
+                    }
+                }
+            }
+            Section::Other(_) => {}
+            _ => return Err(Failure::new(what(), "a section that belongs to an object stands alone")),
+        }
+    }
+}
+
+/// Makes an empty object of what there is, and says so; whether it is to be filled.
+async fn begin(ioctx: &IoCtx, oid: &[u8], name: &str, options: ImportOptions) -> Result<bool, Error> {
+    let exists = match ioctx.stat(oid).await {
+        Err(e) if e.is_not_found() => false,
+        found => found.map(|_| true)?,
+    };
+    let says = match (exists, options.no_overwrite) {
+        (false, _) => "Write",
+        (true, true) => "Skipping existing",
+        (true, false) => "***Overwrite***",
+    };
+    println!("{says} {name}");
+    if options.dry_run || (exists && options.no_overwrite) {
+        return Ok(false);
+    }
+    let new = WriteOp::new().create(true);
+    if exists {
+        ioctx.remove(oid).await?;
+    }
+    ioctx.operate(oid, new).await?;
+    Ok(true)
+}
+
+/// Users' attributes: in stores their names have an underscore before them. Others are the stores' own.
+fn with_xattrs(pairs: &BTreeMap<Bytes, Bytes>) -> WriteOp {
+    let own = pairs.iter().filter_map(|(name, value)| Some((name.strip_prefix(b"_")?, value)));
+    own.filter(|(name, _)| !name.is_empty())
+        .fold(WriteOp::new().create(false), |op, (name, value)| op.set_xattr(name, value))
+}
+
+/// Copies all objects of a pool into another one.
+pub(crate) async fn copy_pool(pool: &Pool, destination: &IoCtx) -> Result<(), Failure> {
+    let what = || format!("cppool {}", pool.name);
+    let list = pool.ioctx.objects_of_all_namespaces();
+    list.map_err(|e| Failure::new(what(), e))
+        .try_for_each_concurrent(OBJECTS_MAX, |object| async move {
+            let Some(beginning) = Beginning::of(pool, object).await? else { return Ok(()) };
+            let name = String::from_utf8_lossy(&beginning.object.oid).into_owned();
+            beginning.copy(destination).await.context(|| pool.names("cppool", &name))
+        })
+        .await
+}
+
+impl Beginning {
+    async fn copy(self, destination: &IoCtx) -> Result<(), Error> {
+        let Self { ioctx, object: ListedObject { nspace, oid, locator }, data, xattrs, omap } = self;
+        let to = destination.with_namespace(nspace).with_locator(locator);
+        let (header, OmapPairs { mut pairs, mut more }) = omap.unwrap_or_default();
+        let mut len = data.len() as u64;
+        to.write_full(oid.clone(), data).await?;
+        to.operate(oid.clone(), with_xattrs(&xattrs)).await?;
+        let mut offset = len;
+        while len == PIECE_BYTES {
+            let data = ioctx.read(oid.clone(), offset, PIECE_BYTES).await?;
+            len = data.len() as u64;
+            if len > 0 {
+                to.write(oid.clone(), offset, data).await?;
+            }
+            offset += len;
+        }
+        if !header.is_empty() {
+            to.set_omap_header(oid.clone(), header).await?;
+        }
+        while let Some((last, _)) = pairs.last() {
+            let last = last.clone();
+            to.set_omap(oid.clone(), pairs).await?;
+            if !more {
+                break;
+            }
+            let page = ioctx.omap_page(oid.clone(), &last, "", PAIRS).await?;
+            (pairs, more) = (page.pairs, page.more);
+        }
+        Ok(())
+    }
+}
