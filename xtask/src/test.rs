@@ -96,7 +96,8 @@ fn chaos(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-fn stock_cluster(osds: u32) -> Result<Cluster> {
+/// A cluster of Ceph 16.2 in a temporary directory.
+pub(crate) fn stock_cluster(osds: u32) -> Result<Cluster> {
     let dir = std::env::temp_dir().join(format!("loligo-stock.{}.{osds}", std::process::id()));
     Cluster::up(&dir, &UpOptions { release: Release::Pacific, osds, ..UpOptions::default() })
 }

@@ -1,7 +1,11 @@
-//! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost, for long.
+//! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost and nothing answered wrongly, for long.
 
 use crate::Result;
-use crate::process::{cargo, succeed};
+use crate::process::{cargo, succeed, workspace};
+use crate::test::stock_cluster;
+
+/// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
+const SCRIPT_STEPS: u64 = 5000;
 
 /// What `cargo xtask torture` takes.
 #[derive(clap::Args)]
@@ -12,21 +16,65 @@ pub(crate) struct Options {
     /// Simulated disks whose power is cut, or which fail.
     #[arg(long, default_value_t = 10_000)]
     disks: u64,
+    /// For how long 64 stock clients are at a server, while they and the server are killed; in seconds.
+    #[arg(long, default_value_t = 600)]
+    crowd: u64,
+    /// Steps of random scripts that are executed on a stock cluster as well, of each of three kinds.
+    #[arg(long, default_value_t = 200_000)]
+    steps: u64,
     /// The first seed: another one, another torture.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options { kills, disks, seed } = options;
-    println!("== {kills} kills");
-    let mut killing = cargo();
-    killing.args(["test", "--release", "--package", "loligo", "--test", "torture", "--", "--nocapture"]);
-    killing.env("LOLIGO_TORTURE_KILLS", kills.to_string()).env("LOLIGO_TORTURE_SEED", seed.to_string());
-    succeed(&mut killing)?;
-    println!("== {disks} simulated disks");
-    let mut failing = cargo();
-    failing.args(["test", "--release", "--package", "loligo-store", "disk::"]);
-    failing.env("LOLIGO_STORE_SEEDS", disks.to_string()).env("LOLIGO_STORE_SEED", seed.to_string());
-    succeed(&mut failing)
+    let seed = options.seed.to_string();
+    if options.kills > 0 {
+        println!("== {} kills", options.kills);
+        let mut killing = cargo();
+        killing.args(["test", "--release", "--package", "loligo", "--test", "torture", "--", "--nocapture"]);
+        killing.env("LOLIGO_TORTURE_KILLS", options.kills.to_string()).env("LOLIGO_TORTURE_SEED", &seed);
+        succeed(&mut killing)?;
+    }
+    if options.disks > 0 {
+        println!("== {} simulated disks", options.disks);
+        let mut failing = cargo();
+        failing.args(["test", "--release", "--package", "loligo-store", "disk::"]);
+        failing.env("LOLIGO_STORE_SEEDS", options.disks.to_string()).env("LOLIGO_STORE_SEED", &seed);
+        succeed(&mut failing)?;
+    }
+    if options.crowd > 0 {
+        println!("== 64 stock clients for {} s", options.crowd);
+        crowd(options)?;
+    }
+    if options.steps > 0 {
+        println!("== {} steps on a stock cluster and here", options.steps);
+        differential(options)?;
+    }
+    Ok(())
+}
+
+fn crowd(options: &Options) -> Result<()> {
+    // With it come the stock programs.
+    stock_cluster(1)?.down()?;
+    succeed(cargo().args(["build", "--release", "--package", "loligo"]))?;
+    let mut crowd = cargo();
+    crowd.args(["test", "--release", "--package", "loligo-server", "--test", "upheaval", "--"]);
+    crowd.args(["--ignored", "--nocapture", "a_crowd_of_stock_clients"]);
+    crowd.env("LOLIGO_BIN", workspace().join("target/release/loligo"));
+    crowd.env("LOLIGO_CROWD_SECONDS", options.crowd.to_string()).env("LOLIGO_CROWD_CLIENTS", "64");
+    succeed(crowd.env("LOLIGO_CROWD_SEED", options.seed.to_string()))
+}
+
+fn differential(options: &Options) -> Result<()> {
+    let cluster = stock_cluster(1)?;
+    let mut scripts = cargo();
+    scripts.args(["test", "--release", "--package", "loligo-server", "--test", "differential", "--"]);
+    scripts.args(["--ignored", "--nocapture", "--test-threads=1"]);
+    scripts.env("CEPH_CONF", cluster.conf()).env("LOLIGO_STOCK_CONF", cluster.conf());
+    scripts.env("LOLIGO_DIFFERENTIAL_SEED", options.seed.to_string());
+    scripts.env("LOLIGO_DIFFERENTIAL_STEPS", SCRIPT_STEPS.to_string());
+    scripts.env("LOLIGO_DIFFERENTIAL_SEEDS", options.steps.div_ceil(SCRIPT_STEPS).to_string());
+    succeed(&mut scripts)?;
+    cluster.down()
 }

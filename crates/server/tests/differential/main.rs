@@ -6,7 +6,7 @@
 //! - through our client, on both, with the operations that librados' C interface lacks.
 //!
 //! Where they differ, the script is made shorter as long as they do. Seeds are fixed. `LOLIGO_DIFFERENTIAL_STEPS` makes the
-//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs one of them.
+//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on.
 
 mod native;
 mod rng;
@@ -74,13 +74,14 @@ fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'
         Difference::first(steps, of_one, of_other)
     };
     let seeds = match number_from("LOLIGO_DIFFERENTIAL_SEED") {
-        Some(seed) => vec![seed],
+        Some(seed) => (seed..seed + number_from("LOLIGO_DIFFERENTIAL_SEEDS").unwrap_or(1)).collect(),
         None => seeds.to_vec(),
     };
     for seed in seeds {
         let mut rng = Rng::new(seed);
         let count = number_from("LOLIGO_DIFFERENTIAL_STEPS").unwrap_or(count);
         let steps: Vec<Value> = (0..count).map(|number| step(&mut rng, number)).collect();
+        eprintln!("seed {seed}, {count} steps");
         if let Some(found) = run(&steps) {
             let said = |found: &Difference| {
                 let at = found.at;

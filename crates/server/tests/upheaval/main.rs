@@ -5,6 +5,7 @@
 //! `LOLIGO_BIN` names the `loligo` program, where a test runs it.
 
 mod common;
+mod crowd;
 mod full;
 mod kept;
 mod kills;

@@ -139,7 +139,7 @@ async fn ports_that_others_have_taken_are_given_up() {
 }
 
 /// `loligo serve`, at the same place each time; returned when it is ready.
-fn serve(dir: &Path) -> Running {
+pub(crate) fn serve(dir: &Path) -> Running {
     let dir_arg = dir.to_str().expect("a path in UTF-8");
     let args = ["serve", "--data", dir_arg, "--mon-addr", "127.0.0.1:0", "-p", "data"];
     let mut server = Running::start(loligo(), &args, &dir.join("ceph.conf"));
