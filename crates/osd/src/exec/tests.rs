@@ -588,6 +588,26 @@ fn a_deleted_object_stays_for_its_snapshots() {
     assert_eq!(g.contents("x"), b"old");
 }
 
+/// Found by a random script (seed 101 of the differential test).
+#[test]
+fn an_object_that_was_removed_for_its_snapshots_still_counts_as_one_with_a_map() {
+    let mut g = roomy();
+    let header = || OsdOp::new(OpCode::OMAPSETHEADER).with_data(Bytes::from_static(b"h"));
+    let clear = || OsdOp::new(OpCode::OMAPCLEAR);
+    assert_eq!(g.result("x", header()), 0);
+    let anew = smallvec![OsdOp::new(OpCode::DELETE), OsdOp::append(Bytes::from_static(b"new"))];
+    let written = with_snaps(&mut g, "x", anew, 1, &[1]).user_version;
+    let get = g.ask("x", smallvec![OsdOp::new(OpCode::OMAPGETHEADER)]);
+    assert_eq!((get.result, get.outs[0].data.len()), (0, 0), "nothing is left");
+    assert_eq!(with_snaps(&mut g, "x", smallvec![clear()], 1, &[1]).user_version, written + 1);
+    assert_eq!(
+        with_snaps(&mut g, "x", smallvec![clear()], 1, &[1]).user_version,
+        written + 1,
+        "now it has none"
+    );
+    assert_eq!(g.contents("x"), b"new");
+}
+
 #[test]
 fn what_the_osd_keeps_is_not_shown() {
     let mut g = roomy();

@@ -6,7 +6,8 @@
 //! - through our client, on both, with the operations that librados' C interface lacks.
 //!
 //! Where they differ, the script is made shorter as long as they do. Seeds are fixed. `LOLIGO_DIFFERENTIAL_STEPS` makes the
-//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on.
+//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on. `LOLIGO_DIFFERENTIAL_SCRIPT`
+//! names a file with the steps to be executed, as they are printed, and has all results shown.
 
 mod native;
 mod rng;
@@ -73,6 +74,9 @@ fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'
         });
         Difference::first(steps, of_one, of_other)
     };
+    if let Some(file) = std::env::var_os("LOLIGO_DIFFERENTIAL_SCRIPT") {
+        return show(&PathBuf::from(file), one, other);
+    }
     let seeds = match number_from("LOLIGO_DIFFERENTIAL_SEED") {
         Some(seed) => (seed..seed + number_from("LOLIGO_DIFFERENTIAL_SEEDS").unwrap_or(1)).collect(),
         None => seeds.to_vec(),
@@ -97,6 +101,19 @@ fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'
             panic!("after:\n{}\n{}\nfound at first{often}: {first}", lines.join("\n"), said(&shorter));
         }
     }
+}
+
+/// Executes the steps of a file and shows what each gives.
+fn show(file: &Path, one: Side<'_>, other: Side<'_>) {
+    let text = std::fs::read_to_string(file).expect("LOLIGO_DIFFERENTIAL_SCRIPT names a file");
+    let steps: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a step")).collect();
+    let results = one.1(&steps).into_iter().zip(other.1(&steps));
+    let mut same = true;
+    for (step, (of_one, of_other)) in steps.iter().zip(results) {
+        println!("{step}\n  {}: {of_one}\n  {}: {of_other}", one.0, other.0);
+        same &= of_one == of_other;
+    }
+    assert!(same, "they differ");
 }
 
 fn stock() -> PathBuf {
