@@ -61,6 +61,33 @@ on_both! {
     what_may_be_read_anywhere_is_read, what_may_be_read_anywhere_is_read_from_stock;
 }
 
+/// The CRUSH map is shown as a stock monitor shows its own, as far as the two are the same.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn the_crush_map_is_shown_as_by_stock() {
+    let server = server();
+    let mut shown = Vec::new();
+    for conf in [server.conf().to_owned(), stock()] {
+        let rados = connect(&conf).await;
+        let (out, _) =
+            rados.mon_command(r#"{"prefix": "osd crush dump"}"#, Bytes::new()).await.expect("shown");
+        shown.push(serde_json::from_slice::<serde_json::Value>(&out).expect("JSON"));
+        rados.shutdown().await;
+    }
+    let [ours, stock] = &shown[..] else { panic!("two were asked") };
+    let keys =
+        |of: &serde_json::Value| of.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(ours), keys(stock));
+    for same in ["types", "tunables", "choose_args"] {
+        assert_eq!(ours[same], stock[same], "{same}");
+    }
+    for alike in ["buckets", "rules"] {
+        assert_eq!(keys(&ours[alike][0]), keys(&stock[alike][0]), "{alike}");
+    }
+    assert_eq!(keys(&ours["buckets"][0]["items"][0]), keys(&stock["buckets"][0]["items"][0]));
+    assert_eq!((&ours["devices"][0]["id"], &ours["devices"][0]["name"]), (&0.into(), &"osd.0".into()));
+}
+
 async fn names(list: ObjectList) -> Result<Vec<Vec<u8>>, Error> {
     list.map_ok(|object| [&object.nspace[..], b"/", &object.oid].concat()).try_collect().await
 }

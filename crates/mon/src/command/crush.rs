@@ -148,8 +148,12 @@ pub(super) fn status(map: &OsdMap, osd: OsdId) -> &'static str {
     }
 }
 
-fn type_name(crush: &CrushMap, kind: i32) -> String {
+pub(super) fn type_name(crush: &CrushMap, kind: i32) -> String {
     crush.type_names.get(&kind).map(ToString::to_string).unwrap_or_default()
+}
+
+pub(super) fn name_of(crush: &CrushMap, item: i32) -> String {
+    crush.names.get(&item).map(ToString::to_string).unwrap_or_default()
 }
 
 /// The buckets that an item is in, from the nearest up: type and name.
@@ -175,15 +179,22 @@ pub(super) fn rule_ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn rule_dump(call: &mut Call<'_>) -> Outcome {
     let crush = &call.state.osdmap().crush;
-    let rules = crush.rules.iter().enumerate().filter_map(|(id, rule)| Some((id, rule.as_ref()?)));
     let Some(name) = call.args.text("name") else {
-        return Ok(call.print_json(&Node::array(rules.map(|(id, rule)| rule_node(crush, id, rule)))));
+        return Ok(call.print_json(&rule_nodes(crush)));
     };
     let wanted = crush.rule_by_name(name);
-    match rules.into_iter().find(|(id, _)| wanted == Some(*id as i32)) {
+    match rules(crush).find(|(id, _)| wanted == Some(*id as i32)) {
         Some((id, rule)) => Ok(call.print_json(&rule_node(crush, id, rule))),
         None => Err(Failure::missing(format!("unknown crush rule '{name}'"))),
     }
+}
+
+fn rules(crush: &CrushMap) -> impl Iterator<Item = (usize, &Rule)> {
+    crush.rules.iter().enumerate().filter_map(|(id, rule)| Some((id, rule.as_ref()?)))
+}
+
+pub(super) fn rule_nodes(crush: &CrushMap) -> Node {
+    Node::array(rules(crush).map(|(id, rule)| rule_node(crush, id, rule)))
 }
 
 fn rule_node(crush: &CrushMap, id: usize, rule: &Rule) -> Node {

@@ -10,6 +10,7 @@ mod blocklist;
 mod config;
 mod config_key;
 mod crush;
+mod crush_dump;
 mod health;
 mod log;
 mod metadata;

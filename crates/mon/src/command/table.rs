@@ -5,8 +5,8 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_key, crush, health, log, metadata, mgr, mon, osd, osd_df,
-    osd_dump, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, status, usage,
+    Call, Outcome, auth, blocklist, config, config_key, crush, crush_dump, health, log, metadata, mgr, mon,
+    osd, osd_df, osd_dump, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -90,6 +90,7 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd map", &[POOL, req("object", Object), opt("nspace", Text)], ("osd", "r"), osd::map, "show where an object is, or would be"),
     old(cmd("osd lspools", &[], ("osd", "r"), osd::lspools, "list pools with their numbers")),
     cmd("osd crush tree", &[], ("osd", "r"), crush::crush_tree, "show the CRUSH hierarchy"),
+    cmd("osd crush dump", &[], ("osd", "r"), crush_dump::crush_dump, "show the whole CRUSH map"),
     cmd("osd crush rule ls", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules"),
     cmd("osd crush rule dump", &[opt("name", TextOf(NAME_CHARS))], ("osd", "r"), crush::rule_dump, "show a CRUSH rule, or all"),
     cmd("osd set", &[req("key", Choice(&osd::SETTABLE_FLAGS)), SURE], ("osd", "rw"), osd::set, "set a flag of the cluster"),

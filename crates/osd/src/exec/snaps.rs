@@ -100,7 +100,8 @@ impl SnapSet {
             return Then::Head;
         }
         match self.clones.iter().find(|clone| clone.id >= snap) {
-            Some(clone) if clone.snaps.last().is_some_and(|oldest| *oldest <= snap) => Then::Clone(clone.id),
+            // A snapshot that the writer did not name saw nothing, though the clone is named by it or lies around it.
+            Some(clone) if clone.snaps.contains(&snap) => Then::Clone(clone.id),
             _ => Then::Nothing,
         }
     }

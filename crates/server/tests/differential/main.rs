@@ -26,7 +26,8 @@ use serde_json::Value;
 use rng::Rng;
 use shrink::{Difference, shortest};
 
-const STEPS: u64 = 1500;
+/// With five seeds ten thousand in all.
+const STEPS: u64 = 2000;
 
 /// Few, so that the history of a group is that of several objects.
 const PG_NUM: u32 = 4;
@@ -59,7 +60,7 @@ fn what_librados_cannot_ask_is_answered_as_by_a_stock_cluster() {
     let (stock, server) = (stock(), Server::memory().start().expect("the server starts"));
     let ours = |steps: &[Value]| native::execute(server.conf(), &pool(), PG_NUM, steps);
     let theirs = |steps: &[Value]| native::execute(&stock, &pool(), PG_NUM, steps);
-    same(&[21], 900, script::native_step, ("on our server", &ours), ("on stock", &theirs));
+    same(&[21], STEPS, script::native_step, ("on our server", &ours), ("on stock", &theirs));
 }
 
 /// What executes a script, and what shows of it where there is a difference.
