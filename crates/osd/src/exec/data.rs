@@ -270,7 +270,9 @@ impl<'a> Execution<'a> {
     pub(super) fn zero(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
         let limit = self.context.limits.object_bytes;
-        let reaches_end = self.exists
+        // An object that was removed for its snapshots counts as one of no length here, as in a stock OSD.
+        let is_there = self.exists || self.info.whiteout;
+        let reaches_end = is_there
             && extent.offset < limit
             && (1..=limit).contains(&extent.length)
             && extent.offset + extent.length >= self.size;

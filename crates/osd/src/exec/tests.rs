@@ -588,6 +588,21 @@ fn a_deleted_object_stays_for_its_snapshots() {
     assert_eq!(g.contents("x"), b"old");
 }
 
+/// Found by a random script (seed 140 of the differential test): a range too long for an object is none for one that is all behind it.
+#[test]
+fn zeros_behind_the_end_are_nothing_however_many() {
+    let mut g = roomy();
+    let limit = 128 << 20;
+    assert_eq!(g.result("x", OsdOp::zero(1, limit)), -27, "no object");
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"123"))), 0);
+    assert_eq!(g.result("x", OsdOp::zero(1, limit)), -27);
+    assert_eq!(g.result("x", OsdOp::zero(3, limit)), 0);
+    let removed = with_snaps(&mut g, "x", smallvec![OsdOp::new(OpCode::DELETE)], 1, &[1]);
+    assert_eq!((removed.result, g.result("x", OsdOp::new(OpCode::STAT))), (0, -2));
+    assert_eq!(g.result("x", OsdOp::zero(1, limit)), 0);
+    assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
+}
+
 /// Found by a random script (seed 114 of the differential test): who leaves a snapshot out of a context leaves it out of the clone.
 #[test]
 fn only_snapshots_that_the_writer_named_saw_the_object() {
