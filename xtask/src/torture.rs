@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
+use crate::stock::Cluster;
 use crate::test::stock_cluster;
 
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
@@ -43,20 +44,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         failing.env("LOLIGO_STORE_SEEDS", options.disks.to_string()).env("LOLIGO_STORE_SEED", &seed);
         succeed(&mut failing)?;
     }
-    if options.crowd > 0 {
-        println!("== 64 stock clients for {} s", options.crowd);
-        crowd(options)?;
-    }
-    if options.steps > 0 {
-        println!("== {} steps on a stock cluster and here", options.steps);
-        differential(options)?;
+    if options.crowd > 0 || options.steps > 0 {
+        // With it come the stock programs.
+        let cluster = stock_cluster(1)?;
+        if options.crowd > 0 {
+            println!("== 64 stock clients for {} s", options.crowd);
+            crowd(options)?;
+        }
+        if options.steps > 0 {
+            println!("== {} steps on a stock cluster and here", options.steps);
+            differential(options, &cluster)?;
+        }
+        cluster.down()?;
     }
     Ok(())
 }
 
 fn crowd(options: &Options) -> Result<()> {
-    // With it come the stock programs.
-    stock_cluster(1)?.down()?;
     succeed(cargo().args(["build", "--release", "--package", "loligo"]))?;
     let mut crowd = cargo();
     crowd.args(["test", "--release", "--package", "loligo-server", "--test", "upheaval", "--"]);
@@ -66,8 +70,7 @@ fn crowd(options: &Options) -> Result<()> {
     succeed(crowd.env("LOLIGO_CROWD_SEED", options.seed.to_string()))
 }
 
-fn differential(options: &Options) -> Result<()> {
-    let cluster = stock_cluster(1)?;
+fn differential(options: &Options, cluster: &Cluster) -> Result<()> {
     let mut scripts = cargo();
     scripts.args(["test", "--release", "--package", "loligo-server", "--test", "differential", "--"]);
     scripts.args(["--ignored", "--nocapture", "--test-threads=1"]);
@@ -75,6 +78,5 @@ fn differential(options: &Options) -> Result<()> {
     scripts.env("LOLIGO_DIFFERENTIAL_SEED", options.seed.to_string());
     scripts.env("LOLIGO_DIFFERENTIAL_STEPS", SCRIPT_STEPS.to_string());
     scripts.env("LOLIGO_DIFFERENTIAL_SEEDS", options.steps.div_ceil(SCRIPT_STEPS).to_string());
-    succeed(&mut scripts)?;
-    cluster.down()
+    succeed(&mut scripts)
 }

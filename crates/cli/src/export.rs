@@ -45,7 +45,7 @@ pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failu
         let Some(beginning) = under_way.next().await else { break };
         // An object that was removed meanwhile is not there.
         let Some(beginning) = beginning? else { continue };
-        beginning.write(pool, &mut writer, to_file).await?;
+        beginning.hand_out(pool, async |section| writer.write(&section).map_err(to_file)).await?;
     }
     writer.write(&Section::PoolEnd).map_err(to_file)?;
     writer.finish().map_err(to_file)
@@ -92,40 +92,39 @@ impl Beginning {
         Ok(Self { ioctx, object, data: data.data.clone(), xattrs, omap })
     }
 
-    /// Writes it and what is left of it.
-    async fn write<W: Write>(
+    /// Hands out it and what is left of it, in the sections of an export.
+    async fn hand_out(
         self,
         pool: &Pool,
-        writer: &mut DumpWriter<W>,
-        to_file: impl Fn(std::io::Error) -> Failure,
+        mut take: impl AsyncFnMut(Section) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { ioctx, object: ListedObject { nspace, oid, locator }, data, xattrs, omap } = self;
         let name = String::from_utf8_lossy(&oid).into_owned();
-        let what = || pool.names("export", &name);
-        writer.write(&Section::Object(head_of(&nspace, &oid, &locator))).map_err(&to_file)?;
+        let what = || pool.names("read", &name);
+        take(Section::Object(head_of(&nspace, &oid, &locator))).await?;
         let (mut offset, mut bytes) = (0, data);
         while !bytes.is_empty() {
             let len = bytes.len() as u64;
-            writer.write(&Section::Data { offset, bytes }).map_err(&to_file)?;
+            take(Section::Data { offset, bytes }).await?;
             if len < PIECE_BYTES {
                 break;
             }
             offset += len;
             bytes = ioctx.read(oid.clone(), offset, PIECE_BYTES).await.context(what)?;
         }
-        writer.write(&Section::Xattrs(xattrs)).map_err(&to_file)?;
+        take(Section::Xattrs(xattrs)).await?;
         let (header, OmapPairs { mut pairs, mut more }) = omap.unwrap_or_default();
-        writer.write(&Section::OmapHeader(header)).map_err(&to_file)?;
+        take(Section::OmapHeader(header)).await?;
         while let Some((last, _)) = pairs.last() {
             let last = last.clone();
-            writer.write(&Section::Omap(pairs.into_iter().collect())).map_err(&to_file)?;
+            take(Section::Omap(pairs.into_iter().collect())).await?;
             if !more {
                 break;
             }
             let page = ioctx.omap_page(oid.clone(), &last, "", PAIRS).await.context(what)?;
             (pairs, more) = (page.pairs, page.more);
         }
-        writer.write(&Section::ObjectEnd).map_err(&to_file)
+        take(Section::ObjectEnd).await
     }
 }
 
@@ -158,24 +157,16 @@ pub(crate) async fn import(pool: &Pool, file: &Path, options: ImportOptions) -> 
                     .context(|| pool.names("import", &name))?;
                 loop {
                     let section = reader.read().context(what)?;
-                    let op = match section {
+                    match section {
                         Section::ObjectEnd => break,
-                        Section::Data { offset, bytes } => WriteOp::new().write(offset, bytes),
-                        Section::Xattrs(pairs) => with_xattrs(&pairs),
-                        Section::OmapHeader(header) if !header.is_empty() => {
-                            WriteOp::new().set_omap_header(header)
-                        }
-                        Section::Omap(pairs) => WriteOp::new().set_omap(pairs),
-                        Section::OmapHeader(_) | Section::Other(_) => continue,
                         Section::PoolBegin | Section::PoolEnd | Section::Object(_) => {
                             return Err(Failure::new(what(), format!("object {name} does not end")));
                         }
-                    };
-                    if writes {
-                        ioctx
-                            .operate(object.oid.clone(), op)
-                            .await
-                            .context(|| pool.names("import", &name))?;
+                        _ => {}
+                    }
+                    if let Some(op) = change(section).filter(|_| writes) {
+                        let done = ioctx.operate(object.oid.clone(), op).await;
+                        done.context(|| pool.names("import", &name))?;
                     }
                 }
             }
@@ -200,12 +191,25 @@ async fn begin(ioctx: &IoCtx, oid: &[u8], name: &str, options: ImportOptions) ->
     if options.dry_run || (exists && options.no_overwrite) {
         return Ok(false);
     }
-    let new = WriteOp::new().create(true);
-    if exists {
-        ioctx.remove(oid).await?;
-    }
-    ioctx.operate(oid, new).await?;
+    ioctx.operate(oid, anew()).await?;
     Ok(true)
+}
+
+/// Makes an empty object, whatever there was before.
+fn anew() -> WriteOp {
+    // Only what is there can be removed.
+    WriteOp::new().create(false).remove().create(true)
+}
+
+/// What a section changes of the object to which it belongs.
+fn change(section: Section) -> Option<WriteOp> {
+    match section {
+        Section::Data { offset, bytes } => Some(WriteOp::new().write(offset, bytes)),
+        Section::Xattrs(pairs) => Some(with_xattrs(&pairs)),
+        Section::OmapHeader(header) if !header.is_empty() => Some(WriteOp::new().set_omap_header(header)),
+        Section::Omap(pairs) => Some(WriteOp::new().set_omap(pairs)),
+        _ => None,
+    }
 }
 
 /// Users' attributes: in stores their names have an underscore before them. Others are the stores' own.
@@ -222,41 +226,22 @@ pub(crate) async fn copy_pool(pool: &Pool, destination: &IoCtx) -> Result<(), Fa
     list.map_err(|e| Failure::new(what(), e))
         .try_for_each_concurrent(OBJECTS_MAX, |object| async move {
             let Some(beginning) = Beginning::of(pool, object).await? else { return Ok(()) };
-            let name = String::from_utf8_lossy(&beginning.object.oid).into_owned();
-            beginning.copy(destination).await.context(|| pool.names("cppool", &name))
+            let ListedObject { nspace, oid, locator } = beginning.object.clone();
+            let name = String::from_utf8_lossy(&oid).into_owned();
+            let to = destination.with_namespace(nspace).with_locator(locator);
+            let copied = beginning.hand_out(pool, async |section| {
+                let op = match section {
+                    Section::Object(_) => Some(anew()),
+                    part => change(part),
+                };
+                match op {
+                    Some(op) => {
+                        to.operate(oid.clone(), op).await.map(drop).context(|| pool.names("cppool", &name))
+                    }
+                    None => Ok(()),
+                }
+            });
+            copied.await
         })
         .await
-}
-
-impl Beginning {
-    async fn copy(self, destination: &IoCtx) -> Result<(), Error> {
-        let Self { ioctx, object: ListedObject { nspace, oid, locator }, data, xattrs, omap } = self;
-        let to = destination.with_namespace(nspace).with_locator(locator);
-        let (header, OmapPairs { mut pairs, mut more }) = omap.unwrap_or_default();
-        let mut len = data.len() as u64;
-        to.write_full(oid.clone(), data).await?;
-        to.operate(oid.clone(), with_xattrs(&xattrs)).await?;
-        let mut offset = len;
-        while len == PIECE_BYTES {
-            let data = ioctx.read(oid.clone(), offset, PIECE_BYTES).await?;
-            len = data.len() as u64;
-            if len > 0 {
-                to.write(oid.clone(), offset, data).await?;
-            }
-            offset += len;
-        }
-        if !header.is_empty() {
-            to.set_omap_header(oid.clone(), header).await?;
-        }
-        while let Some((last, _)) = pairs.last() {
-            let last = last.clone();
-            to.set_omap(oid.clone(), pairs).await?;
-            if !more {
-                break;
-            }
-            let page = ioctx.omap_page(oid.clone(), &last, "", PAIRS).await?;
-            (pairs, more) = (page.pairs, page.more);
-        }
-        Ok(())
-    }
 }

@@ -66,12 +66,12 @@ pub enum Error {
     /// The cluster's answer.
     #[error("{0}")]
     Os(Errno),
-    /// A monitor refused a command, and said why.
+    /// A monitor or an OSD refused a command, and said why.
     #[error("{status} ({errno})")]
     Command {
         /// The answer.
         errno: Errno,
-        /// The monitor's words.
+        /// Its words.
         status: String,
     },
     /// There is no pool of that name.

@@ -140,7 +140,8 @@ impl IoCtx {
     }
 
     /// The same, with what is read coming from other copies than the primary's. Calls of object classes, watches, listings and what an object's
-    /// snapshots are stay the primary's business.
+    /// snapshots are stay the primary's business. Another copy may not have writes yet that were not acknowledged: who wants to read behind
+    /// a write of his own waits for its answer first.
     pub fn reading_from(&self, read_from: ReadFrom) -> Self {
         Self { read_from, ..self.clone() }
     }

@@ -96,7 +96,7 @@ impl Objecter {
         if self.sessions.is_closed() {
             return Err(Error::Shutdown);
         }
-        self.send_commands();
+        self.send_command(tid, to);
         Ok(answered.await.map_err(|_| Error::Shutdown)??)
     }
 
@@ -104,28 +104,26 @@ impl Objecter {
     /// connection has changed.
     pub(super) fn send_commands(&self) {
         let all: Vec<(Tid, Addressee)> = self.commands.0.lock().iter().map(|(tid, w)| (*tid, w.to)).collect();
-        if all.is_empty() {
-            return;
-        }
-        let view = self.view.load_full();
         for (tid, to) in all {
-            let place = match view.addressee(to) {
-                Ok(place) => place,
-                Err(errno) => {
-                    self.commands.end(tid, Err(OpError::Os(errno)));
-                    continue;
+            self.send_command(tid, to);
+        }
+    }
+
+    fn send_command(&self, tid: Tid, to: Addressee) {
+        let view = self.view.load();
+        let place = match view.addressee(to) {
+            Ok(place) => place,
+            Err(errno) => return self.commands.end(tid, Err(OpError::Os(errno))),
+        };
+        match self.sessions.with(Some(place), view.epoch(), |session| session.conn()) {
+            Ok(Some(conn)) => {
+                if let Some(msg) = self.commands.to_send(tid, conn.id()) {
+                    super::send(&conn, msg);
                 }
-            };
-            match self.sessions.with(Some(place), view.epoch(), |session| session.conn()) {
-                Ok(Some(conn)) => {
-                    if let Some(msg) = self.commands.to_send(tid, conn.id()) {
-                        super::send(&conn, msg);
-                    }
-                }
-                // The steward is about to use a newer map, and calls this then.
-                Ok(None) | Err(NoSession::Stale) => {}
-                Err(NoSession::Closed) => self.commands.end(tid, Err(OpError::Shutdown)),
             }
+            // The steward is about to use a newer map, and sends all of them then.
+            Ok(None) | Err(NoSession::Stale) => {}
+            Err(NoSession::Closed) => self.commands.end(tid, Err(OpError::Shutdown)),
         }
     }
 }
