@@ -27,7 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where that may be done).
-    Test,
+    Test(test::Options),
     /// Checks formatting, clippy, documentation, and the project's own rules.
     Lint,
     /// Measures stock Ceph and Loligo side by side, in one run.
@@ -45,11 +45,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Test => test::run(),
+        Command::Test(options) => test::run(&options),
         Command::Lint => lint::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
-        Command::Ci => test::run().and_then(|()| lint::run()),
+        Command::Ci => test::run(&test::Options::default()).and_then(|()| lint::run()),
         Command::StockCeph { command } => stock::run(&command),
     };
     match done {

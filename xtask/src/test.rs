@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use clap::ValueEnum as _;
+
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release, UpOptions};
@@ -20,7 +22,15 @@ struct Totals {
     failed: u64,
 }
 
-pub(crate) fn run() -> Result<()> {
+/// What `cargo xtask test` takes.
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Also has the programs and clusters of Ceph 18.2 and 20.2 tested, which debootstrap fetches the first time.
+    #[arg(long)]
+    all_releases: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
     let mut totals = Totals::default();
     let mut left_out = Vec::new();
     let mut units = cargo();
@@ -39,6 +49,17 @@ pub(crate) fn run() -> Result<()> {
                 cluster.down()?;
             }
             Err(why) => left_out.push(format!("{what}: {why}")),
+        }
+    }
+    if options.all_releases {
+        for (release, what) in [(Release::Reef, "Ceph 18.2"), (Release::Tentacle, "Ceph 20.2")] {
+            match cluster_of(release, 1) {
+                Ok(cluster) => {
+                    totals.cargo_test(&mut releases(&cluster), what)?;
+                    cluster.down()?;
+                }
+                Err(why) => left_out.push(format!("{what}: {why}")),
+            }
         }
     }
     for suite in &left_out {
@@ -96,10 +117,23 @@ fn chaos(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
+/// What programs and clusters of another release can show.
+fn releases(cluster: &Cluster) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--test", "releases", "--", "--ignored", "--test-threads=1"]);
+    command.env("LOLIGO_STOCK_DIR", cluster.dir());
+    command
+}
+
 /// A cluster of Ceph 16.2 in a temporary directory.
 pub(crate) fn stock_cluster(osds: u32) -> Result<Cluster> {
-    let dir = std::env::temp_dir().join(format!("loligo-stock.{}.{osds}", std::process::id()));
-    Cluster::up(&dir, &UpOptions { release: Release::Pacific, osds, ..UpOptions::default() })
+    cluster_of(Release::Pacific, osds)
+}
+
+fn cluster_of(release: Release, osds: u32) -> Result<Cluster> {
+    let name = release.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+    let dir = std::env::temp_dir().join(format!("loligo-stock.{}.{name}.{osds}", std::process::id()));
+    Cluster::up(&dir, &UpOptions { release, osds, ..UpOptions::default() })
 }
 
 impl Totals {

@@ -139,6 +139,19 @@ impl KeyType {
     }
 }
 
+impl FromStr for KeyType {
+    type Err = UnknownKeyType;
+    fn from_str(name: &str) -> Result<Self, UnknownKeyType> {
+        let all = [Self::Aes, Self::Aes256k];
+        all.into_iter().find(|kind| kind.as_str() == name).ok_or_else(|| UnknownKeyType(name.to_owned()))
+    }
+}
+
+/// What is no type of keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no type of keys: aes, aes256k")]
+pub struct UnknownKeyType(String);
+
 impl CryptoKey {
     /// A new random key that all releases can read.
     pub fn generate(created: UTime) -> Self {

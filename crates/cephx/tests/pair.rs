@@ -11,7 +11,7 @@ use loligo_cephx::handshake::{
 };
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
-use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
+use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
 use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
 
 const EACCES: i32 = 13;
@@ -51,7 +51,8 @@ fn server_with(config: AuthConfig, entries: &[(&str, Entry)]) -> Arc<AuthServer>
     for (name, entry) in entries {
         ring.insert(name.parse().unwrap(), entry.clone());
     }
-    let keys = ServiceKeys::new(MON_TTL, SERVICE_TTL, (config.clock)());
+    let rotation = Rotation { mon_ttl: MON_TTL, service_ttl: SERVICE_TTL, cipher: KeyType::Aes };
+    let keys = ServiceKeys::new(rotation, (config.clock)());
     AuthServer::new(config, Arc::new(ring), Arc::new(keys), GlobalId(4100))
 }
 

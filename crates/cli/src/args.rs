@@ -313,6 +313,9 @@ pub(crate) struct Serve {
     /// How clients prove who they are.
     #[arg(long, value_enum, default_value_t = AuthMethod::Cephx)]
     pub(crate) auth: AuthMethod,
+    /// The type of keys that are made from now on (default: what the cluster has had; aes in a new one).
+    #[arg(long, value_enum)]
+    pub(crate) auth_cipher: Option<AuthCipher>,
     /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new store asks).
     #[arg(long, value_parser = size)]
     pub(crate) capacity: Option<u64>,
@@ -348,6 +351,14 @@ pub(crate) enum AuthMethod {
     Cephx,
     /// Not at all.
     None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthCipher {
+    /// AES-128: all releases of Ceph know it.
+    Aes,
+    /// AES-256 with HMAC-SHA-384: what 19.2.6, 20.2.4 and later make; older programs cannot read it.
+    Aes256k,
 }
 
 #[derive(clap::Args)]

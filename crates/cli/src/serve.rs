@@ -8,10 +8,10 @@ use std::time::Instant;
 use loligo_cephx::conf::ConfError;
 use loligo_logring::Logger;
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, Server};
+use loligo_server::{Auth, KeyType, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{AuthMethod, Serve, Store};
+use crate::args::{AuthCipher, AuthMethod, Serve, Store};
 use crate::client;
 use crate::failure::{Context, Failure};
 use crate::log;
@@ -27,6 +27,11 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         AuthMethod::Cephx => Auth::Cephx,
         AuthMethod::None => Auth::None,
     });
+    match options.auth_cipher {
+        Some(AuthCipher::Aes) => builder = builder.auth_cipher(KeyType::Aes),
+        Some(AuthCipher::Aes256k) => builder = builder.auth_cipher(KeyType::Aes256k),
+        None => {}
+    }
     for pool in pools {
         builder = builder.pool(pool);
     }

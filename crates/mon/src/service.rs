@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::keyring::{Entry, Keyring};
-use loligo_cephx::server::{AuthConfig, AuthServer, KeyDatabase, ServiceKeys};
+use loligo_cephx::server::{AuthConfig, AuthServer, KeyDatabase, Rotation, ServiceKeys};
 use loligo_maps::OsdMap;
 use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Hold, Policies, Policy, SendError, Throttle};
 use loligo_wire::message::Msg;
@@ -168,9 +168,10 @@ pub struct Stopped;
 /// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients' tickets stay good.
 fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceKeys>> {
     let (mon_ttl, service_ttl, now) = (auth.mon_ticket_ttl, auth.service_ticket_ttl, (auth.clock)());
+    let rotation = Rotation { mon_ttl, service_ttl, cipher: state.auth_cipher() };
     let keys = match state.service_keys() {
-        bytes if bytes.is_empty() => ServiceKeys::new(mon_ttl, service_ttl, now),
-        bytes => ServiceKeys::restore(mon_ttl, service_ttl, bytes, now).map_err(io::Error::other)?,
+        bytes if bytes.is_empty() => ServiceKeys::new(rotation, now),
+        bytes => ServiceKeys::restore(rotation, bytes, now).map_err(io::Error::other)?,
     };
     keys.rotate(now);
     state.set_service_keys(keys.to_bytes());

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use loligo_cephx::key::KeyType;
 use loligo_msgr::{Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
@@ -27,6 +28,7 @@ impl Server {
             pools: Vec::new(),
             pg_num: 0,
             auth: Auth::Cephx,
+            auth_cipher: None,
             on_disk: false,
             capacity_bytes: None,
             cache_bytes: None,
@@ -58,6 +60,7 @@ pub struct Builder {
     pub(crate) pools: Vec<String>,
     pub(crate) pg_num: u32,
     pub(crate) auth: Auth,
+    pub(crate) auth_cipher: Option<KeyType>,
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) cache_bytes: Option<u64>,
@@ -93,6 +96,12 @@ impl Builder {
     /// How clients prove who they are; by default by keys.
     pub fn auth(self, auth: Auth) -> Self {
         Self { auth, ..self }
+    }
+
+    /// The type of keys that are made from now on, `client.admin`'s in a new cluster included. By default what the cluster has had, and `aes` in a new one: programs of
+    /// releases before 19.2.6 can read no other.
+    pub fn auth_cipher(self, cipher: KeyType) -> Self {
+        Self { auth_cipher: Some(cipher), ..self }
     }
 
     /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of what is free on

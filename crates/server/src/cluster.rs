@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use loligo_admin::{Admin, AdminSocket, ConfigOption};
 use loligo_cephx::handshake::ServerAuth;
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::server::{AuthConfig, AuthServer};
 use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
@@ -53,7 +53,10 @@ impl Cluster {
             Some(path) => DataDir::open(path)?,
             None => DataDir::temporary(new_fsid)?,
         };
-        let state = load_or_make(&dir, new_fsid)?;
+        let mut state = load_or_make(&dir, new_fsid, builder.auth_cipher)?;
+        if let Some(cipher) = builder.auth_cipher {
+            state.set_auth_cipher(cipher);
+        }
         let fsid = state.fsid();
         dir.write_keyring(state.keys())?;
 
@@ -165,13 +168,13 @@ async fn store_stopped(disk: &mut Option<Disk>) -> String {
 }
 
 /// The state that the last run left, or that of a new cluster.
-fn load_or_make(dir: &DataDir, fsid: Uuid) -> Result<State, StartError> {
+fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<State, StartError> {
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
     }
     let now = UTime::now();
-    let mut state =
-        State::new(NewCluster { fsid, now, host: host_name(), admin_key: CryptoKey::generate(now) })?;
+    let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
+    let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
     state.set_config("mon", "mon_allow_pool_delete", "true");
     Ok(state)

@@ -35,4 +35,5 @@ mod tell;
 pub use builder::{Auth, Builder, Server};
 pub use error::StartError;
 pub use handle::Handle;
+pub use loligo_cephx::key::KeyType;
 pub use loligo_msgr::{Level, Log};

@@ -151,7 +151,12 @@ fn install(root: &Path) -> Result<()> {
     apt(root, &["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"])?;
     let mut args = vec!["install", "-qq", "-y", "--no-install-recommends"];
     args.extend(PACKAGES);
-    apt(root, &args)
+    apt(root, &args).or_else(|e| {
+        // A package's last script may fail where no services are: that of 20.2.4's monitors does. The programs are there all the same.
+        let mut daemon = Command::new("chroot");
+        daemon.arg(root).args(["ceph-mon", "--version"]);
+        output_of(&mut daemon).map(drop).map_err(|_| e)
+    })
 }
 
 fn apt(root: &Path, args: &[&str]) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
 
 use super::AuthServer;
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, KeyType};
 use crate::keyring::Entry;
 use crate::wire::{AuthTicket, GrantedTicket, ServiceTicketInfo, TicketBlob};
 
@@ -15,8 +15,13 @@ pub(super) struct BadTicket;
 
 impl AuthServer {
     /// A new ticket for the monitors' own service, which gets other tickets.
-    pub(super) fn grant_auth(&self, name: &EntityName, global_id: GlobalId) -> Option<GrantedTicket> {
-        self.grant(EntityType::AUTH, name, global_id, String::new(), self.config.mon_ticket_ttl)
+    pub(super) fn grant_auth(
+        &self,
+        name: &EntityName,
+        kind: KeyType,
+        global_id: GlobalId,
+    ) -> Option<GrantedTicket> {
+        self.grant(EntityType::AUTH, name, kind, global_id, String::new(), self.config.mon_ticket_ttl)
     }
 
     /// New tickets for the services in a set of entity types; unknown services are left out.
@@ -32,22 +37,24 @@ impl AuthServer {
             .filter(|s| s.0 != 0 && *s != EntityType::AUTH) // the reply's own ticket is that of AUTH
             .filter_map(|service| {
                 let caps = entry.caps.get(service.as_str()).cloned().unwrap_or_default();
-                self.grant(service, name, global_id, caps, self.config.service_ticket_ttl)
+                self.grant(service, name, entry.key.kind(), global_id, caps, self.config.service_ticket_ttl)
             })
             .collect()
     }
 
+    /// A session key is of the type of the client's own key, which is the one that it certainly understands.
     fn grant(
         &self,
         service: EntityType,
         name: &EntityName,
+        kind: KeyType,
         global_id: GlobalId,
         caps: String,
         ttl: Duration,
     ) -> Option<GrantedTicket> {
         let (secret_id, secret) = self.keys.current(service)?;
         let now = self.now();
-        let session_key = CryptoKey::generate(now);
+        let session_key = CryptoKey::generate_of(kind, now);
         let ticket = AuthTicket { name: name.clone(), global_id, created: now, expires: now + ttl, caps };
         let blob = ServiceTicketInfo { ticket, session_key: session_key.clone() }.seal(&secret);
         let validity = UTime::default() + ttl;

@@ -20,7 +20,7 @@ use crate::handshake::{AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
 use crate::keyring::{Entry, Keyring};
 
 pub use mon::Renewal;
-pub use rotating::ServiceKeys;
+pub use rotating::{Rotation, ServiceKeys};
 
 /// Who has which key and capabilities.
 pub trait KeyDatabase: Send + Sync {

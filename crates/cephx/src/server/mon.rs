@@ -210,7 +210,7 @@ impl AuthServer {
         request: &Authenticate,
         connection_secret: Option<&[u8]>,
     ) -> Option<TicketsReply> {
-        let granted = self.grant_auth(name, global_id)?;
+        let granted = self.grant_auth(name, entry.key.kind(), global_id)?;
         let session_key = granted.session_key.clone();
         let mut w = Writer::with_capacity(1024);
         write_header(GET_AUTH_SESSION_KEY, &mut w);

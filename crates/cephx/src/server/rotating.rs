@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use loligo_wire::{Decode, DecodeError, Encode, EntityType, Reader, UTime, Writer};
 
-use crate::key::CryptoKey;
+use crate::key::{CryptoKey, KeyType};
 
 /// `KEY_ROTATE_NUM`.
 const KEYS_PER_SERVICE: usize = 3;
@@ -16,10 +16,20 @@ const CURRENT: usize = 1;
 const SERVICES: [EntityType; 5] =
     [EntityType::AUTH, EntityType::MON, EntityType::OSD, EntityType::MGR, EntityType::MDS];
 
+/// What secrets there are, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotation {
+    /// How long the monitors' own tickets live (`auth_mon_ticket_ttl`).
+    pub mon_ttl: Duration,
+    /// How long all others live (`auth_service_ticket_ttl`).
+    pub service_ttl: Duration,
+    /// The type of new secrets.
+    pub cipher: KeyType,
+}
+
 /// The rotating secrets of all services. Reading waits for nobody.
 pub struct ServiceKeys {
-    mon_ttl: Duration,
-    service_ttl: Duration,
+    rotation: Rotation,
     rings: ArcSwap<BTreeMap<EntityType, Ring>>,
 }
 
@@ -36,28 +46,22 @@ struct ServiceKey {
 }
 
 impl ServiceKeys {
-    /// Fresh secrets. A secret seals tickets for as long as the tickets live: `mon_ttl` for the monitors' own, else
-    /// `service_ttl`.
-    pub fn new(mon_ttl: Duration, service_ttl: Duration, now: UTime) -> Self {
-        let keys = Self { mon_ttl, service_ttl, rings: ArcSwap::default() };
-        let rings = SERVICES.into_iter().map(|s| (s, Ring::new(keys.ttl(s), 1, now))).collect();
+    /// Fresh secrets. A secret seals tickets for as long as the tickets live.
+    pub fn new(rotation: Rotation, now: UTime) -> Self {
+        let keys = Self { rotation, rings: ArcSwap::default() };
+        let rings = SERVICES.into_iter().map(|s| (s, Ring::new(rotation.of(s), 1, now))).collect();
         keys.rings.store(Arc::new(rings));
         keys
     }
 
     /// The secrets that [`ServiceKeys::to_bytes`] wrote: clients keep their tickets over a restart.
-    pub fn restore(
-        mon_ttl: Duration,
-        service_ttl: Duration,
-        bytes: &[u8],
-        now: UTime,
-    ) -> Result<Self, DecodeError> {
+    pub fn restore(rotation: Rotation, bytes: &[u8], now: UTime) -> Result<Self, DecodeError> {
         let rings: BTreeMap<EntityType, Ring> = Reader::new(bytes)
             .versioned("service keys", 1, 1, |r, _| r.seq::<(u32, Ring), Vec<_>>())?
             .into_iter()
             .map(|(service, ring)| (EntityType(service), ring))
             .collect();
-        let keys = Self::new(mon_ttl, service_ttl, now);
+        let keys = Self::new(rotation, now);
         keys.rings.rcu(|fresh| {
             let mut all = BTreeMap::clone(fresh);
             all.extend(rings.clone());
@@ -87,7 +91,8 @@ impl ServiceKeys {
         if rings.values().all(|ring| ring.0[CURRENT].expires > now) {
             return false;
         }
-        let turned = rings.iter().map(|(service, ring)| (*service, ring.turned(self.ttl(*service), now)));
+        let turned =
+            rings.iter().map(|(service, ring)| (*service, ring.turned(self.rotation.of(*service), now)));
         self.rings.store(Arc::new(turned.collect()));
         true
     }
@@ -102,32 +107,42 @@ impl ServiceKeys {
         let rings = self.rings.load();
         rings.get(&service)?.0.iter().find(|k| k.id == id).map(|k| k.key.clone())
     }
+}
 
-    fn ttl(&self, service: EntityType) -> Duration {
-        if service == EntityType::AUTH { self.mon_ttl } else { self.service_ttl }
+/// What one service's secrets are like.
+#[derive(Clone, Copy)]
+struct Mould {
+    ttl: Duration,
+    cipher: KeyType,
+}
+
+impl Rotation {
+    fn of(self, service: EntityType) -> Mould {
+        let ttl = if service == EntityType::AUTH { self.mon_ttl } else { self.service_ttl };
+        Mould { ttl, cipher: self.cipher }
     }
 }
 
 impl Ring {
-    fn new(ttl: Duration, first_id: u64, now: UTime) -> Self {
+    fn new(Mould { ttl, cipher }: Mould, first_id: u64, now: UTime) -> Self {
         Self(std::array::from_fn(|i| ServiceKey {
             id: first_id + i as u64,
-            key: CryptoKey::generate(now),
+            key: CryptoKey::generate_of(cipher, now),
             expires: now + ttl * i as u32,
         }))
     }
 
     /// The ring with a current secret that is good at `now`.
-    fn turned(&self, ttl: Duration, now: UTime) -> Self {
+    fn turned(&self, mould: Mould, now: UTime) -> Self {
         let [_, current, next] = &self.0;
         if current.expires > now {
             return self.clone();
         }
         if next.expires <= now {
-            return Self::new(ttl, next.id + 1, now); // nobody has turned it for a whole lifetime
+            return Self::new(mould, next.id + 1, now); // nobody has turned it for a whole lifetime
         }
-        let newest =
-            ServiceKey { id: next.id + 1, key: CryptoKey::generate(now), expires: next.expires + ttl };
+        let key = CryptoKey::generate_of(mould.cipher, now);
+        let newest = ServiceKey { id: next.id + 1, key, expires: next.expires + mould.ttl };
         Self([current.clone(), next.clone(), newest])
     }
 }
@@ -156,6 +171,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
     const DAY: Duration = Duration::from_secs(86_400);
+    const ROTATION: Rotation = Rotation { mon_ttl: DAY, service_ttl: HOUR, cipher: KeyType::Aes };
 
     fn at(hours: u32) -> UTime {
         UTime { sec: 1_700_000_000, nsec: 0 } + HOUR * hours
@@ -163,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_ticket_can_be_opened_for_its_whole_life() {
-        let keys = ServiceKeys::new(DAY, HOUR, at(0));
+        let keys = ServiceKeys::new(ROTATION, at(0));
         assert_eq!(keys.current(EntityType::OSD).unwrap().0, 2);
         assert!(!keys.rotate(at(0)));
         for hour in 1..50 {
@@ -178,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_long_sleep_leaves_no_old_secret() {
-        let keys = ServiceKeys::new(DAY, HOUR, at(0));
+        let keys = ServiceKeys::new(ROTATION, at(0));
         let (old, _) = keys.current(EntityType::MGR).unwrap();
         assert!(keys.rotate(at(100)));
         assert!(!keys.rotate(at(100)));
@@ -188,11 +204,24 @@ mod tests {
 
     #[test]
     fn secrets_survive_a_restart() {
-        let keys = ServiceKeys::new(DAY, HOUR, at(0));
-        let again = ServiceKeys::restore(DAY, HOUR, &keys.to_bytes(), at(0)).unwrap();
+        let keys = ServiceKeys::new(ROTATION, at(0));
+        let again = ServiceKeys::restore(ROTATION, &keys.to_bytes(), at(0)).unwrap();
         for service in SERVICES {
             assert_eq!(again.current(service), keys.current(service));
         }
-        assert!(ServiceKeys::restore(DAY, HOUR, &keys.to_bytes()[..50], at(0)).is_err());
+        assert!(ServiceKeys::restore(ROTATION, &keys.to_bytes()[..50], at(0)).is_err());
+    }
+
+    #[test]
+    fn secrets_of_another_type_come_with_time() {
+        let keys = ServiceKeys::new(ROTATION, at(0));
+        let new = Rotation { cipher: KeyType::Aes256k, ..ROTATION };
+        let again = ServiceKeys::restore(new, &keys.to_bytes(), at(0)).unwrap();
+        let kind = || again.current(EntityType::OSD).unwrap().1.kind();
+        assert_eq!(kind(), KeyType::Aes, "tickets that are about stay good");
+        let turned: Vec<_> = (1..4).map(|hour| (again.rotate(at(hour)), kind())).collect();
+        assert_eq!(turned[2], (true, KeyType::Aes256k));
+        let once_more = ServiceKeys::restore(new, &again.to_bytes(), at(3)).unwrap();
+        assert_eq!(once_more.current(EntityType::OSD), again.current(EntityType::OSD));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loligo_cephx::caps::{CapsError, MonCaps, OsdCaps};
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_wire::EntityName;
 
@@ -106,6 +106,16 @@ pub(super) fn caps(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("updated caps for {name}")))
 }
 
+/// Replaces a key; what it may do stays.
+pub(super) fn rotate(call: &mut Call<'_>) -> Outcome {
+    let name = entity(call)?;
+    let missing = || Failure::missing(format!("entity {name} does not exist"));
+    let caps = call.state.keys().entry(&name).ok_or_else(missing)?.caps.clone();
+    let entry = Entry { key: CryptoKey::generate_of(key_type(call)?, call.now), caps };
+    call.state.set_key(name.clone(), entry.clone());
+    Ok(print_one(call, &name, &entry))
+}
+
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     let name = entity(call)?;
     match call.state.remove_key(&name) {
@@ -164,13 +174,19 @@ fn check_caps(caps: &Caps) -> Result<(), Failure> {
 /// The key in the command's input with the capabilities there, if the command names none; a new key without input.
 fn given_entry(call: &Call<'_>, name: &EntityName, caps: Caps) -> Result<Entry, Failure> {
     if call.input.is_empty() {
-        return Ok(Entry { key: CryptoKey::generate(call.now), caps });
+        return Ok(Entry { key: CryptoKey::generate_of(key_type(call)?, call.now), caps });
     }
     let given = input_keyring(call)?;
     let missing = || Failure::invalid(format!("key for {name} not found in provided keyring"));
     let entry = given.entry(name).ok_or_else(missing)?;
     check_caps(&entry.caps)?;
     Ok(Entry { key: entry.key.clone(), caps: if caps.is_empty() { entry.caps.clone() } else { caps } })
+}
+
+/// The type of a key to be made.
+fn key_type(call: &Call<'_>) -> Result<KeyType, Failure> {
+    let said = call.args.text("key_type").map(str::parse::<KeyType>).transpose();
+    said.map(|kind| kind.unwrap_or(call.state.auth_cipher())).map_err(|e| Failure::invalid(e.to_string()))
 }
 
 fn input_keyring(call: &Call<'_>) -> Result<Keyring, Failure> {

@@ -11,6 +11,7 @@ use super::{
 
 const ENTITY: Arg = req("entity", Text);
 const CAPS: Arg = many(opt("caps", Text));
+const KEY_TYPE: Arg = opt("key_type", Choice(&["aes", "aes256k"]));
 const EPOCH: Arg = opt("epoch", Int { min: Some(0) });
 const PROPERTY: Arg = req("property", Text);
 const MGR: Arg = opt("who", Text);
@@ -132,10 +133,11 @@ pub static COMMANDS: &[Command] = &[
     cmd("auth print_key", &[ENTITY], ("auth", "rx"), auth::get_key, "get a key"),
     cmd("auth export", &[opt("entity", Text)], ("auth", "rx"), auth::export, "get one key or all with their capabilities, as a keyring"),
     cmd("auth import", &[], ("auth", "rwx"), auth::import, "add or change the keys in a keyring (-i FILE)"),
-    cmd("auth add", &[ENTITY, CAPS], ("auth", "rwx"), auth::add, "add a key: a new one, or the one in a keyring (-i FILE)"),
-    cmd("auth get-or-create", &[ENTITY, CAPS], ("auth", "rwx"), auth::get_or_create, "get a key as a keyring; make it if there is none"),
-    cmd("auth get-or-create-key", &[ENTITY, CAPS], ("auth", "rwx"), auth::get_or_create_key, "get a key; make it if there is none"),
+    cmd("auth add", &[ENTITY, CAPS, KEY_TYPE], ("auth", "rwx"), auth::add, "add a key: a new one, or the one in a keyring (-i FILE)"),
+    cmd("auth get-or-create", &[ENTITY, CAPS, KEY_TYPE], ("auth", "rwx"), auth::get_or_create, "get a key as a keyring; make it if there is none"),
+    cmd("auth get-or-create-key", &[ENTITY, CAPS, KEY_TYPE], ("auth", "rwx"), auth::get_or_create_key, "get a key; make it if there is none"),
     cmd("auth caps", &[ENTITY, many(req("caps", Text))], ("auth", "rwx"), auth::caps, "change the capabilities of a key"),
+    cmd("auth rotate", &[ENTITY, KEY_TYPE], ("auth", "rwx"), auth::rotate, "replace a key by a new one, and get it as a keyring"),
     cmd("auth rm", &[ENTITY], ("auth", "rwx"), auth::rm, "remove a key"),
     old(cmd("auth del", &[ENTITY], ("auth", "rwx"), auth::rm, "remove a key")),
 

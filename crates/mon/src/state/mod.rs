@@ -14,7 +14,7 @@ pub mod snaps;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_maps::{Incremental, MonMap, OsdMap};
 use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, UTime, Uuid};
@@ -37,6 +37,8 @@ pub struct State {
     monmap: MonMap,
     maps: MapHistory,
     keys: Keyring,
+    /// The type of new keys.
+    auth_cipher: KeyType,
     config: ConfigDb,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
@@ -77,7 +79,7 @@ pub struct NewCluster {
     pub now: UTime,
     /// The name of the machine, for the CRUSH map.
     pub host: String,
-    /// The secret of `client.admin`.
+    /// The secret of `client.admin`. New keys are of its type.
     pub admin_key: CryptoKey,
 }
 
@@ -91,6 +93,7 @@ impl State {
         let map = OsdMap::build(fsid).created(now).host(&host).finish();
         let map = map.map_err(|e| Failure::invalid(e.to_string()))?;
         let mut keys = Keyring::new();
+        let auth_cipher = admin_key.kind();
         let services = ["mds", "mgr", "mon", "osd"];
         let admin =
             services.into_iter().fold(Entry::new(admin_key), |entry, s| entry.with_caps(s, "allow *"));
@@ -99,6 +102,7 @@ impl State {
             monmap: MonMap::new(fsid, now, [(MON_ID.into(), EntityAddrVec::default())]),
             maps: MapHistory::new(map),
             keys,
+            auth_cipher,
             config: ConfigDb::default(),
             config_keys: BTreeMap::new(),
             service_keys: Bytes::new(),
@@ -137,6 +141,17 @@ impl State {
     /// Keys and capabilities.
     pub fn keys(&self) -> &Keyring {
         &self.keys
+    }
+
+    /// The type of keys that are made, unless a command says another one.
+    pub fn auth_cipher(&self) -> KeyType {
+        self.auth_cipher
+    }
+
+    /// Changes the type of keys that are made from now on. Those that there are stay what they are.
+    pub fn set_auth_cipher(&mut self, cipher: KeyType) {
+        self.changes.other |= self.auth_cipher != cipher;
+        self.auth_cipher = cipher;
     }
 
     /// Settings.

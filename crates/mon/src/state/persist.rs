@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
+use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::{Keyring, KeyringError};
 use loligo_maps::{MonMap, OsdMap};
 use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId};
@@ -55,6 +56,7 @@ impl State {
             "monmap": BASE64.encode(self.monmap.to_bytes()),
             "osdmap_epoch": self.osdmap().epoch.0,
             "osdmap": BASE64.encode(self.maps.current_bytes()),
+            "auth_cipher": self.auth_cipher.as_str(),
             "keyring": self.keys.format().as_str(),
             "service_keys": BASE64.encode(&self.service_keys),
             "global_id_end": self.global_id_end.0,
@@ -77,6 +79,7 @@ impl State {
             monmap,
             maps: MapHistory::new(map),
             keys: Keyring::parse(file.text("keyring")?)?,
+            auth_cipher: file.auth_cipher()?,
             config: file.config()?,
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
@@ -101,6 +104,15 @@ impl File {
 
     fn blob(&self, field: &'static str) -> Result<Vec<u8>, StateError> {
         BASE64.decode(self.text(field)?).map_err(|_| StateError::Field(field))
+    }
+
+    /// Files of before there was a choice do not say it.
+    fn auth_cipher(&self) -> Result<KeyType, StateError> {
+        match &self.0["auth_cipher"] {
+            Value::Null => Ok(KeyType::Aes),
+            Value::String(name) => name.parse().map_err(|_| StateError::Field("auth_cipher")),
+            _ => Err(StateError::Field("auth_cipher")),
+        }
     }
 
     fn config(&self) -> Result<ConfigDb, StateError> {

@@ -2,6 +2,7 @@
 //! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
 
 use crate::common::{Mon, NOW, new_state};
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_maps::PoolFlags;
 use loligo_mon::Usage;
 use loligo_mon::command::COMMANDS;
@@ -151,6 +152,16 @@ fn keys_are_made_shown_changed_and_removed() {
     let shown =
         format!("[client.t]\n\tkey = {key}\n\tcaps mon = \"allow r\"\n\tcaps osd = \"allow rw pool=c\"\n");
     assert_eq!(mon.output(admin, &entity("get", "")), shown);
+    let of = |text: &str| {
+        text.trim().rsplit("key = ").next().unwrap().lines().next().unwrap().parse::<CryptoKey>()
+    };
+    let other =
+        mon.output(admin, r#"{"prefix":"auth get-or-create","entity":"client.u","key_type":"aes256k"}"#);
+    assert_eq!((of(&made).unwrap().kind(), of(&other).unwrap().kind()), (KeyType::Aes, KeyType::Aes256k));
+    let rotated = mon.output(admin, &entity("rotate", ""));
+    assert_ne!(of(&rotated).unwrap(), of(&made).unwrap());
+    assert!(rotated.contains("caps osd = \"allow rw pool=c\""), "{rotated}");
+    assert_eq!(mon.output(admin, &entity("get", "")), rotated);
 
     let mut refused = |command: &str| {
         let ack = mon.command(admin, command);
@@ -173,6 +184,8 @@ fn keys_are_made_shown_changed_and_removed() {
     assert_eq!(refused(r#"{"prefix":"auth add","entity":"foo.t"}"#), einval("bad entity name"));
     assert_eq!(refused(&entity("rm", "")), (0, "updated".to_owned()));
     assert_eq!(refused(&entity("rm", "")), (0, "entity client.t does not exist".to_owned()));
+    assert_eq!(refused(&entity("rotate", "")), (-2, "entity client.t does not exist".to_owned()));
+    assert_eq!(refused(&entity("get-or-create", r#","key_type":"des""#)).0, -22);
     assert_eq!(refused(&entity("get", "")), (-2, "failed to find client.t in keyring".to_owned()));
 
     let ack = mon.command_with(admin, r#"{"prefix":"auth import"}"#, &shown);

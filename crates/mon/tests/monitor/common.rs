@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::handshake::Identity;
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::Keyring;
-use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
+use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
 use loligo_mon::state::{NewCluster, State};
 use loligo_mon::{Effects, Monitor, Peer, PgUsage, SessionId, Space, Usage, UsageSource};
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, PaxosHeader};
@@ -51,7 +51,9 @@ pub(crate) struct Mon {
 impl Mon {
     pub(crate) fn new() -> Self {
         let config = AuthConfig::default();
-        let keys = ServiceKeys::new(Duration::from_secs(3600), Duration::from_secs(3600), NOW);
+        let ttl = Duration::from_secs(3600);
+        let rotation = Rotation { mon_ttl: ttl, service_ttl: ttl, cipher: KeyType::Aes };
+        let keys = ServiceKeys::new(rotation, NOW);
         let auth = AuthServer::new(config, Arc::new(Keyring::new()), Arc::new(keys), GlobalId(1));
         Self { monitor: Monitor::new(new_state(), auth, Arc::new(Empty)), next_session: 1 }
     }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use loligo_cephx::key::CryptoKey;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::Entry;
 use loligo_mon::StateFile;
 use loligo_mon::state::State;
@@ -20,6 +20,7 @@ enum Step {
     Config(String, String),
     ConfigKey(String, Vec<u8>),
     GlobalIds(u64),
+    Cipher(bool),
 }
 
 impl Step {
@@ -41,6 +42,7 @@ impl Step {
             }
             Self::Config(option, value) => state.set_config("client", option, value),
             Self::ConfigKey(key, value) => state.set_config_key(key, value.clone()),
+            Self::Cipher(new) => state.set_auth_cipher(if *new { KeyType::Aes256k } else { KeyType::Aes }),
             Self::GlobalIds(next) => state.note_global_id(GlobalId(*next)),
         }
     }
@@ -56,6 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         ("\\PC{1,12}", proptest::collection::vec(any::<u8>(), 0..40))
             .prop_map(|(k, v)| Step::ConfigKey(k, v)),
         (0u64..1 << 40).prop_map(Step::GlobalIds),
+        any::<bool>().prop_map(Step::Cipher),
     ]
 }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::handshake::ConMode;
+use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::Keyring;
-use loligo_cephx::server::{AuthConfig, AuthServer, ServiceKeys};
+use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
 use loligo_msgr_proto::{Event, FLAG_LOSSY, Frame, Handshake, Limits, Local, ServerIdent};
 use loligo_wire::features::SUPPORTED;
 use loligo_wire::{EntityAddr, EntityType, GlobalId, UTime};
@@ -54,7 +55,8 @@ impl Drop for Rados {
 
 fn auth() -> Arc<AuthServer> {
     let config = AuthConfig::default();
-    let keys = ServiceKeys::new(config.mon_ticket_ttl, config.service_ticket_ttl, UTime::now());
+    let (mon_ttl, service_ttl) = (config.mon_ticket_ttl, config.service_ticket_ttl);
+    let keys = ServiceKeys::new(Rotation { mon_ttl, service_ttl, cipher: KeyType::Aes }, UTime::now());
     let keyring = Keyring::parse(KEYRING).expect("a good keyring");
     AuthServer::new(config, Arc::new(keyring), Arc::new(keys), GlobalId(4_100))
 }
