@@ -7,7 +7,7 @@ use crate::Result;
 use crate::process::{output_of, workspace};
 
 /// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
-const FLOORS: [(&str, u32); 17] = [
+const FLOORS: [(&str, u32); 18] = [
     ("lockstat", 0),
     ("wire", 0),
     ("lane", 1),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u32); 17] = [
     ("rados", 4),
     ("store", 4),
     ("osd", 5),
+    ("stripe", 5),
     ("mon", 5),
     ("server", 6),
     ("contend", 8),

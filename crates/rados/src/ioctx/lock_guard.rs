@@ -30,11 +30,41 @@ impl IoCtx {
         let oid = oid.into();
         let options = LockOptions { duration: Some(duration), ..options.clone() };
         self.lock(oid.clone(), name, mode, &options).await?;
-        let held = Held { ioctx: self.clone(), oid, name: name.to_owned(), mode, options };
+        Ok(self.keep_lock(oid, name, mode, duration, &options))
+    }
+
+    /// Renews a lock that this client has just taken for `duration`, as a part of a request ([`crate::WriteOp::lock`]), until the guard is
+    /// released or dropped. `mode` and `options` are those with which it was taken.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn keep_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        duration: Duration,
+        options: &LockOptions,
+    ) -> LockGuard {
+        let options = LockOptions { duration: Some(duration), ..options.clone() };
+        let held = Held { ioctx: self.clone(), oid: oid.into(), name: name.to_owned(), mode, options };
         let (stop, stopped) = oneshot::channel();
         let (lost, is_lost) = watch::channel(None);
         let task = Handle::current().spawn(held.keep(duration, stopped, lost));
-        Ok(LockGuard { stop: Some(stop), is_lost, task })
+        LockGuard { stop: Some(stop), is_lost, task }
+    }
+}
+
+/// Whether an advisory lock is held. Outlives its guard; what it says then is how it was in the end.
+#[derive(Clone, Debug)]
+pub struct LockState {
+    is_lost: watch::Receiver<Option<Errno>>,
+}
+
+impl LockState {
+    /// What the last try to renew the lock ended with, if it is lost; `None` as long as it is held, as far as is known.
+    pub fn lost(&self) -> Option<Errno> {
+        *self.is_lost.borrow()
     }
 }
 
@@ -60,6 +90,16 @@ impl LockGuard {
     /// Whether it is held, as far as is known.
     pub fn is_held(&self) -> bool {
         self.is_lost.borrow().is_none()
+    }
+
+    /// The same, for those who must not have the guard.
+    pub fn state(&self) -> LockState {
+        LockState { is_lost: self.is_lost.clone() }
+    }
+
+    /// Renews the lock no more, and leaves it as it is: for whoever has removed the object, and the lock with it.
+    pub fn leave(self) {
+        self.task.abort();
     }
 
     /// Gives the lock up, and waits until that is done.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loligo_wire::{Decode, DecodeError, EntityAddr, EntityNum, Reader, UTime, Writer};
 
-use super::{IoCtx, decode};
+use super::{IoCtx, WriteOp, decode};
 use crate::Error;
 
 /// How a lock is held.
@@ -97,17 +97,7 @@ impl IoCtx {
         options: &LockOptions,
         flags: u8,
     ) -> Result<(), Error> {
-        let duration = UTime::default() + options.duration.unwrap_or_default();
-        let input = versioned(|w| {
-            w.put(name);
-            w.u8(if mode == LockMode::Exclusive { EXCLUSIVE } else { SHARED });
-            w.put(&options.cookie);
-            w.put(&options.tag);
-            w.put(&options.description);
-            w.put(&duration);
-            w.u8(flags);
-        });
-        self.exec_write(oid, "lock", "lock", &input).await
+        self.exec_write(oid, "lock", "lock", &lock_input(name, mode, options, flags)).await
     }
 
     /// Gives up a lock of this client. ENOENT: it does not hold it.
@@ -149,6 +139,29 @@ impl IoCtx {
             r.versioned("cls_lock_list_locks_reply", 1, 1, |r, _| r.get())
         })
     }
+}
+
+/// Locks as a part of a request.
+impl WriteOp {
+    /// Takes a lock, as [`IoCtx::lock`] does.
+    pub fn lock(self, name: &str, mode: LockMode, options: &LockOptions) -> Self {
+        let flags = if options.renew { MAY_RENEW } else { 0 };
+        self.exec("lock", "lock", &lock_input(name, mode, options, flags))
+    }
+}
+
+/// `cls_lock_lock_op`.
+fn lock_input(name: &str, mode: LockMode, options: &LockOptions, flags: u8) -> Vec<u8> {
+    let duration = UTime::default() + options.duration.unwrap_or_default();
+    versioned(|w| {
+        w.put(name);
+        w.u8(if mode == LockMode::Exclusive { EXCLUSIVE } else { SHARED });
+        w.put(&options.cookie);
+        w.put(&options.tag);
+        w.put(&options.description);
+        w.put(&duration);
+        w.u8(flags);
+    })
 }
 
 fn versioned(body: impl FnOnce(&mut Writer)) -> Vec<u8> {

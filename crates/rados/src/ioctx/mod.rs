@@ -25,7 +25,7 @@ use crate::{Error, Rados};
 
 pub use self::execute::{Outcome, WhenFull, WriteOptions};
 pub use self::list::{ListCursor, ListedObject, ObjectList};
-pub use self::lock_guard::LockGuard;
+pub use self::lock_guard::{LockGuard, LockState};
 pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
 pub use self::read_op::{Answer, Checksum, ChecksumKind, ReadOp};
 pub use self::snaps::PoolSnapshot;

@@ -36,6 +36,11 @@ impl IoCtx {
         Self { snapid: snap, ..self.clone() }
     }
 
+    /// Whether objects are read as they were at a snapshot, so that nothing can be written.
+    pub fn is_at_snapshot(&self) -> bool {
+        self.snapid != SnapId::HEAD
+    }
+
     /// The same context with a snapshot context for writing: the newest snapshot's id, and the ids of all that exist, newest
     /// first. An object that was not written since the newest one is kept as it was.
     ///

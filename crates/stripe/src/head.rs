@@ -1,0 +1,192 @@
+//! A striped file's first object: it says how long the file is and how it is laid out, and has its lock.
+//!
+//! Attributes, their text and the lock are libradosstriper's (`src/libradosstriper/RadosStriperImpl.cc`): who reads or writes has
+//! the lock shared under the tag `Tag`; who truncates or removes has it alone, without a tag; the cookie is a random UUID and
+//! the description is empty. Stock programs hold it until they give it up. Ours renew it, so that what a program holds that dies
+//! is free a minute later.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, ReadOp, WriteOp};
+
+use crate::FILE_BYTES_MAX;
+use crate::error::{EBUSY, ECANCELED, Error};
+use crate::layout::Layout;
+
+const STRIPE_UNIT: &str = "striper.layout.stripe_unit";
+const STRIPE_COUNT: &str = "striper.layout.stripe_count";
+const OBJECT_SIZE: &str = "striper.layout.object_size";
+const SIZE: &str = "striper.size";
+
+const LOCK: &str = "striper.lock";
+const SHARED_TAG: &str = "Tag";
+/// How long a lock outlives who holds it.
+const LOCK_TIME: Duration = Duration::from_secs(60);
+
+/// What is known of a striped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStat {
+    /// Bytes.
+    pub size: u64,
+    /// When its first object was last changed, as stock programs report it.
+    pub mtime: SystemTime,
+    /// How it is laid out.
+    pub layout: Layout,
+}
+
+/// The first object.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    io: IoCtx,
+    name: Vec<u8>,
+}
+
+impl Head {
+    pub(crate) fn new(io: IoCtx, name: Vec<u8>) -> Self {
+        Self { io, name }
+    }
+
+    /// What it says, in one state of it.
+    pub(crate) async fn stat(&self) -> Result<FileStat, Error> {
+        let answers = self.io.operate_read(self.name.clone(), ReadOp::new().stat().xattrs()).await?;
+        let [stat, attributes] = answers.as_slice() else { return Err(Error::Rados(Errno::EPROTO.into())) };
+        let attributes = attributes.map()?;
+        let number = |name| number(&attributes, name);
+        let layout = Layout::new(number(STRIPE_UNIT)?, number(STRIPE_COUNT)?, number(OBJECT_SIZE)?)?;
+        Ok(FileStat { size: number(SIZE)?, mtime: stat.stat()?.mtime, layout })
+    }
+
+    pub(crate) async fn size(&self) -> Result<u64, Error> {
+        let value = self.io.xattr(self.name.clone(), SIZE).await;
+        let value = value
+            .map_err(|e| if e.errno() == Errno::ENODATA { Error::NotStriped(SIZE) } else { e.into() })?;
+        parse(SIZE, &value)
+    }
+
+    /// Makes it, and takes its lock; EEXIST if there is one.
+    pub(crate) async fn create(&self, layout: Layout) -> Result<LockGuard, Error> {
+        let text = |n: u64| n.to_string();
+        let op = WriteOp::new()
+            .create(true)
+            .set_xattr(OBJECT_SIZE, text(layout.object_size()))
+            .set_xattr(STRIPE_UNIT, text(layout.stripe_unit()))
+            .set_xattr(STRIPE_COUNT, text(layout.stripe_count()))
+            .set_xattr(SIZE, text(0));
+        self.locked(op, LockMode::Shared).await
+    }
+
+    /// Takes the lock; ENOENT if there is no such object.
+    pub(crate) async fn lock(&self, mode: LockMode) -> Result<LockGuard, Error> {
+        self.locked(WriteOp::new().assert_exists(), mode).await
+    }
+
+    async fn locked(&self, op: WriteOp, mode: LockMode) -> Result<LockGuard, Error> {
+        let tag = if mode == LockMode::Shared { SHARED_TAG } else { "" };
+        let options = LockOptions {
+            cookie: uuid()?,
+            tag: tag.to_owned(),
+            duration: Some(LOCK_TIME),
+            ..LockOptions::default()
+        };
+        match self.io.operate(self.name.clone(), op.lock(LOCK, mode, &options)).await {
+            Ok(()) => Ok(self.io.keep_lock(self.name.clone(), LOCK, mode, LOCK_TIME, &options)),
+            Err(e) if e.errno() == EBUSY => Err(Error::InUse { holders: self.holders().await }),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Who has the lock, as far as it can be told.
+    async fn holders(&self) -> String {
+        let info = self.io.lock_info(self.name.clone(), LOCK).await;
+        let holders = info.map(|info| info.holders).unwrap_or_default();
+        let named = holders.iter().map(|holder| format!("{} (cookie {})", holder.client, holder.cookie));
+        named.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Makes the size at least this. It is done before data is written behind the old end, so that no object is left behind by whoever
+    /// removes the file; until the data comes, zeros are read there.
+    pub(crate) async fn grow(&self, size: u64) -> Result<(), Error> {
+        let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Gt, size).set_xattr(SIZE, size.to_string());
+        match self.io.operate(self.name.clone(), op).await {
+            Err(e) if e.errno() == ECANCELED => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Makes the size `to` if it is `from`. Says whether it was.
+    pub(crate) async fn exchange_size(&self, from: u64, to: u64) -> Result<bool, Error> {
+        let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Eq, from).set_xattr(SIZE, to.to_string());
+        match self.io.operate(self.name.clone(), op).await {
+            Ok(()) => Ok(true),
+            Err(e) if e.errno() == ECANCELED => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    pub(crate) async fn set_size(&self, size: u64) -> Result<(), Error> {
+        Ok(self.io.set_xattr(self.name.clone(), SIZE, size.to_string()).await?)
+    }
+
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
+/// An attribute's name that is the file's own business, not its user's (`RadosStriperImpl::getxattrs` leaves them out).
+pub fn is_striper_attribute(name: &[u8]) -> bool {
+    let own = [STRIPE_UNIT, STRIPE_COUNT, OBJECT_SIZE, SIZE];
+    own.iter().any(|own| own.as_bytes() == name) || name.strip_prefix(b"lock.") == Some(LOCK.as_bytes())
+}
+
+fn number(attributes: &BTreeMap<Bytes, Bytes>, name: &'static str) -> Result<u64, Error> {
+    let value = attributes.get(name.as_bytes()).ok_or(Error::NotStriped(name))?;
+    parse(name, value)
+}
+
+fn parse(name: &'static str, value: &[u8]) -> Result<u64, Error> {
+    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    let wrong = || Error::Attribute { name, value: String::from_utf8_lossy(value).into_owned() };
+    number.filter(|number| *number <= FILE_BYTES_MAX).ok_or_else(wrong)
+}
+
+/// A random UUID, version 4, as text.
+fn uuid() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|_| loligo_rados::Error::Os(Errno::EIO))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let n = u128::from_be_bytes(bytes);
+    let part = |shift: u32, digits: u32| (n >> shift) & ((1 << (4 * digits)) - 1);
+    let (a, b, c, d, e) = (part(96, 8), part(80, 4), part(64, 4), part(48, 4), part(0, 12));
+    Ok(format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_are_random_and_of_version_4() {
+        let one = uuid().expect("random numbers");
+        let lens: Vec<usize> = one.split('-').map(str::len).collect();
+        assert_eq!(lens, [8, 4, 4, 4, 12], "{one}");
+        assert!(one.as_bytes()[14] == b'4' && b"89ab".contains(&one.as_bytes()[19]), "{one}");
+        assert_ne!(one, uuid().expect("random numbers"));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        assert_eq!(parse(SIZE, b"123").expect("a number"), 123);
+        for wrong in [&b""[..], b"-1", b"12x", b"9223372036854775808", b"\xff"] {
+            assert!(matches!(parse(SIZE, wrong), Err(Error::Attribute { .. })));
+        }
+    }
+
+    #[test]
+    fn own_attributes_are_told_from_users() {
+        assert!(is_striper_attribute(b"striper.size") && is_striper_attribute(b"lock.striper.lock"));
+        assert!(!is_striper_attribute(b"colour") && !is_striper_attribute(b"lock.mine"));
+    }
+}

@@ -1,0 +1,87 @@
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::in_flight::InFlight;
+use super::{StreamOptions, Window, io_end};
+use crate::direct::Ask;
+use crate::error::ReadError;
+use crate::file::{File, Inner};
+use crate::segments::Segments;
+
+/// A range of a file, read in order, several I/Os ahead.
+#[derive(Debug)]
+#[must_use = "nothing is read before ReadStream::next"]
+pub struct ReadStream<'f> {
+    inner: Arc<Inner>,
+    /// The first byte that was not asked for yet.
+    next: u64,
+    end: u64,
+    io_bytes: u64,
+    ask: Ask,
+    under_way: InFlight<Result<Segments, ReadError>>,
+    /// As long as it is read the file is open.
+    file: PhantomData<&'f File>,
+}
+
+impl ReadStream<'_> {
+    pub(crate) fn new(inner: Arc<Inner>, offset: u64, end: u64, options: StreamOptions) -> Self {
+        let layout = inner.layout();
+        Self {
+            inner,
+            next: offset,
+            end,
+            io_bytes: options.io_bytes(layout),
+            ask: if options.sparse { Ask::Sparse } else { Ask::Plain },
+            under_way: InFlight::new(options.window(layout)),
+            file: PhantomData,
+        }
+    }
+
+    /// The next part; `None` at the end of the range or of the file, as it was when the stream was made. Dropped before its end, the future has
+    /// taken nothing.
+    ///
+    /// # Errors
+    /// The first by offset, with what lies before it. Nothing comes behind it.
+    pub async fn next(&mut self) -> Option<Result<Segments, ReadError>> {
+        loop {
+            self.ask_ahead();
+            if let Some(read) = self.under_way.take_first() {
+                match &read {
+                    Ok(_) => self.ask_ahead(),
+                    Err(_) => {
+                        self.next = self.end;
+                        self.under_way.give_up().await;
+                    }
+                }
+                return Some(read);
+            }
+            if self.under_way.is_empty() {
+                return None;
+            }
+            self.under_way.one_ends().await;
+        }
+    }
+
+    /// Where the range ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// What is under way, and how much may be.
+    pub fn window(&self) -> &Window {
+        self.under_way.window()
+    }
+
+    fn ask_ahead(&mut self) {
+        while self.next < self.end {
+            let end = io_end(self.next, self.io_bytes).min(self.end);
+            let (offset, len) = (self.next, end - self.next);
+            if !self.under_way.has_room(len) {
+                return;
+            }
+            let (inner, ask) = (Arc::clone(&self.inner), self.ask);
+            self.under_way.start(len, async move { inner.read(ask, offset, len).await });
+            self.next = end;
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The striped files of a pool.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use loligo_rados::{Errno, IoCtx, LockGuard, LockMode, ObjectList};
+
+use crate::FILE_BYTES_MAX;
+use crate::direct::Direct;
+use crate::error::Error;
+use crate::file::File;
+use crate::head::{FileStat, Head};
+use crate::layout::{Layout, ObjectNo};
+use crate::names::{ObjectNames, striped_file};
+
+/// Objects that are removed or truncated at a time.
+const OBJECTS_UNDER_WAY: usize = 64;
+
+/// The striped files of a pool and namespace, and how new ones are laid out. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Striper {
+    io: IoCtx,
+    layout: Layout,
+}
+
+impl Striper {
+    /// Those of a pool; new files get the [default layout](Layout::default).
+    pub fn new(io: IoCtx) -> Self {
+        Self { io, layout: Layout::default() }
+    }
+
+    /// The same, with this layout for new files.
+    ///
+    /// # Errors
+    /// [`Error::NotForStock`]: stock programs read the numbers of a file's layout as signed ones of 32 bits.
+    pub fn with_layout(self, layout: Layout) -> Result<Self, Error> {
+        let signed_max = i32::MAX as u64;
+        if layout.object_size().max(layout.stripe_count()) > signed_max {
+            return Err(Error::NotForStock);
+        }
+        Ok(Self { layout, ..self })
+    }
+
+    /// The layout of new files.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The pool.
+    pub fn ioctx(&self) -> &IoCtx {
+        &self.io
+    }
+
+    /// Opens a file that exists. As long as it is open nobody can truncate or remove it. At a snapshot there is nothing to lock.
+    ///
+    /// # Errors
+    /// ENOENT; [`Error::InUse`] while somebody truncates or removes it.
+    pub async fn open(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
+        let head = self.head(file.as_ref());
+        let guard = match self.io.is_at_snapshot() {
+            true => None,
+            false => Some(head.lock(LockMode::Shared).await?),
+        };
+        self.opened(file.as_ref(), head, guard).await
+    }
+
+    /// Opens a file; makes an empty one if there is none.
+    ///
+    /// # Errors
+    /// As [`Striper::open`].
+    pub async fn open_or_create(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
+        loop {
+            match self.create(file.as_ref()).await {
+                Err(Error::Rados(e)) if e.errno() == Errno::EEXIST => {}
+                done => return done,
+            }
+            match self.open(file.as_ref()).await {
+                // Removed in between.
+                Err(e) if e.is_not_found() => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes an empty file and opens it.
+    ///
+    /// # Errors
+    /// EEXIST if there is one, or anything else in the place of its first object.
+    pub async fn create(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
+        let head = self.head(file.as_ref());
+        let guard = head.create(self.layout).await?;
+        Ok(File::new(self.direct(file.as_ref(), self.layout), head, Some(guard), 0))
+    }
+
+    /// Size, modification time and layout.
+    ///
+    /// # Errors
+    /// ENOENT; [`Error::NotStriped`].
+    pub async fn stat(&self, file: impl AsRef<[u8]>) -> Result<FileStat, Error> {
+        self.head(file.as_ref()).stat().await
+    }
+
+    /// Sets a file's size: cuts it off, or extends it by a hole.
+    ///
+    /// Objects go first, backwards, and the size is changed last, so that nothing is left behind if that fails in between: the file
+    /// is as long as it was then, with holes.
+    ///
+    /// # Errors
+    /// ENOENT; [`Error::InUse`] while somebody has it open.
+    pub async fn truncate(&self, file: impl AsRef<[u8]>, size: u64) -> Result<(), Error> {
+        if size > FILE_BYTES_MAX {
+            return Err(Error::TooLong);
+        }
+        let head = self.head(file.as_ref());
+        let guard = head.lock(LockMode::Exclusive).await?;
+        let done = self.truncate_locked(file.as_ref(), &head, size).await;
+        let released = guard.release().await;
+        done?;
+        Ok(released?)
+    }
+
+    async fn truncate_locked(&self, file: &[u8], head: &Head, size: u64) -> Result<(), Error> {
+        let FileStat { size: old, layout, .. } = head.stat().await?;
+        if size < old {
+            let direct = self.direct(file, layout);
+            // Objects of sets before the cut keep all they have.
+            let first = size / layout.set_size() * layout.stripe_count();
+            let cut = (first..layout.object_count(old)).rev().map(|object| {
+                let (direct, object) = (&direct, ObjectNo(object));
+                let (is, was) = (layout.object_len(object, size), layout.object_len(object, old));
+                async move { if is < was { cut_object(direct, object, is).await } else { Ok(()) } }
+            });
+            all(cut).await?;
+        }
+        if size == old { Ok(()) } else { head.set_size(size).await }
+    }
+
+    /// Removes a file: all objects backwards, the first one, with the lock, last.
+    ///
+    /// # Errors
+    /// ENOENT; [`Error::InUse`] while somebody has it open. If it fails in between, what is left is the file, with holes.
+    pub async fn remove(&self, file: impl AsRef<[u8]>) -> Result<(), Error> {
+        let head = self.head(file.as_ref());
+        let guard = head.lock(LockMode::Exclusive).await?;
+        match self.remove_locked(file.as_ref(), &head).await {
+            Ok(()) => {
+                // The lock went with the object.
+                guard.leave();
+                Ok(())
+            }
+            Err(e) => {
+                // Why it failed is of more interest than whether the lock could be given up.
+                let _ = guard.release().await;
+                Err(e)
+            }
+        }
+    }
+
+    async fn remove_locked(&self, file: &[u8], head: &Head) -> Result<(), Error> {
+        let FileStat { size, layout, .. } = head.stat().await?;
+        let direct = self.direct(file, layout);
+        all((1..layout.object_count(size)).rev().map(|object| remove_object(&direct, ObjectNo(object))))
+            .await?;
+        Ok(self.io.remove(head.name().to_vec()).await?)
+    }
+
+    /// The names of the pool's striped files, in no order: of all objects that are called as a first one is.
+    pub fn files(&self) -> FileList {
+        FileList { objects: self.io.objects() }
+    }
+
+    async fn opened(&self, file: &[u8], head: Head, guard: Option<LockGuard>) -> Result<File, Error> {
+        match head.stat().await {
+            Ok(FileStat { size, layout, .. }) => Ok(File::new(self.direct(file, layout), head, guard, size)),
+            Err(e) => {
+                if let Some(guard) = guard {
+                    let _ = guard.release().await;
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn direct(&self, file: &[u8], layout: Layout) -> Direct {
+        Direct::new(self.io.clone(), layout, ObjectNames::Striper(file.to_vec()))
+    }
+
+    fn head(&self, file: &[u8]) -> Head {
+        Head::new(self.io.clone(), ObjectNames::Striper(file.to_vec()).name(ObjectNo(0)))
+    }
+}
+
+/// A listing of striped files.
+#[derive(Debug)]
+pub struct FileList {
+    objects: ObjectList,
+}
+
+impl FileList {
+    /// The next file's name; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        while let Some(object) = self.objects.next().await? {
+            if let Some((file, ObjectNo(0))) = striped_file(&object.oid) {
+                return Ok(Some(file.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Makes an object shorter. The first one stays, empty, since it is the file's head; others go with their last byte.
+async fn cut_object(direct: &Direct, object: ObjectNo, len: u64) -> Result<(), Error> {
+    if len == 0 && object != ObjectNo(0) {
+        return remove_object(direct, object).await;
+    }
+    absent_is_fine(direct.ioctx().truncate(direct.name(object), len).await)
+}
+
+async fn remove_object(direct: &Direct, object: ObjectNo) -> Result<(), Error> {
+    absent_is_fine(direct.ioctx().remove(direct.name(object)).await)
+}
+
+/// Of a file with holes not all objects are there.
+fn absent_is_fine(done: Result<(), loligo_rados::Error>) -> Result<(), Error> {
+    match done {
+        Err(e) if e.is_not_found() => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// Does many things, some at a time.
+async fn all<F: Future<Output = Result<(), Error>>>(these: impl Iterator<Item = F>) -> Result<(), Error> {
+    stream::iter(these).buffer_unordered(OBJECTS_UNDER_WAY).try_collect().await
+}
