@@ -7,6 +7,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::file::FileCommand;
+
 const SHARED_OPTIONS: &str = "\
 Options that all Ceph programs share, and that are read as Ceph reads them:
   -c, --conf FILE      the configuration file (else CEPH_CONF, /etc/ceph/ceph.conf, ~/.ceph/ceph.conf, ./ceph.conf)
@@ -242,6 +244,9 @@ pub(crate) enum Command {
     /// Advisory locks on objects.
     #[command(subcommand)]
     Lock(Lock),
+    /// Files of any size, striped over objects as `rados --striper` does it.
+    #[command(subcommand)]
+    File(FileCommand),
     /// Measure the pool.
     Bench(Bench),
     /// Remove what a bench left behind.

@@ -13,6 +13,7 @@ mod df;
 mod dump;
 mod export;
 mod failure;
+mod file;
 mod fsck;
 mod locks;
 mod lockstat;
@@ -79,6 +80,7 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
         Command::LoadGen(options) => bench::load_gen::run(Client::new(builder, cli)?, options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),
+        Command::File(command) => file::run(Client::new(builder, cli)?, command),
         command => {
             let client = Client::new(builder, cli)?;
             let runtime = client::runtime(1)?;

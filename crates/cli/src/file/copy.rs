@@ -1,0 +1,61 @@
+//! Striped files into others.
+
+use loligo_stripe::{File, Segment, StreamOptions};
+
+use super::{LayoutOptions, closing, progress, striper};
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+
+pub(super) async fn run(
+    pool: &Pool,
+    source: &str,
+    destination: &str,
+    layout: LayoutOptions,
+) -> Result<(), Failure> {
+    if source == destination {
+        return Err(Failure::new(pool.names("cp", source), "onto itself"));
+    }
+    let what = || pool.names("cp", source);
+    let from = striper(pool).open(source).await.context(what)?;
+    let done = onto(pool, &from, destination, layout).await;
+    closing(from, done, what).await
+}
+
+/// What the destination was is gone.
+async fn onto(pool: &Pool, from: &File, destination: &str, layout: LayoutOptions) -> Result<(), Failure> {
+    let what = || pool.names("cp", destination);
+    let layout = layout.layout().context(what)?.unwrap_or(from.layout());
+    let striper = striper(pool).with_layout(layout).context(what)?;
+    match striper.remove(destination).await {
+        Err(e) if e.is_not_found() => {}
+        removed => removed.context(what)?,
+    }
+    let to = striper.create(destination).await.context(what)?;
+    let done = fill(pool, from, &to, what).await;
+    closing(to, done, what).await
+}
+
+async fn fill(pool: &Pool, from: &File, to: &File, what: impl Fn() -> String + Copy) -> Result<(), Failure> {
+    let size = from.size().await.context(what)?;
+    let bar = progress(Some(size));
+    let mut read = from
+        .read_stream(0, u64::MAX, StreamOptions { sparse: true, ..StreamOptions::default() })
+        .await
+        .context(what)?;
+    let options = StreamOptions { ends_at: Some(read.end()), ..StreamOptions::default() };
+    let mut write = to.write_stream(0, options);
+    while let Some(segments) = read.next().await {
+        let segments = segments.context(|| format!("read in pool {}", pool.name))?;
+        for part in segments.parts() {
+            match part {
+                Segment::Data(data) => write.write(data.clone()).await.context(what)?,
+                Segment::Hole(len) => write.skip(*len).await.context(what)?,
+            }
+            bar.inc(part.len());
+        }
+    }
+    let end = write.finish().await.context(what)?;
+    to.extend(end).await.context(what)?;
+    bar.finish_and_clear();
+    Ok(())
+}

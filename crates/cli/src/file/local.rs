@@ -1,0 +1,173 @@
+//! Local files, each read or written by a thread of its own, some pieces ahead of or behind the network. Pipes, too: a thread that waits for a
+//! pipe keeps nobody else.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::thread;
+
+use bytes::Bytes;
+use loligo_stripe::{Segment, Segments};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::failure::{Context, Failure};
+
+/// Bytes of a piece, and pieces between a thread and the network.
+const PIECE_BYTES: u64 = 4 << 20;
+const PIECES_MAX: usize = 4;
+
+pub(super) fn is_dash(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// A local file or standard input, piece by piece.
+pub(super) struct Source {
+    pieces: mpsc::Receiver<io::Result<Bytes>>,
+    shown: String,
+}
+
+impl Source {
+    /// Reads from a byte on; standard input always from its beginning.
+    pub(super) fn open(file: &Path, offset: u64) -> Result<Self, Failure> {
+        let what = || format!("open {}", file.display());
+        let from: Box<dyn Read + Send> = match is_dash(file) {
+            true => Box::new(io::stdin()),
+            false => {
+                let mut opened = File::open(file).context(what)?;
+                if offset > 0 {
+                    opened.seek(SeekFrom::Start(offset)).context(what)?;
+                }
+                Box::new(opened)
+            }
+        };
+        let (give, pieces) = mpsc::channel(PIECES_MAX);
+        thread::Builder::new()
+            .name("file-reader".to_owned())
+            .spawn(move || read(from, &give))
+            .context(what)?;
+        Ok(Self { pieces, shown: file.display().to_string() })
+    }
+
+    /// The next piece; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        self.pieces.recv().await.transpose().context(|| format!("read {}", self.shown))
+    }
+}
+
+/// Reads to the end, or until nobody wants it any more.
+fn read(mut from: Box<dyn Read + Send>, give: &mpsc::Sender<io::Result<Bytes>>) {
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
+        let read = from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece);
+        let last = !matches!(read, Ok(n) if n > 0);
+        if read.is_ok() && last {
+            return;
+        }
+        if give.blocking_send(read.map(|_| piece.into())).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// A local file or standard output, written in order. Holes stay holes where that can be.
+pub(super) struct Sink {
+    parts: mpsc::Sender<Segments>,
+    ended: oneshot::Receiver<io::Result<()>>,
+    shown: String,
+}
+
+impl Sink {
+    /// Writes from a byte on; what the file had behind it is cut off. Standard output always from where it is.
+    pub(super) fn open(file: &Path, offset: u64) -> Result<Self, Failure> {
+        let what = || format!("open {}", file.display());
+        let mut to = match is_dash(file) {
+            true => Out::Pipe(Box::new(io::stdout())),
+            false => {
+                let mut opened = OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(offset == 0)
+                    .open(file)
+                    .context(what)?;
+                if opened.metadata().context(what)?.is_file() {
+                    opened.set_len(offset).context(what)?;
+                    opened.seek(SeekFrom::Start(offset)).context(what)?;
+                    Out::File(opened)
+                } else {
+                    Out::Pipe(Box::new(opened))
+                }
+            }
+        };
+        let (parts, mut wanted) = mpsc::channel::<Segments>(PIECES_MAX);
+        let (end, ended) = oneshot::channel();
+        let write = move || {
+            let write_all = || {
+                while let Some(segments) = wanted.blocking_recv() {
+                    to.write(&segments)?;
+                }
+                to.finish()
+            };
+            // Nobody may want to know any more.
+            let _ = end.send(write_all());
+        };
+        thread::Builder::new().name("file-writer".to_owned()).spawn(write).context(what)?;
+        Ok(Self { parts, ended, shown: file.display().to_string() })
+    }
+
+    /// Takes what comes next. If it could not be written, this or a later call says so.
+    pub(super) async fn write(&mut self, segments: Segments) -> Result<(), Failure> {
+        if self.parts.send(segments).await.is_ok() {
+            return Ok(());
+        }
+        let why = (&mut self.ended).await;
+        Err(Failure::new(format!("write {}", self.shown), outcome(why).err().unwrap_or_else(gone)))
+    }
+
+    /// Waits until all is written.
+    pub(super) async fn finish(self) -> Result<(), Failure> {
+        drop(self.parts);
+        outcome(self.ended.await).context(|| format!("write {}", self.shown))
+    }
+}
+
+fn outcome(ended: Result<io::Result<()>, oneshot::error::RecvError>) -> io::Result<()> {
+    ended.unwrap_or_else(|_| Err(gone()))
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the thread that writes has ended")
+}
+
+enum Out {
+    File(File),
+    Pipe(Box<dyn Write + Send>),
+}
+
+impl Out {
+    fn write(&mut self, segments: &Segments) -> io::Result<()> {
+        for part in segments.parts() {
+            match (&mut *self, part) {
+                (Self::File(file), Segment::Data(data)) => file.write_all(data)?,
+                (Self::Pipe(pipe), Segment::Data(data)) => pipe.write_all(data)?,
+                (Self::File(file), Segment::Hole(len)) => {
+                    // A hole at the end is one only if the file is that long.
+                    let at = file.stream_position()? + len;
+                    file.set_len(at)?;
+                    file.seek(SeekFrom::Start(at))?;
+                }
+                (Self::Pipe(pipe), Segment::Hole(len)) => {
+                    io::copy(&mut io::repeat(0).take(*len), pipe)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A close of a file may tell of nothing, so it is written to disk first.
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.sync_data(),
+            Self::Pipe(mut pipe) => pipe.flush(),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `loligo file`: striped files, as `rados --striper` has them, and local ones.
+
+mod args;
+mod copy;
+mod get;
+mod local;
+mod put;
+mod show;
+mod sums;
+mod tree;
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt as _};
+use indicatif::{ProgressBar, ProgressStyle};
+use loligo_stripe::{File, Layout, LayoutError, Striper};
+use serde_json::json;
+
+use crate::args::Format;
+use crate::client::{self, Client, Pool};
+use crate::failure::{Context, Failure};
+
+pub(crate) use self::args::FileCommand;
+use self::args::{LayoutOptions, Transfer};
+
+/// Threads: one carries, the other sums and copies.
+const WORKERS: usize = 2;
+
+pub(crate) fn run(client: Client, command: &FileCommand) -> Result<(), Failure> {
+    client::runtime(WORKERS)?.block_on(async {
+        let pool = client.pool().await?;
+        let done = tokio::select! {
+            done = one(&pool, command) => done,
+            _ = tokio::signal::ctrl_c() => Err(Failure::new("file", "interrupted")),
+        };
+        if done.is_err() {
+            settle(&pool).await;
+        }
+        pool.rados.shutdown().await;
+        done
+    })
+}
+
+/// Waits a little until locks of files that were dropped in the middle of something are given up, or they would stay for a minute.
+async fn settle(pool: &Pool) {
+    let idle = async {
+        while pool.rados.in_flight() != (0, 0) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Those who give them up are tasks of their own, which must come to it first.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let _ = tokio::time::timeout(Duration::from_secs(2), idle).await;
+}
+
+async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
+    match command {
+        FileCommand::Put { name, file, layout, transfer, resume } => {
+            let options = put::Options { layout: *layout, transfer: *transfer, resume: *resume };
+            put::run(pool, name, file, &options).await
+        }
+        FileCommand::Append { name, file, layout } => put::append(pool, name, file, *layout).await,
+        FileCommand::Get { name, file, transfer, resume } => {
+            get::run(pool, name, file, get::Options { transfer: *transfer, resume: *resume }).await
+        }
+        FileCommand::Cat { names, offset, length } => get::cat(pool, names, *offset, *length).await,
+        FileCommand::Cp { source, destination, layout } => {
+            copy::run(pool, source, destination, *layout).await
+        }
+        FileCommand::Ls { prefix, long } => show::list(pool, prefix.as_deref().unwrap_or(""), *long).await,
+        FileCommand::Stat { name } => show::stat(pool, name).await,
+        FileCommand::Rm { names } => {
+            for name in names {
+                striper(pool).remove(name).await.context(|| pool.names("rm", name))?;
+            }
+            Ok(())
+        }
+        FileCommand::Truncate { name, size } => {
+            striper(pool).truncate(name, *size).await.context(|| pool.names("truncate", name))
+        }
+        FileCommand::Layout { name, offset, length } => show::layout(pool, name, *offset, *length).await,
+    }
+}
+
+/// The pool's striped files.
+fn striper(pool: &Pool) -> Striper {
+    Striper::new(pool.ioctx.clone())
+}
+
+impl LayoutOptions {
+    /// The layout; `None` if the command line says nothing of it.
+    fn layout(&self) -> Result<Option<Layout>, LayoutError> {
+        if self.stripe_unit.or(self.stripe_count).or(self.object_size).is_none() {
+            return Ok(None);
+        }
+        let count = self.stripe_count.unwrap_or(1);
+        // Who names a large stripe unit alone wants objects that hold one.
+        let size = self.object_size.unwrap_or_else(|| self.stripe_unit.unwrap_or(0).max(4 << 20));
+        let unit = self.stripe_unit.unwrap_or_else(|| if count == 1 { size } else { unit_of(size) });
+        Layout::new(unit, count, size).map(Some)
+    }
+}
+
+/// The largest power of two that divides the size of an object, 1 MiB at most.
+fn unit_of(object_size: u64) -> u64 {
+    1 << object_size.trailing_zeros().min(20)
+}
+
+/// What was carried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    files: u64,
+    bytes: u64,
+}
+
+impl Carried {
+    /// For programs; people have seen the bar.
+    fn show(self, pool: &Pool, begun: Instant, verified: bool) {
+        if pool.format == Format::Json {
+            let Self { files, bytes } = self;
+            let seconds = begun.elapsed().as_secs_f64();
+            println!("{}", json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}));
+        }
+    }
+}
+
+/// Carries many files, some of them together. One that fails keeps no other back; each failure is told, and in the end how many there were.
+async fn carry_all<F>(files: impl Iterator<Item = F>, parallel: u16, what: &str) -> Result<Carried, Failure>
+where
+    F: Future<Output = Result<u64, Failure>>,
+{
+    let (mut carried, mut failed) = (Carried::default(), 0);
+    let mut ended = std::pin::pin!(stream::iter(files).buffer_unordered(parallel.into()));
+    while let Some(one) = ended.next().await {
+        match one {
+            Ok(bytes) => {
+                carried.files += 1;
+                carried.bytes += bytes;
+            }
+            Err(failure) => {
+                failed += 1;
+                eprintln!("loligo: {failure}");
+            }
+        }
+    }
+    if failed > 0 {
+        return Err(Failure::new(what, format!("{failed} of {} files failed", failed + carried.files)));
+    }
+    Ok(carried)
+}
+
+/// A bar on a terminal; nothing elsewhere, and nothing for what takes no time.
+fn progress(bytes: Option<u64>) -> ProgressBar {
+    match bytes {
+        Some(bytes) if bytes <= 16 << 20 => ProgressBar::hidden(),
+        Some(bytes) => {
+            let style = "{msg}{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(bytes).with_style(style)
+        }
+        None => {
+            let style = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec}");
+            let bar = ProgressBar::new_spinner();
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        }
+    }
+}
+
+/// Closes a file after work on it. Why the work failed is of more interest than whether the lock could be given up.
+async fn closing<T>(
+    file: File,
+    done: Result<T, Failure>,
+    what: impl FnOnce() -> String,
+) -> Result<T, Failure> {
+    let closed = file.close().await;
+    let done = done?;
+    closed.context(what)?;
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_completed() {
+        let of = |unit, count, size| {
+            let options = LayoutOptions { stripe_unit: unit, stripe_count: count, object_size: size };
+            options
+                .layout()
+                .map(|layout| layout.map(|l| (l.stripe_unit(), l.stripe_count(), l.object_size())))
+        };
+        let (k64, m) = (64 << 10, 1 << 20);
+        assert_eq!(of(None, None, None), Ok(None));
+        assert_eq!(of(None, None, Some(8 * m)), Ok(Some((8 * m, 1, 8 * m))));
+        assert_eq!(of(None, Some(4), None), Ok(Some((m, 4, 4 * m))));
+        assert_eq!(of(None, Some(4), Some(3 * k64)), Ok(Some((k64, 4, 3 * k64))));
+        assert_eq!(of(Some(16 * m), None, None), Ok(Some((16 * m, 1, 16 * m))));
+        assert_eq!(of(Some(k64), None, None), Ok(Some((k64, 1, 4 * m))));
+        assert!(of(Some(1000), None, None).is_err() && of(None, Some(0), None).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! What striped files there are, and what is known of them.
+
+use futures_util::stream::{self, StreamExt as _};
+use loligo_stripe::{FileStat, Layout, ObjectNames};
+use loligo_wire::UTime;
+use serde_json::{Value, json};
+
+use super::striper;
+use crate::args::Format;
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+
+/// Files whose first objects are asked at a time.
+const STATS_UNDER_WAY: usize = 16;
+
+pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Failure> {
+    let striper = &striper(pool);
+    let what = || format!("ls {}", pool.name);
+    let listed = stream::try_unfold(striper.files(), |mut files| async move {
+        Ok::<_, Failure>(files.next().await.context(what)?.map(|file| (file, files)))
+    });
+    let wanted = listed.filter(|file| {
+        let wanted = file.as_ref().map_or(true, |file| file.starts_with(prefix.as_bytes()));
+        async move { wanted }
+    });
+    let mut found = Box::pin(
+        wanted
+            .map(|file| async move {
+                let file = file?;
+                let stat = if long { Some(striper.stat(&file).await) } else { None };
+                Ok::<_, Failure>((String::from_utf8_lossy(&file).into_owned(), stat))
+            })
+            .buffered(STATS_UNDER_WAY),
+    );
+    let mut all = Vec::new();
+    while let Some(next) = found.next().await {
+        let (name, stat) = next?;
+        let stat = match stat {
+            // Removed in between, or no striped file's first object, only called so.
+            Some(Err(e)) if e.errno() == loligo_rados::Errno::ENOENT => continue,
+            Some(stat) => Some(stat.context(|| pool.names("ls", &name))?),
+            None => None,
+        };
+        match (pool.format, stat) {
+            (Format::Plain, None) => println!("{name}"),
+            (Format::Plain, Some(stat)) => println!("{}", line(&name, &stat)),
+            (Format::Json, None) => all.push(json!({"name": name})),
+            (Format::Json, Some(stat)) => all.push(described(&name, &stat)),
+        }
+    }
+    if pool.format == Format::Json {
+        println!("{}", Value::from(all));
+    }
+    Ok(())
+}
+
+pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
+    let stat = striper(pool).stat(name).await.context(|| pool.names("stat", name))?;
+    match pool.format {
+        // As `rados --striper stat` has it.
+        Format::Plain => {
+            println!("{}/{name} mtime {}, size {}", pool.name, UTime::from_system(stat.mtime), stat.size);
+        }
+        Format::Json => println!("{}", described(name, &stat)),
+    }
+    Ok(())
+}
+
+pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u64) -> Result<(), Failure> {
+    let stat = striper(pool).stat(name).await.context(|| pool.names("layout", name))?;
+    match (offset, pool.format) {
+        (None, Format::Plain) => println!("{}", stat.layout),
+        (None, Format::Json) => println!("{}", numbers(stat.layout)),
+        (Some(offset), format) => {
+            let pieces = pieces(stat.layout, name, offset, len);
+            if format == Format::Json {
+                println!("{}", Value::from_iter(pieces));
+                return Ok(());
+            }
+            for piece in pieces {
+                let object = piece["object"].as_str().unwrap_or_default();
+                println!("{}\t{}\t{object}\t{}", piece["offset"], piece["length"], piece["object_offset"]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the parts of a range of a file lie, in the file's order.
+fn pieces(layout: Layout, name: &str, offset: u64, len: u64) -> impl Iterator<Item = Value> {
+    let names = ObjectNames::Striper(name.as_bytes().to_vec());
+    let end = offset.saturating_add(len);
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        (at < end).then(|| {
+            let (object, object_offset) = layout.locate(at);
+            let here = (layout.stripe_unit() - at % layout.stripe_unit()).min(end - at);
+            let object = names.name(object);
+            let object = String::from_utf8_lossy(&object);
+            let piece =
+                json!({"offset": at, "length": here, "object": object, "object_offset": object_offset});
+            at += here;
+            piece
+        })
+    })
+}
+
+fn line(name: &str, stat: &FileStat) -> String {
+    let FileStat { size, mtime, layout } = stat;
+    let (unit, count, object) = (layout.stripe_unit(), layout.stripe_count(), layout.object_size());
+    format!("{size:>15}  {}  {unit}/{count}/{object}  {name}", UTime::from_system(*mtime))
+}
+
+fn described(name: &str, stat: &FileStat) -> Value {
+    let objects = stat.layout.object_count(stat.size);
+    let mtime = UTime::from_system(stat.mtime).to_string();
+    json!({"name": name, "size": stat.size, "mtime": mtime, "layout": numbers(stat.layout), "objects_max": objects})
+}
+
+fn numbers(layout: Layout) -> Value {
+    let (unit, count, size) = (layout.stripe_unit(), layout.stripe_count(), layout.object_size());
+    json!({"stripe_unit": unit, "stripe_count": count, "object_size": size})
+}

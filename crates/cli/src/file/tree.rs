@@ -1,0 +1,91 @@
+//! Directories: which local file is which striped one.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use crate::failure::{Context, Failure};
+
+/// A local file below a directory.
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) name: Vec<u8>,
+    pub(super) bytes: u64,
+}
+
+/// All files below a directory, by name. Symbolic links to files are files; what is neither file nor directory is left out, and told.
+pub(super) fn walk(dir: &Path, name: &str) -> Result<Vec<Found>, Failure> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(at) = dirs.pop() {
+        let what = || format!("read {}", at.display());
+        for entry in fs::read_dir(&at).context(what)? {
+            let entry = entry.context(what)?;
+            let path = entry.path();
+            if entry.file_type().context(what)?.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            match fs::metadata(&path) {
+                Ok(meta) if meta.is_file() => {
+                    let below = path.strip_prefix(dir).unwrap_or(&path);
+                    found.push(Found { name: join(name, below), bytes: meta.len(), path });
+                }
+                Ok(_) => eprintln!("loligo: left out, no file: {}", path.display()),
+                Err(e) => return Err(Failure::new(format!("read {}", path.display()), e)),
+            }
+        }
+    }
+    found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// The striped file's name.
+fn join(name: &str, below: &Path) -> Vec<u8> {
+    let below = below.as_os_str().as_bytes();
+    if name.is_empty() {
+        below.to_vec()
+    } else {
+        [name.trim_end_matches('/').as_bytes(), b"/", below].concat()
+    }
+}
+
+/// Where below a directory a striped file belongs; `None` if it is not below `name`, or would lie outside of the directory.
+pub(super) fn below(name: &str, file: &[u8]) -> Option<PathBuf> {
+    let rest = match name.trim_end_matches('/') {
+        "" => file,
+        name => file.strip_prefix(name.as_bytes())?.strip_prefix(b"/")?,
+    };
+    let path = Path::new(OsStr::from_bytes(rest));
+    let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (inside && !rest.is_empty() && !rest.contains(&0) && !rest.ends_with(b"/")).then(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_belong_together() {
+        for (name, path, file) in
+            [("a", "b/c", "a/b/c"), ("", "b", "b"), ("a/", "b", "a/b"), ("a/b", "c", "a/b/c")]
+        {
+            assert_eq!(join(name, Path::new(path)), file.as_bytes());
+            assert_eq!(below(name, file.as_bytes()), Some(path.into()));
+        }
+        for (name, file) in [
+            ("a", "ab/c"),
+            ("a", "a"),
+            ("a", "a/"),
+            ("", "../x"),
+            ("", "/etc/x"),
+            ("a", "a/../../x"),
+            ("a", "a//etc/x"),
+            ("", "x\0y"),
+            ("", "x/"),
+        ] {
+            assert_eq!(below(name, file.as_bytes()), None, "{name} {file}");
+        }
+    }
+}
