@@ -257,7 +257,7 @@ DIR = U64(2**64 - 1)
 
 def snapshot(io, name, args, oid):
     """Snapshots that this script manages. Their ids are the same on both sides, as both give them out in order."""
-    snap = SNAPS[args[0]] if name not in ("snap_create", "snap_context", "snap_directory") and args[0] < len(SNAPS) else 1
+    snap = SNAPS[args[0]] if name not in ("snap_create", "snap_create_pool", "snap_context", "snap_directory") and args[0] < len(SNAPS) else 1
     if name == "snap_create":
         if len(SNAPS) == 6:
             return 0, []
@@ -265,6 +265,14 @@ def snapshot(io, name, args, oid):
         ret = LIB.rados_ioctx_selfmanaged_snap_create(io, c.byref(made))
         SNAPS.append(made.value)
         return ret, [made.value, context(io, SNAPS)]
+    if name == "snap_create_pool":
+        if len(SNAPS) == 6:
+            return 0, []
+        made, title = U64(0), f"snap{len(SNAPS)}".encode()
+        ret = LIB.rados_ioctx_snap_create(io, title)
+        ret = ret or LIB.rados_ioctx_snap_lookup(io, title, c.byref(made))
+        SNAPS.append(made.value)
+        return ret, [made.value]
     if name == "snap_context":
         return 0, [context(io, {SNAPS[i] for i in args[0] if i < len(SNAPS)})]
     if name == "snap_rollback":

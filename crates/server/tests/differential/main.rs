@@ -1,7 +1,7 @@
 //! Goal: the server's OSD answers every request as a stock one does, and our client asks as librados does.
 //! Method: random scripts of requests are executed twice, each into a new pool of as many placement groups; results, outputs,
 //! listings and the objects' versions must be equal, step for step:
-//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server;
+//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server, with snapshots that the client manages and with the pool's own;
 //! - on a stock cluster, through librados and through our client;
 //! - through our client, on both, with the operations that librados' C interface lacks.
 //!
@@ -26,7 +26,7 @@ use serde_json::Value;
 use rng::Rng;
 use shrink::{Difference, shortest};
 
-/// With five seeds ten thousand in all.
+/// With six seeds twelve thousand in all.
 const STEPS: u64 = 2000;
 
 /// Few, so that the history of a group is that of several objects.
@@ -39,6 +39,15 @@ fn requests_are_answered_as_by_a_stock_cluster() {
     let ours = |steps: &[Value]| through_librados(server.conf(), steps);
     let theirs = |steps: &[Value]| through_librados(&stock, steps);
     same(&[1, 2, 3], STEPS, script::step, ("on our server", &ours), ("on stock", &theirs));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn requests_to_pools_with_snapshots_are_answered_as_by_a_stock_cluster() {
+    let (stock, server) = (stock(), Server::memory().start().expect("the server starts"));
+    let ours = |steps: &[Value]| through_librados(server.conf(), steps);
+    let theirs = |steps: &[Value]| through_librados(&stock, steps);
+    same(&[31], STEPS, script::pool_step, ("on our server", &ours), ("on stock", &theirs));
 }
 
 #[test]

@@ -99,6 +99,15 @@ pub(crate) fn step(rng: &mut Rng, number: u64) -> Value {
     json!({"kind": kind, "oid": oid(rng), "ns": ns, "key": key, "flags": flags, "mtime": 1_000_000 + number, "ops": ops})
 }
 
+/// One request to a pool whose snapshots are its own. The client goes on saying which it knows of, which counts for nothing once the pool has one.
+pub(crate) fn pool_step(rng: &mut Rng, number: u64) -> Value {
+    let mut step = step(rng, number);
+    if step["ops"][0][0] == "snap_create" {
+        step["ops"][0][0] = json!("snap_create_pool");
+    }
+    step
+}
+
 /// Where a request removes an object, makes it again and removes it again, a stock OSD forgets the first removal and leaves
 /// the object as it was, under a head that says otherwise. There is nothing to learn from that.
 fn forget_second_removals(ops: &mut Vec<Value>) {

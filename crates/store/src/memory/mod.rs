@@ -8,6 +8,7 @@ mod budget;
 mod collection;
 mod contents;
 mod index;
+mod near;
 mod object;
 #[cfg(test)]
 pub(crate) mod tests;

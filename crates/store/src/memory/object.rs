@@ -297,6 +297,7 @@ impl ObjectView for Object {
     fn read(&self, offset: u64, len: u64) -> Fetch<Data> {
         let mut out = Data::new();
         self.contents.read(self.clip(offset, len), &mut out);
+        out.iter().for_each(|piece: &Bytes| super::near::fetch(piece));
         Fetch::Now(out)
     }
 
