@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::core::{Core, Dispatch, Lifeline};
 use crate::dial::Dialer;
+use crate::mgrc::{Keeper, MgrClient};
 use crate::monc::{HuntSettings, MonClient};
 use crate::objecter::{Location, Objecter, Settings};
 use crate::{Error, Rados};
@@ -105,6 +106,7 @@ impl Builder {
 
         let (monc, hunt) = MonClient::new(Arc::clone(&client), hostname, monitors);
         let monc = Arc::new(monc);
+        let mgrc = Arc::new(MgrClient::new(Arc::clone(&monc)));
         let mut parts = None;
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
@@ -116,15 +118,26 @@ impl Builder {
             let (objecter, steward) =
                 Objecter::new(times.objecter, location, Arc::clone(&monc), Arc::clone(&dialer));
             parts = Some((dialer, steward));
-            Core { auth: Arc::clone(&client), messenger, monc: Arc::clone(&monc), objecter }
+            Core {
+                auth: Arc::clone(&client),
+                messenger,
+                monc: Arc::clone(&monc),
+                mgrc: Arc::clone(&mgrc),
+                objecter,
+            }
         });
         let (dialer, steward) = parts.expect("made with the core");
 
         monc.follow("osdmap", 0);
         let (first, first_session) = oneshot::channel();
+        let keeper = Keeper::new(mgrc, Arc::clone(&dialer), times.mgr_retry);
         let hunting =
             hunt.run(Arc::clone(&monc), Arc::clone(&core.messenger), dialer, times.hunt, times.mount, first);
-        let tasks = vec![tokio::spawn(steward.run()).abort_handle(), tokio::spawn(hunting).abort_handle()];
+        let tasks = vec![
+            tokio::spawn(steward.run()).abort_handle(),
+            tokio::spawn(keeper.run()).abort_handle(),
+            tokio::spawn(hunting).abort_handle(),
+        ];
         let lifeline = Lifeline { core: Arc::clone(&core), tasks };
         first_session.await.map_err(|_| Error::Shutdown)??;
         let map = core.objecter.wait_for_epoch(Epoch(1));
@@ -145,6 +158,8 @@ struct Times {
     /// `None`: for ever.
     mon_op: Option<Duration>,
     hunt: HuntSettings,
+    /// Between two attempts to open a session with a manager.
+    mgr_retry: Duration,
     objecter: Settings,
 }
 
@@ -158,6 +173,7 @@ impl Times {
             hunt: HuntSettings {
                 interval: conf.duration("mon_client_hunt_interval", Duration::from_secs(3))?,
             },
+            mgr_retry: conf.duration("mgr_connect_retry_interval", Duration::from_secs(1))?,
             objecter: Settings {
                 ops_max: conf.u64("objecter_inflight_ops", 1024)?,
                 bytes_max: conf.size("objecter_inflight_op_bytes", 100 << 20)?,

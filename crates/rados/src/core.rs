@@ -5,10 +5,12 @@ use std::sync::{Arc, Weak};
 use loligo_cephx::client::AuthClient;
 use loligo_msgr::{Connection, Dispatcher, Messenger};
 use loligo_wire::EntityType;
+use loligo_wire::message::mon::MMgrMap;
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::message::{Message as _, Msg};
 use tokio::task::AbortHandle;
 
+use crate::mgrc::MgrClient;
 use crate::monc::MonClient;
 use crate::objecter::{Link, Objecter, Session};
 
@@ -17,6 +19,7 @@ pub(crate) struct Core {
     pub(crate) auth: Arc<AuthClient>,
     pub(crate) messenger: Arc<Messenger>,
     pub(crate) monc: Arc<MonClient>,
+    pub(crate) mgrc: Arc<MgrClient>,
     pub(crate) objecter: Arc<Objecter>,
 }
 
@@ -31,6 +34,7 @@ impl Lifeline {
     pub(crate) fn close(&self) {
         self.tasks.iter().for_each(AbortHandle::abort);
         self.core.monc.close();
+        self.core.mgrc.close();
         self.core.objecter.close();
     }
 }
@@ -56,8 +60,11 @@ impl Dispatcher for Dispatch {
         if let Some(session) = Self::session_of(conn) {
             return core.objecter.handle(&session, conn, msgs);
         }
+        let of_mgr = is_mgr(conn);
         for msg in msgs.drain(..) {
             match msg.header.kind {
+                _ if of_mgr => core.mgrc.handle(conn, &msg),
+                MMgrMap::KIND => core.mgrc.take_map(&msg),
                 MOSDMap::KIND => core.objecter.take_maps(&msg),
                 _ => core.monc.handle(msg),
             }
@@ -76,15 +83,21 @@ impl Dispatcher for Dispatch {
         let Some(core) = self.0.upgrade() else { return };
         match Self::session_of(conn) {
             Some(session) => core.objecter.lost(session, conn),
+            None if is_mgr(conn) => core.mgrc.lost(conn),
             None => core.monc.lost(conn),
         }
     }
 
     fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
-        if let Some(core) = self.0.upgrade()
-            && Self::session_of(conn).is_none()
-        {
-            core.monc.refused(conn, why);
+        let Some(core) = self.0.upgrade() else { return };
+        match conn.peer().kind {
+            EntityType::MON => core.monc.refused(conn, why),
+            EntityType::MGR => core.mgrc.refused(conn, why),
+            _ => {}
         }
     }
+}
+
+fn is_mgr(conn: &Connection) -> bool {
+    conn.peer().kind == EntityType::MGR
 }

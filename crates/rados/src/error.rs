@@ -66,7 +66,7 @@ pub enum Error {
     /// The cluster's answer.
     #[error("{0}")]
     Os(Errno),
-    /// A monitor or an OSD refused a command, and said why.
+    /// A monitor, manager or OSD refused a command, and said why.
     #[error("{status} ({errno})")]
     Command {
         /// The answer.

@@ -10,12 +10,13 @@
 //! # }
 //! ```
 //!
-//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to the monitors.
+//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to monitors, managers and OSDs,
+//!   and registration as a daemon of a service.
 //! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, watches, advisory locks, methods
 //!   of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several things to an object at once, under conditions.
 //! - [`blocking`] is the same without `async`.
 //!
-//! Inside, `monc` keeps a session with a monitor, and `objecter` carries operations to the OSDs. An operation that is lost
+//! Inside, `monc` keeps a session with a monitor, `mgrc` one with the active manager if one is wanted, and `objecter` carries operations to the OSDs. An operation that is lost
 //! on the way (a lost connection, a map that moves the object) is sent again under the same number until it is answered; the
 //! OSD knows it again, so that an append happens once.
 //!
@@ -29,6 +30,7 @@ mod core;
 mod dial;
 mod error;
 mod ioctx;
+mod mgrc;
 mod monc;
 mod objecter;
 mod rados;

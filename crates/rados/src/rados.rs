@@ -1,5 +1,6 @@
-//! A connected client: pools, statistics, commands.
+//! A connected client: pools, statistics, commands, services.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -16,8 +17,12 @@ use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
+use crate::mgrc::{Service, ToMgr};
 use crate::objecter::Addressee;
 use crate::{Builder, Error, IoCtx};
+
+/// How long to wait for a manager to let a service's daemon go (`mgr_client_service_daemon_unregister_timeout`).
+const UNREGISTER_MAX: Duration = Duration::from_secs(1);
 
 /// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client ends.
 #[derive(Clone)]
@@ -37,8 +42,9 @@ impl Rados {
     }
 
     /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed. Waits until they
-    /// are.
+    /// are; as a daemon of a service it says good-bye first, and waits up to a second for the manager to hear it.
     pub async fn shutdown(&self) {
+        self.core().mgrc.unregister(UNREGISTER_MAX).await;
         self.lifeline.close();
         self.core().messenger.shutdown().await;
     }
@@ -201,6 +207,37 @@ impl Rados {
         self.tell(Addressee::Pg(pg), command, input).await
     }
 
+    /// Has the active manager execute a command in JSON, such as `{"prefix": "pg dump", "format": "json"}`, and returns its output and its
+    /// words. While there is no active manager it waits for one; it is sent again if the connection is lost.
+    ///
+    /// # Errors
+    /// EACCES if the key allows nothing at managers; [`Error::Timeout`] after `rados_mon_op_timeout`, without which it may wait for ever.
+    pub async fn mgr_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        self.ask_mgr(ToMgr::Cluster, command, input).await
+    }
+
+    /// Sends the active manager itself a command in JSON, of those that `ceph tell mgr` has: `{"prefix": "version"}`. With a name it waits
+    /// until the manager of that name is the active one.
+    ///
+    /// # Errors
+    /// As [`mgr_command`](Self::mgr_command).
+    pub async fn tell_mgr(
+        &self,
+        name: Option<&str>,
+        command: &str,
+        input: Bytes,
+    ) -> Result<(Bytes, String), Error> {
+        self.ask_mgr(ToMgr::Itself(name.map(str::to_owned)), command, input).await
+    }
+
+    async fn ask_mgr(&self, to: ToMgr, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        // The cluster's id is what tells a command for the manager itself from one of release 14 for the cluster.
+        let fsid = if to == ToMgr::Cluster { Uuid::default() } else { self.fsid() };
+        let command = MCommand { fsid, cmd: vec![command.to_owned()], input };
+        let reply = self.patiently(self.core().mgrc.command(to, command)).await?;
+        answered(reply.result, reply.status, reply.output)
+    }
+
     async fn tell(&self, to: Addressee, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         let command = MCommand { fsid: self.fsid(), cmd: vec![command.to_owned()], input };
         let reply = self.core().objecter.command(to, &command).await?;
@@ -240,6 +277,31 @@ impl Rados {
             done => drop(done?),
         }
         self.wait_for_latest_osdmap().await
+    }
+
+    /// Makes this client a daemon of a service, as the object gateway is one of `rgw`: `ceph service dump` shows it with this metadata, and
+    /// what [`update_service_status`](Self::update_service_status) says, from the moment at which the active manager has heard of it, until
+    /// [`shutdown`](Self::shutdown) or a minute after the client was dropped (`mgr_service_beacon_grace`). Returns at once.
+    ///
+    /// # Errors
+    /// EEXIST if this client is a daemon already; EINVAL if a name is empty or `service` is one of Ceph's own (`osd`, `mon`, …).
+    pub fn register_service(
+        &self,
+        service: &str,
+        daemon: &str,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        let service = Service::new(service, daemon, self.core().monc.hostname(), metadata)?;
+        self.core().mgrc.register(service)
+    }
+
+    /// Replaces the status of the service's daemon that this client is. It is told with the next report, of which managers want one every
+    /// five seconds (`mgr_stats_period`), and to each new manager.
+    ///
+    /// # Errors
+    /// ENOENT if this client is not a daemon.
+    pub fn update_service_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
+        self.core().mgrc.set_status(status)
     }
 
     async fn ask<A: Message>(&self, body: &impl Message) -> Result<A, Error> {

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use crate::message::{Data, Header, Message, Msg, mon, osd};
+use crate::message::{Data, Header, Message, Msg, mgr, mon, osd};
 use crate::{DecodeError, Reader, Tid};
 
 /// Opens any message and, if that succeeds, checks that what we write is what we read.
@@ -57,6 +57,12 @@ pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
         osd::MOSDBackoff,
         osd::MOSDMap,
         osd::MWatchNotify,
+        mgr::MMgrClose,
+        mgr::MMgrCommand,
+        mgr::MMgrCommandReply,
+        mgr::MMgrConfigure,
+        mgr::MMgrOpen,
+        mgr::MMgrReport,
         mon::MAuth,
         mon::MAuthReply,
         mon::MCommand,

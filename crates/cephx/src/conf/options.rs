@@ -23,6 +23,7 @@ const KNOWN: &[&str] = &[
     "keyfile",
     "keyring",
     "log_file",
+    "mgr_connect_retry_interval",
     "mon_client_hunt_interval",
     "mon_client_ping_interval",
     "mon_client_ping_timeout",

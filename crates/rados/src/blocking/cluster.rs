@@ -1,15 +1,21 @@
-//! The cluster: commands, the blocklist, what pools are for.
+//! The cluster: commands, services, the blocklist, what pools are for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use loligo_wire::GlobalId;
 
 use super::{IoCtx, Rados};
 use crate::{Error, OsdId, PgId};
 
 /// Each method as the one of the same name in [`crate::Rados`].
 impl Rados {
+    /// The number that the monitors have given this client.
+    pub fn instance_id(&self) -> GlobalId {
+        self.inner.instance_id()
+    }
+
     /// Sends an OSD a command in JSON.
     pub fn osd_command(&self, osd: OsdId, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.wait(self.inner.osd_command(osd, command, input))
@@ -18,6 +24,36 @@ impl Rados {
     /// Sends the primary of a placement group a command in JSON.
     pub fn pg_command(&self, pg: PgId, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.wait(self.inner.pg_command(pg, command, input))
+    }
+
+    /// Has the active manager execute a command in JSON.
+    pub fn mgr_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        self.wait(self.inner.mgr_command(command, input))
+    }
+
+    /// Sends the active manager itself a command in JSON.
+    pub fn tell_mgr(
+        &self,
+        name: Option<&str>,
+        command: &str,
+        input: Bytes,
+    ) -> Result<(Bytes, String), Error> {
+        self.wait(self.inner.tell_mgr(name, command, input))
+    }
+
+    /// Makes this client a daemon of a service.
+    pub fn register_service(
+        &self,
+        service: &str,
+        daemon: &str,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        self.inner.register_service(service, daemon, metadata)
+    }
+
+    /// Replaces the status of the service's daemon that this client is.
+    pub fn update_service_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
+        self.inner.update_service_status(status)
     }
 
     /// Keeps a client out of the cluster.

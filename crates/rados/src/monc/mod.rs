@@ -81,6 +81,11 @@ impl MonClient {
         (monc, Hunt::new(heard))
     }
 
+    /// This machine's name.
+    pub(crate) fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
     /// The cluster's id; `None` before the first session.
     pub(crate) fn fsid(&self) -> Option<Uuid> {
         self.state.lock().fsid

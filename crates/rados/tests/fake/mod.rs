@@ -1,7 +1,9 @@
-//! A cluster for tests: a monitor and some OSDs in this process, over loopback, that do what a test tells them. The OSDs
+//! A cluster for tests: a monitor, some OSDs and [managers](mgr) in this process, over loopback, that do what a test tells them. The OSDs
 //! share one store, so that an object "moves" as soon as the map says so, and one memory of requests, as placement groups
 //! carry theirs along.
 #![allow(dead_code, reason = "no test uses all of it")]
+
+pub(crate) mod mgr;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -13,7 +15,8 @@ use loligo_msgr::testing::OpenDoor;
 use loligo_msgr::{Config, Connection, Dispatcher, Messenger};
 use loligo_rados::{Builder, Conf, Environment};
 use loligo_wire::message::mon::{
-    MConfig, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MPoolOp, MPoolOpReply,
+    MConfig, MMgrMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MPoolOp, MPoolOpReply,
+    MgrMap,
 };
 use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, OpCode, RequestRedirect};
 use loligo_wire::message::{Message as _, Msg};
@@ -58,6 +61,8 @@ pub(crate) struct Fake {
 
 struct Shared {
     map: Mutex<OsdMap>,
+    mgr_map: Mutex<MgrMap>,
+    mgr_followers: Mutex<Vec<Arc<Connection>>>,
     osd_addrs: Mutex<Vec<EntityAddr>>,
     subscribers: Mutex<Vec<Arc<Connection>>>,
     /// Connections to OSDs, as accepted.
@@ -89,6 +94,8 @@ impl Fake {
         map = map.advance(inc).expect("a pool").map;
         let shared = Arc::new(Shared {
             map: Mutex::new(map),
+            mgr_map: Mutex::new(MgrMap { epoch: Epoch(1), ..MgrMap::default() }),
+            mgr_followers: Mutex::default(),
             osd_addrs: Mutex::default(),
             subscribers: Mutex::default(),
             clients: Mutex::default(),
@@ -168,6 +175,21 @@ impl Fake {
         let msg = Msg::new(&body);
         for conn in lock(&self.shared.subscribers).iter() {
             let _ = conn.send(msg.clone());
+        }
+    }
+
+    /// Makes a manager the active one, or nobody, and tells all who follow.
+    pub(crate) fn set_active_mgr(&self, active: Option<&mgr::Mgr>) {
+        let followers = lock(&self.shared.mgr_followers);
+        let map = {
+            let mut map = lock(&self.shared.mgr_map);
+            let epoch = Epoch(map.epoch.0 + 1);
+            *map = active.map_or_else(MgrMap::default, mgr::Mgr::as_active);
+            map.epoch = epoch;
+            map.clone()
+        };
+        for conn in followers.iter() {
+            let _ = conn.send(Msg::new(&MMgrMap { map: map.clone() }));
         }
     }
 
@@ -268,6 +290,11 @@ impl Dispatcher for Mon {
 
 impl Mon {
     fn subscribe(&self, conn: &Arc<Connection>, wanted: &MMonSubscribe) {
+        if wanted.what.contains_key("mgrmap") {
+            let mut followers = lock(&self.shared.mgr_followers);
+            let _ = conn.send(Msg::new(&MMgrMap { map: lock(&self.shared.mgr_map).clone() }));
+            followers.push(Arc::clone(conn));
+        }
         if !wanted.what.contains_key("osdmap") {
             return;
         }

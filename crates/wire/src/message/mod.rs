@@ -4,6 +4,7 @@
 //! bytes, never copied here). [`Msg`] holds them as they travel; a type that implements [`Message`] is one body, opened.
 
 mod macros;
+pub mod mgr;
 pub mod mon;
 pub mod osd;
 

@@ -78,7 +78,7 @@ impl Message for MMonCommandAck {
     }
 }
 
-/// A command to an OSD (`ceph tell`).
+/// A command to an OSD or a manager (`ceph tell`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MCommand {
     /// The cluster.

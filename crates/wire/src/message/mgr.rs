@@ -1,0 +1,202 @@
+//! What clients and the active manager say to each other: commands, and the registration of daemons of services.
+//!
+//! An [`MCommand`] goes to a manager as it does to an OSD and reaches its admin socket (`ceph tell mgr`); what a manager does for the
+//! cluster (`ceph pg dump`) is asked for by an [`MMgrCommand`] since release 15 (`src/mgr/MgrClient.cc`).
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::mon::{MCommand, MCommandReply};
+use crate::message::macros::message_body;
+use crate::message::{Data, Header, Message};
+use crate::{DecodeError, Reader, Writer};
+
+/// A command to the cluster that its active manager executes. Its fields are those of an [`MCommand`]; the cluster may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MMgrCommand(pub MCommand);
+
+impl Message for MMgrCommand {
+    const NAME: &'static str = "mgr_command";
+    const KIND: u16 = 0x709;
+    const VERSION: u16 = 1;
+    const COMPAT: u16 = 1;
+
+    fn encode_front(&self, w: &mut Writer) {
+        self.0.encode_front(w);
+    }
+
+    fn data(&self) -> Data {
+        self.0.data()
+    }
+
+    fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
+        MCommand::decode(header, r, data).map(Self)
+    }
+}
+
+/// The answer to an [`MMgrCommand`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MMgrCommandReply(pub MCommandReply);
+
+impl Message for MMgrCommandReply {
+    const NAME: &'static str = "mgr_command_reply";
+    const KIND: u16 = 0x70a;
+    const VERSION: u16 = 1;
+    const COMPAT: u16 = 1;
+
+    fn encode_front(&self, w: &mut Writer) {
+        self.0.encode_front(w);
+    }
+
+    fn data(&self) -> Data {
+        self.0.data()
+    }
+
+    fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
+        MCommandReply::decode(header, r, data).map(Self)
+    }
+}
+
+/// A daemon says that it is there. Its configuration, which a manager would show, is written empty and not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MMgrOpen {
+    /// The daemon's name.
+    pub daemon: String,
+    /// What it serves, such as `rgw`; empty for Ceph's own daemons.
+    pub service: String,
+    /// What is to be shown of it, if it is a service's.
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+impl Message for MMgrOpen {
+    const NAME: &'static str = "mgropen";
+    const KIND: u16 = 0x700;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+
+    fn encode_front(&self, w: &mut Writer) {
+        w.put(&self.daemon);
+        w.put(&self.service);
+        w.bool(self.metadata.is_some());
+        if let Some(metadata) = &self.metadata {
+            w.put(metadata);
+            w.u32(0); // the status, which its reports tell
+        }
+        w.blob(&[]);
+        w.blob(&[]);
+    }
+
+    fn decode(header: &Header, r: &mut Reader<'_>, _: &Data) -> Result<Self, DecodeError> {
+        let daemon = r.get()?;
+        if header.version < 2 {
+            return Ok(Self { daemon, ..Self::default() });
+        }
+        let service = r.get()?;
+        let metadata = if r.bool()? { Some(r.get()?) } else { None };
+        Ok(Self { daemon, service, metadata })
+    }
+}
+
+message_body! {
+    /// What the manager wants to hear. What follows (queries for OSDs) is not read.
+    MMgrConfigure = 0x701 "mgrconfigure", version 1, compat 1, PRIORITY_DEFAULT {
+        /// A report each so many seconds; 0: none.
+        stats_period_s: u32,
+    }
+}
+
+/// A daemon's report. It has no counters: those of others are not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MMgrReport {
+    /// The daemon's name.
+    pub daemon: String,
+    /// What it serves.
+    pub service: String,
+    /// Its status, if it has changed.
+    pub status: Option<BTreeMap<String, String>>,
+}
+
+/// A struct of version 1 without fields: the values of no counters.
+const NO_COUNTERS: [u8; 6] = [1, 1, 0, 0, 0, 0];
+
+impl Message for MMgrReport {
+    const NAME: &'static str = "mgrreport";
+    const KIND: u16 = 0x702;
+    const VERSION: u16 = 9;
+    const COMPAT: u16 = 1;
+
+    fn encode_front(&self, w: &mut Writer) {
+        w.put(&self.daemon);
+        w.u32(0); // descriptions of counters
+        w.blob(&NO_COUNTERS);
+        w.u32(0); // counters that are no more
+        w.put(&self.service);
+        w.put(&self.status);
+        w.u32(0); // health metrics
+        w.blob(&[]); // the configuration
+        w.u32(0); // performance of OSDs
+        w.bool(false); // tasks
+        w.bool(false); // performance of metadata servers
+    }
+
+    fn decode(_: &Header, r: &mut Reader<'_>, _: &Data) -> Result<Self, DecodeError> {
+        let daemon = r.get()?;
+        let described = r.u32()?;
+        if described != 0 {
+            return Err(DecodeError::Invalid { what: "number of counters", value: described.into() });
+        }
+        r.get::<Bytes>()?;
+        r.get::<Vec<String>>()?;
+        Ok(Self { daemon, service: r.get()?, status: r.get()? })
+    }
+}
+
+message_body! {
+    /// A daemon goes; the manager says the same back.
+    MMgrClose = 0x708 "mgrclose", version 1, compat 1, PRIORITY_DEFAULT {
+        /// The daemon's name.
+        daemon: String,
+        /// What it served.
+        service: String,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Msg;
+
+    fn pairs() -> BTreeMap<String, String> {
+        BTreeMap::from([("a".to_owned(), "b".to_owned())])
+    }
+
+    fn again<M: Message>(body: &M) -> M {
+        Msg::new(body).open().expect("it opens")
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let open = MMgrOpen { daemon: "d".to_owned(), service: "s".to_owned(), metadata: Some(pairs()) };
+        assert_eq!(again(&open), open);
+        let open = MMgrOpen { metadata: None, ..open };
+        assert_eq!(again(&open), open);
+        let report = MMgrReport { daemon: "d".to_owned(), service: "s".to_owned(), status: Some(pairs()) };
+        assert_eq!(again(&report), report);
+        let command =
+            MCommand { cmd: vec!["{}".to_owned()], input: Bytes::from_static(b"in"), ..MCommand::default() };
+        assert_eq!(again(&MMgrCommand(command.clone())), MMgrCommand(command));
+        let reply = MCommandReply { result: -2, status: "s".to_owned(), output: Bytes::from_static(b"out") };
+        assert_eq!(again(&MMgrCommandReply(reply.clone())), MMgrCommandReply(reply));
+    }
+
+    /// Counters have descriptions of versions of their own; who claims to have some is refused instead of misread.
+    #[test]
+    fn reports_with_counters_are_refused() {
+        let mut msg = Msg::new(&MMgrReport::default());
+        let mut front = msg.front.to_vec();
+        front[4] = 1;
+        msg.front = front.into();
+        assert!(msg.open::<MMgrReport>().is_err());
+    }
+}
