@@ -160,12 +160,19 @@ fn holes_stay_holes() {
     expected.resize(100 << 20, 0);
     place.file(&["cp", "s", "copy", "--stripe-count", "4"]);
     assert_eq!(place.json(&["stat", "copy"])["layout"]["stripe_count"].as_u64(), Some(4));
-    for name in ["s", "copy"] {
-        place.file(&["get", name, "f", "--verify"]);
+    place.file(&["cp", "s", "exact", "--sparse"]);
+    for (name, how) in [("s", "--verify"), ("copy", "--sparse"), ("exact", "--verify")] {
+        place.file(&["get", name, "f", how]);
         assert!(place.read("f") == expected, "{name}");
         let blocks = fs::metadata(place.dir.join("f")).expect("there").blocks();
         assert!(blocks < 10_000, "{name}: {blocks} blocks of 512 bytes");
     }
+    // One within an object is found where it is asked for.
+    place.file(&["truncate", "s", "3M"]);
+    place.piped(&["append", "s", "-"], &pattern(100_000));
+    place.file(&["get", "s", "f", "--sparse", "--verify"]);
+    let blocks = fs::metadata(place.dir.join("f")).expect("there").blocks();
+    assert!(place.read("f").len() == (3 << 20) + 100_000 && blocks < 2_000, "{blocks} blocks of 512 bytes");
     let objects = String::from_utf8(place.ours(&["ls"], b"").stdout).expect("text");
     assert_eq!(objects.lines().filter(|object| object.starts_with("copy.")).count(), 1, "{objects}");
     assert!(place.fails(&["cp", "s", "s"]).contains("itself"));

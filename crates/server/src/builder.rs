@@ -2,6 +2,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loligo_cephx::key::KeyType;
 use loligo_msgr::{Log, bounded_log, process_log};
@@ -32,6 +33,7 @@ impl Server {
             on_disk: false,
             capacity_bytes: None,
             cache_bytes: None,
+            commit_delay: None,
             threads: None,
             log: process_log(),
             announce: None,
@@ -64,6 +66,7 @@ pub struct Builder {
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) cache_bytes: Option<u64>,
+    pub(crate) commit_delay: Option<Duration>,
     pub(crate) threads: Option<usize>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
@@ -74,6 +77,12 @@ impl Builder {
     /// temporary one and removes it when it stops.
     pub fn data_dir(self, path: impl Into<PathBuf>) -> Self {
         Self { data_dir: Some(path.into()), ..self }
+    }
+
+    /// Acknowledges each change this much later than it is made: stands for a slow disk, in measurements and tests. Changes do not
+    /// wait for each other.
+    pub fn commit_delay(self, delay: Duration) -> Self {
+        Self { commit_delay: Some(delay), ..self }
     }
 
     /// Where the monitor listens; the OSD listens at another port of the same host. Port 0, the default, is the one of the

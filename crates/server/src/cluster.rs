@@ -15,9 +15,9 @@ use loligo_mon::state::{NewCluster, State};
 use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
 use loligo_msgr::{AcceptAuth, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
 use loligo_osd::{Limits, Osd, OsdConfig, PgStats, PoolStats};
-use loligo_store::ObjectStore;
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
+use loligo_store::{Delayed, ObjectStore};
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};
@@ -61,6 +61,10 @@ impl Cluster {
         dir.write_keyring(state.keys())?;
 
         let (store, disk) = open_store(&builder, &dir, fsid)?;
+        let store = match builder.commit_delay {
+            Some(delay) => Arc::new(Delayed::new(store, delay)?),
+            None => store,
+        };
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let doors = Doors::new(&builder, &state);
         let figures_of = Arc::clone(&osd);

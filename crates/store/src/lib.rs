@@ -7,7 +7,7 @@
 //!
 //! A store may answer at once or later, and one trait serves both: a store in memory answers every call with
 //! [`Fetch::Now`] and [`Commit::Done`]; a store on disk answers the same way when it has what is asked for in memory,
-//! and else with [`Fetch::Later`] and [`Commit::Pending`]. The memory store is [`memory::MemoryStore`].
+//! and else with [`Fetch::Later`] and [`Commit::Pending`]. The memory store is [`memory::MemoryStore`]; [`Delayed`] makes any store slow.
 //!
 //! What this crate refuses to do: it knows no connections, no maps, no capabilities and no meaning of an operation. The
 //! caller serialises the transactions of one collection (a collection is a sequencer); different collections never wait
@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod delayed;
 pub mod disk;
 mod error;
 mod fetch;
@@ -25,6 +26,7 @@ mod store;
 mod transaction;
 
 pub use batch::behind_answers;
+pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};
 pub use oid::{NameTooLong, ObjectName, ObjectRef};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_immediate};
 use loligo_rados::{Errno, LockMode, LockOptions};
+use loligo_server::Server;
 use loligo_stripe::{Direct, Error, File, Layout, ObjectNames, ObjectNo, Segment, StreamOptions, Striper};
 
 use place::{POOL, Place};
@@ -265,6 +266,31 @@ async fn streams_carry_everything_in_order() {
         striper.remove("f").await.expect("removed");
     }
     assert_eq!(place.rados.in_flight(), (0, 0));
+}
+
+/// Where an answer takes a while, more is kept under way than the least, and never more than is allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_grow_with_the_delay() {
+    const IO: u64 = 64 << 10;
+    let place = Place::of(Server::memory().commit_delay(Duration::from_millis(20))).await;
+    let striper = in_pool(place.pool().await, layout(1, 1, 64));
+    let file = striper.create("f").await.expect("made");
+    let data = pattern(24 << 20, 1);
+    for (window_max, least, most) in [(64 << 20, 8 * IO, 64 << 20), (4 * IO, 4 * IO, 4 * IO)] {
+        let len = if window_max > 4 * IO { data.len() as u64 } else { 40 * IO };
+        file.extend(len).await.expect("extended");
+        let options = StreamOptions { io_bytes: IO, window_max, ..StreamOptions::default() };
+        let mut stream = file.write_stream(0, options);
+        let mut seen = 0;
+        for at in (0..len).step_by(IO as usize) {
+            stream.write(data.slice(at as usize..(at + IO) as usize)).await.expect("written");
+            seen = seen.max(stream.window().under_way());
+        }
+        assert!((least..=most).contains(&seen), "{seen}");
+        assert_eq!(stream.finish().await.expect("written"), len);
+    }
+    assert!(content(&file).await == data);
+    file.close().await.expect("closed");
 }
 
 /// Futures and streams that are dropped leave nothing under way, and the file as usable as before.

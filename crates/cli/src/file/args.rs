@@ -24,6 +24,7 @@ pub(crate) enum FileCommand {
     /// Write a local file as a striped one. What the striped file held before is gone; its layout stays unless another is named.
     #[command(after_help = PUT)]
     Put {
+        /// The striped file's name.
         name: String,
         /// The local file; - is standard input; a directory with --recursive.
         file: PathBuf,
@@ -38,15 +39,17 @@ pub(crate) enum FileCommand {
     },
     /// Write a local file at the end of a striped one, which is made if there is none.
     Append {
+        /// The striped file's name.
         name: String,
         /// The local file; - is standard input.
         file: PathBuf,
         #[command(flatten)]
         layout: LayoutOptions,
     },
-    /// Read a striped file into a local one. Holes stay holes.
+    /// Read a striped file into a local one. Where it has no objects, the local file has holes.
     #[command(after_help = GET)]
     Get {
+        /// The striped file's name.
         name: String,
         /// The local file; - is standard output; a directory with --recursive.
         file: PathBuf,
@@ -55,6 +58,9 @@ pub(crate) enum FileCommand {
         /// Go on where the local file ends, if what it has is the beginning of the striped file: the OSDs' checksums say so.
         #[arg(long)]
         resume: bool,
+        /// Ask the OSDs for holes within objects, too, which costs them more than to send zeros.
+        #[arg(long)]
+        sparse: bool,
     },
     /// Write striped files to standard output, one after the other.
     Cat {
@@ -67,12 +73,15 @@ pub(crate) enum FileCommand {
         #[arg(long, value_parser = size)]
         length: Option<u64>,
     },
-    /// Copy a striped file; without a layout it gets the source's. Holes stay holes.
+    /// Copy a striped file; without a layout it gets the source's. Where the source has no objects, the copy has holes.
     Cp {
         source: String,
         destination: String,
         #[command(flatten)]
         layout: LayoutOptions,
+        /// Ask the OSDs for holes within objects, too, which costs them more than to send zeros.
+        #[arg(long)]
+        sparse: bool,
     },
     /// List the striped files.
     Ls {

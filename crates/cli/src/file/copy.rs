@@ -11,18 +11,25 @@ pub(super) async fn run(
     source: &str,
     destination: &str,
     layout: LayoutOptions,
+    sparse: bool,
 ) -> Result<(), Failure> {
     if source == destination {
         return Err(Failure::new(pool.names("cp", source), "onto itself"));
     }
     let what = || pool.names("cp", source);
     let from = striper(pool).open(source).await.context(what)?;
-    let done = onto(pool, &from, destination, layout).await;
+    let done = onto(pool, &from, destination, layout, sparse).await;
     closing(from, done, what).await
 }
 
 /// What the destination was is gone.
-async fn onto(pool: &Pool, from: &File, destination: &str, layout: LayoutOptions) -> Result<(), Failure> {
+async fn onto(
+    pool: &Pool,
+    from: &File,
+    destination: &str,
+    layout: LayoutOptions,
+    sparse: bool,
+) -> Result<(), Failure> {
     let what = || pool.names("cp", destination);
     let layout = layout.layout().context(what)?.unwrap_or(from.layout());
     let striper = striper(pool).with_layout(layout).context(what)?;
@@ -31,15 +38,21 @@ async fn onto(pool: &Pool, from: &File, destination: &str, layout: LayoutOptions
         removed => removed.context(what)?,
     }
     let to = striper.create(destination).await.context(what)?;
-    let done = fill(pool, from, &to, what).await;
+    let done = fill(pool, from, &to, sparse, what).await;
     closing(to, done, what).await
 }
 
-async fn fill(pool: &Pool, from: &File, to: &File, what: impl Fn() -> String + Copy) -> Result<(), Failure> {
+async fn fill(
+    pool: &Pool,
+    from: &File,
+    to: &File,
+    sparse: bool,
+    what: impl Fn() -> String + Copy,
+) -> Result<(), Failure> {
     let size = from.size().await.context(what)?;
     let bar = progress(Some(size));
     let mut read = from
-        .read_stream(0, u64::MAX, StreamOptions { sparse: true, ..StreamOptions::default() })
+        .read_stream(0, u64::MAX, StreamOptions { sparse, ..StreamOptions::default() })
         .await
         .context(what)?;
     let options = StreamOptions { ends_at: Some(read.end()), ..StreamOptions::default() };

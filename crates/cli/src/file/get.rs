@@ -19,6 +19,7 @@ use crate::failure::{Context, Failure};
 pub(super) struct Options {
     pub(super) transfer: Transfer,
     pub(super) resume: bool,
+    pub(super) sparse: bool,
 }
 
 struct Getting<'p> {
@@ -114,7 +115,8 @@ impl Getting<'_> {
         let reread = regular && !is_dash(path);
         let mut sums = (verify && !reread).then(|| Sums::new(file.layout()));
         let mut sink = Sink::open(path, from)?;
-        let options = StreamOptions { window_max: window, sparse: true, ..StreamOptions::default() };
+        let options =
+            StreamOptions { window_max: window, sparse: self.options.sparse, ..StreamOptions::default() };
         let carried =
             carry(file, (from, u64::MAX), options, &mut sink, sums.as_mut(), &self.bar, what).await?;
         sink.finish().await?;

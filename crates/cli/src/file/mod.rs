@@ -60,13 +60,15 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
             put::run(pool, name, file, &options).await
         }
         FileCommand::Append { name, file, layout } => put::append(pool, name, file, *layout).await,
-        FileCommand::Get { name, file, transfer, resume } => {
-            get::run(pool, name, file, get::Options { transfer: *transfer, resume: *resume }).await
+        FileCommand::Get { name, file, transfer, resume, sparse } => {
+            let options = get::Options { transfer: *transfer, resume: *resume, sparse: *sparse };
+            get::run(pool, name, file, options).await
         }
         FileCommand::Cat { names, offset, length } => get::cat(pool, names, *offset, *length).await,
-        FileCommand::Cp { source, destination, layout } => {
-            copy::run(pool, source, destination, *layout).await
+        FileCommand::Cp { source, destination, layout, sparse } => {
+            copy::run(pool, source, destination, *layout, *sparse).await
         }
+
         FileCommand::Ls { prefix, long } => show::list(pool, prefix.as_deref().unwrap_or(""), *long).await,
         FileCommand::Stat { name } => show::stat(pool, name).await,
         FileCommand::Rm { names } => {

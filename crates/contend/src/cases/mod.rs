@@ -3,6 +3,7 @@
 mod apply;
 mod async_read;
 mod clients;
+mod direct_write;
 mod log;
 mod long_hold;
 mod out_queue;
@@ -15,6 +16,7 @@ use crate::{Case, Error};
 pub fn cases() -> Vec<Box<dyn Case>> {
     vec![
         Box::new(out_queue::OutQueue::default()),
+        Box::new(direct_write::DirectWrite::default()),
         Box::new(long_hold::LongHold::default()),
         Box::new(pg_slot::PgSlot::default()),
         Box::new(async_read::AsyncRead::default()),
@@ -45,6 +47,11 @@ mod tests {
     fn tiny_cases() -> Vec<Box<dyn Case>> {
         vec![
             Box::new(out_queue::OutQueue { threads: &[8] }),
+            Box::new(direct_write::DirectWrite {
+                objects: 3,
+                sizes: &[64 << 10],
+                delay: Duration::from_millis(2),
+            }),
             Box::new(long_hold::LongHold { threads: 3 }),
             Box::new(pg_slot::PgSlot { connections: 4, in_flight: 2, pgs: &[1, 2] }),
             Box::new(async_read::AsyncRead {

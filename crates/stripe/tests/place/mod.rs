@@ -14,7 +14,11 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) async fn new() -> Self {
-        let server = Server::memory().pool(POOL).start().expect("the server starts");
+        Self::of(Server::memory()).await
+    }
+
+    pub(crate) async fn of(server: loligo_server::Builder) -> Self {
+        let server = server.pool(POOL).start().expect("the server starts");
         let rados = connect(server.conf()).await;
         Self { server, rados }
     }

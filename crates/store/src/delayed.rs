@@ -1,0 +1,180 @@
+//! A store whose writes are safe later than they are: it stands for a slow disk in measurements and tests.
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use loligo_wire::{Eversion, PgId};
+
+use crate::{
+    Collection, CollectionStats, Commit, CommitListener, Fetch, ObjectName, ObjectRef, ObjectStore,
+    ObjectView, OpRecord, StatFs, StoreError, Transaction,
+};
+
+/// Another store, each of whose transactions is reported as safe a fixed time after the other store said so. Transactions do not wait for
+/// each other: however many there are, each takes that much longer.
+///
+/// Reads are answered as before.
+pub struct Delayed {
+    inner: Arc<dyn ObjectStore>,
+    timer: Timer,
+}
+
+/// What is due, in the order in which it is due, since all wait equally long. It holds what is in flight, which the OSD bounds.
+#[derive(Clone)]
+struct Timer {
+    delay: Duration,
+    due: mpsc::Sender<Due>,
+}
+
+struct Due {
+    at: Instant,
+    listener: Arc<dyn CommitListener>,
+    version: Eversion,
+}
+
+impl Delayed {
+    /// `inner`, with `delay` for each transaction.
+    ///
+    /// # Errors
+    /// The system's, if there is no thread to be had.
+    pub fn new(inner: Arc<dyn ObjectStore>, delay: Duration) -> io::Result<Self> {
+        let (due, wanted) = mpsc::channel::<Due>();
+        // Ends with the last collection.
+        let run = move || {
+            for Due { at, listener, version } in wanted {
+                thread::sleep(at.saturating_duration_since(Instant::now()));
+                listener.committed(version);
+            }
+        };
+        thread::Builder::new().name("store-delay".to_owned()).spawn(run)?;
+        Ok(Self { inner, timer: Timer { delay, due } })
+    }
+}
+
+impl Timer {
+    fn set(&self, listener: &Arc<dyn CommitListener>, version: Eversion) {
+        let due = Due { at: Instant::now() + self.delay, listener: Arc::clone(listener), version };
+        // The thread lives as long as anybody can send to it.
+        let _ = self.due.send(due);
+    }
+}
+
+impl ObjectStore for Delayed {
+    fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError> {
+        let timer = self.timer.clone();
+        let late = LateListener { listener: Arc::clone(&listener), timer: timer.clone() };
+        let inner = self.inner.open(pg, Arc::new(late))?;
+        Ok(Arc::new(DelayedCollection { inner, listener, timer }))
+    }
+
+    fn remove(&self, pg: PgId) -> Result<(), StoreError> {
+        self.inner.remove(pg)
+    }
+
+    fn collections(&self) -> Vec<PgId> {
+        self.inner.collections()
+    }
+
+    fn statfs(&self) -> StatFs {
+        self.inner.statfs()
+    }
+}
+
+/// Hears of what the inner store left pending, and passes it on later.
+struct LateListener {
+    listener: Arc<dyn CommitListener>,
+    timer: Timer,
+}
+
+impl CommitListener for LateListener {
+    fn committed(&self, version: Eversion) {
+        self.timer.set(&self.listener, version);
+    }
+
+    fn stopped(&self, error: &StoreError) {
+        self.listener.stopped(error);
+    }
+}
+
+struct DelayedCollection {
+    inner: Arc<dyn Collection>,
+    listener: Arc<dyn CommitListener>,
+    timer: Timer,
+}
+
+impl Collection for DelayedCollection {
+    fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
+        self.inner.object(oid)
+    }
+
+    fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
+        let version = txn.version;
+        if self.inner.submit(txn)? == Commit::Done {
+            self.timer.set(&self.listener, version);
+        }
+        Ok(Commit::Pending)
+    }
+
+    fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>> {
+        self.inner.list(from, max)
+    }
+
+    fn stats(&self) -> CollectionStats {
+        self.inner.stats()
+    }
+
+    fn version(&self) -> Eversion {
+        self.inner.version()
+    }
+
+    fn records(&self) -> Vec<OpRecord> {
+        self.inner.records()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::{Change, Info, ObjectChanges};
+    use loligo_wire::{Epoch, PoolId};
+    use smallvec::smallvec;
+
+    struct Heard(mpsc::Sender<(Eversion, Instant)>);
+
+    impl CommitListener for Heard {
+        fn committed(&self, version: Eversion) {
+            let _ = self.0.send((version, Instant::now()));
+        }
+
+        fn stopped(&self, _: &StoreError) {}
+    }
+
+    #[test]
+    fn each_transaction_is_reported_later_and_none_waits_for_another() {
+        const DELAY: Duration = Duration::from_millis(50);
+        let store = Delayed::new(Arc::new(MemoryStore::new(1 << 20)), DELAY).expect("a thread");
+        let (tell, heard) = mpsc::channel();
+        let pg = PgId { pool: PoolId(1), seed: 0 };
+        let collection = store.open(pg, Arc::new(Heard(tell))).expect("a collection");
+        let began = Instant::now();
+        for number in 1..=10 {
+            let version = Eversion { epoch: Epoch(1), version: number };
+            let name = format!("o{number}");
+            let oid = ObjectRef::head(number as u32, name.as_bytes());
+            let info = Info { version, user_version: number, ..Info::default() };
+            let changes = smallvec![Change::WriteFull { data: "x".into() }];
+            let objects = smallvec![ObjectChanges { oid, info, changes }];
+            let commit = collection.submit(Transaction { version, objects, record: None });
+            assert_eq!(commit.expect("done"), Commit::Pending);
+        }
+        assert_eq!(collection.version().version, 10, "it is visible at once");
+        for number in 1..=10 {
+            let (version, at) = heard.recv().expect("told");
+            assert_eq!(version.version, number);
+            assert!(at - began >= DELAY, "{:?}", at - began);
+        }
+        assert!(began.elapsed() < 5 * DELAY, "{:?}", began.elapsed());
+    }
+}
