@@ -22,8 +22,8 @@ const SIZE: &str = "striper.size";
 
 const LOCK: &str = "striper.lock";
 const SHARED_TAG: &str = "Tag";
-/// How long a lock outlives who holds it.
-const LOCK_TIME: Duration = Duration::from_secs(60);
+/// How long a lock outlives who holds it, unless something else is [said](crate::Striper::with_lock_time).
+pub(crate) const LOCK_TIME: Duration = Duration::from_secs(60);
 
 /// What is known of a striped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,12 @@ pub struct FileStat {
 pub(crate) struct Head {
     io: IoCtx,
     name: Vec<u8>,
+    lock_time: Duration,
 }
 
 impl Head {
-    pub(crate) fn new(io: IoCtx, name: Vec<u8>) -> Self {
-        Self { io, name }
+    pub(crate) fn new(io: IoCtx, name: Vec<u8>, lock_time: Duration) -> Self {
+        Self { io, name, lock_time }
     }
 
     /// What it says, in one state of it.
@@ -87,11 +88,11 @@ impl Head {
         let options = LockOptions {
             cookie: uuid()?,
             tag: tag.to_owned(),
-            duration: Some(LOCK_TIME),
+            duration: Some(self.lock_time),
             ..LockOptions::default()
         };
         match self.io.operate(self.name.clone(), op.lock(LOCK, mode, &options)).await {
-            Ok(()) => Ok(self.io.keep_lock(self.name.clone(), LOCK, mode, LOCK_TIME, &options)),
+            Ok(()) => Ok(self.io.keep_lock(self.name.clone(), LOCK, mode, self.lock_time, &options)),
             Err(e) if e.errno() == EBUSY => Err(Error::InUse { holders: self.holders().await }),
             Err(e) => Err(e.into()),
         }

@@ -1,5 +1,7 @@
 //! The striped files of a pool.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use loligo_rados::{Errno, IoCtx, LockGuard, LockMode, ObjectList};
 
@@ -7,7 +9,7 @@ use crate::FILE_BYTES_MAX;
 use crate::direct::Direct;
 use crate::error::Error;
 use crate::file::File;
-use crate::head::{FileStat, Head};
+use crate::head::{FileStat, Head, LOCK_TIME};
 use crate::layout::{Layout, ObjectNo};
 use crate::names::{ObjectNames, striped_file};
 
@@ -19,12 +21,18 @@ const OBJECTS_UNDER_WAY: usize = 64;
 pub struct Striper {
     io: IoCtx,
     layout: Layout,
+    lock_time: Duration,
 }
 
 impl Striper {
     /// Those of a pool; new files get the [default layout](Layout::default).
     pub fn new(io: IoCtx) -> Self {
-        Self { io, layout: Layout::default() }
+        Self { io, layout: Layout::default(), lock_time: LOCK_TIME }
+    }
+
+    /// The same, with locks that outlive a program that dies by this time, at least a second, instead of a minute. They are renewed three times as often.
+    pub fn with_lock_time(self, lock_time: Duration) -> Self {
+        Self { lock_time: lock_time.max(Duration::from_secs(1)), ..self }
     }
 
     /// The same, with this layout for new files.
@@ -184,7 +192,8 @@ impl Striper {
     }
 
     fn head(&self, file: &[u8]) -> Head {
-        Head::new(self.io.clone(), ObjectNames::Striper(file.to_vec()).name(ObjectNo(0)))
+        let name = ObjectNames::Striper(file.to_vec()).name(ObjectNo(0));
+        Head::new(self.io.clone(), name, self.lock_time)
     }
 }
 

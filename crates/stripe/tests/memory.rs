@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_immediate};
-use loligo_rados::{Errno, LockMode, LockOptions};
+use loligo_msgr::testing::FaultProxy;
+use loligo_rados::{Builder, Errno, IoCtx, LockMode, LockOptions};
 use loligo_server::Server;
 use loligo_stripe::{Direct, Error, File, Layout, ObjectNames, ObjectNo, Segment, StreamOptions, Striper};
 
+use loligo_wire::EntityType;
 use place::{POOL, Place};
 
 const UNIT: u64 = 64 << 10;
@@ -24,7 +26,7 @@ fn pattern(len: u64, seed: u64) -> Bytes {
     (0..len).map(|at| ((at * 31 + seed) % 251) as u8 ^ (at >> 14) as u8).collect()
 }
 
-fn in_pool(pool: loligo_rados::IoCtx, layout: Layout) -> Striper {
+fn in_pool(pool: IoCtx, layout: Layout) -> Striper {
     Striper::new(pool).with_layout(layout).expect("stock reads it")
 }
 
@@ -138,6 +140,45 @@ async fn the_lock_is_libradosstriper_s() {
     tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the lock is given up");
 }
 
+/// Who has lost the lock does nothing more with the file; and the lock of a program that has died is free after a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_are_lost_and_end() {
+    let place = Place::new().await;
+    let striper = in_pool(place.pool().await, layout(1, 2, 2)).with_lock_time(Duration::from_secs(1));
+    let file = striper.create("f").await.expect("made");
+    file.write(0, pattern(UNIT, 1)).await.expect("written");
+    let first = "f.0000000000000000";
+    let info = striper.ioctx().lock_info(first, "striper.lock").await.expect("a lock");
+    let [holder] = info.holders.as_slice() else { panic!("{info:?}") };
+    striper.ioctx().break_lock(first, "striper.lock", holder.client, &holder.cookie).await.expect("broken");
+    let lost = async {
+        loop {
+            match file.write(0, pattern(UNIT, 1)).await {
+                Ok(()) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(e) => break e,
+            }
+        }
+    };
+    let lost = tokio::time::timeout(Duration::from_secs(20), lost).await.expect("it is noticed");
+    assert!(matches!(lost.source, Error::LockLost(_)), "{lost}");
+    assert!(matches!(file.read(0, 1).await.expect_err("lost").source, Error::LockLost(_)));
+    assert!(matches!(file.close().await, Err(Error::LockLost(_))));
+    // Renewed, it lasts longer than its time.
+    let file = striper.open("f").await.expect("opened");
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(matches!(striper.remove("f").await, Err(Error::InUse { .. })));
+    file.close().await.expect("closed");
+    // A client that ends without closing is as good as dead.
+    let dying = place.connect().await;
+    let pool = dying.ioctx(POOL).await.expect("the pool");
+    let file = in_pool(pool, striper.layout()).with_lock_time(Duration::from_secs(1)).open("f").await;
+    dying.shutdown().await;
+    assert!(matches!(striper.remove("f").await, Err(Error::InUse { .. })));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    striper.remove("f").await.expect("the lock has ended");
+    drop(file);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_striped_file_is_told_apart() {
     let place = Place::new().await;
@@ -161,23 +202,24 @@ async fn what_is_no_striped_file_is_told_apart() {
     assert!(matches!(Striper::new(pool).with_layout(huge), Err(Error::NotForStock)));
 }
 
-/// All requests of one I/O are under way when the future has been polled once.
+/// All requests of one I/O are under way when the future has been polled once, one for each object.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_an_io_leave_together() {
-    let place = Place::new().await;
+    let place = Place::of(Server::memory().commit_delay(Duration::from_millis(300))).await;
     let pool = place.pool().await;
-    let direct = Direct::new(pool, layout(1, 40, 1), ObjectNames::CephFs(0x1000));
-    let mut write = Box::pin(direct.write(0, pattern(40 * UNIT, 1)));
-    assert!(poll_immediate(&mut write).await.is_none(), "it takes a moment");
-    // Some may have been answered already; all have been sent, so the most that was ever seen is what counts.
-    let (ops, _) = place.rados.in_flight();
-    assert!(ops > 20, "{ops}");
-    write.await.expect("written");
-    let mut read = Box::pin(direct.read(0, 40 * UNIT));
-    assert!(poll_immediate(&mut read).await.is_none(), "it takes a moment");
-    assert_eq!(read.await.expect("read").into_bytes(), pattern(40 * UNIT, 1));
-    let last = place.pool().await.stat(direct.name(ObjectNo(39))).await.expect("there");
-    assert_eq!(last.size, UNIT);
+    for (layout, units, objects) in
+        [(layout(1, 40, 1), 40, 40), (layout(1, 1, 1), 50, 50), (layout(1, 2, 4), 8, 2)]
+    {
+        let direct = Direct::new(pool.clone(), layout, ObjectNames::CephFs(objects));
+        let data = pattern(units * UNIT, objects);
+        let mut write = Box::pin(direct.write(0, data.clone()));
+        assert!(poll_immediate(&mut write).await.is_none(), "it takes a moment");
+        assert_eq!(place.rados.in_flight(), (objects, data.len() as u64), "{layout}");
+        write.await.expect("written");
+        assert_eq!(direct.read(0, units * UNIT).await.expect("read").into_bytes(), data);
+        let last = pool.stat(direct.name(ObjectNo(objects - 1))).await.expect("there");
+        assert_eq!(last.size, units * UNIT / objects);
+    }
 }
 
 /// The server refuses some objects: what is told is the first error by offset, and what lies before it is valid.
@@ -429,26 +471,46 @@ async fn random_operations_do_what_they_do_to_an_array() {
     println!("LOLIGO_STRIPE_SEED={seed}");
     let place = Place::new().await;
     let pool = place.pool().await;
-    let files = (0..16).map(|n| {
-        let mut random = fastrand::Rng::with_seed(seed.wrapping_add(n));
-        let layout = layout(random.u64(1..4), random.u64(1..6), random.u64(1..5));
-        let striper = in_pool(pool.clone(), layout);
-        tokio::spawn(async move {
-            let mut array = Array { striper, name: format!("f{n}"), bytes: Vec::new(), random };
-            let mut file = array.striper.create(&array.name).await.expect("made");
-            for _ in 0..ops / 16 {
-                file = array.step(file).await;
-            }
-            array.check(&file).await;
-            file.close().await.expect("closed");
-            array.striper.remove(&array.name).await.expect("removed");
-        })
-    });
+    let files = (0..16).map(|n| tokio::spawn(random_file(pool.clone(), n, seed, ops / 16)));
     for ended in join_all(files).await {
         ended.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
     let left = pool.objects().next().await.expect("listed");
     assert!(left.is_none(), "seed {seed}: {left:?}");
+}
+
+/// The same while connections are reset at random bytes: what is sent again is done once.
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_connections_change_nothing() {
+    let seed = fastrand::u64(1..);
+    println!("seed {seed}");
+    let place = Place::new().await;
+    let proxy = FaultProxy::start(place.server.osd_addr(), seed, 3 << 20, 100).await.expect("a proxy");
+    let proxied = proxy.addr();
+    let reroute = move |kind, addr| if kind == EntityType::OSD { proxied } else { addr };
+    let conf = place.server.conf().to_str().expect("UTF-8");
+    let rados = Builder::new().conf_file(conf).reroute(reroute).connect().await.expect("connects");
+    let pool = rados.ioctx(POOL).await.expect("the pool");
+    let files = (0..4).map(|n| tokio::spawn(random_file(pool.clone(), n, seed, 60)));
+    for ended in join_all(files).await {
+        ended.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    }
+    assert!(proxy.faults() > 5, "{} faults", proxy.faults());
+    rados.shutdown().await;
+}
+
+async fn random_file(pool: IoCtx, number: u64, seed: u64, ops: u64) {
+    let mut random = fastrand::Rng::with_seed(seed.wrapping_add(number));
+    let layout = layout(random.u64(1..4), random.u64(1..6), random.u64(1..5));
+    let striper = in_pool(pool, layout);
+    let mut array = Array { striper, name: format!("f{number}"), bytes: Vec::new(), random };
+    let mut file = array.striper.create(&array.name).await.expect("made");
+    for _ in 0..ops {
+        file = array.step(file).await;
+    }
+    array.check(&file).await;
+    file.close().await.expect("closed");
+    array.striper.remove(&array.name).await.expect("removed");
 }
 
 struct Array {

@@ -10,6 +10,9 @@ use super::{IoCtx, LockMode, LockOptions};
 use crate::Error;
 use crate::error::Errno;
 
+/// Locks are renewed no more often.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
 impl IoCtx {
     /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If this program dies, the lock is
     /// free after `duration` at most.
@@ -127,7 +130,7 @@ impl Held {
         mut stopped: oneshot::Receiver<()>,
         lost: watch::Sender<Option<Errno>>,
     ) -> Result<(), Error> {
-        let pause = duration / 3;
+        let pause = (duration / 3).max(PAUSE_MIN);
         let mut until = tokio::time::Instant::now() + duration;
         loop {
             tokio::select! {

@@ -27,6 +27,11 @@ impl Place {
         self.rados.ioctx(POOL).await.expect("the pool")
     }
 
+    /// One more client.
+    pub(crate) async fn connect(&self) -> Rados {
+        connect(self.server.conf()).await
+    }
+
     /// A client that may do only this.
     pub(crate) async fn restricted(&self, name: &str, osd_caps: &str) -> Rados {
         let command = format!(
