@@ -58,7 +58,8 @@ impl File {
         self.inner.refreshed_size().await
     }
 
-    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end.
+    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end. All of them are in memory then;
+    /// [`File::read_stream`] is for long ranges.
     ///
     /// # Errors
     /// The first by offset, with the bytes before it.

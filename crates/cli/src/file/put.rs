@@ -127,12 +127,14 @@ impl Putting<'_> {
     /// The striped file, open, and from where on it is to be written: from its beginning, and then empty, unless a note says other.
     async fn target(&self, name: &[u8], note: Option<&Note>) -> Result<(File, u64), loligo_stripe::Error> {
         let striper = striper(self.pool).with_layout(self.layout.unwrap_or_default())?;
+        match striper.create(name).await {
+            Err(e) if e.errno() == Errno::EEXIST => {}
+            made => return Ok((made?, 0)),
+        }
         let there = match striper.stat(name).await {
-            Ok(stat) => Some(stat),
-            Err(e) if e.is_not_found() => None,
-            Err(e) => return Err(e),
+            Err(e) if e.is_not_found() => return Ok((striper.open_or_create(name).await?, 0)),
+            there => there?,
         };
-        let Some(there) = there else { return Ok((striper.open_or_create(name).await?, 0)) };
         let same_layout = self.layout.is_none_or(|layout| layout == there.layout);
         if let Some(note) = note.filter(|_| same_layout) {
             let target = striper.open(name).await?;
