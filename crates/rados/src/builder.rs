@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
-use loligo_cephx::conf::{Conf, ConfError, Environment, Messenger as ConfMessenger, Options};
+use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 use loligo_msgr::{Config, Limits, Messenger, Reroute};
-use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch};
+use loligo_wire::{EntityName, EntityType, Epoch};
 use tokio::sync::oneshot;
 
 use crate::core::{Core, Dispatch, Lifeline};
@@ -16,7 +16,7 @@ use crate::dial::Dialer;
 use crate::mgrc::{Keeper, MgrClient};
 use crate::monc::{HuntSettings, MonClient};
 use crate::objecter::{Location, Objecter, Settings};
-use crate::{Error, Rados};
+use crate::{Error, Rados, discover};
 
 /// Says which cluster to connect to, and as whom.
 ///
@@ -28,6 +28,7 @@ pub struct Builder {
     options: Options,
     conf: Option<Conf>,
     reroute: Option<Reroute>,
+    dns: Option<SocketAddr>,
 }
 
 impl Default for Builder {
@@ -39,7 +40,13 @@ impl Default for Builder {
 impl Builder {
     /// What this process's environment says.
     pub fn new() -> Self {
-        Self { environment: Environment::current(), options: Options::default(), conf: None, reroute: None }
+        Self {
+            environment: Environment::current(),
+            options: Options::default(),
+            conf: None,
+            reroute: None,
+            dns: None,
+        }
     }
 
     /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, …
@@ -82,6 +89,14 @@ impl Builder {
         self
     }
 
+    /// Asks this DNS server where the monitors are, if the configuration does not say, instead of the system's: tests have one of their
+    /// own.
+    #[doc(hidden)]
+    pub fn dns_server(mut self, server: SocketAddr) -> Self {
+        self.dns = Some(server);
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -90,17 +105,17 @@ impl Builder {
         }
     }
 
-    /// Connects: finds a monitor, authenticates, and waits for the first map. The client's tasks run on the runtime that
+    /// Connects: finds a monitor, in DNS if the configuration names none (`mon_dns_srv_name`), authenticates, and waits for the first map. The client's tasks run on the runtime that
     /// this is called on.
     ///
     /// # Errors
-    /// What is wrong with the configuration; [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could
+    /// What is wrong with the configuration; [`Error::NotInDns`] if nothing says where the monitors are; [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could
     /// be reached within `client_mount_timeout`.
     pub async fn connect(self) -> Result<Rados, Error> {
         let conf = self.load()?;
         let times = Times::of(&conf)?;
         let client = AuthClient::new(conf.client_config()?);
-        let monitors = resolve(&conf).await?;
+        let monitors = discover::monitors(&conf, self.dns).await?;
         let hostname = self.environment.host.clone();
         let location = Location::parse(conf.text("crush_location").as_deref(), &hostname);
 
@@ -188,26 +203,4 @@ impl Times {
 /// sent again shares its data with the attempt before it.
 pub(crate) fn queue_limits() -> Limits {
     Limits { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Limits::default() }
-}
-
-/// The monitors' msgr2 addresses; names are looked up. One that cannot be found is passed over if there are others.
-async fn resolve(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
-    let mut found = Vec::new();
-    let mut unknown = None;
-    let hosts = conf.mon_hosts()?;
-    for addr in hosts.iter().flatten().filter(|addr| addr.messenger == ConfMessenger::V2) {
-        if let Some(ip) = addr.ip() {
-            found.push(EntityAddr::msgr2(SocketAddr::new(ip, addr.port)));
-            continue;
-        }
-        match tokio::net::lookup_host((addr.host.as_str(), addr.port)).await {
-            Ok(socks) => found.extend(socks.map(EntityAddr::msgr2)),
-            Err(e) => unknown = Some(format!("{}: {e}", addr.host)),
-        }
-    }
-    match (found.is_empty(), unknown) {
-        (false, _) => Ok(found),
-        (true, Some(last)) => Err(Error::NoMonitor { after: Duration::ZERO, last }),
-        (true, None) => Err(ConfError::NoMonitors.into()),
-    }
 }

@@ -88,6 +88,14 @@ pub enum Error {
         /// What went wrong last.
         last: String,
     },
+    /// Nothing says where the monitors are: neither the configuration (`mon host`) nor DNS.
+    #[error("no monitors: 'mon host' is not configured, and DNS does not know the service {service}: {why}")]
+    NotInDns {
+        /// `mon_dns_srv_name`.
+        service: String,
+        /// What DNS said.
+        why: String,
+    },
     /// The configuration cannot be used.
     #[error(transparent)]
     Conf(#[from] ConfError),
@@ -115,7 +123,7 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Os(errno) | Self::Command { errno, .. } => *errno,
-            Self::NoPool(_) => Errno::ENOENT,
+            Self::NoPool(_) | Self::NotInDns { .. } => Errno::ENOENT,
             Self::Timeout(_) | Self::NoMonitor { .. } => Errno::ETIMEDOUT,
             Self::Conf(ConfError::NoMonitors) | Self::Conf(ConfError::Io { .. }) => Errno::ENOENT,
             Self::Conf(_) => Errno::EINVAL,

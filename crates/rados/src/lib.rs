@@ -28,6 +28,7 @@ pub mod blocking;
 mod builder;
 mod core;
 mod dial;
+mod discover;
 mod error;
 mod ioctx;
 mod mgrc;

@@ -35,15 +35,17 @@ pub(crate) struct HuntSettings {
 /// The task that finds a monitor, keeps the session until it is lost, and finds another.
 pub(crate) struct Hunt {
     events: mpsc::UnboundedReceiver<Event>,
-    /// The monitor at which the next round begins.
-    next: usize,
+    /// Where the next round begins.
+    next: Place,
     /// What went wrong last, for whoever waits in vain.
     last_error: String,
 }
 
 impl Hunt {
     pub(super) fn new(events: mpsc::UnboundedReceiver<Event>) -> Self {
-        Self { events, next: 0, last_error: "none was tried".to_owned() }
+        // Clients begin at different monitors.
+        let next = Place { group: 0, begin: std::process::id() as usize, tried: 0 };
+        Self { events, next, last_error: "none was tried".to_owned() }
     }
 
     /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor would revoke;
@@ -67,6 +69,7 @@ impl Hunt {
             match self.round(&monc, &dialer, deadline).await {
                 Ok(Some(conn)) => {
                     factor = 1.0;
+                    self.next = Place { group: 0, tried: 0, ..self.next };
                     messenger.set_num(monc.auth.global_id().0 as i64);
                     monc.open(&conn);
                     if let Some(first) = first.take() {
@@ -102,26 +105,15 @@ impl Hunt {
         dialer: &Dialer,
         deadline: Instant,
     ) -> Result<Option<Arc<Connection>>, AuthError> {
-        let chosen = self.choose(&monc.addrs());
-        let tried: Vec<_> = chosen.filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
+        let chosen = self.next.choose(&monc.groups());
+        let tried: Vec<_> =
+            chosen.into_iter().filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
         let outcome = self.first_connected(&tried, deadline).await;
         let winner = outcome.as_ref().ok().and_then(Option::as_ref);
         for conn in tried.iter().filter(|conn| winner.is_none_or(|winner| winner.id() != conn.id())) {
             conn.mark_down();
         }
         outcome
-    }
-
-    /// The monitors of this round: the next few of all, in turn. Clients begin at different ones.
-    fn choose(&mut self, addrs: &[EntityAddr]) -> impl Iterator<Item = EntityAddr> + use<> {
-        let count = addrs.len().min(PARALLEL);
-        if self.next == 0 {
-            self.next = std::process::id() as usize;
-        }
-        let begin = self.next;
-        self.next = self.next.wrapping_add(count);
-        let chosen: Vec<_> = (0..count).map(|i| addrs[begin.wrapping_add(i) % addrs.len()]).collect();
-        chosen.into_iter()
     }
 
     async fn first_connected(
@@ -162,5 +154,67 @@ impl Hunt {
                 _ = tick.tick() => monc.renew_tickets(),
             }
         }
+    }
+}
+
+/// A place in the list of monitors.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    group: usize,
+    /// The monitor of the group to begin with, wrapped.
+    begin: usize,
+    /// How many of the group were tried.
+    tried: usize,
+}
+
+impl Place {
+    /// The monitors of this round: the next few of their group, or, when all of it were tried, of the next group.
+    fn choose(&mut self, groups: &[Vec<EntityAddr>]) -> Vec<EntityAddr> {
+        if groups.get(self.group).is_none_or(|group| self.tried >= group.len()) {
+            self.group = if self.group + 1 < groups.len() { self.group + 1 } else { 0 };
+            self.tried = 0;
+        }
+        let Some(group) = groups.get(self.group) else { return Vec::new() };
+        let count = group.len().min(PARALLEL);
+        let begin = self.begin;
+        self.begin = begin.wrapping_add(count);
+        self.tried += count;
+        (0..count).map(|i| group[begin.wrapping_add(i) % group.len()]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn group(ports: std::ops::Range<u16>) -> Vec<EntityAddr> {
+        ports.map(|port| EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], port)))).collect()
+    }
+
+    fn ports(chosen: &[EntityAddr]) -> Vec<u16> {
+        let mut ports: Vec<_> = chosen.iter().filter_map(|addr| addr.sock).map(|sock| sock.port()).collect();
+        ports.sort_unstable();
+        ports
+    }
+
+    #[test]
+    fn the_next_group_is_tried_when_none_of_the_first_answers() {
+        let groups = [group(1..6), group(6..7)];
+        let mut place = Place { group: 0, begin: 4, tried: 0 };
+        assert_eq!(ports(&place.choose(&groups)), [1, 2, 5]);
+        assert_eq!(ports(&place.choose(&groups)), [3, 4, 5], "the rest, and others again");
+        assert_eq!(ports(&place.choose(&groups)), [6]);
+        assert_eq!(place.choose(&groups).len(), 3, "from the beginning");
+        assert_eq!(place.group, 0);
+    }
+
+    #[test]
+    fn groups_may_become_fewer() {
+        let mut place = Place { group: 3, begin: 0, tried: 1 };
+        assert_eq!(ports(&place.choose(&[group(1..3)])), [1, 2]);
+        assert_eq!(ports(&place.choose(&[group(1..3)])), [1, 2]);
+        assert!(place.choose(&[]).is_empty());
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::requests::Requests;
 use crate::Error;
+use crate::discover::Groups;
 
 pub(crate) use self::hunt::{Hunt, HuntSettings};
 
@@ -40,7 +41,7 @@ struct State {
     /// The monitor that we talk to; `None` while one is looked for.
     conn: Option<Arc<Connection>>,
     /// Where monitors are: as configured, and once there is a session, as the monmap says.
-    addrs: Vec<EntityAddr>,
+    groups: Groups,
     fsid: Option<Uuid>,
     monmap_epoch: Epoch,
     /// What every session begins with asking for.
@@ -65,12 +66,12 @@ struct Refusal {
 
 impl MonClient {
     /// The session, and what [`Hunt::run`] hears from it.
-    pub(crate) fn new(auth: Arc<AuthClient>, hostname: String, addrs: Vec<EntityAddr>) -> (Self, Hunt) {
+    pub(crate) fn new(auth: Arc<AuthClient>, hostname: String, groups: Groups) -> (Self, Hunt) {
         let (events, heard) = mpsc::unbounded_channel();
         let wanted = BTreeMap::from([("monmap".to_owned(), Subscription::default())]);
         let state = State {
             conn: None,
-            addrs,
+            groups,
             fsid: None,
             monmap_epoch: Epoch(0),
             wanted,
@@ -194,14 +195,19 @@ impl MonClient {
     fn take_monmap(&self, msg: &Msg) {
         let map = msg.open::<MMonMap>().and_then(|body| MonMap::from_bytes(&body.monmap));
         let Ok(map) = map else { return };
-        let addrs: Vec<_> = map.mons.values().filter_map(|mon| mon.public_addrs.msgr2().copied()).collect();
+        let mut groups: BTreeMap<u16, Vec<EntityAddr>> = BTreeMap::new();
+        for mon in map.mons.values() {
+            let addr = mon.public_addrs.msgr2().copied();
+            groups.entry(mon.priority).or_default().extend(addr);
+        }
+        groups.retain(|_, group| !group.is_empty());
         let mut state = self.state.lock();
         state.fsid = Some(map.fsid);
-        if map.epoch < state.monmap_epoch || addrs.is_empty() {
+        if map.epoch < state.monmap_epoch || groups.is_empty() {
             return;
         }
         state.monmap_epoch = map.epoch;
-        state.addrs = addrs;
+        state.groups = groups.into_values().collect();
         if let Some(wanted) = state.wanted.get_mut("monmap") {
             wanted.start = u64::from(map.epoch.0) + 1;
         }
@@ -210,8 +216,8 @@ impl MonClient {
 
 /// What the task that looks for a session calls.
 impl MonClient {
-    fn addrs(&self) -> Vec<EntityAddr> {
-        self.state.lock().addrs.clone()
+    fn groups(&self) -> Groups {
+        self.state.lock().groups.clone()
     }
 
     /// Begins a session: everything that is wanted and asked goes out.
