@@ -148,6 +148,9 @@ fn pipes_are_read_and_written() {
     assert!(place.file(&["cat", "empty"]).is_empty());
     place.piped(&["append", "empty", "-"], b"no more");
     assert_eq!(place.file(&["get", "empty", "-"]), b"no more");
+    // A file whose length is not known before it is read.
+    place.file(&["put", "version", "/proc/version", "--verify"]);
+    assert_eq!(place.file(&["cat", "version"]), fs::read("/proc/version").expect("Linux"));
 }
 
 #[test]

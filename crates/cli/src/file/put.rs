@@ -223,8 +223,9 @@ impl Putting<'_> {
         }
         let end = stream.finish().await.context(what)?;
         self.bar.inc(end - shown_bytes);
-        if meta.is_some_and(|meta| meta.len() != taken) {
-            return Err(Failure::new(format!("read {}", file.display()), "its size changed meanwhile"));
+        // One that grew is written as far as it was read.
+        if meta.is_some_and(|meta| meta.len() > taken) {
+            return Err(Failure::new(format!("read {}", file.display()), "it was cut off meanwhile"));
         }
         if let Some(note) = &mut note {
             note.written = end;
