@@ -1,4 +1,4 @@
-//! What the less frequent operations cost against a server: compound operations, watchers, omap, snapshots.
+//! What the less frequent operations cost against a server: connecting, compound operations, watchers, omap, snapshots.
 //!
 //! ```text
 //! cargo run --release -p loligo-rados --example surface -- [-c CONF] [POOL]
@@ -17,6 +17,9 @@ const SAMPLES: usize = 2_000;
 
 /// Operations of a compound one.
 const SUB_OPS: u64 = 16;
+
+/// Clients that connect, of which the median is told.
+const CONNECTS: usize = 21;
 
 const WATCHERS: usize = 10_000;
 
@@ -48,13 +51,29 @@ fn main() -> ExitCode {
 }
 
 async fn measure(builder: Builder, pool: String) -> Result<(), Error> {
-    let rados = builder.connect().await?;
+    let rados = builder.clone().connect().await?;
     let ioctx = rados.ioctx(&pool).await?;
+    first_byte(&builder, &pool, &ioctx).await?;
     compound(&ioctx).await?;
     omap(&ioctx).await?;
     snapshot(&ioctx).await?;
     watchers(&ioctx).await?;
     rados.shutdown().await;
+    Ok(())
+}
+
+/// From nothing to the first byte of an object: reading the configuration, finding a monitor, authenticating there and at the OSD.
+async fn first_byte(builder: &Builder, pool: &str, ioctx: &IoCtx) -> Result<(), Error> {
+    ioctx.write_full("first", Bytes::from_static(b"byte")).await?;
+    let mut took_us = Vec::new();
+    for _ in 0..CONNECTS {
+        let began = Instant::now();
+        let rados = builder.clone().connect().await?;
+        rados.ioctx(pool).await?.read("first", 0, 1).await?;
+        took_us.push(began.elapsed().as_secs_f64() * 1e6);
+        rados.shutdown().await;
+    }
+    println!("connected and read the first byte in {:.2} ms", median(took_us) / 1e3);
     Ok(())
 }
 

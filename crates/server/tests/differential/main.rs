@@ -180,6 +180,8 @@ fn through_librados(conf: &Path, steps: &[Value]) -> Vec<String> {
         };
         output.lines().map(|result| line(result).to_string()).collect()
     });
-    assert!(child.wait().expect("Python ends").success(), "the script failed against {}", conf.display());
+    let well = child.wait().expect("Python ends").success();
+    let last = steps.get(results.len());
+    assert!(well, "the script failed against {} at step {}: {last:?}", conf.display(), results.len());
     results
 }
