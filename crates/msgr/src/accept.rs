@@ -8,8 +8,7 @@ use std::time::Duration;
 use loligo_cephx::handshake::Identity;
 use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Local, Reconnect};
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::TcpKeepalive;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::Verdict;
@@ -17,6 +16,7 @@ use crate::context::Context;
 use crate::dialog::Dialog;
 use crate::driver::Driver;
 use crate::messenger::next_id;
+use crate::socket::{Listener, Socket};
 use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
 
 /// A socket on which a peer wants to open or resume a session. The connection that it is for answers.
@@ -42,10 +42,11 @@ pub(crate) enum Request {
 const LOOPBACK_SEND_BUFFER: usize = 512 << 10;
 
 /// Accepts sockets until the messenger stops.
-pub(crate) async fn listen(ctx: Arc<Context>, listener: TcpListener, auth: Arc<dyn AcceptAuth>) {
+pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn AcceptAuth>) {
     let slots = Arc::new(Semaphore::new(ctx.config.limits.handshakes_max));
     loop {
         let accepted = tokio::select! {
+            biased;
             () = ctx.stopping() => return,
             accepted = accept_one(&listener, &slots) => accepted,
         };
@@ -65,17 +66,14 @@ pub(crate) async fn listen(ctx: Arc<Context>, listener: TcpListener, auth: Arc<d
 }
 
 async fn accept_one(
-    listener: &TcpListener,
+    listener: &Listener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+) -> io::Result<(Socket, SocketAddr, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    if from.ip().is_loopback() {
-        SockRef::from(&stream).set_send_buffer_size(LOOPBACK_SEND_BUFFER)?;
-    }
+    stream.tune(from.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
     // Peers that connect to us send keepalives, or do not; that they are still there, TCP finds out.
-    SockRef::from(&stream).set_tcp_keepalive(&tcp_keepalive())?;
+    stream.set_keepalive(&tcp_keepalive())?;
     Ok((stream, from, slot))
 }
 
@@ -107,13 +105,14 @@ enum Answer {
 
 impl Door {
     /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new one.
-    async fn admit(mut self, stream: TcpStream, auth: &dyn AcceptAuth, slot: OwnedSemaphorePermit) {
+    async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, slot: OwnedSemaphorePermit) {
         let limit = self.ctx.config.limits.handshake_timeout;
         let peer_addr = EntityAddr::msgr2(self.from);
         let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
         let dialog = Dialog::new(stream, Handshake::server(local, auth.acceptor(self.from)));
         let ctx = Arc::clone(&self.ctx);
         let outcome = tokio::select! {
+            biased;
             () = ctx.stopping() => return,
             outcome = tokio::time::timeout(limit, self.converse(dialog)) => outcome,
         };

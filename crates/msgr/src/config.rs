@@ -5,7 +5,7 @@ use std::time::Duration;
 use loligo_wire::{EntityType, features};
 
 use crate::log::{Log, process_log};
-use crate::{ConnectAuth, Throttle, random};
+use crate::{ConnectAuth, Network, Throttle};
 
 /// Says where to dial instead of a peer's address.
 pub type Reroute = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
@@ -34,21 +34,25 @@ pub struct Config {
     pub log: Log,
     /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
     pub reroute: Option<Reroute>,
+    /// Where sockets and random numbers come from: tests simulate them.
+    pub network: Network,
 }
 
 impl Config {
     /// The defaults for a program of a kind.
     pub fn new(kind: EntityType) -> Self {
+        let network = Network::default();
         Self {
             kind,
             num: -1,
-            nonce: random::u32(),
+            nonce: network.random_u32(),
             features: features::SUPPORTED,
             policies: Policies::new(Policy::stateless_server()),
             connect_back: None,
             limits: Limits::default(),
             log: process_log(),
             reroute: None,
+            network,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the tasks of one messenger share.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub(crate) struct Context {
 /// The connections that have not ended.
 #[derive(Default)]
 struct Table {
-    by_id: HashMap<u64, Arc<Connection>>,
+    /// In the order in which they were made.
+    by_id: BTreeMap<u64, Arc<Connection>>,
     /// Those that a peer that connects may mean: accepted ones, and lossless ones that we opened.
     by_addr: HashMap<EntityAddr, Arc<Connection>>,
     stopped: bool,

@@ -4,18 +4,17 @@ use std::io;
 
 use bytes::Bytes;
 use loligo_msgr_proto::{Established, Event, Handshake};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::Error;
+use crate::socket::Socket;
 
 pub(crate) struct Dialog {
-    stream: TcpStream,
+    stream: Socket,
     pub(crate) handshake: Handshake,
 }
 
 impl Dialog {
-    pub(crate) fn new(stream: TcpStream, handshake: Handshake) -> Self {
+    pub(crate) fn new(stream: Socket, handshake: Handshake) -> Self {
         Self { stream, handshake }
     }
 
@@ -48,7 +47,7 @@ impl Dialog {
     }
 
     /// The open session: after [`Event::Established`].
-    pub(crate) fn finish(self) -> (TcpStream, Established) {
+    pub(crate) fn finish(self) -> (Socket, Established) {
         let established = self.handshake.into_established();
         (self.stream, established.expect("called after Event::Established"))
     }

@@ -21,14 +21,13 @@ use loligo_msgr_proto::{
     ServerIdent, Session,
 };
 use loligo_wire::{EntityAddr, EntityAddrVec};
-use socket2::SockRef;
-use tokio::net::TcpStream;
 
 use crate::accept::{Incoming, Request};
 use crate::connection::{Numbers, State, Writer};
 use crate::context::Context;
 use crate::dialog::Dialog;
-use crate::{ConnectAuth, Connection, Error, Level, PeerInfo, random};
+use crate::socket::Socket;
+use crate::{ConnectAuth, Connection, Error, Level, PeerInfo};
 
 pub(crate) struct Driver {
     ctx: Arc<Context>,
@@ -49,7 +48,7 @@ enum Next {
 
 /// A finished handshake.
 struct Opened {
-    stream: TcpStream,
+    stream: Socket,
     established: Established,
     peer: PeerInfo,
     /// What the peer has received in a session that goes on.
@@ -96,7 +95,10 @@ impl Driver {
                 self.pause = match e {
                     // The peer's own connection is on its way.
                     Error::Wait => limits.backoff_max,
-                    _ => jitter((pause * 2).clamp(limits.backoff_min, limits.backoff_max)),
+                    _ => {
+                        let random = self.ctx.config.network.random_u32();
+                        jitter((pause * 2).clamp(limits.backoff_min, limits.backoff_max), random)
+                    }
                 };
                 self.ctx.log(Level::Info, format_args!("{:?}: cannot connect: {e}", self.conn));
                 self.ctx.dispatcher.refused(&self.conn, &e);
@@ -218,8 +220,8 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Error>>
 }
 
 /// Between half of a duration and all of it: peers that lost the same server shall not all come back at once.
-fn jitter(d: Duration) -> Duration {
-    d / 2 + (d / 2).mul_f64(f64::from(random::u32()) / f64::from(u32::MAX))
+fn jitter(d: Duration, random: u32) -> Duration {
+    d / 2 + (d / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
 /// What the kernel keeps of what a client has written to a server on the same host: less than the default of up to 4 MiB, as
@@ -238,11 +240,8 @@ async fn open_session(
         return Err(std::io::Error::from(std::io::ErrorKind::AddrNotAvailable).into());
     };
     let dialled = ctx.config.reroute.as_ref().map_or(sock, |reroute| reroute(target.kind, sock));
-    let stream = TcpStream::connect(dialled).await?;
-    if dialled.ip().is_loopback() {
-        SockRef::from(&stream).set_send_buffer_size(LOOPBACK_SEND_BUFFER)?;
-    }
-    stream.set_nodelay(true)?;
+    let stream = ctx.config.network.connect(dialled).await?;
+    stream.tune(dialled.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
     let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
     let handshake = Handshake::client(local, auth.connector(target.kind));
     let mut dialog = Dialog::new(stream, handshake);
@@ -286,7 +285,7 @@ fn present(
     let target_addr = session.peer.addr;
     let numbers = &mut session.numbers;
     if conn.is_lossless() && numbers.client_cookie == 0 {
-        numbers.client_cookie = random::u64();
+        numbers.client_cookie = ctx.config.network.random_u64();
     }
     let numbers = *numbers;
     drop(session);
@@ -381,7 +380,7 @@ async fn accept_session(ctx: &Context, conn: &Connection, incoming: Incoming) ->
     let Incoming { mut dialog, request, peer, .. } = incoming;
     let peer_in_seq = match request {
         Request::Ident(ident) => {
-            let cookie = if conn.is_lossless() { random::u64() } else { 0 };
+            let cookie = if conn.is_lossless() { ctx.config.network.random_u64() } else { 0 };
             let numbers = &mut conn.session().numbers;
             numbers.client_cookie = ident.cookie;
             numbers.server_cookie = cookie;

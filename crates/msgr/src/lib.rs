@@ -10,6 +10,8 @@
 //!   vectored write when it returns.
 //! - [`Policy`] says what happens when the socket is lost: a lossy connection is dead and says so once; a lossless one
 //!   connects again and repeats, in order, what the peer has not acknowledged.
+//! - [`Network`] is where sockets and random numbers come from: the kernel, or with the feature `testing` a simulation
+//!   (`testing::SimulatedNetwork`).
 //! - [`Throttle`] bounds what is read from peers but not yet worked off.
 //!
 //! What this crate refuses to do: it does not know what messages mean, and it does not speak the bytes of the protocol
@@ -25,7 +27,7 @@ mod driver;
 mod error;
 mod log;
 mod messenger;
-mod random;
+mod socket;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod throttle;
@@ -37,6 +39,7 @@ pub use error::{Error, SendError};
 pub use log::{Level, Log, bounded_log, process_log};
 pub use loligo_cephx::handshake::Identity;
 pub use messenger::Messenger;
+pub use socket::Network;
 pub use throttle::{Hold, Throttle};
 
 #[cfg(test)]

@@ -3,10 +3,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
-use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use crate::accept::listen;
 use crate::context::Context;
@@ -35,7 +34,7 @@ impl Messenger {
     /// Listens at an address (port 0: any free one) and adds it to our addresses. Returns the address it got. May be called
     /// several times.
     pub async fn bind(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(addr).await?;
+        let listener = self.ctx.config.network.bind(addr).await?;
         let bound = listener.local_addr()?;
         let entity = EntityAddr::msgr2(bound).with_nonce(self.ctx.config.nonce);
         self.ctx.addrs.write().0.push(entity);
@@ -133,6 +132,7 @@ pub(crate) fn next_id() -> u64 {
 async fn watch(ctx: Arc<Context>) {
     loop {
         tokio::select! {
+            biased;
             () = ctx.stopping() => return,
             () = tokio::time::sleep(ctx.tick()) => {}
         }

@@ -1,5 +1,5 @@
-//! What tests of this crate and of those above need: authentication that lets everybody in, and a proxy that breaks
-//! connections.
+//! What tests of this crate and of those above need: authentication that lets everybody in, a proxy that breaks connections,
+//! and a network in simulated time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+pub use crate::socket::simulated::{SimulatedNetwork, Weather};
 use crate::{AcceptAuth, ConnectAuth};
 
 /// Lets everybody in, as the name they say they have, in crc mode. For both sides.

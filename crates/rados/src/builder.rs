@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
-use loligo_msgr::{Config, Limits, Messenger, Reroute};
+use loligo_msgr::{Config, Limits, Messenger, Network, Reroute};
 use loligo_wire::{EntityName, EntityType, Epoch};
 use tokio::sync::oneshot;
 
@@ -29,6 +29,7 @@ pub struct Builder {
     conf: Option<Conf>,
     reroute: Option<Reroute>,
     dns: Option<SocketAddr>,
+    network: Network,
 }
 
 impl Default for Builder {
@@ -46,6 +47,7 @@ impl Builder {
             conf: None,
             reroute: None,
             dns: None,
+            network: Network::default(),
         }
     }
 
@@ -97,6 +99,13 @@ impl Builder {
         self
     }
 
+    /// Takes sockets and random numbers from here: tests simulate them.
+    #[doc(hidden)]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -126,7 +135,13 @@ impl Builder {
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
             let limits = queue_limits();
-            let config = Config { reroute: self.reroute.clone(), limits, ..Config::new(EntityType::CLIENT) };
+            let config = Config {
+                reroute: self.reroute.clone(),
+                limits,
+                nonce: self.network.random_u32(),
+                network: self.network.clone(),
+                ..Config::new(EntityType::CLIENT)
+            };
             let messenger = Messenger::new(config, dispatch);
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));

@@ -8,22 +8,20 @@ mod write;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::Shutdown;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use loligo_cephx::handshake::Identity;
 use loligo_lockstat::{Class, Mutex, MutexGuard};
 use loligo_wire::message::Msg;
 use loligo_wire::{DecodeError, EntityAddr, EntityType};
-use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
 pub(crate) use self::write::Writer;
+use crate::socket::Socket;
 use crate::{Error, Hold, Limits, Policy, SendError};
 
 static SESSION: Class = Class::new("msgr.session");
@@ -304,7 +302,7 @@ impl Connection {
         let incoming = session.incoming.take();
         drop(session);
         if let Some(socket) = &socket {
-            end_socket(socket);
+            socket.shut_down();
         }
         drop((garbage, incoming, socket));
         self.driver_wake.notify_one();
@@ -313,13 +311,13 @@ impl Connection {
     }
 
     /// Ends a socket, if the connection still uses it; its reader will find out and learn the reason.
-    pub(crate) fn shut_down_socket(&self, socket: &Arc<TcpStream>, why: Error) {
+    pub(crate) fn shut_down_socket(&self, socket: &Arc<Socket>, why: Error) {
         let mut session = self.session();
         if session.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket)) {
             session.shut_down.get_or_insert(why);
         }
         drop(session);
-        end_socket(socket);
+        socket.shut_down();
     }
 
     /// Asks the peer for a sign of life.
@@ -412,12 +410,6 @@ impl Connection {
             self.ask_alive();
         }
     }
-}
-
-/// Ends both directions; whoever waits for the socket wakes up.
-fn end_socket(socket: &TcpStream) {
-    // An error means that it has ended already.
-    let _ = SockRef::from(socket).shutdown(Shutdown::Both);
 }
 
 impl fmt::Debug for Connection {

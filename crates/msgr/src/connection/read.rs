@@ -4,18 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::BytesMut;
 use loligo_lockstat::blocking_point;
 use loligo_logring::log;
 use loligo_msgr_proto::{Frame, Opener};
 use loligo_wire::message::Msg;
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 use super::Connection;
 use super::out_queue::{Action, Control};
 use crate::context::Context;
+use crate::socket::Socket;
 use crate::{Error, Level};
 
 /// Batches of the out-queue that a reader writes after a dispatch before it reads again.
@@ -35,7 +32,7 @@ impl Connection {
     pub(crate) async fn read_loop(
         self: &Arc<Self>,
         ctx: &Context,
-        socket: &TcpStream,
+        socket: &Socket,
         mut opener: Opener,
     ) -> Error {
         let mut arrivals = Arrivals::default();
@@ -119,42 +116,21 @@ impl Connection {
     }
 
     /// Reads the socket once, when there is something and the throttle allows it.
-    async fn fill(&self, socket: &TcpStream, opener: &mut Opener) -> io::Result<()> {
+    async fn fill(&self, socket: &Socket, opener: &mut Opener) -> io::Result<()> {
         if let Some(throttle) = &self.policy.throttle
             && throttle.is_full()
         {
             tokio::select! {
+                biased;
                 () = throttle.wait() => {}
                 () = self.interrupted() => return Err(io::ErrorKind::ConnectionAborted.into()),
             }
         }
         // A peer that always has something to say must not keep other tasks from this thread.
         tokio::task::coop::consume_budget().await;
-        loop {
-            match read_some(socket, opener.spare()) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => return Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
+        match socket.read_buf(opener.spare()).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
         }
     }
-}
-
-/// Reads what there is into the buffer's free room; 0 at the end.
-///
-/// A read that does not fill the room has emptied the socket: then the runtime is told that the socket would block, which
-/// saves the read that would find it out.
-fn read_some(socket: &TcpStream, buf: &mut BytesMut) -> io::Result<usize> {
-    let mut received = 0;
-    let result = socket.try_io(Interest::READABLE, || {
-        let room = buf.spare_capacity_mut();
-        let room_len = room.len();
-        received = SockRef::from(socket).recv(room)?;
-        // SAFETY: `recv` has initialized that many bytes of the room that follows the buffer's bytes.
-        unsafe { buf.set_len(buf.len() + received) };
-        if received == 0 || received == room_len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
-    });
-    if received > 0 { Ok(received) } else { result.map(|()| 0) }
 }

@@ -1,14 +1,14 @@
 //! What a connection remembers from one socket to the next, and how two sockets of one session are told apart.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use loligo_msgr_proto::{ClientIdent, Reconnect};
 use loligo_wire::EntityAddr;
-use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::{PeerInfo, State};
 use crate::accept::Incoming;
+use crate::socket::Socket;
 use crate::{Error, Policy};
 
 /// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and written under both locks.
@@ -16,7 +16,7 @@ pub(crate) struct Session {
     pub(crate) state: State,
     pub(crate) peer: PeerInfo,
     /// The socket, while open.
-    pub(crate) socket: Option<Arc<TcpStream>>,
+    pub(crate) socket: Option<Arc<Socket>>,
     /// Why the socket was shut down, if we did it: its reader only sees the end.
     pub(crate) shut_down: Option<Error>,
     /// A socket that the peer has opened for this session, and that takes the place of the one there is.

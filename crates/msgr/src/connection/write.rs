@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use loligo_lockstat::blocking_point;
 use loligo_msgr_proto::{OutBuf, ProtoError, Sealer};
 use loligo_wire::UTime;
-use tokio::net::TcpStream;
 
 use super::Connection;
 use super::out_queue::{Action, Baton, KEPT_MESSAGES};
 use crate::Error;
+use crate::socket::Socket;
 
 /// Pieces of one vectored write. Linux takes 1,024; a batch of 64 messages with 4 KiB of data each is 129.
 const IO_SLICES_MAX: usize = 256;
 
 /// One of a connection's sockets, for writing.
 pub(crate) struct Writer {
-    pub(crate) socket: Arc<TcpStream>,
+    pub(crate) socket: Arc<Socket>,
     pub(crate) sealer: Sealer,
     /// What is sealed and not yet written.
     pub(crate) out: OutBuf,

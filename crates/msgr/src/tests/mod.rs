@@ -7,7 +7,9 @@
 mod faults;
 mod flow;
 mod refusals;
+mod simulated;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::testing::{FaultProxy, Random};
-use std::time::Instant;
+use tokio::time::Instant;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_closes_its_connection_with_one_line_and_no_other() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
@@ -14,6 +14,7 @@ use smallvec::smallvec;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{ALWAYS, IoCtx, decode};
 use crate::Error;
@@ -320,6 +321,7 @@ impl Keeper {
         let mut generation = 0;
         loop {
             let trouble = tokio::select! {
+                biased;
                 _ = &mut stopped => return self.tell_osd(WatchArgs::UNWATCH, 0).await,
                 trouble = self.linger.troubled() => trouble,
                 trouble = self.ping(generation) => match trouble {
@@ -329,6 +331,7 @@ impl Keeper {
             };
             generation += 1;
             let registered = tokio::select! {
+                biased;
                 _ = &mut stopped => return self.tell_osd(WatchArgs::UNWATCH, 0).await,
                 registered = self.register_again(trouble, generation) => registered,
             };

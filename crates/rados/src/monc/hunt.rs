@@ -43,8 +43,7 @@ pub(crate) struct Hunt {
 
 impl Hunt {
     pub(super) fn new(events: mpsc::UnboundedReceiver<Event>) -> Self {
-        // Clients begin at different monitors.
-        let next = Place { group: 0, begin: std::process::id() as usize, tried: 0 };
+        let next = Place { group: 0, begin: 0, tried: 0 };
         Self { events, next, last_error: "none was tried".to_owned() }
     }
 
@@ -59,6 +58,8 @@ impl Hunt {
         patience: Duration,
         first: FirstSession,
     ) {
+        // Clients begin at different ones, also those that are the first process of a container each.
+        self.next.begin = messenger.config().network.random_u32() as usize;
         let begun = Instant::now();
         let mut first = Some(first);
         let mut factor = 1.0;
@@ -146,6 +147,7 @@ impl Hunt {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
+                biased;
                 event = self.events.recv() => match event {
                     Some(Event::Lost(lost)) if lost.id() == conn.id() => return,
                     Some(_) => {}

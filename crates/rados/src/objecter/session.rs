@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Connection;
@@ -10,6 +10,7 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{Attempt, HObject, MOSDBackoff, ObjectLocator, OsdFlags, OsdReply};
 use loligo_wire::{EntityAddr, Epoch, OsdId, Tid};
 use rustc_hash::FxHashMap;
+use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::op::Op;
