@@ -16,6 +16,9 @@ const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
 /// Simulated disks that lose power or fail: those of the disk store's tests take 40 s with two cores.
 const STORE_SEEDS: &str = "500";
 
+/// Modelled clusters that do to the client whatever their seeds say: a minute with two cores.
+const CLIENT_SEEDS: &str = "2000";
+
 #[derive(Default)]
 struct Totals {
     passed: u64,
@@ -34,7 +37,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut totals = Totals::default();
     let mut left_out = Vec::new();
     let mut units = cargo();
-    units.args(["test", "--workspace", "--no-fail-fast"]).env("LOLIGO_STORE_SEEDS", STORE_SEEDS);
+    units.args(["test", "--workspace", "--no-fail-fast"]);
+    units.env("LOLIGO_STORE_SEEDS", STORE_SEEDS).env("LOLIGO_CLIENT_SEEDS", CLIENT_SEEDS);
     totals.cargo_test(&mut units, "unit and property tests")?;
     if LOOM_CRATES.iter().any(|name| models_of(name).exists()) {
         totals.cargo_test(&mut loom(), "loom models")?;

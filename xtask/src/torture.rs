@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// Simulated disks whose power is cut, or which fail.
     #[arg(long, default_value_t = 10_000)]
     disks: u64,
+    /// Modelled clusters that do to the client whatever their seeds say.
+    #[arg(long, default_value_t = 100_000)]
+    clusters: u64,
     /// For how long 64 stock clients are at a server, while they and the server are killed; in seconds.
     #[arg(long, default_value_t = 600)]
     crowd: u64,
@@ -43,6 +46,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         failing.args(["test", "--release", "--package", "loligo-store", "disk::"]);
         failing.env("LOLIGO_STORE_SEEDS", options.disks.to_string()).env("LOLIGO_STORE_SEED", &seed);
         succeed(&mut failing)?;
+    }
+    if options.clusters > 0 {
+        println!("== {} modelled clusters", options.clusters);
+        let mut simulated = cargo();
+        simulated.args(["test", "--release", "--package", "loligo-rados", "--test", "simulated"]);
+        simulated.args(["--", "--nocapture"]);
+        simulated.env("LOLIGO_CLIENT_SEEDS", options.clusters.to_string()).env("LOLIGO_CLIENT_SEED", &seed);
+        succeed(&mut simulated)?;
     }
     if options.crowd > 0 || options.steps > 0 {
         // With it come the stock programs.

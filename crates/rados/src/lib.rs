@@ -20,6 +20,9 @@
 //! on the way (a lost connection, a map that moves the object) is sent again under the same number until it is answered; the
 //! OSD knows it again, so that an append happens once.
 //!
+//! All of it is also run in simulated time against a modelled cluster, many thousand times, each with another seed
+//! (`tests/simulated`).
+//!
 //! What this crate refuses to do: it does not cache, does not stripe (an object is at most what an OSD takes in one
 //! request's worth of writes), and has no threads of its own but those of the runtime it is given.
 #![forbid(unsafe_code)]

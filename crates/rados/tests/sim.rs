@@ -243,6 +243,20 @@ async fn no_more_is_in_flight_than_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn appends_that_wait_for_their_turn_keep_their_order() {
+    const APPENDS: usize = 400;
+    let fake = Fake::start(1, 4).await;
+    let mut conf = fake.builder().load().expect("a conf");
+    conf.set("objecter_inflight_ops", "3");
+    let rados = fake.builder().conf(conf).connect().await.expect("connects");
+    let pool = rados.ioctx(POOL).await.expect("the pool");
+    let appends = (0..APPENDS).map(|n| pool.append("o", bytes(&format!("{n:04}|"))));
+    join_all(appends).await.into_iter().for_each(|done| done.expect("appended"));
+    let expected: String = (0..APPENDS).map(|n| format!("{n:04}|")).collect();
+    assert_eq!(String::from_utf8_lossy(&fake.object(b"o").unwrap_or_default()), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_the_client_ends_what_is_in_flight() {
     let fake = Fake::start(1, 4).await;
     let pool = pool_of(&fake).await;

@@ -47,7 +47,7 @@ use self::session::{Admission, Answered, pack_first};
 use self::sessions::{NoSession, Sessions};
 use self::steward::{Event, MAPS_WAITING_MAX};
 use self::target::Unplaceable;
-use self::throttle::Throttle;
+use self::throttle::{Throttle, Turn};
 use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
@@ -152,14 +152,21 @@ impl Objecter {
     }
 
     async fn perform_at_leisure(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        self.throttle.acquire(op.cost).await;
+        let turn = self.throttle.acquire(op.cost).await;
         let place = Place { throttle: &self.throttle, cost: op.cost };
-        let pending = self.submit(op, place).await?;
+        let pending = self.submit(op, place, turn).await?;
         Ok(pending.await?)
     }
 
     /// Sends an operation, or leaves it where it will be sent from.
-    async fn submit<'a>(&'a self, op: Arc<Op>, place: Place<'_>) -> Result<Pending<'a>, Error> {
+    ///
+    /// Who had to wait for his place keeps his turn until then, so that nobody overtakes him.
+    async fn submit<'a>(
+        &'a self,
+        op: Arc<Op>,
+        place: Place<'_>,
+        mut turn: Option<Turn<'_>>,
+    ) -> Result<Pending<'a>, Error> {
         let mut newest_asked = false;
         loop {
             match self.try_submit(&op) {
@@ -169,6 +176,8 @@ impl Objecter {
                 Submitted::Stale => continue,
                 Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
                 Submitted::NoPool => {
+                    // Others need not wait for the monitors.
+                    drop(turn.take());
                     Box::pin(self.wait_for_newest()).await?;
                     newest_asked = true;
                     continue;

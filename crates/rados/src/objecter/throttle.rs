@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// Both counters in one word, so that one compare-and-swap takes a place or refuses it.
 ///
@@ -17,7 +17,9 @@ pub(crate) struct Throttle {
     ops_max: u64,
     bytes_max: u64,
     held: AtomicU64,
+    /// Those who wait, and whose turn it is.
     waiting: AtomicUsize,
+    turns: Semaphore,
     released: Notify,
 }
 
@@ -30,32 +32,34 @@ impl Throttle {
             bytes_max: bytes_max.clamp(1, BYTES_MASK >> 1),
             held: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            turns: Semaphore::new(1),
             released: Notify::new(),
         }
     }
 
-    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already.
-    pub(crate) async fn acquire(&self, bytes: u64) {
+    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was one at once.
+    pub(crate) async fn acquire(&self, bytes: u64) -> Option<Turn<'_>> {
         if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
-            return;
+            return None;
         }
-        Box::pin(self.wait(bytes)).await;
+        Some(Box::pin(self.wait(bytes)).await)
     }
 
     #[cold]
-    async fn wait(&self, bytes: u64) {
+    async fn wait(&self, bytes: u64) -> Turn<'_> {
         let waiting = Waiting::enlist(self);
+        // Turns are given in the order in which they are asked for; only he whose turn it is looks for a place.
+        let permit = self.turns.acquire().await.expect("never closed");
         loop {
             let released = self.released.notified();
             tokio::pin!(released);
             // Enlisted before the look, so that a place given back between the two is not missed.
             released.as_mut().enable();
             if self.try_acquire(bytes) {
-                break;
+                return Turn { _permit: permit, _waiting: waiting };
             }
             released.await;
         }
-        drop(waiting);
     }
 
     /// Takes a place if there is one. Every `try_acquire` that succeeded is followed by a `release` of the same bytes.
@@ -89,7 +93,16 @@ impl Throttle {
     }
 }
 
-/// One waiter. When it is gone, satisfied or cancelled, the next one looks: a release wakes only one.
+/// The turn of one who had to wait. Until it is over, nobody who came later gets a place: keep it until the operation is on its
+/// way, or those that were submitted after it could be sent before it.
+#[must_use = "the turn ends when this is dropped"]
+pub(crate) struct Turn<'a> {
+    // Before `_waiting`: who comes between the two waits for a turn, which is free.
+    _permit: SemaphorePermit<'a>,
+    _waiting: Waiting<'a>,
+}
+
+/// One who waits, or whose turn it is.
 struct Waiting<'a>(&'a Throttle);
 
 impl<'a> Waiting<'a> {
@@ -101,16 +114,16 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.0.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
-            self.0.released.notify_one();
-        }
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::Arc;
     use std::sync::atomic::AtomicU64;
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
@@ -124,7 +137,7 @@ mod tests {
                 tokio::spawn(async move {
                     for _ in 0..200 {
                         let bytes = i % 40;
-                        throttle.acquire(bytes).await;
+                        drop(throttle.acquire(bytes).await);
                         most.fetch_max(throttle.held().0, Ordering::Relaxed);
                         tokio::task::yield_now().await;
                         throttle.release(1, bytes);
@@ -142,9 +155,36 @@ mod tests {
     #[tokio::test]
     async fn one_large_operation_passes_alone() {
         let throttle = Throttle::new(4, 100);
-        throttle.acquire(1000).await;
+        drop(throttle.acquire(1000).await);
         assert!(!throttle.try_acquire(1));
         throttle.release(1, 1000);
         assert!(throttle.try_acquire(1));
+    }
+
+    /// Whoever comes later, whoever is looked at first, and whoever stops waiting.
+    #[tokio::test]
+    async fn those_who_wait_are_served_in_the_order_in_which_they_came() {
+        fn poll<'a>(future: &mut Pin<Box<impl Future<Output = Option<Turn<'a>>>>>) -> Poll<Option<Turn<'a>>> {
+            future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        }
+        let throttle = Throttle::new(1, 100);
+        assert!(throttle.acquire(1).await.is_none(), "there was place");
+        let mut gives_up = Box::pin(throttle.acquire(1));
+        let mut first = Box::pin(throttle.acquire(1));
+        let mut second = Box::pin(throttle.acquire(1));
+        assert!(poll(&mut gives_up).is_pending() && poll(&mut first).is_pending());
+        assert!(poll(&mut second).is_pending());
+        drop(gives_up);
+        throttle.release(1, 1);
+        let mut late = Box::pin(throttle.acquire(1));
+        assert!(poll(&mut late).is_pending() && poll(&mut second).is_pending());
+        let Poll::Ready(Some(turn)) = poll(&mut first) else { panic!("it is the first one's turn") };
+        throttle.release(1, 1);
+        assert!(poll(&mut late).is_pending() && poll(&mut second).is_pending(), "the turn is not over");
+        drop(turn);
+        assert!(poll(&mut late).is_pending());
+        assert!(poll(&mut second).is_ready());
+        throttle.release(1, 1);
+        assert!(poll(&mut late).is_ready());
     }
 }
