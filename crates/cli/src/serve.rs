@@ -5,10 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::time::Instant;
 
-use loligo_cephx::conf::ConfError;
-use loligo_logring::Logger;
+use loligo_cephx::conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, KeyType, Server};
+use loligo_server::{Auth, Compression, KeyType, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{AuthCipher, AuthMethod, Serve, Store};
@@ -18,7 +17,12 @@ use crate::log;
 
 pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();
-    let _log = start_log(options, conf)?;
+    let data = &options.data;
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
+    made.context(|| format!("serve {}", data.display()))?;
+    let configuration = || "configuration".to_owned();
+    let conf = load(conf).context(configuration)?;
+    let _log = log::of_server(&conf, data.join("loligo.log"))?;
     let mut builder = match options.store {
         Store::Disk => Server::disk(&options.data),
         Store::Memory => Server::memory().data_dir(&options.data),
@@ -31,6 +35,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         Some(AuthCipher::Aes) => builder = builder.auth_cipher(KeyType::Aes),
         Some(AuthCipher::Aes256k) => builder = builder.auth_cipher(KeyType::Aes256k),
         None => {}
+    }
+    if let Some(compression) = Compression::of(&conf).context(configuration)? {
+        builder = builder.compression(compression);
     }
     for pool in pools {
         builder = builder.pool(pool);
@@ -61,20 +68,16 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     })
 }
 
-/// The log, in the data directory unless the configuration says otherwise.
-fn start_log(options: &Serve, conf: &ConfBuilder) -> Result<Logger, Failure> {
-    let data = &options.data;
-    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
-    made.context(|| format!("serve {}", data.display()))?;
-    let conf = match conf.load() {
+/// The configuration, which says where the log goes and what is compressed.
+fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
+    match conf.load() {
         // Clients' CEPH_CONF may name the file that we are about to write.
         Err(ConfError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
             let mut no_file = vec!["--no-config-file".to_owned()];
             conf.clone().args(&mut no_file).and_then(|conf| conf.load())
         }
         loaded => loaded,
-    };
-    log::of_server(&conf.context(|| "configuration".to_owned())?, data.join("loligo.log"))
+    }
 }
 
 /// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.

@@ -10,8 +10,10 @@ const BANNER_PAYLOAD_LEN: u16 = 16;
 /// A longer banner payload than this is nonsense.
 pub(crate) const BANNER_PAYLOAD_LEN_MAX: u16 = 1024;
 
-/// The msgr2 feature bit of msgr2.1. (Bit 1 is on-wire compression, which is not offered.)
+/// The msgr2 feature bit of msgr2.1.
 pub(crate) const FEATURE_REVISION_1: u64 = 1;
+/// That of compression on the wire: whoever has it exchanges requests for it after authentication.
+pub(crate) const FEATURE_COMPRESSION: u64 = 2;
 
 /// The banner: the prefix, the payload's length in 16 bits, the payload.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@ use loligo_cephx::handshake::AuthError;
 use loligo_wire::DecodeError;
 use thiserror::Error;
 
-use crate::Tag;
+use crate::{Method, Tag};
 
 /// Why a connection cannot go on. After one, close the socket: neither half is good for anything any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -48,6 +48,9 @@ pub enum Unsupported {
         /// The bits.
         missing: u64,
     },
+    /// It chose a way to compress that we do not know or did not offer.
+    #[error("it chose the compression method {0}")]
+    Method(u32),
     /// It chose a connection mode that we do not know or did not offer.
     #[error("it chose the connection mode {0}")]
     Mode(u32),
@@ -108,6 +111,16 @@ pub enum Misbehaviour {
         len: u32,
         /// The bound.
         max: u32,
+    },
+    /// A compressed segment that cannot be decompressed to at most `max` bytes.
+    #[error("a segment of {len} bytes is no {method:?} of at most {max}")]
+    Compressed {
+        /// How it should be compressed.
+        method: Method,
+        /// Its length.
+        len: usize,
+        /// The bound.
+        max: usize,
     },
     /// Flags that were not negotiated (such as compression).
     #[error("frame flags {0:#04x}")]

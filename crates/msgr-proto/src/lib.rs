@@ -14,11 +14,12 @@
 //!
 //! What this crate refuses to do: it owns no socket, no clock and no queue; it does not number, acknowledge, keep or repeat
 //! messages (the messenger does, because that outlives a connection); it speaks neither the old messenger's protocol nor
-//! msgr2.0, and offers no compression.
+//! msgr2.0. Frames are [compressed](Compression) if both sides were told to.
 //!
 //! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and [`Opener::spare`].
 #![forbid(unsafe_code)]
 
+mod compression;
 mod control;
 mod crypto;
 mod error;
@@ -30,6 +31,7 @@ mod limits;
 mod out;
 mod session;
 
+pub use compression::{Compression, Method};
 pub use error::{CryptoError, Misbehaviour, Misuse, ProtoError, Unsupported};
 pub use frame::{Frame, Opener, Sealer, Tag};
 pub use handshake::{Event, Handshake, Local};

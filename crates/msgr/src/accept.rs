@@ -109,7 +109,11 @@ impl Door {
         let limit = self.ctx.config.limits.handshake_timeout;
         let peer_addr = EntityAddr::msgr2(self.from);
         let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
-        let dialog = Dialog::new(stream, Handshake::server(local, auth.acceptor(self.from)));
+        let mut handshake = Handshake::server(local, auth.acceptor(self.from));
+        if let Some(compression) = &self.ctx.config.compression {
+            handshake = handshake.compressing(compression.clone());
+        }
+        let dialog = Dialog::new(stream, handshake);
         let ctx = Arc::clone(&self.ctx);
         let outcome = tokio::select! {
             biased;

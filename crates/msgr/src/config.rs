@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use loligo_msgr_proto::Compression;
 use loligo_wire::{EntityType, features};
 
 use crate::log::{Log, process_log};
@@ -28,6 +29,9 @@ pub struct Config {
     /// How we authenticate ourselves when we connect to a peer that had connected to us, to resume its session. Without it
     /// we wait for the peer. Only for policies that are neither lossy nor a server's.
     pub connect_back: Option<Arc<dyn ConnectAuth>>,
+    /// What is compressed on connections with OSDs, if the other side wants that too. Whoever says so takes one exchange more to open a
+    /// session with a peer that knows of compression, so by default nobody does.
+    pub compression: Option<Compression>,
     /// Bounds and times.
     pub limits: Limits,
     /// Where log lines go. The default is [`process_log`].
@@ -49,6 +53,7 @@ impl Config {
             features: features::SUPPORTED,
             policies: Policies::new(Policy::stateless_server()),
             connect_back: None,
+            compression: None,
             limits: Limits::default(),
             log: process_log(),
             reroute: None,

@@ -20,7 +20,7 @@ use loligo_msgr_proto::{
     ClientIdent, Established, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect,
     ServerIdent, Session,
 };
-use loligo_wire::{EntityAddr, EntityAddrVec};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::accept::{Incoming, Request};
 use crate::connection::{Numbers, State, Writer};
@@ -243,7 +243,12 @@ async fn open_session(
     let stream = ctx.config.network.connect(dialled).await?;
     stream.tune(dialled.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
     let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
-    let handshake = Handshake::client(local, auth.connector(target.kind));
+    let mut handshake = Handshake::client(local, auth.connector(target.kind));
+    if target.kind == EntityType::OSD
+        && let Some(compression) = &ctx.config.compression
+    {
+        handshake = handshake.compressing(compression.clone());
+    }
     let mut dialog = Dialog::new(stream, handshake);
     let mut global_seq = ctx.next_global_seq(0);
     let mut our_addr = EntityAddr::default();

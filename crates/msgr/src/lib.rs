@@ -38,6 +38,7 @@ pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
 pub use error::{Error, SendError};
 pub use log::{Level, Log, bounded_log, process_log};
 pub use loligo_cephx::handshake::Identity;
+pub use loligo_msgr_proto::{Compression, Method};
 pub use messenger::Messenger;
 pub use socket::Network;
 pub use throttle::{Hold, Throttle};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
-use loligo_msgr::{Config, Limits, Messenger, Network, Reroute};
+use loligo_msgr::{Compression, Config, Limits, Messenger, Network, Reroute};
 use loligo_wire::{EntityName, EntityType, Epoch};
 use tokio::sync::oneshot;
 
@@ -30,6 +30,7 @@ pub struct Builder {
     reroute: Option<Reroute>,
     dns: Option<SocketAddr>,
     network: Network,
+    kind: EntityType,
 }
 
 impl Default for Builder {
@@ -48,6 +49,7 @@ impl Builder {
             reroute: None,
             dns: None,
             network: Network::default(),
+            kind: EntityType::CLIENT,
         }
     }
 
@@ -106,6 +108,13 @@ impl Builder {
         self
     }
 
+    /// Says to peers that we are something else than a client: stock OSDs compress nothing for clients.
+    #[doc(hidden)]
+    pub fn masquerade(mut self, kind: EntityType) -> Self {
+        self.kind = kind;
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -123,6 +132,7 @@ impl Builder {
     pub async fn connect(self) -> Result<Rados, Error> {
         let conf = self.load()?;
         let times = Times::of(&conf)?;
+        let compression = Compression::of(&conf)?;
         let client = AuthClient::new(conf.client_config()?);
         let monitors = discover::monitors(&conf, self.dns).await?;
         let hostname = self.environment.host.clone();
@@ -140,7 +150,8 @@ impl Builder {
                 limits,
                 nonce: self.network.random_u32(),
                 network: self.network.clone(),
-                ..Config::new(EntityType::CLIENT)
+                compression: compression.clone(),
+                ..Config::new(self.kind)
             };
             let messenger = Messenger::new(config, dispatch);
             let weak = Arc::downgrade(&messenger);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::key::KeyType;
-use loligo_msgr::{Log, bounded_log, process_log};
+use loligo_msgr::{Compression, Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
 use crate::StartError;
@@ -30,6 +30,7 @@ impl Server {
             pg_num: 0,
             auth: Auth::Cephx,
             auth_cipher: None,
+            compression: None,
             on_disk: false,
             capacity_bytes: None,
             cache_bytes: None,
@@ -63,6 +64,7 @@ pub struct Builder {
     pub(crate) pg_num: u32,
     pub(crate) auth: Auth,
     pub(crate) auth_cipher: Option<KeyType>,
+    pub(crate) compression: Option<Compression>,
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) cache_bytes: Option<u64>,
@@ -111,6 +113,12 @@ impl Builder {
     /// releases before 19.2.6 can read no other.
     pub fn auth_cipher(self, cipher: KeyType) -> Self {
         Self { auth_cipher: Some(cipher), ..self }
+    }
+
+    /// Compresses what clients and the OSD say to each other, for clients that want it: ours do with `ms_osd_compress_mode = force`, stock
+    /// ones never. By default it is not offered, since clients of releases from 17 on would take one exchange more to connect.
+    pub fn compression(self, compression: Compression) -> Self {
+        Self { compression: Some(compression), ..self }
     }
 
     /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of what is free on

@@ -13,7 +13,7 @@ use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, State};
 use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
-use loligo_msgr::{AcceptAuth, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
+use loligo_msgr::{AcceptAuth, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
 use loligo_osd::{Limits, Osd, OsdConfig, PgStats, PoolStats};
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
@@ -231,6 +231,7 @@ struct Doors {
     osd_last: Option<SocketAddr>,
     log: Log,
     announce: Option<Announce>,
+    compression: Option<Compression>,
 }
 
 impl Doors {
@@ -242,6 +243,7 @@ impl Doors {
             osd_last: state.osdmap().osd(OSD).and_then(|osd| sock(&osd.client_addrs)),
             log: Arc::clone(&builder.log),
             announce: builder.announce.clone(),
+            compression: builder.compression.clone(),
         }
     }
 
@@ -254,6 +256,7 @@ impl Doors {
         let mut config = Config::new(EntityType::OSD);
         config.num = OSD.0.into();
         config.nonce = nonce()?;
+        config.compression = self.compression.clone();
         config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
         let any = SocketAddr::new(self.mon.ip(), 0);
         self.open(config, osd, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, self.osd_last).await

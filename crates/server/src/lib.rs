@@ -36,4 +36,4 @@ pub use builder::{Auth, Builder, Server};
 pub use error::StartError;
 pub use handle::Handle;
 pub use loligo_cephx::key::KeyType;
-pub use loligo_msgr::{Level, Log};
+pub use loligo_msgr::{Compression, Level, Log, Method};

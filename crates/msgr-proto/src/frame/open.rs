@@ -4,15 +4,16 @@ use loligo_wire::message::{Data, Header, Msg};
 use loligo_wire::{Decode, UTime};
 
 use super::header::{HEADER_LEN, decode_header};
-use super::preamble::{Preamble, SEGMENTS_MAX, check_crc};
+use super::preamble::{FLAG_COMPRESSED, Preamble, SEGMENTS_MAX, check_crc};
 use super::{
     CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_ABORTED, STATUS_COMPLETE, STATUS_MASK,
     padded,
 };
+use crate::compression::{decompress, len_max};
 use crate::crypto::{Gcm, TAG_LEN};
 use crate::error::bad_payload;
 use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
-use crate::{Limits, Misbehaviour, ProtoError, Tag};
+use crate::{Limits, Method, Misbehaviour, ProtoError, Tag};
 
 /// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A quiet
 /// connection and one that is not open yet cost 8 KiB, a busy one takes many frames with one read.
@@ -34,6 +35,8 @@ pub struct Opener {
     buf: BytesMut,
     /// `None` in crc mode.
     gcm: Option<Box<Gcm>>,
+    /// How compressed frames are compressed; `None`: there must be none.
+    compression: Option<Method>,
     /// The preamble of the begun frame, once it is there (and decrypted).
     begun: Option<Preamble>,
     /// What is summed already of the begun frame's data.
@@ -90,6 +93,7 @@ impl Opener {
         Self {
             buf: BytesMut::new(),
             gcm: None,
+            compression: None,
             begun: None,
             summed: Summed::NOTHING,
             limits: None,
@@ -100,6 +104,11 @@ impl Opener {
     /// From the next frame on everything is encrypted.
     pub(crate) fn secure(&mut self, gcm: Gcm) {
         self.gcm = Some(Box::new(gcm));
+    }
+
+    /// From the next frame on they may be compressed.
+    pub(crate) fn decompress(&mut self, method: Method) {
+        self.compression = Some(method);
     }
 
     /// From the next frame on messages may come.
@@ -168,6 +177,7 @@ impl Opener {
     pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
         while let Some(whole) = self.whole_frame()? {
             let frame = match whole.preamble.tag {
+                Tag::Message if whole.preamble.compressed => self.take_compressed(&whole)?,
                 Tag::Message => self.take_message(&whole)?,
                 tag @ (Tag::Ack | Tag::Keepalive2 | Tag::Keepalive2Ack) => self.take_small(tag, &whole)?,
                 other => return Err(Misbehaviour::Unexpected(other).into()),
@@ -189,6 +199,12 @@ impl Opener {
         };
         if let Some(transcript) = transcript {
             transcript.extend_from_slice(&self.buf[..whole.len]);
+        }
+        if let Some(method) = self.compression.filter(|_| whole.preamble.compressed) {
+            let packed = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
+            let payload = decompress(method, packed, CONTROL_SEGMENT_MAX as usize)?;
+            self.buf.advance(whole.len);
+            return Ok(Some((whole.preamble.tag, payload)));
         }
         self.buf.advance(whole.first);
         let payload = self.buf.split_to(whole.preamble.len(0)).freeze();
@@ -262,7 +278,10 @@ impl Opener {
     /// Whether a frame like this may come now.
     fn check_bounds(&self, preamble: &Preamble) -> Result<(), Misbehaviour> {
         let tag = preamble.tag;
-        let max = match (tag, self.limits) {
+        if preamble.compressed && self.compression.is_none() {
+            return Err(Misbehaviour::Flags(FLAG_COMPRESSED));
+        }
+        let mut max = match (tag, self.limits) {
             (Tag::Message, Some(l)) => [HEADER_LEN as u32, l.front_len_max, l.middle_len_max, l.data_len_max],
             (Tag::Message, None) => return Err(Misbehaviour::Unexpected(tag)),
             _ if preamble.segments > 1 => {
@@ -270,7 +289,9 @@ impl Opener {
             }
             _ => [CONTROL_SEGMENT_MAX, 0, 0, 0],
         };
-        if tag == Tag::Message && preamble.lens[0] != HEADER_LEN as u32 {
+        if preamble.compressed {
+            max = max.map(len_max);
+        } else if tag == Tag::Message && preamble.lens[0] != HEADER_LEN as u32 {
             return Err(Misbehaviour::HeaderLen(preamble.lens[0]));
         }
         for (index, (len, max)) in preamble.lens.into_iter().zip(max).enumerate() {
@@ -318,8 +339,42 @@ impl Opener {
         Ok(Frame::Message(Msg { header, front, middle, data: bulk, data_crc: whole.data_crc }))
     }
 
+    /// A message whose segments are compressed: each becomes a buffer of its own.
+    fn take_compressed(&mut self, whole: &WholeFrame) -> Result<Frame, ProtoError> {
+        let (Some(method), Some(limits)) = (self.compression, self.limits) else {
+            return Err(Misbehaviour::Flags(FLAG_COMPRESSED).into());
+        };
+        let pad = |len: usize| if self.gcm.is_some() { padded(len) } else { len };
+        let max = [limits.front_len_max, limits.middle_len_max, limits.data_len_max];
+        let first = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
+        let header = decompress(method, first, HEADER_LEN)?;
+        if header.len() != HEADER_LEN {
+            return Err(Misbehaviour::HeaderLen(header.len() as u32).into());
+        }
+        let header = decode_header(&header).map_err(bad_payload(Tag::Message))?;
+        let mut at = whole.second;
+        let mut parts = [const { Bytes::new() }; SEGMENTS_MAX - 1];
+        for (i, (part, max)) in parts.iter_mut().zip(max).enumerate() {
+            let len = whole.preamble.len(i + 1);
+            *part = decompress(method, &self.buf[at..at + len], max as usize)?;
+            at += pad(len);
+        }
+        self.buf.advance(whole.len);
+        let [front, middle, data] = parts;
+        let data = if data.is_empty() { Data::new() } else { Data::from_buf([data]) };
+        Ok(Frame::Message(Msg { header, front, middle, data, data_crc: None }))
+    }
+
     fn take_small(&mut self, tag: Tag, whole: &WholeFrame) -> Result<Frame, ProtoError> {
         let payload = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
+        let plain;
+        let payload = match self.compression {
+            Some(method) if whole.preamble.compressed => {
+                plain = decompress(method, payload, CONTROL_SEGMENT_MAX as usize)?;
+                &plain
+            }
+            _ => payload,
+        };
         let frame = match tag {
             Tag::Ack => u64::from_bytes(payload).map(|seq| Frame::Ack { seq }),
             Tag::Keepalive2 => UTime::from_bytes(payload).map(Frame::Keepalive2),

@@ -46,10 +46,14 @@ pub enum Tag {
     Keepalive2Ack,
     /// Messages received.
     Ack,
+    /// Client: which ways to compress it would take.
+    CompressionRequest,
+    /// Server: the one to take, or none.
+    CompressionDone,
 }
 
 impl Tag {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Hello,
         Self::AuthRequest,
         Self::AuthBadMethod,
@@ -70,6 +74,8 @@ impl Tag {
         Self::Keepalive2,
         Self::Keepalive2Ack,
         Self::Ack,
+        Self::CompressionRequest,
+        Self::CompressionDone,
     ];
 
     fn from_code(code: u8) -> Result<Self, Misbehaviour> {
@@ -80,6 +86,9 @@ impl Tag {
 
 /// Segments of a frame at most.
 pub(super) const SEGMENTS_MAX: usize = 4;
+
+/// The flag of a frame whose segments are compressed (`FRAME_EARLY_DATA_COMPRESSED`).
+pub(super) const FLAG_COMPRESSED: u8 = 1;
 
 /// The alignment that stock peers give segments of fields, and of bulk data. A hint for the receiver's buffers; we send
 /// what they send, and look only at whether it is sane.
@@ -104,16 +113,24 @@ pub(super) struct Preamble {
     pub(super) segments: u8,
     /// Lengths in bytes; 0 from `segments` on.
     pub(super) lens: [u32; SEGMENTS_MAX],
+    /// Each segment is compressed.
+    pub(super) compressed: bool,
 }
 
 impl Preamble {
     pub(super) const LEN: usize = 32;
+    const FLAGS_AT: usize = 26;
     const CRC_AT: usize = 28;
 
     /// The preamble of a frame with segments of these lengths; empty ones at the end are left out, as the format demands.
     pub(super) fn new(tag: Tag, lens: [u32; SEGMENTS_MAX]) -> Self {
         let segments = lens.iter().rposition(|len| *len > 0).map_or(1, |last| last as u8 + 1);
-        Self { tag, segments, lens }
+        Self { tag, segments, lens, compressed: false }
+    }
+
+    /// The same, of segments that are compressed.
+    pub(super) fn compressed(self) -> Self {
+        Self { compressed: true, ..self }
     }
 
     pub(super) fn encode(&self) -> [u8; Self::LEN] {
@@ -125,6 +142,7 @@ impl Preamble {
             b[2 + 6 * i..6 + 6 * i].copy_from_slice(&len.to_le_bytes());
             b[6 + 6 * i..8 + 6 * i].copy_from_slice(&align.to_le_bytes());
         }
+        b[Self::FLAGS_AT] = if self.compressed { FLAG_COMPRESSED } else { 0 };
         let crc = crc32c(0, &b[..Self::CRC_AT]);
         b[Self::CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         b
@@ -151,10 +169,11 @@ impl Preamble {
         if segments > 1 && lens[usize::from(segments) - 1] == 0 {
             return Err(Misbehaviour::LastSegmentEmpty(tag).into());
         }
-        if b[26] != 0 {
-            return Err(Misbehaviour::Flags(b[26]).into());
+        let flags = b[Self::FLAGS_AT];
+        if flags & !FLAG_COMPRESSED != 0 {
+            return Err(Misbehaviour::Flags(flags).into());
         }
-        Ok(Self { tag, segments, lens })
+        Ok(Self { tag, segments, lens, compressed: flags == FLAG_COMPRESSED })
     }
 
     /// The length of segment `i`.
@@ -178,7 +197,7 @@ mod tests {
             assert_eq!(tag as usize, i + 1);
         }
         assert_eq!(Tag::from_code(0), Err(Misbehaviour::UnknownTag(0)));
-        assert_eq!(Tag::from_code(21), Err(Misbehaviour::UnknownTag(21)));
+        assert_eq!(Tag::from_code(23), Err(Misbehaviour::UnknownTag(23)));
     }
 
     #[test]
@@ -219,6 +238,7 @@ mod tests {
         assert_eq!(with(|b| b[1] = 5), Err(Misbehaviour::Segments { tag, segments: 5 }));
         assert_eq!(with(|b| b[1] = 3), Err(Misbehaviour::LastSegmentEmpty(tag)));
         assert_eq!(with(|b| b[6] = 3), Err(Misbehaviour::Alignment(3)));
-        assert_eq!(with(|b| b[26] = 1), Err(Misbehaviour::Flags(1)));
+        assert_eq!(with(|b| b[26] = 2), Err(Misbehaviour::Flags(2)));
+        assert!(with(|b| b[26] = 1).expect("a known flag").compressed);
     }
 }

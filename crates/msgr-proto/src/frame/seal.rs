@@ -6,8 +6,9 @@ use loligo_wire::{Encode, UTime};
 use super::header::{HEADER_LEN, encode_header};
 use super::preamble::{Preamble, SEGMENTS_MAX};
 use super::{CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_COMPLETE, padded};
+use crate::compression::compress;
 use crate::crypto::{Gcm, TAG_LEN};
-use crate::{CryptoError, Misuse, OutBuf, ProtoError, Tag};
+use crate::{CryptoError, Method, Misuse, OutBuf, ProtoError, Tag};
 
 /// Up to this many bytes a buffer is copied into the small bytes. A longer one is cheaper to write from where it is: one
 /// more entry in the write's vector, two atomic operations and one free cost about as much as copying a kilobyte.
@@ -29,17 +30,24 @@ const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 pub struct Sealer {
     /// `None` in crc mode.
     gcm: Option<Box<Gcm>>,
+    /// How to compress frames of at least so many bytes.
+    compression: Option<(Method, usize)>,
 }
 
 impl Sealer {
     /// The half of a connection that has not authenticated yet.
     pub(crate) fn plain() -> Self {
-        Self { gcm: None }
+        Self { gcm: None, compression: None }
     }
 
     /// From the next frame on everything is encrypted.
     pub(crate) fn secure(&mut self, gcm: Gcm) {
         self.gcm = Some(Box::new(gcm));
+    }
+
+    /// From the next frame on those of at least `frame_len_min` bytes are compressed.
+    pub(crate) fn compress(&mut self, method: Method, frame_len_min: usize) {
+        self.compression = Some((method, frame_len_min));
     }
 
     /// Appends a message. Its header goes out as it is, `seq` and `ack_seq` included.
@@ -59,13 +67,56 @@ impl Sealer {
             segment_len(middle.len())?,
             segment_len(data_len)?,
         ];
-        let preamble = Preamble::new(Tag::Message, lens);
         let header = encode_header(header);
+        if let Some(compressed) = self.compressed([&header, front, middle], data) {
+            return self.seal_compressed(Tag::Message, compressed, out);
+        }
+        let preamble = Preamble::new(Tag::Message, lens);
         match &mut self.gcm {
             None => seal_message_crc(&preamble, &header, [front, middle], data, *data_crc, out),
             Some(gcm) => {
                 let parts = [std::slice::from_ref(front), std::slice::from_ref(middle), data];
                 seal_secure(gcm, &preamble, &header, parts, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The segments of a frame, compressed; `None` if it is to go out as it is: because it is short, or would not get shorter.
+    fn compressed(&self, fields: [&[u8]; 3], data: &[Bytes]) -> Option<[Bytes; SEGMENTS_MAX]> {
+        let (method, frame_len_min) = self.compression?;
+        let len = |segments: &[&[u8]]| segments.iter().map(|segment| segment.len()).sum::<usize>();
+        let plain_len = len(&fields) + data.iter().map(Bytes::len).sum::<usize>();
+        if plain_len < frame_len_min {
+            return None;
+        }
+        let data = match data {
+            [] => Bytes::new(),
+            [one] => one.clone(),
+            several => several.concat().into(),
+        };
+        let [first, second, third] = fields;
+        let mut packed = [const { Bytes::new() }; SEGMENTS_MAX];
+        for (segment, to) in [first, second, third, &data].into_iter().zip(&mut packed) {
+            *to = compress(method, segment)?.into();
+        }
+        (len(&packed.each_ref().map(|segment| &segment[..])) < plain_len).then_some(packed)
+    }
+
+    fn seal_compressed(
+        &mut self,
+        tag: Tag,
+        segments: [Bytes; SEGMENTS_MAX],
+        out: &mut OutBuf,
+    ) -> Result<(), ProtoError> {
+        // Compressed, they are shorter than what fitted before.
+        let lens = segments.each_ref().map(|segment| segment.len() as u32);
+        let preamble = Preamble::new(tag, lens).compressed();
+        match &mut self.gcm {
+            None => seal_crc(&preamble, &segments, out),
+            Some(gcm) => {
+                let parts = [&segments[1..2], &segments[2..3], &segments[3..4]];
+                seal_secure(gcm, &preamble, &segments[0], parts, out)?;
             }
         }
         Ok(())
@@ -112,6 +163,9 @@ impl Sealer {
 
     /// Appends a frame with one segment.
     pub(crate) fn control(&mut self, tag: Tag, payload: &[u8], out: &mut OutBuf) -> Result<(), ProtoError> {
+        if let Some(compressed) = self.compressed([payload, &[], &[]], &[]) {
+            return self.seal_compressed(tag, compressed, out);
+        }
         let preamble = Preamble::new(tag, [segment_len(payload.len())?, 0, 0, 0]);
         match &mut self.gcm {
             None => {
@@ -166,6 +220,26 @@ fn seal_message_crc(
     debug_assert!(data_crc.is_none_or(|crc| crc == sum()), "a message's data differs from its checksum");
     data.iter().for_each(|buf| append(buf, out));
     epilogue[data_at..].copy_from_slice(&data_crc.unwrap_or_else(sum).to_le_bytes());
+    out.copy(&epilogue);
+}
+
+/// A frame with any segments.
+fn seal_crc(preamble: &Preamble, segments: &[Bytes; SEGMENTS_MAX], out: &mut OutBuf) {
+    out.copy(&preamble.encode());
+    let [first, others @ ..] = segments;
+    if !first.is_empty() {
+        append(first, out);
+        out.copy(&crc32c(u32::MAX, first).to_le_bytes());
+    }
+    if preamble.segments == 1 {
+        return;
+    }
+    let mut epilogue = [0; EPILOGUE_CRC_LEN];
+    epilogue[0] = STATUS_COMPLETE;
+    for (i, segment) in others.iter().enumerate().take(usize::from(preamble.segments) - 1) {
+        append(segment, out);
+        epilogue[crc_at(i)..crc_at(i + 1)].copy_from_slice(&crc32c(u32::MAX, segment).to_le_bytes());
+    }
     out.copy(&epilogue);
 }
 

@@ -4,8 +4,9 @@ use loligo_wire::Encode;
 
 use super::Event;
 use super::wire::{Expected, PeerHello, Wire, expect};
+use crate::compression::{CompressionDone, CompressionRequest};
 use crate::control::{AuthDone, AuthRequestFrame, BadMethod};
-use crate::{ClientIdent, PeerInfo, ProtoError, Reconnect, ServerIdent, Session, Tag, Unsupported};
+use crate::{ClientIdent, Method, PeerInfo, ProtoError, Reconnect, ServerIdent, Session, Tag, Unsupported};
 
 /// The connecting side.
 pub(super) struct Client {
@@ -23,6 +24,8 @@ enum State {
     Authenticating(PeerHello),
     /// Our signature is sent.
     AwaitSignature(Expected, PeerInfo),
+    /// COMPRESSION_REQUEST is sent.
+    AwaitCompression(PeerInfo),
     /// `identify` or (unless the session was reset) `reconnect` is wanted.
     Command { may_reconnect: bool, peer: PeerInfo },
     /// CLIENT_IDENT is sent.
@@ -56,6 +59,7 @@ impl Client {
             self.state = match std::mem::replace(&mut self.state, State::Over) {
                 State::Authenticating(peer) => self.on_auth(peer, tag, &payload, wire)?,
                 State::AwaitSignature(expected, peer) => on_signature(&expected, peer, tag, &payload, wire)?,
+                State::AwaitCompression(peer) => on_compression(peer, tag, &payload, wire)?,
                 State::Identified(ident, peer) => on_ident_answer(ident, peer, tag, &payload, wire)?,
                 State::Reconnecting(request, peer) => {
                     on_reconnect_answer(request, peer, tag, &payload, wire)?
@@ -101,6 +105,7 @@ impl Client {
             State::Opening => "opening",
             State::Authenticating(..) => "authenticating",
             State::AwaitSignature(..) => "awaiting the signature",
+            State::AwaitCompression(..) => "awaiting word about compression",
             State::Command { .. } => "awaiting a command",
             State::Identified(..) => "identified",
             State::Reconnecting(..) => "reconnecting",
@@ -169,12 +174,33 @@ fn on_signature(
     wire: &mut Wire,
 ) -> Result<State, ProtoError> {
     expected.check(tag, payload)?;
+    if !wire.talks_of_compression() {
+        return Ok(authenticated(peer, wire));
+    }
+    let methods: Vec<u32> = wire.methods(peer.mode).iter().map(|method| *method as u32).collect();
+    let request = CompressionRequest { wanted: !methods.is_empty(), methods };
+    wire.send(Tag::CompressionRequest, &request.to_bytes())?;
+    Ok(State::AwaitCompression(peer))
+}
+
+fn on_compression(peer: PeerInfo, tag: Tag, payload: &[u8], wire: &mut Wire) -> Result<State, ProtoError> {
+    let done: CompressionDone = expect(Tag::CompressionDone, tag, payload)?;
+    if done.wanted {
+        let method = Method::from_code(done.method)
+            .filter(|method| wire.methods(peer.mode).contains(method))
+            .ok_or(Unsupported::Method(done.method))?;
+        wire.compress(method);
+    }
+    Ok(authenticated(peer, wire))
+}
+
+fn authenticated(peer: PeerInfo, wire: &mut Wire) -> State {
     wire.events.push_back(Event::Authenticated {
         identity: None,
         global_id: peer.global_id,
         mode: peer.mode,
     });
-    Ok(State::Command { may_reconnect: true, peer })
+    State::Command { may_reconnect: true, peer }
 }
 
 fn on_ident_answer(

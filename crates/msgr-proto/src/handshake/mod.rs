@@ -13,7 +13,7 @@ use loligo_wire::{EntityAddr, EntityType, GlobalId};
 use self::client::Client;
 use self::server::Server;
 use self::wire::Wire;
-use crate::{ClientIdent, Established, Limits, Misuse, ProtoError, Reconnect, ServerIdent, Tag};
+use crate::{ClientIdent, Compression, Established, Limits, Misuse, ProtoError, Reconnect, ServerIdent, Tag};
 
 /// What a side says of itself before anything else.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +123,13 @@ impl Handshake {
     /// The side that accepted. `auth` serves this handshake only.
     pub fn server(local: Local, auth: Box<dyn ServerAuth>) -> Self {
         Self::new(local, Role::Server(Server::new(auth)))
+    }
+
+    /// Compresses frames if the peer wants that too. Says so in the banner: a peer that knows of it then takes one more exchange to open
+    /// a session, wanted or not. To be called before anything else.
+    pub fn compressing(mut self, compression: Compression) -> Self {
+        self.wire.offer(compression);
+        self
     }
 
     fn new(local: Local, role: Role) -> Self {

@@ -4,8 +4,9 @@ use loligo_wire::Encode;
 
 use super::Event;
 use super::wire::{Expected, PeerHello, Wire, expect};
+use crate::compression::{CompressionDone, CompressionRequest};
 use crate::control::{AuthDone, AuthRequestFrame, BadMethod};
-use crate::{ClientIdent, Misbehaviour, PeerInfo, ProtoError, Reconnect, ServerIdent, Session, Tag};
+use crate::{ClientIdent, Method, Misbehaviour, PeerInfo, ProtoError, Reconnect, ServerIdent, Session, Tag};
 
 /// The accepting side.
 pub(super) struct Server {
@@ -23,6 +24,8 @@ enum State {
     AwaitMore(PeerHello, AuthMethod),
     /// AUTH_DONE and our signature are sent.
     AwaitSignature(Expected, PeerInfo),
+    /// COMPRESSION_REQUEST may come.
+    AwaitCompression(PeerInfo),
     /// CLIENT_IDENT or SESSION_RECONNECT may come.
     AwaitSession(PeerInfo),
     /// A decision on the client's CLIENT_IDENT is wanted.
@@ -55,6 +58,7 @@ impl Server {
                 State::AwaitAuth(peer) => self.on_auth_request(peer, tag, &payload, wire)?,
                 State::AwaitMore(peer, method) => self.on_auth_more(peer, method, tag, &payload, wire)?,
                 State::AwaitSignature(expected, peer) => on_signature(&expected, peer, tag, &payload, wire)?,
+                State::AwaitCompression(peer) => on_compression(peer, tag, &payload, wire)?,
                 State::AwaitSession(peer) => on_session(peer, tag, &payload, wire)?,
                 state @ (State::Opening
                 | State::DecideIdent(..)
@@ -131,6 +135,7 @@ impl Server {
             State::AwaitAuth(..) => "awaiting an authentication request",
             State::AwaitMore(..) => "authenticating",
             State::AwaitSignature(..) => "awaiting the signature",
+            State::AwaitCompression(..) => "awaiting word about compression",
             State::AwaitSession(..) => "awaiting the session's opening",
             State::DecideIdent(..) | State::DecideReconnect(..) => "awaiting a command",
             State::Over => "over",
@@ -218,6 +223,21 @@ fn on_signature(
     expected.check(tag, payload)?;
     let PeerInfo { identity, global_id, mode, .. } = peer.clone();
     wire.events.push_back(Event::Authenticated { identity, global_id, mode });
+    Ok(if wire.talks_of_compression() { State::AwaitCompression(peer) } else { State::AwaitSession(peer) })
+}
+
+/// Takes the first of the client's methods that we would take too.
+fn on_compression(peer: PeerInfo, tag: Tag, payload: &[u8], wire: &mut Wire) -> Result<State, ProtoError> {
+    let request: CompressionRequest = expect(Tag::CompressionRequest, tag, payload)?;
+    let ours = wire.methods(peer.mode);
+    let common =
+        request.methods.iter().filter_map(|code| Method::from_code(*code)).find(|m| ours.contains(m));
+    let method = common.filter(|_| request.wanted);
+    let done = CompressionDone { wanted: method.is_some(), method: method.map_or(0, |method| method as u32) };
+    wire.send(Tag::CompressionDone, &done.to_bytes())?;
+    if let Some(method) = method {
+        wire.compress(method);
+    }
     Ok(State::AwaitSession(peer))
 }
 

@@ -6,11 +6,16 @@ use loligo_wire::{Decode, Encode, EntityAddr, EntityType};
 use subtle::ConstantTimeEq;
 
 use super::{Event, Local};
-use crate::control::{BANNER_PAYLOAD_LEN_MAX, BANNER_PREFIX, Banner, FEATURE_REVISION_1, Hello};
+use crate::control::{
+    BANNER_PAYLOAD_LEN_MAX, BANNER_PREFIX, Banner, FEATURE_COMPRESSION, FEATURE_REVISION_1, Hello,
+};
 use crate::crypto::{Gcm, GcmPair, SIGNATURE_LEN, sign};
 use crate::error::bad_payload;
 use crate::limits::TRANSCRIPT_MAX;
-use crate::{Misbehaviour, Opener, OutBuf, PeerInfo, ProtoError, Sealer, Session, Tag, Unsupported};
+use crate::{
+    Compression, Method, Misbehaviour, Opener, OutBuf, PeerInfo, ProtoError, Sealer, Session, Tag,
+    Unsupported,
+};
 
 /// What both roles have: the two halves, what was said so far, and the opening (banner and HELLO), which is symmetrical.
 #[derive(Debug)]
@@ -25,6 +30,10 @@ pub(super) struct Wire {
     transcript: Option<Transcript>,
     our_hello: Hello,
     opening: Opening,
+    /// What we would compress.
+    compression: Option<Compression>,
+    /// Whether both sides know of compression: then it is talked about after authentication.
+    compresses: bool,
 }
 
 #[derive(Debug)]
@@ -50,19 +59,33 @@ struct Transcript {
 impl Wire {
     /// Starts with our banner in the output.
     pub(super) fn new(local: &Local) -> Self {
-        let banner = Banner { supported: FEATURE_REVISION_1, required: FEATURE_REVISION_1 }.encode_all();
-        let mut out = OutBuf::new();
-        out.copy(&banner);
-        Self {
+        let mut wire = Self {
             sealer: Sealer::plain(),
             opener: Opener::plain(),
-            out,
+            out: OutBuf::new(),
             events: VecDeque::new(),
             established: None,
-            transcript: Some(Transcript { received: Vec::new(), sent: banner.to_vec() }),
+            transcript: None,
             our_hello: Hello { kind: local.kind, peer_addr: local.peer_addr },
             opening: Opening::AwaitBanner,
-        }
+            compression: None,
+            compresses: false,
+        };
+        wire.begin(FEATURE_REVISION_1);
+        wire
+    }
+
+    /// Begins, before anything was written or read, by saying that we know of compression too.
+    pub(super) fn offer(&mut self, compression: Compression) {
+        self.compression = Some(compression);
+        self.begin(FEATURE_REVISION_1 | FEATURE_COMPRESSION);
+    }
+
+    fn begin(&mut self, supported: u64) {
+        let banner = Banner { supported, required: FEATURE_REVISION_1 }.encode_all();
+        self.out = OutBuf::new();
+        self.out.copy(&banner);
+        self.transcript = Some(Transcript { received: Vec::new(), sent: banner.to_vec() });
     }
 
     /// Exchanges banners and HELLOs; gives what the peer's said, once it is there.
@@ -101,7 +124,12 @@ impl Wire {
         if supported & FEATURE_REVISION_1 == 0 {
             return Err(Unsupported::Revision { supported }.into());
         }
-        let missing = required & !FEATURE_REVISION_1;
+        let ours = match self.compression {
+            Some(_) => FEATURE_REVISION_1 | FEATURE_COMPRESSION,
+            None => FEATURE_REVISION_1,
+        };
+        self.compresses = supported & ours & FEATURE_COMPRESSION != 0;
+        let missing = required & !ours;
         if missing != 0 {
             return Err(Unsupported::Required { missing }.into());
         }
@@ -154,6 +182,30 @@ impl Wire {
         // Each side signs what it has received; so what the peer signs is what we have sent.
         self.send(Tag::AuthSignature, &sign(keys, &transcript.received))?;
         Ok(Expected(sign(keys, &transcript.sent)))
+    }
+}
+
+/// Compression.
+impl Wire {
+    /// Whether it is talked about.
+    pub(super) fn talks_of_compression(&self) -> bool {
+        self.compresses
+    }
+
+    /// The methods that we would take on a connection of this mode, the best first.
+    pub(super) fn methods(&self, mode: ConMode) -> &[Method] {
+        match &self.compression {
+            Some(compression) if mode == ConMode::Crc || compression.secure => &compression.methods,
+            _ => &[],
+        }
+    }
+
+    /// From the next frame on, in both directions.
+    pub(super) fn compress(&mut self, method: Method) {
+        if let Some(compression) = &self.compression {
+            self.sealer.compress(method, compression.frame_len_min);
+            self.opener.decompress(method);
+        }
     }
 }
 

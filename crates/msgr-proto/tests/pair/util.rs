@@ -5,7 +5,8 @@ use loligo_cephx::handshake::{
     AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
 };
 use loligo_msgr_proto::{
-    ClientIdent, Established, Event, Handshake, Limits, Local, ProtoError, Reconnect, ServerIdent,
+    ClientIdent, Compression, Established, Event, Handshake, Limits, Local, ProtoError, Reconnect,
+    ServerIdent,
 };
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
@@ -133,12 +134,23 @@ pub(crate) struct Setup {
     pub(crate) refusals: u32,
     pub(crate) retries: u32,
     pub(crate) rounds: u32,
+    pub(crate) client_compression: Option<Compression>,
+    pub(crate) server_compression: Option<Compression>,
 }
 
 impl Setup {
     pub(crate) fn new(mode: ConMode) -> Self {
         let good = Secrets::good();
-        Self { mode, client_secrets: good.clone(), server_secrets: good, refusals: 0, retries: 0, rounds: 1 }
+        Self {
+            mode,
+            client_secrets: good.clone(),
+            server_secrets: good,
+            refusals: 0,
+            retries: 0,
+            rounds: 1,
+            client_compression: None,
+            server_compression: None,
+        }
     }
 
     pub(crate) fn pair(&self) -> Pair {
@@ -153,9 +165,15 @@ impl Setup {
             refusals: self.refusals,
             rounds: self.rounds,
         };
+        let offering = |hs: Handshake, compression: &Option<Compression>| match compression {
+            Some(compression) => hs.compressing(compression.clone()),
+            None => hs,
+        };
+        let client = Handshake::client(local(EntityType::CLIENT, SERVER_ADDR), Box::new(client));
+        let server = Handshake::server(local(EntityType::OSD, CLIENT_ADDR), Box::new(server));
         Pair {
-            client: Side::new(Handshake::client(local(EntityType::CLIENT, SERVER_ADDR), Box::new(client))),
-            server: Side::new(Handshake::server(local(EntityType::OSD, CLIENT_ADDR), Box::new(server))),
+            client: Side::new(offering(client, &self.client_compression)),
+            server: Side::new(offering(server, &self.server_compression)),
         }
     }
 }

@@ -1,0 +1,395 @@
+//! Compression on the wire: what is wanted, and how the segments of a frame are compressed.
+//!
+//! Both sides say in their banners that they know of it; after authentication the client says which methods it likes
+//! (COMPRESSION_REQUEST) and the server takes one or none (COMPRESSION_DONE). From then on a frame may be compressed, which a flag in its
+//! preamble says: then each of its segments, the header included, is compressed by itself, and checksums, padding and encryption are of
+//! what results. Empty segments stay empty.
+//!
+//! | method | a segment |
+//! |---|---|
+//! | snappy | the raw format, which begins with the length |
+//! | zlib | a byte of no meaning, raw DEFLATE |
+//! | zstd | the length in 32 bits, one frame |
+//! | lz4 | a count of blocks in 32 bits; of each its length and its compressed length; the blocks, each with those before it as dictionary |
+//!
+//! Nothing that a peer claims is believed: a segment never becomes longer than the bound that an uncompressed one has, and
+//! memory is taken only for what has arrived or for what its format could make of that.
+//!
+//! Sources: `src/msg/async/compression_onwire.cc`, `src/msg/async/frames_v2.cc`, `src/compressor/*`.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use loligo_cephx::conf::{Conf, ConfError};
+use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
+
+use crate::Misbehaviour;
+
+/// A way to compress (`Compressor::CompressionAlgorithm`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Method {
+    /// Snappy: fast, compresses little.
+    Snappy = 1,
+    /// DEFLATE: slow.
+    Zlib = 2,
+    /// Zstandard: in between, compresses most.
+    Zstd = 3,
+    /// LZ4: fast.
+    Lz4 = 4,
+}
+
+impl Method {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Snappy, Self::Zlib, Self::Zstd, Self::Lz4];
+
+    /// Ceph's name, as in `ms_osd_compression_algorithm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Snappy => "snappy",
+            Self::Zlib => "zlib",
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+        }
+    }
+
+    /// The method of that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| *method as u32 == code)
+    }
+}
+
+/// What a side wants compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// Acceptable methods, the best first. The client's order decides.
+    pub methods: Vec<Method>,
+    /// Frames that are shorter in all are left as they are, in bytes (`ms_osd_compress_min_size`).
+    pub frame_len_min: usize,
+    /// Whether encrypted connections are compressed as well (`ms_compress_secure`): the length of what is encrypted then tells
+    /// something about it.
+    pub secure: bool,
+}
+
+impl Compression {
+    /// Ceph's default for the shortest frame.
+    pub const FRAME_LEN_MIN: usize = 1024;
+
+    /// What a configuration says: nothing, unless `ms_osd_compress_mode` is `force`, as in Ceph. Methods that are not known are passed
+    /// over.
+    pub fn of(conf: &Conf) -> Result<Option<Self>, ConfError> {
+        if conf.text("ms_osd_compress_mode").is_none_or(|mode| mode != "force") {
+            return Ok(None);
+        }
+        let names = conf
+            .list("ms_osd_compression_algorithm")
+            .unwrap_or_else(|| vec![Method::Snappy.name().to_owned()]);
+        let methods: Vec<_> = names.iter().filter_map(|name| Method::by_name(name)).collect();
+        let frame_len_min = conf.size("ms_osd_compress_min_size", Self::FRAME_LEN_MIN as u64)?;
+        let secure = conf.bool("ms_compress_secure", false)?;
+        let wanted = Self { methods, frame_len_min: frame_len_min as usize, secure };
+        Ok((!wanted.methods.is_empty()).then_some(wanted))
+    }
+}
+
+/// COMPRESSION_REQUEST.
+#[derive(Clone, Debug)]
+pub(crate) struct CompressionRequest {
+    pub(crate) wanted: bool,
+    pub(crate) methods: Vec<u32>,
+}
+
+impl Encode for CompressionRequest {
+    fn encode(&self, w: &mut Writer) {
+        w.bool(self.wanted);
+        w.put(&self.methods);
+    }
+}
+
+impl Decode for CompressionRequest {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { wanted: r.bool()?, methods: r.get()? })
+    }
+}
+
+/// COMPRESSION_DONE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompressionDone {
+    pub(crate) wanted: bool,
+    /// 0: none.
+    pub(crate) method: u32,
+}
+
+impl Encode for CompressionDone {
+    fn encode(&self, w: &mut Writer) {
+        w.bool(self.wanted);
+        w.u32(self.method);
+    }
+}
+
+impl Decode for CompressionDone {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { wanted: r.bool()?, method: r.u32()? })
+    }
+}
+
+/// Stock's default levels (`compressor_zlib_level`, `compressor_zstd_level`).
+const ZLIB_LEVEL: u32 = 5;
+const ZSTD_LEVEL: i32 = 1;
+/// What stands in front of a DEFLATE stream: which program made it, which nobody looks at.
+const ZLIB_MARK: u8 = 0;
+/// How far back a zstd frame may refer, as a power of two in bytes: what all levels but the three slowest do. A decoder takes
+/// that much memory for a frame that claims it.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// More than any byte of these formats can stand for: snappy's longest copy takes 3 bytes for 64, LZ4's lengths grow by 255 with
+/// each byte.
+const SNAPPY_RATIO_MAX: u64 = 32;
+const LZ4_RATIO_MAX: u64 = 256;
+
+/// Compresses a segment; `None` if that is impossible, and the frame goes out as it is.
+pub(crate) fn compress(method: Method, plain: &[u8]) -> Option<Vec<u8>> {
+    if plain.is_empty() {
+        return Some(Vec::new());
+    }
+    let len = u32::try_from(plain.len()).ok()?;
+    match method {
+        Method::Snappy => snap::raw::Encoder::new().compress_vec(plain).ok(),
+        Method::Zlib => {
+            let out = Vec::from([ZLIB_MARK]);
+            let mut encoder = DeflateEncoder::new(out, flate2::Compression::new(ZLIB_LEVEL));
+            encoder.write_all(plain).ok()?;
+            encoder.finish().ok()
+        }
+        Method::Zstd => {
+            let frame = zstd::bulk::compress(plain, ZSTD_LEVEL).ok()?;
+            Some([&len.to_le_bytes()[..], &frame].concat())
+        }
+        Method::Lz4 => {
+            let block = lz4_flex::block::compress(plain);
+            let mut w = Writer::with_capacity(12 + block.len());
+            w.u32(1);
+            w.u32(len);
+            w.u32(u32::try_from(block.len()).ok()?);
+            w.raw(&block);
+            Some(w.into_bytes().into())
+        }
+    }
+}
+
+/// The longest form that a segment of `len` bytes takes when it does not let itself be compressed, and some.
+pub(crate) fn len_max(len: u32) -> u32 {
+    (len / 4).saturating_add(len).saturating_add(1024)
+}
+
+/// Decompresses a segment, to at most `max` bytes.
+pub(crate) fn decompress(method: Method, packed: &[u8], max: usize) -> Result<Bytes, Misbehaviour> {
+    if packed.is_empty() {
+        return Ok(Bytes::new());
+    }
+    let plain = match method {
+        Method::Snappy => unpack_snappy(packed, max),
+        Method::Zlib => read_all(DeflateDecoder::new(&packed[1..]), max),
+        Method::Zstd => unpack_zstd(packed, max),
+        Method::Lz4 => unpack_lz4(packed, max),
+    };
+    plain.map(Bytes::from).ok_or(Misbehaviour::Compressed { method, len: packed.len(), max })
+}
+
+/// Reads to the end; `None` on an error and if there are more than `max` bytes. Memory grows with what is really there.
+fn read_all(from: impl Read, max: usize) -> Option<Vec<u8>> {
+    let mut plain = Vec::new();
+    from.take(max as u64 + 1).read_to_end(&mut plain).ok()?;
+    (plain.len() <= max).then_some(plain)
+}
+
+fn unpack_snappy(packed: &[u8], max: usize) -> Option<Vec<u8>> {
+    let len = snap::raw::decompress_len(packed).ok()?;
+    if len > max || len as u64 > packed.len() as u64 * SNAPPY_RATIO_MAX {
+        return None;
+    }
+    snap::raw::Decoder::new().decompress_vec(packed).ok()
+}
+
+fn unpack_zstd(packed: &[u8], max: usize) -> Option<Vec<u8>> {
+    let (len, frame) = packed.split_first_chunk()?;
+    let len = u32::from_le_bytes(*len) as usize;
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(frame).ok()?.single_frame();
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).ok()?;
+    read_all(decoder, max.min(len)).filter(|plain| plain.len() == len)
+}
+
+fn unpack_lz4(packed: &[u8], max: usize) -> Option<Vec<u8>> {
+    let mut r = Reader::new(packed);
+    let lens: Vec<(u32, u32)> = r.get().ok()?;
+    let mut total = 0_u64;
+    for (plain, packed) in &lens {
+        if u64::from(*plain) > u64::from(*packed) * LZ4_RATIO_MAX {
+            return None;
+        }
+        total += u64::from(*plain);
+    }
+    let packed_total: u64 = lens.iter().map(|(_, packed)| u64::from(*packed)).sum();
+    if total > max as u64 || packed_total > packed.len() as u64 {
+        return None;
+    }
+    let mut plain = vec![0; total as usize];
+    let mut at = 0;
+    for (len, packed_len) in lens {
+        let block = r.raw(packed_len as usize).ok()?;
+        let (before, rest) = plain.split_at_mut(at);
+        let target = rest.get_mut(..len as usize)?;
+        let made = lz4_flex::block::decompress_into_with_dict(block, target, before).ok()?;
+        if made != target.len() {
+            return None;
+        }
+        at += made;
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_cephx::conf::Environment;
+    use loligo_wire::EntityName;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: usize = 1 << 20;
+
+    fn text(len: usize) -> Vec<u8> {
+        b"what is said again and again ".iter().copied().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn what_repeats_gets_shorter_and_comes_back() {
+        for method in Method::ALL {
+            for len in [1, 41, 4096, 300_000, MAX] {
+                let plain = text(len);
+                let packed = compress(method, &plain).expect("it can be");
+                assert!(packed.len() <= len_max(len as u32) as usize);
+                assert!(len < 4096 || packed.len() < len / 8, "{method:?}: {len} became {}", packed.len());
+                assert_eq!(decompress(method, &packed, MAX).expect("it is good"), plain, "{method:?}");
+            }
+            assert_eq!(compress(method, &[]), Some(Vec::new()));
+            assert_eq!(decompress(method, &[], 0), Ok(Bytes::new()));
+        }
+    }
+
+    #[test]
+    fn nothing_becomes_longer_than_its_bound() {
+        for method in Method::ALL {
+            let packed = compress(method, &text(5000)).expect("it can be");
+            assert!(decompress(method, &packed, 5000).is_ok());
+            assert!(decompress(method, &packed, 4999).is_err(), "{method:?}");
+        }
+    }
+
+    /// Claims of gigabytes in a few bytes: refused, and nothing is taken for them.
+    #[test]
+    fn claims_are_not_believed() {
+        let huge = usize::MAX >> 1;
+        let snappy = [0xff, 0xff, 0xff, 0xff, 0x0f, 0, b'x'];
+        assert!(decompress(Method::Snappy, &snappy, huge).is_err());
+        let mut zstd = compress(Method::Zstd, &text(5000)).expect("it can be");
+        zstd[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(decompress(Method::Zstd, &zstd, huge).is_err());
+        let block = |count: u32, plain: u32, packed: u32| {
+            [count, plain, packed]
+                .map(u32::to_le_bytes)
+                .concat()
+                .into_iter()
+                .chain([0; 8])
+                .collect::<Vec<_>>()
+        };
+        assert!(decompress(Method::Lz4, &block(1, u32::MAX, 8), huge).is_err());
+        assert!(decompress(Method::Lz4, &block(1, u32::MAX, u32::MAX), huge).is_err());
+        assert!(decompress(Method::Lz4, &block(u32::MAX, 1, 1), huge).is_err());
+    }
+
+    /// Stock programs compress each buffer of a list by itself, with those before it as dictionary.
+    #[test]
+    fn lz4_blocks_refer_to_those_before() {
+        let parts = [text(1000), text(2000), text(70_000)];
+        let mut all = Vec::new();
+        let (mut lens, mut blocks) = (Vec::new(), Vec::new());
+        for part in &parts {
+            let block = lz4_flex::block::compress_with_dict(part, &all);
+            lens.push((part.len() as u32, block.len() as u32));
+            blocks.extend_from_slice(&block);
+            all.extend_from_slice(part);
+        }
+        let mut w = Writer::new();
+        w.put(&lens);
+        w.raw(&blocks);
+        assert_eq!(decompress(Method::Lz4, w.as_slice(), MAX).expect("it is good"), all);
+    }
+
+    #[test]
+    fn it_is_configured_as_in_ceph() {
+        let of = |text: &str| {
+            let conf =
+                Conf::parse(&format!("[global]\n{text}"), EntityName::client("a"), Environment::default());
+            Compression::of(&conf.expect("a conf")).expect("fine values")
+        };
+        assert_eq!(of("ms osd compression algorithm = lz4\n"), None);
+        assert_eq!(of("ms osd compress mode = none\n"), None);
+        let plain = of("ms osd compress mode = force\n").expect("wanted");
+        assert_eq!(plain, Compression { methods: vec![Method::Snappy], frame_len_min: 1024, secure: false });
+        let text = "ms osd compress mode = force\nms osd compression algorithm = brotli, zstd lz4\n\
+                    ms osd compress min size = 4K\nms compress secure = true\n";
+        let all = of(text).expect("wanted");
+        let methods = vec![Method::Zstd, Method::Lz4];
+        assert_eq!(all, Compression { methods, frame_len_min: 4096, secure: true });
+        assert_eq!(of("ms osd compress mode = force\nms osd compression algorithm = brotli\n"), None);
+    }
+
+    #[test]
+    fn methods_have_names_and_numbers() {
+        for method in Method::ALL {
+            assert_eq!(Method::by_name(method.name()), Some(method));
+            assert_eq!(Method::from_code(method as u32), Some(method));
+        }
+        assert_eq!(
+            (Method::by_name("brotli"), Method::from_code(0), Method::from_code(5)),
+            (None, None, None)
+        );
+    }
+
+    proptest! {
+        /// Noise and damaged segments end in an error or in no more than is allowed.
+        #[test]
+        fn damage_does_no_harm(
+            method in prop::sample::select(&Method::ALL[..]),
+            noise in prop::collection::vec(any::<u8>(), 1..200),
+            at in any::<prop::sample::Index>(),
+            max in 0..10_000_usize,
+        ) {
+            let mut packed = compress(method, &text(3000)).expect("it can be");
+            let at = at.index(packed.len());
+            let end = packed.len().min(at + noise.len());
+            packed[at..end].copy_from_slice(&noise[..end - at]);
+            for bytes in [&packed, &noise] {
+                if let Ok(plain) = decompress(method, bytes, max) {
+                    prop_assert!(plain.len() <= max);
+                }
+            }
+        }
+
+        #[test]
+        fn anything_comes_back(
+            method in prop::sample::select(&Method::ALL[..]),
+            plain in prop::collection::vec(any::<u8>(), 0..5000),
+        ) {
+            let packed = compress(method, &plain).expect("it can be");
+            prop_assert!(packed.len() <= len_max(plain.len() as u32) as usize);
+            prop_assert_eq!(decompress(method, &packed, plain.len()).expect("it is good"), plain);
+        }
+    }
+}
