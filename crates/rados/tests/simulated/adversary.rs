@@ -14,10 +14,11 @@ use crate::cluster::{Cluster, MONS, OSDS, client_ip, mon_ip, osd_ip};
 pub(crate) async fn rage(cluster: &Arc<Cluster>, lasting: Duration) {
     cluster.lock().calm = false;
     let until = Instant::now() + lasting;
-    let pace = 1 + cluster.lock().below(1500);
+    let pace = 10 + cluster.lock().below(1500);
     while Instant::now() < until {
         act(cluster).await;
-        let pause = cluster.lock().below(pace);
+        // Never zero for ever: time must go on.
+        let pause = 1 + cluster.lock().below(pace);
         sleep(Duration::from_millis(pause)).await;
     }
 }

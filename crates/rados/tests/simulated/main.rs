@@ -17,8 +17,8 @@ mod osd;
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use loligo_msgr::testing::{Random, SimulatedNetwork, Weather};
@@ -72,17 +72,24 @@ impl Plan {
 fn simulate(seed: u64, traced: bool) -> Result<Run, String> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
-    let trace = Mutex::new(Vec::new());
+    let (trace, left) = (Mutex::new(Vec::new()), Mutex::new(Weak::new()));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let network = SimulatedNetwork::new(seed, Weather::calm());
             let cluster = Cluster::start(network, seed, traced).await;
+            *left.lock().expect("not poisoned") = Arc::downgrade(&cluster);
             let outcome = run(seed, &cluster).await;
             *trace.lock().expect("not poisoned") = cluster.take_trace();
             outcome
         })
     }));
+    drop(runtime);
     let outcome = outcome.unwrap_or_else(|_| Err("a panic".to_owned()));
+    let left = left.into_inner().expect("not poisoned").strong_count();
+    let outcome = outcome.and_then(|run| match left {
+        0 => Ok(run),
+        left => Err(format!("{left} references to the cluster are left")),
+    });
     let trace = trace.into_inner().expect("not poisoned");
     let skipped = trace.len().saturating_sub(TRACE_LINES);
     outcome.map_err(|why| match traced {
@@ -91,7 +98,7 @@ fn simulate(seed: u64, traced: bool) -> Result<Run, String> {
     })
 }
 
-async fn run(seed: u64, cluster: &std::sync::Arc<Cluster>) -> Result<Run, String> {
+async fn run(seed: u64, cluster: &Arc<Cluster>) -> Result<Run, String> {
     let began = Instant::now();
     let mut plan = Plan::of(seed);
     let rados = builder(cluster, &plan).connect().await.map_err(|e| format!("connecting: {e}"))?;
@@ -99,11 +106,11 @@ async fn run(seed: u64, cluster: &std::sync::Arc<Cluster>) -> Result<Run, String
     let load = Load::new(pool, plan.gives_up);
     let mut tasks = JoinSet::new();
     for which in 0..load.logs.len() {
-        tasks.spawn(std::sync::Arc::clone(&load).append(which, 40, plan.window, plan.random.next()));
+        tasks.spawn(Arc::clone(&load).append(which, 40, plan.window, plan.random.next()));
     }
     for _ in 0..2 {
-        tasks.spawn(std::sync::Arc::clone(&load).read(20, plan.random.next()));
-        tasks.spawn(std::sync::Arc::clone(&load).count(15, plan.random.next()));
+        tasks.spawn(Arc::clone(&load).read(20, plan.random.next()));
+        tasks.spawn(Arc::clone(&load).count(15, plan.random.next()));
     }
     adversary::rage(cluster, plan.trouble).await;
     adversary::heal(cluster).await;
