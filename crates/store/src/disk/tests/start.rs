@@ -93,20 +93,17 @@ fn a_store_of_the_first_format_is_opened_and_becomes_one_of_the_newest() {
 
 #[test]
 fn what_a_closed_store_holds_is_what_it_said() {
-    let machine = Machine::new(1, 64 << 20);
-    let store = open(&machine).expect("a new store");
-    let mut pgs = open_all(&store, vec![Vec::new(); PGS as usize]).expect("works");
-    let mut rng = Rng::new(5);
-    load(&store, &mut pgs, &mut rng, 40).expect("works");
-    // A checkpoint may come at any moment; what comes just before the end is rarely in one.
-    let mut killed = || {
-        load(&store, &mut pgs, &mut rng, 1).expect("works");
+    // A checkpoint may come at any moment, and then nothing is left that none has seen.
+    let killed = |seed| {
+        let machine = Machine::new(1, 64 << 20);
+        let store = open(&machine).expect("a new store");
+        let mut pgs = open_all(&store, vec![Vec::new(); PGS as usize]).expect("works");
+        load(&store, &mut pgs, &mut Rng::new(seed), 41).expect("works");
         pgs.iter().for_each(Pg::wait);
         let (killed, stored) = (machine.restarted(), store.statfs().stored);
         (usage_on(&killed).expect("readable").unstored_records > 0).then_some((killed, stored))
     };
-    let (killed, stored) = (0..100).find_map(|_| killed()).expect("records that no checkpoint has seen");
-    drop(store);
+    let (killed, stored) = (5..100).find_map(killed).expect("records that no checkpoint has seen");
     open(&killed).expect("works").close();
     let closed = killed.restarted();
     let usage = usage_on(&closed).expect("readable");
