@@ -3,7 +3,7 @@
 //! Bytes written to one end arrive at the other in pieces, each after a latency, in order; never more are on their way than
 //! a window allows. A mortal connection is reset after a number of bytes, wherever in a frame that is: what was on its way
 //! is lost, and both ends learn of it, or neither does. What comes from and goes to a host that is cut off waits until it is
-//! not. To be used on a runtime of one thread whose clock is paused ([`tokio::time::pause`]).
+//! not. To be used on a runtime of one thread whose clock is paused (`tokio::time::pause`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -53,7 +53,7 @@ impl Weather {
     }
 }
 
-/// See the [module's](self) documentation.
+/// A network for tests, in memory and simulated time.
 #[derive(Clone)]
 pub struct SimulatedNetwork(Arc<Shared>);
 
