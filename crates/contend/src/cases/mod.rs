@@ -6,6 +6,7 @@ mod clients;
 mod direct_write;
 mod log;
 mod long_hold;
+mod object_cache;
 mod out_queue;
 mod pg_slot;
 mod queued;
@@ -20,6 +21,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         Box::new(long_hold::LongHold::default()),
         Box::new(pg_slot::PgSlot::default()),
         Box::new(async_read::AsyncRead::default()),
+        Box::new(object_cache::ObjectCache::default()),
         Box::new(apply::Apply::default()),
         Box::new(log::Log::default()),
     ]
@@ -60,6 +62,12 @@ mod tests {
                 in_flight: 2,
                 objects: 64,
                 disks: const { &[Duration::ZERO, Duration::from_millis(1)] },
+            }),
+            Box::new(object_cache::ObjectCache {
+                hitting: 4,
+                missing: 2,
+                miss_bytes: 64 << 10,
+                delay: Duration::from_millis(1),
             }),
             Box::new(apply::Apply { sequencers: 4, threads: &[3] }),
             Box::new(log::Log { threads: &[2] }),

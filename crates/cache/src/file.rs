@@ -1,0 +1,422 @@
+//! A file as one of its openers has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use smallvec::SmallVec;
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::flush::Failed;
+use crate::options::{Mode, Options};
+use crate::page::Page;
+use crate::shared::Shared;
+use crate::source::{BATCH, Object, Source, State};
+use crate::span::{Part, parts};
+
+/// Objects of a file that an opener finds without looking them up; a power of two.
+const RECENT: usize = 64;
+/// Bytes that are read with one request at most.
+const LOAD_BYTES_MAX: usize = 4 << 20;
+
+/// A cache of objects' bytes, for any number of files over back ends of one type. A copy is the same cache.
+#[derive(Debug)]
+pub struct Cache<B: Backend> {
+    shared: Arc<Shared<B>>,
+}
+
+/// What a cache holds now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that are counted against [`Options::size`], with what it takes to find blocks.
+    pub used: u64,
+    /// Bytes of blocks' memory that there are.
+    pub held: u64,
+    /// Bytes of blocks that are dirty, or may become so by writes under way.
+    pub dirty: u64,
+}
+
+/// How a read ended that was to take only what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// What was read ahead is reached: it is time to read further ahead.
+    pub reached: bool,
+}
+
+/// A file that is open in a cache.
+///
+/// Several openers of one file share what is cached. Dropped, it leaves what is dirty to be written back a little later, and nobody learns
+/// whether that worked: [`CachedFile::flush`] it before.
+#[derive(Debug)]
+pub struct CachedFile<B: Backend> {
+    source: Arc<Source<B>>,
+    recent: Box<[ArcSwapOption<Object<B>>]>,
+    /// Failures of the file that this opener knows of.
+    seen: AtomicU64,
+}
+
+impl<B: Backend> Cache<B> {
+    /// An empty one; numbers that are out of bounds are moved within.
+    pub fn new(options: Options) -> Self {
+        Self { shared: Arc::new(Shared::new(options)) }
+    }
+
+    /// What was chosen, within bounds.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// What it holds.
+    pub fn usage(&self) -> Usage {
+        let held = self.shared.held.load(Ordering::Relaxed);
+        Usage { used: self.shared.used(), held, dirty: self.shared.dirty() }
+    }
+
+    /// Opens a file. `id` says which: those who open the same one at the same time share it, and the first one's back end.
+    pub fn open(&self, id: impl Into<Vec<u8>>, backend: B) -> CachedFile<B> {
+        let id = id.into();
+        let fresh = Arc::new(Source::new(Arc::clone(&self.shared), id.clone(), backend));
+        let mut sources = self.shared.sources.lock();
+        let source = match sources.get(&id).and_then(std::sync::Weak::upgrade) {
+            Some(source) => source,
+            None => {
+                sources.insert(id, Arc::downgrade(&fresh));
+                Arc::clone(&fresh)
+            }
+        };
+        drop(sources);
+        source.openers.fetch_add(1, Ordering::SeqCst);
+        let seen = AtomicU64::new(source.first_look());
+        let recent = (0..RECENT).map(|_| ArcSwapOption::empty()).collect();
+        CachedFile { source, recent, seen }
+    }
+}
+
+impl<B: Backend> Clone for Cache<B> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<B: Backend> CachedFile<B> {
+    /// What lies behind.
+    pub fn backend(&self) -> &B {
+        &self.source.backend
+    }
+
+    /// Reads a range of an object: what was written last, or what the back end has; zeros where there is nothing. Of a range of more than
+    /// 16 blocks, parts may be older than others if it is written at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; what is in `buf` then is of no meaning.
+    pub async fn read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Result<(), Error<B::Error>> {
+        let load_max = LOAD_BYTES_MAX.min((self.source.shared.options.size / 16) as usize);
+        let mut at = 0;
+        while at < buf.len() {
+            let rest = &mut buf[at..];
+            let here = rest.len().min(load_max);
+            let rest = &mut rest[..here];
+            if self.try_read(object, offset + at as u64, rest).is_none() {
+                self.source.load(object, offset + at as u64, rest).await?;
+            }
+            at += here;
+        }
+        Ok(())
+    }
+
+    /// Reads a range if all of it is cached; else says so, and what is in `buf` is of no meaning. Takes the object's lock, once for each 16
+    /// blocks, while it looks for them, and allocates nothing.
+    pub fn try_read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
+        let slot = &self.recent[object as usize % RECENT];
+        if let Some(known) = &*slot.load()
+            && known.number == object
+            && let Some(hit) = known.copy(&self.source.shared, offset, buf)
+        {
+            return Some(hit);
+        }
+        let found = self.source.find(object)?;
+        let hit = found.copy(&self.source.shared, offset, buf);
+        slot.store(Some(found));
+        hit
+    }
+
+    /// Has a range in the cache, if there is room. What others are reading of it is waited for.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn fetch(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
+        self.source.fetch(object, offset, len as usize).await
+    }
+
+    /// The same, in the background: as far as there is room for it, and without telling whether it worked. With `mark`, who reads the first
+    /// block of what was not there yet is told that it is [reached](Hit::reached).
+    pub fn read_ahead(&self, object: u64, offset: u64, len: u64, mark: bool) {
+        self.source.read_ahead(object, offset, len as usize, mark);
+    }
+
+    /// Writes to a range of an object. How far that must go is the cache's [`Mode`]. Waits while too much is dirty. Dropped, it may have written
+    /// a part.
+    ///
+    /// Data that does not meet what is known of a block is joined with what the back end has in between, which is then written again: two
+    /// caches that write to one block lose each other's bytes.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] if nothing more may be dirty and something of the file could not be written back; in [`Mode::WriteThrough`]
+    /// if this could not, though it is in the cache. [`Error::Read`] if bytes in between were needed. A part may be written.
+    pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
+        let shared = &self.source.shared;
+        let all: SmallVec<[Part; BATCH]> = parts(shared.options.block_bytes, offset, data.len()).collect();
+        for some in all.chunks(BATCH) {
+            let mut left = some;
+            while !left.is_empty() {
+                let written = self.write_some(object, data, left).await?;
+                left = &left[written..];
+                if let Some(gap) = left.first() {
+                    // There are other bytes between what is known of the block and what is to be written.
+                    let block = u64::from(shared.options.block_bytes);
+                    self.source.fill(object, u64::from(gap.block) * block).await?;
+                }
+            }
+        }
+        match shared.options.mode {
+            Mode::WriteThrough => self.flush_object(object).await,
+            Mode::WriteBack => {
+                if shared.is_rather_dirty() {
+                    self.source.hurry();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Has all that was written to the file until now written back.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] if that failed, or something failed earlier of which this opener was not told yet. What could not be written is
+    /// still dirty, and the next call tries again.
+    pub async fn flush(&self) -> Result<(), Error<B::Error>> {
+        let failures = self.source.failures();
+        let flushed = self.source.flush().await;
+        self.outcome(failures, flushed)
+    }
+
+    /// The same for one object.
+    ///
+    /// # Errors
+    /// As [`CachedFile::flush`].
+    pub async fn flush_object(&self, object: u64) -> Result<(), Error<B::Error>> {
+        let failures = self.source.failures();
+        let flushed = match self.source.find(object) {
+            Some(object) => self.source.flush_object(object).await,
+            None => Ok(()),
+        };
+        self.outcome(failures, flushed)
+    }
+
+    /// Forgets a range of an object, also what is dirty of it: for who truncates the object or has changed it behind the cache's back. Waits for
+    /// what is on its way. Where the range begins or ends within a block that is dirty, that block is written back first.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten.
+    pub async fn discard(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
+        let block = u64::from(self.source.shared.options.block_bytes);
+        let end = offset.saturating_add(len);
+        let number = |offset: u64| u32::try_from(offset / block).unwrap_or(u32::MAX);
+        let (first, last) = (number(offset), number(end.saturating_sub(1)));
+        let cut = |at: u64, number: u32| Some(number).filter(|_| at != u64::MAX && !at.is_multiple_of(block));
+        let cut = [cut(offset, first), cut(end, last)];
+        let found = self.source.find(object).filter(|_| len > 0);
+        let Some(found) = found else { return Ok(()) };
+        while !self.source.forget(&found, first..=last, cut).await {
+            let failures = self.source.failures();
+            let flushed = self.source.flush_object(Arc::clone(&found)).await;
+            self.outcome(failures, flushed)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets all of the file, also what is dirty. Waits for what is on its way.
+    pub async fn discard_all(&self) {
+        for object in self.source.all() {
+            self.source.forget(&object, 0..=u32::MAX, [None; 2]).await;
+        }
+    }
+
+    /// Writes back what is dirty, and forgets the file: for who learns that others have changed it.
+    ///
+    /// # Errors
+    /// As [`CachedFile::flush`]. Then nothing is forgotten.
+    pub async fn invalidate(&self) -> Result<(), Error<B::Error>> {
+        self.flush().await?;
+        self.discard_all().await;
+        Ok(())
+    }
+
+    fn outcome(&self, failures: u64, flushed: Result<(), Failed>) -> Result<(), Error<B::Error>> {
+        let told = self.source.tell(&self.seen);
+        // Whoever shares this opener may have been told of our own failure.
+        match (told, flushed) {
+            (None, Ok(())) => Ok(()),
+            (Some(e), _) => Err(Error::WriteBack(e)),
+            (None, Err(Failed)) => {
+                Err(self.source.failed_since(failures).map_or(Error::GivenUp, Error::WriteBack))
+            }
+        }
+    }
+
+    /// Writes parts until one meets a gap. Returns how many.
+    async fn write_some(&self, object: u64, data: &[u8], some: &[Part]) -> Result<usize, Error<B::Error>> {
+        let source = &self.source;
+        let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;
+        let mut room = source.shared.wait_for_room(some.len() as u64).await;
+        let fresh: SmallVec<[Arc<Page>; BATCH]> =
+            some.iter().map(|part| self.fresh_page(part, data)).collect();
+        let mut old: SmallVec<[Option<Arc<Page>>; BATCH]> = SmallVec::new();
+        let written = source.with(object, |object, state| {
+            let was_busy = state.is_busy();
+            state.seq += 1;
+            let mut written = 0;
+            for (part, fresh) in some.iter().zip(fresh) {
+                let block = state.blocks.entry(part.block).or_default();
+                if !block.takes(part.span) {
+                    break;
+                }
+                if !block.has_page() {
+                    room.take();
+                }
+                if !block.is_busy() {
+                    dirtying.take();
+                }
+                object.unqueue(&source.shared, block, part.block);
+                old.push(block.write(part.span, fresh, state.seq));
+                state.dirty.insert(part.block);
+                written += 1;
+            }
+            if !was_busy && state.is_busy() {
+                source.note_busy(object.number, true);
+            }
+            written
+        });
+        source.write_back_later();
+        Ok(written)
+    }
+
+    fn fresh_page(&self, part: &Part, data: &[u8]) -> Arc<Page> {
+        let shared = &self.source.shared;
+        let data = &data[part.at..part.at + part.span.len() as usize];
+        if part.span.start == 0 {
+            return Arc::new(Page::beginning(shared.options.block_bytes, data, &shared.held));
+        }
+        let mut page = Page::zeroed(shared.options.block_bytes, &shared.held);
+        page.bytes_mut()[part.span.indices()].copy_from_slice(data);
+        Arc::new(page)
+    }
+}
+
+impl<B: Backend> Drop for CachedFile<B> {
+    fn drop(&mut self) {
+        self.source.openers.fetch_sub(1, Ordering::SeqCst);
+        self.source.hurry();
+    }
+}
+
+type Blocks = std::ops::RangeInclusive<u32>;
+
+/// Whether some blocks could be forgotten.
+enum Forgotten {
+    Yes,
+    /// A part of one must be written back before.
+    IsDirty,
+    /// One is on its way.
+    IsWritten,
+}
+
+impl<B: Backend> Source<B> {
+    /// Copies a range if all of it is cached.
+    pub(crate) fn copy(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
+        self.find(object)?.copy(&self.shared, offset, buf)
+    }
+
+    /// Has all of a block known.
+    async fn fill(self: &Arc<Self>, object: u64, offset: u64) -> Result<(), Error<B::Error>> {
+        self.fetch(object, offset, self.shared.options.block_bytes as usize).await
+    }
+
+    /// Forgets blocks when none of them is on its way. False if one of `cut` is dirty: then nothing is forgotten.
+    async fn forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
+        loop {
+            let told = object.changed.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            match self.try_forget(object, blocks.clone(), cut) {
+                Forgotten::Yes => return true,
+                Forgotten::IsDirty => return false,
+                Forgotten::IsWritten => told.await,
+            }
+        }
+    }
+
+    fn try_forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> Forgotten {
+        let Some(mut state) = object.lock() else { return Forgotten::Yes };
+        if state.writing.range(blocks.clone()).next().is_some() {
+            return Forgotten::IsWritten;
+        }
+        if cut.iter().flatten().any(|number| state.dirty.contains(number)) {
+            return Forgotten::IsDirty;
+        }
+        state.forgotten += 1;
+        let numbers: Vec<u32> = state.blocks.range(blocks).map(|(number, _)| *number).collect();
+        let (mut pages, mut clean) = (Vec::with_capacity(numbers.len()), 0);
+        for number in numbers {
+            clean += self.forget_block(object, &mut state, number, &mut pages);
+        }
+        if !state.is_busy() {
+            self.note_busy(object.number, false);
+        }
+        object.retire(&self.shared, &mut state);
+        drop(state);
+        self.shared.blocks_are_clean(clean);
+        self.shared.blocks_are_gone(pages.len() as u64);
+        Forgotten::Yes
+    }
+
+    /// Returns how many blocks are not dirty any more.
+    fn forget_block(
+        &self,
+        object: &Arc<Object<B>>,
+        state: &mut State,
+        number: u32,
+        pages: &mut Vec<Arc<Page>>,
+    ) -> u64 {
+        let was_dirty = state.dirty.remove(&number);
+        let Some(block) = state.blocks.get_mut(&number) else { return 0 };
+        object.unqueue(&self.shared, block, number);
+        pages.extend(block.forget());
+        object.settle(&self.shared, state, number);
+        u64::from(was_dirty)
+    }
+}
+
+impl<B: Backend> Object<B> {
+    /// Copies a range if all of it is cached.
+    fn copy(&self, shared: &Shared<B>, offset: u64, buf: &mut [u8]) -> Option<Hit> {
+        let mut wanted = parts(shared.options.block_bytes, offset, buf.len()).peekable();
+        let mut hit = Hit { reached: false };
+        while wanted.peek().is_some() {
+            let mut found: SmallVec<[(Part, Arc<Page>); BATCH]> = SmallVec::new();
+            let mut state = self.lock()?;
+            for part in wanted.by_ref().take(BATCH) {
+                let (page, reached) = state.blocks.get_mut(&part.block)?.hit(part.span)?;
+                hit.reached |= reached;
+                found.push((part, page));
+            }
+            drop(state);
+            for (part, page) in found {
+                let to = &mut buf[part.at..part.at + part.span.len() as usize];
+                to.copy_from_slice(&page.bytes()[part.span.indices()]);
+            }
+        }
+        Some(hit)
+    }
+}

@@ -1,0 +1,238 @@
+//! Writing back.
+//!
+//! An object's dirty blocks leave in few requests, in which neighbours are one extent; those of different objects leave together. A block is in
+//! one request at a time. The request is a task of its own: whoever gives up waiting does not give up the request, and what comes of it is
+//! noted in any case. What failed is dirty as before.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::backend::Backend;
+use crate::page::Page;
+use crate::source::{BATCH, Object, Source, State};
+use crate::span::Span;
+
+/// Objects that are written back at a time.
+const OBJECTS_AT_ONCE: usize = 16;
+/// Bytes of a request at most, and extents: an OSD has some work with each.
+const REQUEST_BYTES_MAX: u32 = 4 << 20;
+const EXTENTS_MAX: usize = 64;
+/// After a failure it is tried again after this time, and at most this time.
+const RETRY_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Not all was written back; why is noted in [`Source::failures`].
+#[derive(Debug)]
+pub(crate) struct Failed;
+
+/// What a request takes along.
+struct Batch {
+    blocks: Vec<Sent>,
+    _permit: OwnedSemaphorePermit,
+}
+
+struct Sent {
+    number: u32,
+    page: Arc<Page>,
+    span: Span,
+    since: u64,
+}
+
+enum Step {
+    Send(Batch),
+    /// What is left is on its way already.
+    Wait,
+    Done,
+}
+
+impl<B: Backend> Source<B> {
+    /// Writes back what is dirty now, and waits for what is on its way.
+    pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), Failed> {
+        let objects = stream::iter(self.busy()).map(|object| self.flush_object(object));
+        let mut done = objects.buffer_unordered(OBJECTS_AT_ONCE);
+        let mut result = Ok(());
+        while let Some(of_one) = done.next().await {
+            result = result.and(of_one);
+        }
+        result
+    }
+
+    /// The same for one object.
+    pub(crate) async fn flush_object(self: &Arc<Self>, object: Arc<Object<B>>) -> Result<(), Failed> {
+        let until = object.state.lock().seq;
+        let blocks_max = REQUEST_BYTES_MAX / self.shared.options.block_bytes;
+        loop {
+            let told = object.changed.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            let dirty = object.state.lock().dirty.len().try_into().unwrap_or(u32::MAX);
+            let permits = blocks_max.min(self.shared.transit_blocks / 4).clamp(1, dirty.max(1));
+            let transit = Arc::clone(&self.shared.transit);
+            let Ok(permit) = transit.acquire_many_owned(permits).await else { return Err(Failed) };
+            let step = self.step(&mut object.state.lock(), until, permit);
+            match step {
+                Step::Done => return Ok(()),
+                Step::Wait => told.await,
+                Step::Send(batch) => {
+                    let sent = send(Arc::clone(self), Arc::clone(&object), batch);
+                    tokio::spawn(sent).await.map_err(|_| Failed)??;
+                }
+            }
+        }
+    }
+
+    /// What is to be done next for an object.
+    fn step(&self, state: &mut State, until: u64, permit: OwnedSemaphorePermit) -> Step {
+        let mut blocks: Vec<Sent> = Vec::with_capacity(permit.num_permits());
+        let mut extents = 0;
+        let State { blocks: all, dirty, .. } = &mut *state;
+        for number in dirty.iter() {
+            let Some(block) = all.get_mut(number).filter(|block| block.dirty_since <= until) else {
+                continue;
+            };
+            let since = block.dirty_since;
+            let Some((page, span)) = block.send() else { continue };
+            let sent = Sent { number: *number, page, span, since };
+            extents += usize::from(!blocks.last().is_some_and(|last| last.goes_on_in(&sent)));
+            blocks.push(sent);
+            if blocks.len() == permit.num_permits() || extents == EXTENTS_MAX {
+                break;
+            }
+        }
+        if !blocks.is_empty() {
+            for sent in &blocks {
+                state.dirty.remove(&sent.number);
+                state.writing.insert(sent.number, sent.since);
+            }
+            return Step::Send(Batch { blocks, _permit: permit });
+        }
+        // What could not be sent since it is on its way is dirty since a later write than what is on its way.
+        let waits = state.writing.values().any(|since| *since <= until);
+        if waits { Step::Wait } else { Step::Done }
+    }
+
+    /// Sees to it that somebody writes back, unless somebody does.
+    pub(crate) fn write_back_later(self: &Arc<Self>) {
+        // SeqCst here and below: either this sees that the other one has given it up, or he sees what is dirty.
+        if !self.is_written_back.load(Ordering::SeqCst) && !self.is_written_back.swap(true, Ordering::SeqCst)
+        {
+            tokio::spawn(Arc::clone(self).write_back());
+        }
+    }
+
+    /// Writes back from time to time until nothing is dirty.
+    async fn write_back(self: Arc<Self>) {
+        let mut pause = self.shared.options.dirty_time;
+        loop {
+            tokio::select! {
+                () = self.hurry.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            let flushed = self.flush().await;
+            if !self.is_busy() {
+                self.is_written_back.store(false, Ordering::SeqCst);
+                if !self.is_busy() || self.is_written_back.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+            }
+            pause = match flushed {
+                Ok(()) => self.shared.options.dirty_time,
+                // Nobody is there any more who could be told.
+                Err(Failed) if self.openers.load(Ordering::SeqCst) == 0 => return,
+                Err(Failed) => {
+                    let pause = pause.clamp(RETRY_TIMES.0, RETRY_TIMES.1 / 2) * 2;
+                    tokio::time::sleep(RETRY_TIMES.0).await;
+                    pause
+                }
+            };
+        }
+    }
+}
+
+impl Sent {
+    /// Whether the other one, which comes behind it, is the next byte.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        next.number == self.number + 1
+            && next.span.start == 0
+            && self.span.end as usize == self.page.bytes().len()
+    }
+}
+
+/// Sends a request and notes what came of it.
+async fn send<B: Backend>(
+    source: Arc<Source<B>>,
+    object: Arc<Object<B>>,
+    batch: Batch,
+) -> Result<(), Failed> {
+    let extents = extents(&batch.blocks, source.shared.options.block_bytes);
+    let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
+    let Batch { blocks: sent, _permit } = batch;
+    // The pages are not needed any more, so that who writes to them need not copy them.
+    drop(sent);
+    let mut under_way = UnderWay { source, object, blocks, arrived: false };
+    let result = under_way.source.backend.write(under_way.object.number, extents).await;
+    match result {
+        Ok(()) => under_way.arrived = true,
+        // Before anybody can see that it is dirty again.
+        Err(e) => under_way.source.failed(e),
+    }
+    if under_way.arrived { Ok(()) } else { Err(Failed) }
+}
+
+/// Blocks on their way. Dropped, they are clean if they have arrived, and dirty again if not.
+struct UnderWay<B: Backend> {
+    source: Arc<Source<B>>,
+    object: Arc<Object<B>>,
+    blocks: Vec<(u32, u64)>,
+    arrived: bool,
+}
+
+impl<B: Backend> Drop for UnderWay<B> {
+    fn drop(&mut self) {
+        for some in self.blocks.chunks(BATCH) {
+            note(&self.source, &self.object, some, self.arrived);
+        }
+        self.object.changed.notify_waiters();
+        self.source.shared.room.notify_waiters();
+    }
+}
+
+/// Blocks as extents: those that meet are copied together.
+fn extents(blocks: &[Sent], block_bytes: u32) -> Vec<(u64, Bytes)> {
+    blocks
+        .chunk_by(Sent::goes_on_in)
+        .map(|run| {
+            let offset = u64::from(run[0].number) * u64::from(block_bytes) + u64::from(run[0].span.start);
+            let mut data = Vec::with_capacity(run.iter().map(|sent| sent.span.len() as usize).sum());
+            run.iter().for_each(|sent| data.extend_from_slice(&sent.page.bytes()[sent.span.indices()]));
+            (offset, Bytes::from(data))
+        })
+        .collect()
+}
+
+fn note<B: Backend>(source: &Source<B>, object: &Arc<Object<B>>, blocks: &[(u32, u64)], arrived: bool) {
+    let mut state = object.state.lock();
+    let mut clean = 0;
+    for (number, since) in blocks {
+        let Some(block) = state.blocks.get_mut(number) else { continue };
+        block.sent(arrived, *since);
+        let is_dirty = block.is_busy();
+        state.writing.remove(number);
+        if is_dirty {
+            state.dirty.insert(*number);
+        } else {
+            clean += 1;
+            object.settle(&source.shared, &mut state, *number);
+        }
+    }
+    if !state.is_busy() {
+        source.note_busy(object.number, false);
+    }
+    drop(state);
+    source.shared.blocks_are_clean(clean);
+}

@@ -1,0 +1,263 @@
+//! Misses: reading from the back end what is not known.
+//!
+//! All blocks of a range that is read are entered first, as being read. So nothing is thrown out of them until the answer is there, and what is
+//! written meanwhile stays: the answer fills in only what is not known then.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::page::Page;
+use crate::shared::{Room, Shared};
+use crate::source::{BATCH, Object, Source, State};
+use crate::span::{Part, parts};
+
+/// What keeps a range from being copied.
+enum Lack<B: Backend> {
+    /// Nothing does any more.
+    Nothing,
+    /// Somebody reads it.
+    Comes(Arc<Object<B>>),
+    /// It must be read.
+    Load(Load<B>),
+}
+
+/// Blocks of an object that are needed or being read. Dropped, they are not any more.
+struct Load<B: Backend> {
+    shared: Arc<Shared<B>>,
+    object: Arc<Object<B>>,
+    needed: RangeInclusive<u32>,
+    /// The first and the last of them that is not known, and all between them.
+    missing: RangeInclusive<u32>,
+    /// [`State::forgotten`] when it began.
+    forgotten: u64,
+}
+
+impl<B: Backend> Source<B> {
+    /// Reads a range that was not all in the cache, and keeps it, if there is room.
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        object: u64,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), Error<B::Error>> {
+        let mut lack = self.coming(object, offset, buf.len()).await;
+        loop {
+            if let Lack::Load(load) = lack {
+                if load.run(self, offset, Some(&mut *buf)).await? {
+                    return Ok(());
+                }
+            } else if self.copy(object, offset, buf).is_some() {
+                return Ok(());
+            }
+            // Some of it was thrown out before it was copied, or is being discarded; not a second time while it is entered here.
+            lack = self.lack(object, offset, buf.len(), false);
+        }
+    }
+
+    /// Has a range in the cache, if there is room.
+    pub(crate) async fn fetch(
+        self: &Arc<Self>,
+        object: u64,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), Error<B::Error>> {
+        match self.coming(object, offset, len).await {
+            Lack::Load(load) => load.run(self, offset, None).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a range ahead, as far as there is room to; the first block tells who reads it that he has reached it.
+    pub(crate) fn read_ahead(self: &Arc<Self>, object: u64, offset: u64, len: usize, mark: bool) {
+        let blocks = parts(self.shared.options.block_bytes, offset, len).count() as u32;
+        let Ok(permit) = Arc::clone(&self.shared.transit).try_acquire_many_owned(blocks) else { return };
+        let Lack::Load(load) = self.lack(object, offset, len, true) else { return };
+        if mark {
+            load.mark();
+        }
+        let source = Arc::clone(self);
+        tokio::spawn(async move {
+            // Who needs what could not be read reads it again, and is told why.
+            let _ = load.run(&source, offset, None).await;
+            drop(permit);
+        });
+    }
+
+    /// What is missing when nobody else is reading it any more.
+    async fn coming(self: &Arc<Self>, object: u64, offset: u64, len: usize) -> Lack<B> {
+        let mut lack = self.lack(object, offset, len, true);
+        while let Lack::Comes(of) = lack {
+            let told = of.changed.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            // Its reader may have ended just before; or the object has gone meanwhile, and there is a new one.
+            lack = self.lack(object, offset, len, true);
+            if matches!(&lack, Lack::Comes(still) if Arc::ptr_eq(still, &of)) {
+                told.await;
+                lack = self.lack(object, offset, len, true);
+            }
+        }
+        lack
+    }
+
+    /// What is missing of a range. What must be read is entered as being read, and all of the range as needed.
+    fn lack(self: &Arc<Self>, object: u64, offset: u64, len: usize, wait: bool) -> Lack<B> {
+        let wanted = parts(self.shared.options.block_bytes, offset, len);
+        self.with(object, |object, state| {
+            let missing = |part: &Part| !state.blocks.get(&part.block).is_some_and(|b| b.covers(part.span));
+            let mut missing = wanted.clone().filter(missing).map(|part| part.block);
+            let Some(first) = missing.next() else { return Lack::Nothing };
+            let missing = first..=missing.last().unwrap_or(first);
+            let comes = |block: &u32| state.blocks.get(block).is_some_and(|block| block.loads > 0);
+            if wait && (comes(missing.start()) || comes(missing.end())) {
+                return Lack::Comes(Arc::clone(object));
+            }
+            let block = |part: Part| part.block;
+            let needed = wanted.clone().next().map_or(first, block)..=wanted.last().map_or(first, block);
+            Lack::Load(Load::enter(&self.shared, object, state, needed, missing))
+        })
+    }
+}
+
+impl<B: Backend> Load<B> {
+    fn enter(
+        shared: &Arc<Shared<B>>,
+        object: &Arc<Object<B>>,
+        state: &mut State,
+        needed: RangeInclusive<u32>,
+        missing: RangeInclusive<u32>,
+    ) -> Self {
+        for number in needed.clone() {
+            let block = state.blocks.entry(number).or_default();
+            block.loads += 1;
+            object.unqueue(shared, block, number);
+        }
+        let forgotten = state.forgotten;
+        Self { shared: Arc::clone(shared), object: Arc::clone(object), needed, missing, forgotten }
+    }
+
+    fn mark(&self) {
+        let mut state = self.object.state.lock();
+        if let Some(block) = state.blocks.get_mut(self.missing.start()) {
+            block.set_mark();
+        }
+    }
+
+    /// Reads what is missing, keeps what there is room for, and copies all of the range that begins at `offset` to `buf`. False if
+    /// something of it was discarded meanwhile.
+    async fn run(
+        self,
+        source: &Source<B>,
+        offset: u64,
+        mut buf: Option<&mut [u8]>,
+    ) -> Result<bool, Error<B::Error>> {
+        let block_bytes = u64::from(self.shared.options.block_bytes);
+        let begins = u64::from(*self.missing.start()) * block_bytes;
+        let len = (u64::from(*self.missing.end()) + 1) * block_bytes - begins;
+        let answer = source.backend.read(self.object.number, begins, len).await.map_err(Error::Read)?;
+        let begin = begins.max(offset);
+        let wanted: SmallVec<[Part; BATCH]> = match &buf {
+            Some(buf) => parts(self.shared.options.block_bytes, offset, buf.len()).collect(),
+            None => parts(self.shared.options.block_bytes, begin, (begins + len - begin) as usize).collect(),
+        };
+        for batch in wanted.chunks(BATCH) {
+            let fresh = self.fresh_pages(batch, &answer);
+            if !self.take_in(batch, fresh, &answer, buf.as_deref_mut()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Pages of what was read, if there is room.
+    fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &[u8]) -> Option<(Room<'a, B>, Pages)> {
+        let missing = batch.iter().filter(|part| self.missing.contains(&part.block));
+        let room = self.shared.room(missing.clone().count() as u64)?;
+        let page = |part: &Part| {
+            let loaded = self.answer_of(answer, part.block);
+            Arc::new(Page::beginning(self.shared.options.block_bytes, loaded, &self.shared.held))
+        };
+        Some((room, missing.map(page).collect()))
+    }
+
+    /// Gives some blocks what was read, and copies the parts that are wanted of them.
+    fn take_in(
+        &self,
+        batch: &[Part],
+        fresh: Option<(Room<'_, B>, Pages)>,
+        answer: &[u8],
+        mut buf: Option<&mut [u8]>,
+    ) -> bool {
+        let (mut room, pages) = fresh.map_or((None, Pages::new()), |(room, pages)| (Some(room), pages));
+        let mut pages = pages.into_iter();
+        let mut found: SmallVec<[Option<Arc<Page>>; BATCH]> = SmallVec::new();
+        let mut state = self.object.state.lock();
+        let is_current = state.forgotten == self.forgotten;
+        for part in batch {
+            let is_missing = self.missing.contains(&part.block);
+            let page = if is_missing { pages.next() } else { None };
+            let Some(block) = state.blocks.get_mut(&part.block) else { continue };
+            if is_missing && is_current {
+                match (block.has_page(), page) {
+                    (true, _) => block.fill(self.answer_of(answer, part.block)),
+                    (false, Some(page)) if room.as_mut().is_some_and(Room::take) => block.place(page),
+                    _ => {}
+                }
+            }
+            found.push(block.page_of(part.span));
+            if let (None, true, Some(buf)) = (found.last().unwrap_or(&None), is_missing, &mut buf) {
+                let to = &mut buf[part.at..part.at + part.span.len() as usize];
+                copy_zero_extended(self.answer_of(answer, part.block), part.span.start as usize, to);
+                block.lay_over(part.span, to);
+            }
+        }
+        drop(state);
+        let Some(buf) = buf else { return true };
+        batch.iter().zip(&found).all(|(part, page)| {
+            if let Some(page) = page {
+                let to = &mut buf[part.at..part.at + part.span.len() as usize];
+                to.copy_from_slice(&page.bytes()[part.span.indices()]);
+            }
+            page.is_some() || self.missing.contains(&part.block)
+        })
+    }
+
+    /// What of an answer is a block's: shorter where the object ends.
+    fn answer_of<'a>(&self, answer: &'a [u8], block: u32) -> &'a [u8] {
+        let block_bytes = self.shared.options.block_bytes as usize;
+        let at = (block - self.missing.start()) as usize * block_bytes;
+        answer.get(at..answer.len().min(at + block_bytes)).unwrap_or_default()
+    }
+}
+
+type Pages = SmallVec<[Arc<Page>; BATCH]>;
+
+/// Copies from a place in `from` on; zeros follow its end.
+fn copy_zero_extended(from: &[u8], at: usize, to: &mut [u8]) {
+    let from = from.get(at..).unwrap_or_default();
+    let known = from.len().min(to.len());
+    to[..known].copy_from_slice(&from[..known]);
+    to[known..].fill(0);
+}
+
+impl<B: Backend> Drop for Load<B> {
+    fn drop(&mut self) {
+        let (first, last) = (*self.needed.start(), *self.needed.end());
+        for from in (first..=last).step_by(BATCH) {
+            let mut state = self.object.state.lock();
+            for number in from..=last.min(from + (BATCH as u32 - 1)) {
+                if let Some(block) = state.blocks.get_mut(&number) {
+                    block.loads -= 1;
+                }
+                self.object.settle(&self.shared, &mut state, number);
+            }
+            self.object.retire(&self.shared, &mut state);
+        }
+        self.object.changed.notify_waiters();
+        self.shared.room.notify_waiters();
+    }
+}

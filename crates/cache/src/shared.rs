@@ -1,0 +1,223 @@
+//! What all files of a cache share: memory, and how much of it is dirty.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loligo_lockstat::{Class, Mutex};
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::evict::Queues;
+use crate::options::Options;
+use crate::source::{Object, Source};
+
+/// Held to find, add or remove one open file.
+static SOURCES: Class = Class::new("cache.sources");
+
+/// What a block costs beside its bytes: its page's counter, its entry in the object's tree (whose nodes may be half empty), its place in
+/// the queue, and what is remembered of it when it is gone.
+const BLOCK_COST: u64 = 256;
+/// What an object costs beside its blocks.
+const OBJECT_COST: u64 = 512;
+/// Blocks that are looked at for one that may be thrown out; the next one is, even if it was used.
+const LOOKS_MAX: usize = 64;
+
+/// See [`Cache`](crate::Cache).
+#[derive(Debug)]
+pub(crate) struct Shared<B: Backend> {
+    pub(crate) options: Options,
+    /// Bytes that blocks and objects may take.
+    room_max: u64,
+    /// Bytes that they take, or will.
+    used: AtomicU64,
+    /// Bytes of blocks that are dirty or on their way, or will be.
+    dirty: AtomicU64,
+    /// Bytes of pages that exist.
+    pub(crate) held: Arc<AtomicU64>,
+    pub(crate) queues: Queues<Arc<Object<B>>>,
+    /// Told when there may be room again, of either sort.
+    pub(crate) room: Notify,
+    /// Blocks that may be copied for their way to the back end, or be read ahead.
+    pub(crate) transit: Arc<Semaphore>,
+    pub(crate) transit_blocks: u32,
+    pub(crate) sources: Mutex<FxHashMap<Vec<u8>, std::sync::Weak<Source<B>>>>,
+}
+
+impl<B: Backend> Shared<B> {
+    pub(crate) fn new(options: Options) -> Self {
+        let options = options.checked();
+        let room_max = options.size - options.transit();
+        let blocks = room_max / u64::from(options.block_bytes);
+        let transit_blocks = (options.transit() / u64::from(options.block_bytes)).max(1) as u32;
+        Self {
+            room_max,
+            used: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+            held: Arc::default(),
+            queues: Queues::new(blocks as usize),
+            room: Notify::new(),
+            transit: Arc::new(Semaphore::new(transit_blocks as usize)),
+            transit_blocks,
+            sources: Mutex::new(&SOURCES, FxHashMap::default()),
+            options,
+        }
+    }
+
+    /// Room for blocks; something is thrown out for it. None if all there is is needed.
+    pub(crate) fn room(&self, blocks: u64) -> Option<Room<'_, B>> {
+        let bytes = blocks * self.block_cost();
+        while !claim(&self.used, bytes, self.room_max) {
+            if !self.throw_out() {
+                return None;
+            }
+        }
+        Some(Room { shared: self, blocks })
+    }
+
+    /// The same; waits until there is.
+    pub(crate) async fn wait_for_room(&self, blocks: u64) -> Room<'_, B> {
+        loop {
+            let told = self.room.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if let Some(room) = self.room(blocks) {
+                return room;
+            }
+            self.hurry();
+            told.await;
+        }
+    }
+
+    /// Waits until so many more blocks may be dirty.
+    ///
+    /// # Errors
+    /// If meanwhile something of `source` could not be written back.
+    pub(crate) async fn wait_to_dirty(
+        &self,
+        source: &Source<B>,
+        blocks: u64,
+    ) -> Result<Dirtying<'_, B>, Error<B::Error>> {
+        let failures = source.failures();
+        let bytes = blocks * u64::from(self.options.block_bytes);
+        loop {
+            let told = self.room.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if claim(&self.dirty, bytes, self.options.dirty_max) {
+                return Ok(Dirtying { shared: self, blocks });
+            }
+            if let Some(e) = source.failed_since(failures) {
+                return Err(Error::WriteBack(e));
+            }
+            self.hurry();
+            told.await;
+        }
+    }
+
+    /// Whether it is time to write back.
+    pub(crate) fn is_rather_dirty(&self) -> bool {
+        // Relaxed: a hint.
+        self.dirty.load(Ordering::Relaxed) > self.options.dirty_max / 2
+    }
+
+    pub(crate) fn blocks_are_clean(&self, blocks: u64) {
+        if blocks > 0 {
+            self.dirty.fetch_sub(blocks * u64::from(self.options.block_bytes), Ordering::Relaxed);
+            self.room.notify_waiters();
+        }
+    }
+
+    pub(crate) fn blocks_are_gone(&self, blocks: u64) {
+        if blocks > 0 {
+            self.used.fetch_sub(blocks * self.block_cost(), Ordering::Relaxed);
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Objects are few beside their blocks: they are counted, and room is made for them with the next block.
+    pub(crate) fn object_is_there(&self) {
+        self.used.fetch_add(OBJECT_COST, Ordering::Relaxed);
+    }
+
+    pub(crate) fn object_is_gone(&self) {
+        self.used.fetch_sub(OBJECT_COST, Ordering::Relaxed);
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dirty(&self) -> u64 {
+        self.dirty.load(Ordering::Relaxed)
+    }
+
+    fn block_cost(&self) -> u64 {
+        u64::from(self.options.block_bytes) + BLOCK_COST
+    }
+
+    /// Throws a block out; false if none may be.
+    fn throw_out(&self) -> bool {
+        for look in 0..2 * LOOKS_MAX {
+            let Some((object, block, slot)) = self.queues.candidate() else { return false };
+            if object.throw_out(self, block, slot, look >= LOOKS_MAX) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Has all files write back now.
+    fn hurry(&self) {
+        let sources: Vec<_> = self.sources.lock().values().filter_map(std::sync::Weak::upgrade).collect();
+        sources.iter().for_each(|source| source.hurry());
+    }
+}
+
+/// Adds unless the sum were more than `max`.
+fn claim(sum: &AtomicU64, more: u64, max: u64) -> bool {
+    // Relaxed: memory is guarded by the objects' locks, this only counts it.
+    let add = |now: u64| now.checked_add(more).filter(|sum| *sum <= max);
+    sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+}
+
+/// Room for some blocks; what is not taken is given back.
+pub(crate) struct Room<'a, B: Backend> {
+    shared: &'a Shared<B>,
+    blocks: u64,
+}
+
+impl<B: Backend> Room<'_, B> {
+    /// For one block; false if there is none left.
+    pub(crate) fn take(&mut self) -> bool {
+        let any = self.blocks > 0;
+        self.blocks -= u64::from(any);
+        any
+    }
+}
+
+impl<B: Backend> Drop for Room<'_, B> {
+    fn drop(&mut self) {
+        self.shared.blocks_are_gone(self.blocks);
+    }
+}
+
+/// Leave to make some blocks dirty; what is not taken is given back.
+pub(crate) struct Dirtying<'a, B: Backend> {
+    shared: &'a Shared<B>,
+    blocks: u64,
+}
+
+impl<B: Backend> Dirtying<'_, B> {
+    /// For one block.
+    pub(crate) fn take(&mut self) {
+        self.blocks -= 1;
+    }
+}
+
+impl<B: Backend> Drop for Dirtying<'_, B> {
+    fn drop(&mut self) {
+        self.shared.blocks_are_clean(self.blocks);
+    }
+}

@@ -1,0 +1,338 @@
+//! What is cached of one file: its objects, each with a lock of its own, and what went wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use loligo_lockstat::{Class, Mutex, MutexGuard};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use tokio::sync::Notify;
+
+use crate::backend::Backend;
+use crate::block::Block;
+use crate::evict::Slot;
+use crate::shared::Shared;
+
+/// Held to look at or change some blocks of one object, at most [`BATCH`] at a time; a page's bytes are copied under it only where a part
+/// of a block is written.
+static OBJECT: Class = Class::new("cache.object");
+/// Held to find, add or remove one object. Taken under an object's lock; nothing is taken under it.
+static TABLE: Class = Class::new("cache.table");
+/// Held to note or to report a failure; a leaf.
+static FAILURES: Class = Class::new("cache.failures");
+
+/// Parts of a file's table of objects.
+const TABLES: usize = 16;
+/// Blocks that are changed under one acquisition of an object's lock.
+pub(crate) const BATCH: usize = 16;
+
+/// A file: what its openers share.
+pub(crate) struct Source<B: Backend> {
+    pub(crate) shared: Arc<Shared<B>>,
+    pub(crate) backend: B,
+    id: Vec<u8>,
+    hash: u64,
+    tables: Arc<Tables<B>>,
+    failures: Mutex<Failures<B::Error>>,
+    /// Somebody writes back what is dirty, sooner or later.
+    pub(crate) is_written_back: AtomicBool,
+    /// Tells him to do it now.
+    pub(crate) hurry: Notify,
+    /// Openers there are.
+    pub(crate) openers: AtomicU64,
+}
+
+/// A file's objects by their numbers. On its own, so that an object may be the last to know it.
+struct Tables<B: Backend>([Mutex<Table<B>>; TABLES]);
+
+struct Table<B: Backend> {
+    objects: FxHashMap<u64, Arc<Object<B>>>,
+    /// Those with blocks that the back end does not have.
+    busy: FxHashSet<u64>,
+}
+
+/// What could not be written back, as Linux's `errseq_t` counts it: each opener learns of it once; and if nobody has, the next opener does.
+struct Failures<E> {
+    count: u64,
+    last: Option<Arc<E>>,
+    is_told: bool,
+}
+
+/// The blocks of one object.
+pub(crate) struct Object<B: Backend> {
+    pub(crate) number: u64,
+    hash: u64,
+    tables: Weak<Tables<B>>,
+    pub(crate) state: Mutex<State>,
+    /// Told when something was read or written back.
+    pub(crate) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) blocks: BTreeMap<u32, Block>,
+    /// Those with dirty bytes.
+    pub(crate) dirty: BTreeSet<u32>,
+    /// Those with bytes on their way, with the number of the write since which they were dirty.
+    pub(crate) writing: BTreeMap<u32, u64>,
+    /// Writes so far.
+    pub(crate) seq: u64,
+    /// Times that something was forgotten: who reads meanwhile does not keep what he gets.
+    pub(crate) forgotten: u64,
+    /// It has no blocks and is in no table any more.
+    pub(crate) is_dead: bool,
+}
+
+impl State {
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.dirty.is_empty() || !self.writing.is_empty()
+    }
+}
+
+impl<B: Backend> Source<B> {
+    pub(crate) fn new(shared: Arc<Shared<B>>, id: Vec<u8>, backend: B) -> Self {
+        let table = || Table { objects: FxHashMap::default(), busy: FxHashSet::default() };
+        Self {
+            shared,
+            backend,
+            hash: FxBuildHasher.hash_one(&id),
+            id,
+            tables: Arc::new(Tables(std::array::from_fn(|_| Mutex::new(&TABLE, table())))),
+            failures: Mutex::new(&FAILURES, Failures { count: 0, last: None, is_told: true }),
+            is_written_back: AtomicBool::new(false),
+            hurry: Notify::new(),
+            openers: AtomicU64::new(0),
+        }
+    }
+
+    /// An object of which something is cached.
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Object<B>>> {
+        self.table(number).lock().objects.get(&number).cloned()
+    }
+
+    pub(crate) fn find_or_add(self: &Arc<Self>, number: u64) -> Arc<Object<B>> {
+        self.find(number).unwrap_or_else(|| {
+            let fresh = Arc::new(Object {
+                number,
+                hash: FxBuildHasher.hash_one((self.hash, number)),
+                tables: Arc::downgrade(&self.tables),
+                state: Mutex::new(&OBJECT, State::default()),
+                changed: Notify::new(),
+            });
+            let mut table = self.table(number).lock();
+            let object = table.objects.entry(number).or_insert_with(|| {
+                self.shared.object_is_there();
+                fresh
+            });
+            Arc::clone(object)
+        })
+    }
+
+    /// Does something to an object under its lock, and adds it if there is none.
+    pub(crate) fn with<R>(
+        self: &Arc<Self>,
+        number: u64,
+        work: impl FnOnce(&Arc<Object<B>>, &mut State) -> R,
+    ) -> R {
+        loop {
+            let object = self.find_or_add(number);
+            let mut state = object.state.lock();
+            if !state.is_dead {
+                let done = work(&object, &mut state);
+                object.retire(&self.shared, &mut state);
+                return done;
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Object<B>>> {
+        self.tables
+            .0
+            .iter()
+            .flat_map(|table| table.lock().objects.values().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    pub(crate) fn busy(&self) -> Vec<Arc<Object<B>>> {
+        let of_table = |table: &Mutex<Table<B>>| {
+            let table = table.lock();
+            table.busy.iter().filter_map(|number| table.objects.get(number).cloned()).collect::<Vec<_>>()
+        };
+        self.tables.0.iter().flat_map(of_table).collect()
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.tables.0.iter().any(|table| !table.lock().busy.is_empty())
+    }
+
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Notes whether an object is busy. Its lock is held.
+    pub(crate) fn note_busy(&self, number: u64, is_busy: bool) {
+        let mut table = self.table(number).lock();
+        match is_busy {
+            true => table.busy.insert(number),
+            false => table.busy.remove(&number),
+        };
+    }
+
+    pub(crate) fn failed(&self, e: B::Error) {
+        let e = Arc::new(e);
+        let mut failures = self.failures.lock();
+        failures.count += 1;
+        failures.is_told = false;
+        let old = failures.last.replace(e);
+        drop(failures);
+        drop(old);
+        // Who waits for leave to write more is told of it.
+        self.shared.room.notify_waiters();
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.lock().count
+    }
+
+    pub(crate) fn failed_since(&self, count: u64) -> Option<Arc<B::Error>> {
+        let failures = self.failures.lock();
+        failures.last.clone().filter(|_| failures.count > count)
+    }
+
+    /// What a new opener begins with: the failures so far, less the last if nobody was told of it.
+    pub(crate) fn first_look(&self) -> u64 {
+        let failures = self.failures.lock();
+        failures.count - u64::from(!failures.is_told)
+    }
+
+    /// The last failure, if this opener was not told of it yet.
+    pub(crate) fn tell(&self, seen: &AtomicU64) -> Option<Arc<B::Error>> {
+        let mut failures = self.failures.lock();
+        // Relaxed: read and written under the lock.
+        if seen.swap(failures.count, Ordering::Relaxed) == failures.count {
+            return None;
+        }
+        failures.is_told = true;
+        failures.last.clone()
+    }
+
+    fn table(&self, number: u64) -> &Mutex<Table<B>> {
+        self.tables.of(number)
+    }
+}
+
+impl<B: Backend> Tables<B> {
+    fn of(&self, number: u64) -> &Mutex<Table<B>> {
+        &self.0[number as usize % TABLES]
+    }
+}
+
+impl<B: Backend> Drop for Source<B> {
+    fn drop(&mut self) {
+        let mut sources = self.shared.sources.lock();
+        // A new one may have its place already.
+        if sources.get(&self.id).is_some_and(|source| source.strong_count() == 0) {
+            sources.remove(&self.id);
+        }
+        drop(sources);
+        for object in self.all() {
+            let mut state = object.state.lock();
+            state.is_dead = true;
+            let blocks = std::mem::take(&mut state.blocks);
+            drop(state);
+            for (number, block) in blocks {
+                object.dispose(&self.shared, number, block);
+            }
+            object.leave(&self.shared);
+        }
+    }
+}
+
+impl<B: Backend> Object<B> {
+    /// The lock; `None` if the object is in no table any more.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        Some(self.state.lock()).filter(|state| !state.is_dead)
+    }
+
+    /// Puts a block that may be thrown out from now on into the queue, or removes it if there is nothing of it.
+    pub(crate) fn settle(self: &Arc<Self>, shared: &Shared<B>, state: &mut State, number: u32) {
+        let Some(block) = state.blocks.get_mut(&number) else { return };
+        if !block.is_idle() {
+            return;
+        }
+        if !block.has_page() {
+            state.blocks.remove(&number);
+        } else if block.slot.is_none() {
+            block.slot = Some(shared.queues.add(self.block_hash(number), Arc::clone(self), number));
+        }
+    }
+
+    /// Takes a block that is needed out of the queue.
+    pub(crate) fn unqueue(&self, shared: &Shared<B>, block: &mut Block, number: u32) {
+        if let Some(slot) = block.slot.take() {
+            // Another reference to this object.
+            drop(shared.queues.remove(self.block_hash(number), slot, false));
+        }
+    }
+
+    /// Removes the object from its file if nothing of it is left.
+    pub(crate) fn retire(&self, shared: &Shared<B>, state: &mut State) {
+        if state.blocks.is_empty() && !state.is_dead {
+            state.is_dead = true;
+            self.leave(shared);
+        }
+    }
+
+    fn leave(&self, shared: &Shared<B>) {
+        let Some(tables) = self.tables.upgrade() else { return };
+        // The caller has another reference.
+        if tables.of(self.number).lock().objects.remove(&self.number).is_some() {
+            shared.object_is_gone();
+        }
+    }
+
+    /// Throws a block out if it is still in this slot, and was not used or `anyway`. If it was used it goes around once more.
+    pub(crate) fn throw_out(&self, shared: &Shared<B>, number: u32, slot: Slot, anyway: bool) -> bool {
+        let mut state = self.state.lock();
+        let Some(block) = state.blocks.get_mut(&number).filter(|block| block.slot == Some(slot)) else {
+            return false;
+        };
+        let hash = self.block_hash(number);
+        if block.forget_a_use() && !anyway {
+            shared.queues.keep(hash, slot);
+            return false;
+        }
+        let owner = shared.queues.remove(hash, slot, true);
+        let block = state.blocks.remove(&number);
+        self.retire(shared, &mut state);
+        drop(state);
+        drop((owner, block));
+        shared.blocks_are_gone(1);
+        true
+    }
+
+    /// Frees a block that is in no object any more.
+    pub(crate) fn dispose(&self, shared: &Shared<B>, number: u32, mut block: Block) {
+        self.unqueue(shared, &mut block, number);
+        shared.blocks_are_clean(u64::from(block.is_busy()));
+        shared.blocks_are_gone(u64::from(block.has_page()));
+    }
+
+    fn block_hash(&self, number: u32) -> u64 {
+        FxBuildHasher.hash_one((self.hash, number))
+    }
+}
+
+impl<B: Backend> fmt::Debug for Source<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("id", &String::from_utf8_lossy(&self.id)).finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> fmt::Debug for Object<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("number", &self.number).finish_non_exhaustive()
+    }
+}

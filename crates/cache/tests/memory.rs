@@ -1,0 +1,90 @@
+//! Goal: what the allocator gave is at most 5 % more than what was configured. Method: an allocator that counts, in a process of its own.
+
+mod place;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use loligo_cache::{Backend, Cache, Options};
+
+struct Counting;
+
+static BYTES: AtomicI64 = AtomicI64::new(0);
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY:
+// - all is left to the system's allocator;
+// - counting neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Zeros, wherever one reads; writes are forgotten.
+struct Zeros;
+
+impl Backend for Zeros {
+    type Error = place::Failure;
+
+    async fn read(&self, _: u64, _: u64, len: u64) -> Result<bytes::Bytes, place::Failure> {
+        Ok(vec![0; len as usize].into())
+    }
+
+    async fn write(&self, _: u64, _: Vec<(u64, bytes::Bytes)>) -> Result<(), place::Failure> {
+        Ok(())
+    }
+}
+
+#[test]
+fn memory_is_what_was_configured_and_hits_allocate_nothing() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let size = 32 << 20;
+        let before = BYTES.load(Ordering::Relaxed);
+        let cache = Cache::new(Options::of_size(size));
+        let file = cache.open("f", Zeros);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut buf = vec![0; 65536];
+        let mut most = 0;
+        for n in 0..60_000_u64 {
+            // Many objects with a block each, then full ones, then both; reads and writes.
+            let object = if n % 3 == 0 { random.u64(0..20_000) } else { random.u64(0..12) };
+            let (offset, len) = (random.u64(0..1000) * 4096, if n % 50 == 0 { 65536 } else { 4096 });
+            match random.bool() {
+                true => file.read(object, offset, &mut buf[..len]).await.unwrap(),
+                false => file.write(object, offset, &buf[..len]).await.unwrap(),
+            }
+            most = most.max(BYTES.load(Ordering::Relaxed) - before);
+        }
+        assert!(cache.usage().used <= size, "{:?}", cache.usage());
+        let part = most as f64 / size as f64;
+        println!("most: {most} of {size}, {part:.3}");
+        assert!(part <= 1.05, "{part}");
+        assert!(part > 0.85, "it is used: {part}");
+
+        file.flush().await.unwrap();
+        file.read(0, 0, &mut buf[..16384]).await.unwrap();
+        assert!(file.try_read(0, 0, &mut buf[..4096]).is_some());
+        let calls = CALLS.load(Ordering::Relaxed);
+        for n in 0..1000 {
+            assert!(file.try_read(0, n % 4 * 4096, &mut buf[..4096]).is_some());
+            file.read(0, n % 4 * 4096, &mut buf[..4096]).await.unwrap();
+        }
+        let calls = CALLS.load(Ordering::Relaxed) - calls;
+        assert!(calls < 20, "{calls} allocations in 2,000 hits");
+    });
+}
