@@ -37,6 +37,9 @@ pub enum Error {
     /// An earlier write of the same stream failed.
     #[error("an earlier write failed")]
     AfterFailure,
+    /// What was written to a cached file could not be written back.
+    #[error("writing back: {0}")]
+    WriteBack(std::sync::Arc<Error>),
     /// The file would be longer than files can be.
     #[error("a file has at most {} bytes", crate::FILE_BYTES_MAX)]
     TooLong,
@@ -55,6 +58,7 @@ impl Error {
             Self::NotStriped(_) => Errno::ENOENT,
             Self::InUse { .. } => EBUSY,
             Self::LockLost(_) | Self::AfterFailure => Errno::EIO,
+            Self::WriteBack(e) => e.errno(),
             Self::TooLong => EFBIG,
         }
     }

@@ -128,6 +128,10 @@ impl File {
         WriteStream::new(Arc::clone(&self.inner), offset, options)
     }
 
+    pub(crate) fn inner(&self) -> Arc<Inner> {
+        Arc::clone(&self.inner)
+    }
+
     /// Closes it: gives up the lock and waits until that is done.
     ///
     /// # Errors
@@ -144,6 +148,15 @@ impl File {
 }
 
 impl Inner {
+    pub(crate) fn direct(&self) -> &Direct {
+        &self.direct
+    }
+
+    /// The file is at least as long.
+    pub(crate) fn known_size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn layout(&self) -> Layout {
         self.direct.layout()
     }
@@ -176,7 +189,7 @@ impl Inner {
         self.direct.write(offset, data).await
     }
 
-    async fn grow(&self, size: u64) -> Result<(), Error> {
+    pub(crate) async fn grow(&self, size: u64) -> Result<(), Error> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLong);
         }
@@ -188,7 +201,7 @@ impl Inner {
     }
 
     /// Where a range ends, or the file if it ends before.
-    async fn end_of(&self, offset: u64, len: u64) -> Result<u64, Error> {
+    pub(crate) async fn end_of(&self, offset: u64, len: u64) -> Result<u64, Error> {
         let end = offset.saturating_add(len);
         if end <= self.size.load(Ordering::Relaxed) {
             return Ok(end);
@@ -215,7 +228,7 @@ impl Inner {
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match self.lock.as_ref().and_then(LockState::lost) {
             None => Ok(()),
             Some(errno) => Err(Error::LockLost(errno)),

@@ -21,13 +21,15 @@
 //!   [`File`] is one that is open, under libradosstriper's lock.
 //! - [`ReadStream`] and [`WriteStream`] keep many I/Os of one file under way, in order, as many as the way to the OSDs holds:
 //!   [`Window`] measures that.
+//! - [`CachedFile`] is an open file behind a cache ([`loligo_cache`]) that reads ahead and writes back later.
 //!
-//! What this crate refuses to do: it does not cache, read ahead of a stream's range or write behind; it does not make I/Os atomic that
+//! What this crate refuses to do: without a cache it does not read ahead of a stream's range or write behind; it does not make I/Os atomic that
 //! touch several objects, nor order writes that overlap and are under way together; it does not know CephFS's directories and
-//! inodes, only how their data is laid out. It has no threads and no locks of its own.
+//! inodes, only how their data is laid out. It has no threads of its own.
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod cached;
 mod direct;
 mod error;
 mod file;
@@ -39,6 +41,7 @@ mod stream;
 mod striper;
 
 pub use buffers::Buffers;
+pub use cached::{CachedFile, CachedObjects};
 pub use direct::Direct;
 pub use error::{Error, ReadError, WriteError};
 pub use file::File;
