@@ -7,7 +7,7 @@ use crate::Result;
 use crate::process::{output_of, workspace};
 
 /// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
-const FLOORS: [(&str, u32); 19] = [
+const FLOORS: [(&str, u32); 20] = [
     ("lockstat", 0),
     ("wire", 0),
     ("lane", 1),
@@ -23,6 +23,7 @@ const FLOORS: [(&str, u32); 19] = [
     ("osd", 5),
     ("stripe", 5),
     ("mon", 5),
+    ("rbd", 6),
     ("server", 6),
     ("contend", 8),
     ("cli", 9),

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::file::FileCommand;
+use crate::rbd::RbdCommand;
 
 const SHARED_OPTIONS: &str = "\
 Options that all Ceph programs share, and that are read as Ceph reads them:
@@ -247,6 +248,9 @@ pub(crate) enum Command {
     /// Files of any size, striped over objects as `rados --striper` does it.
     #[command(subcommand)]
     File(FileCommand),
+    /// Images of block devices, as `rbd` has them.
+    #[command(subcommand)]
+    Rbd(RbdCommand),
     /// Measure the pool.
     Bench(Bench),
     /// Remove what a bench left behind.

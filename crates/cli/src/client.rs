@@ -39,6 +39,11 @@ impl Client {
         Ok(Self { builder, pool, namespace, snap, format })
     }
 
+    /// Pool, namespace and snapshot, as far as they were named.
+    pub(crate) fn place(&self) -> (Option<&str>, &str, Option<&str>) {
+        (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
+    }
+
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
         self.builder.connect().await.context(|| "connect".to_owned())
     }

@@ -21,6 +21,7 @@ mod log;
 mod object;
 mod omap;
 mod pool;
+mod rbd;
 mod serve;
 mod snaps;
 mod transfer;
@@ -80,6 +81,7 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
         Command::LoadGen(options) => bench::load_gen::run(Client::new(builder, cli)?, options),
         Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),
+        Command::Rbd(command) => rbd::run(Client::new(builder, cli)?, command),
         Command::File(command) => file::run(Client::new(builder, cli)?, command),
         command => {
             let client = Client::new(builder, cli)?;

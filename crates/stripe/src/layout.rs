@@ -89,6 +89,14 @@ impl Layout {
         Ok(Self { stripe_unit: unit, stripe_count: count, object_size: size })
     }
 
+    /// A layout of an image's data: units and objects of any size, so long as objects hold whole units. `None` if these are no such numbers.
+    pub fn of_image(stripe_unit: u64, stripe_count: u64, object_size: u64) -> Option<Self> {
+        let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
+        let [stripe_unit, stripe_count, object_size] =
+            [number(stripe_unit)?, number(stripe_count)?, number(object_size)?];
+        object_size.is_multiple_of(stripe_unit).then_some(Self { stripe_unit, stripe_count, object_size })
+    }
+
     /// Bytes that lie in one object before the next one's turn comes.
     pub fn stripe_unit(&self) -> u64 {
         self.stripe_unit.into()

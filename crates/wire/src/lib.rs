@@ -18,6 +18,7 @@ pub mod features;
 pub mod fuzz;
 mod ids;
 pub mod message;
+pub mod rbd;
 mod time;
 
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};

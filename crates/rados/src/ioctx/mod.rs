@@ -127,6 +127,11 @@ impl IoCtx {
         self.locator.pool
     }
 
+    /// The namespace; empty is the default one.
+    pub fn namespace(&self) -> &[u8] {
+        &self.locator.nspace
+    }
+
     /// The same pool with another namespace; empty is the default one.
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { nspace: nspace.into(), ..self.locator.clone() };

@@ -24,6 +24,7 @@ mod types;
 
 use bytes::Bytes;
 use loligo_wire::SnapId;
+use loligo_wire::rbd::feature;
 
 use crate::classes::{Class, Handle, Outcome, rd, rw};
 use crate::errno::Errno;
@@ -154,44 +155,6 @@ type Answer = Result<Bytes, Errno>;
 
 fn given(answer: Answer) -> Outcome {
     answer.map(|data| (0, data))
-}
-
-/// Features of an image (`RBD_FEATURE_*`).
-mod feature {
-    pub(super) const LAYERING: u64 = 1;
-    pub(super) const STRIPINGV2: u64 = 1 << 1;
-    pub(super) const EXCLUSIVE_LOCK: u64 = 1 << 2;
-    pub(super) const OBJECT_MAP: u64 = 1 << 3;
-    pub(super) const FAST_DIFF: u64 = 1 << 4;
-    pub(super) const DEEP_FLATTEN: u64 = 1 << 5;
-    pub(super) const JOURNALING: u64 = 1 << 6;
-    pub(super) const DATA_POOL: u64 = 1 << 7;
-    pub(super) const OPERATIONS: u64 = 1 << 8;
-    pub(super) const MIGRATING: u64 = 1 << 9;
-    pub(super) const NON_PRIMARY: u64 = 1 << 10;
-    pub(super) const DIRTY_CACHE: u64 = 1 << 11;
-
-    /// Those of release 16.
-    pub(super) const ALL: u64 = (1 << 12) - 1;
-    /// Who does not know one of these must not open the image.
-    pub(super) const INCOMPATIBLE: u64 = STRIPINGV2 | DATA_POOL | DIRTY_CACHE | LAYERING;
-    /// Who does not know one of these must not write to it.
-    pub(super) const RW_INCOMPATIBLE: u64 = INCOMPATIBLE
-        | EXCLUSIVE_LOCK
-        | OBJECT_MAP
-        | FAST_DIFF
-        | DEEP_FLATTEN
-        | JOURNALING
-        | OPERATIONS
-        | MIGRATING
-        | NON_PRIMARY;
-    /// These may be switched on and off.
-    pub(super) const MUTABLE: u64 =
-        EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
-    /// These may be switched off.
-    pub(super) const DISABLE_ONLY: u64 = DEEP_FLATTEN;
-    /// These only this class switches.
-    pub(super) const INTERNAL: u64 = OPERATIONS | MIGRATING;
 }
 
 /// What operations on an image have left behind (`RBD_OPERATION_FEATURE_*`).

@@ -1,7 +1,7 @@
 //! An image's snapshots, each a record in its header.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Encode, Reader, SnapId, UTime};
 
 use super::Answer;
 use super::image::encode_snapcontext;
@@ -60,9 +60,7 @@ pub(super) fn get_snapshot_timestamp(object: &mut Handle<'_, '_>, input: &[u8]) 
 }
 
 pub(super) fn get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let mut w = Writer::new();
-    named(object, &mut Reader::new(input))?.encode_info(&mut w);
-    Ok(w.into_bytes())
+    Ok(named(object, &mut Reader::new(input))?.info().to_bytes())
 }
 
 pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loligo_wire::rbd::SnapInfo;
+pub(super) use loligo_wire::rbd::{ParentSpec, SnapKind};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
 
 /// An image's parent (`cls_rbd_parent`).
@@ -32,51 +34,6 @@ impl Decode for Parent {
         r.versioned("cls_rbd_parent", 2, 2, |r, _| {
             Ok(Self { spec: ParentSpec::decode_fields(r)?, overlap: r.get()? })
         })
-    }
-}
-
-/// A snapshot that an image may have as its parent (`ParentImageSpec`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ParentSpec {
-    /// −1: there is none.
-    pub(super) pool: i64,
-    pub(super) nspace: String,
-    pub(super) image: String,
-    pub(super) snap: SnapId,
-}
-
-impl Default for ParentSpec {
-    fn default() -> Self {
-        Self { pool: -1, nspace: String::new(), image: String::new(), snap: SnapId::HEAD }
-    }
-}
-
-impl ParentSpec {
-    fn exists(&self) -> bool {
-        self.pool >= 0 && !self.image.is_empty() && self.snap != SnapId::HEAD
-    }
-
-    fn encode_fields(&self, w: &mut Writer) {
-        w.i64(self.pool);
-        w.put(&self.nspace);
-        w.put(&self.image);
-        w.u64(self.snap.0);
-    }
-
-    fn decode_fields(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { pool: r.i64()?, nspace: r.get()?, image: r.get()?, snap: SnapId(r.u64()?) })
-    }
-}
-
-impl Encode for ParentSpec {
-    fn encode(&self, w: &mut Writer) {
-        w.versioned(1, 1, |w| self.encode_fields(w));
-    }
-}
-
-impl Decode for ParentSpec {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("ParentImageSpec", 1, 1, |r, _| Self::decode_fields(r))
     }
 }
 
@@ -126,76 +83,6 @@ impl Decode for ChildSpec {
     }
 }
 
-/// What made a snapshot (`SnapshotNamespace`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SnapKind {
-    User,
-    Group {
-        pool: i64,
-        group: String,
-        snap: String,
-    },
-    Trash {
-        name: String,
-        kind: u32,
-    },
-    Mirror(Vec<u8>),
-    /// One of a newer release: nothing is known of it but its number.
-    Unknown(u32),
-}
-
-impl SnapKind {
-    pub(super) const USER: u32 = 0;
-    const GROUP: u32 = 1;
-    pub(super) const TRASH: u32 = 2;
-    const MIRROR: u32 = 3;
-
-    pub(super) fn code(&self) -> u32 {
-        match self {
-            Self::User => Self::USER,
-            Self::Group { .. } => Self::GROUP,
-            Self::Trash { .. } => Self::TRASH,
-            Self::Mirror(_) => Self::MIRROR,
-            Self::Unknown(code) => *code,
-        }
-    }
-}
-
-impl Encode for SnapKind {
-    fn encode(&self, w: &mut Writer) {
-        w.versioned(1, 1, |w| {
-            w.u32(self.code());
-            match self {
-                Self::User | Self::Unknown(_) => {}
-                Self::Group { pool, group, snap } => {
-                    w.i64(*pool);
-                    w.put(group);
-                    w.put(snap);
-                }
-                Self::Trash { name, kind } => {
-                    w.put(name);
-                    w.u32(*kind);
-                }
-                Self::Mirror(rest) => w.raw(rest),
-            }
-        });
-    }
-}
-
-impl Decode for SnapKind {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("SnapshotNamespace", 1, 1, |r, _| {
-            Ok(match r.u32()? {
-                Self::USER => Self::User,
-                Self::GROUP => Self::Group { pool: r.i64()?, group: r.get()?, snap: r.get()? },
-                Self::TRASH => Self::Trash { name: r.get()?, kind: r.u32()? },
-                Self::MIRROR => Self::Mirror(r.rest().to_vec()),
-                code => Self::Unknown(code),
-            })
-        })
-    }
-}
-
 /// A snapshot in an image's header (`cls_rbd_snap`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snap {
@@ -216,16 +103,10 @@ impl Snap {
     /// `cls_rbd_snap`'s version, and the oldest whose readers can read it.
     const VERSION: u8 = 8;
 
-    /// What clients are told of it (`SnapshotInfo`).
-    pub(super) fn encode_info(&self, w: &mut Writer) {
-        w.versioned(1, 1, |w| {
-            w.u64(self.id.0);
-            w.put(&self.kind);
-            w.put(&self.name);
-            w.u64(self.size);
-            w.put(&self.taken);
-            w.u32(self.children);
-        });
+    /// What clients are told of it.
+    pub(super) fn info(&self) -> SnapInfo {
+        let Self { id, name, size, kind, taken, children, .. } = self.clone();
+        SnapInfo { id, kind, name, size, taken, children }
     }
 }
 

@@ -1,0 +1,221 @@
+//! The command line of `loligo rbd`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::args::size;
+
+const SPEC: &str = "\
+Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is 'rbd'.";
+
+/// What `loligo rbd` does.
+#[derive(Subcommand)]
+#[command(after_help = SPEC)]
+pub(crate) enum RbdCommand {
+    /// List the images of a pool.
+    #[command(alias = "list")]
+    Ls {
+        /// POOL[/NAMESPACE].
+        place: Option<String>,
+    },
+    /// Make an image.
+    Create {
+        image: String,
+        #[command(flatten)]
+        shape: Shape,
+        /// Bytes of the image; M if nothing else is said.
+        #[arg(long, value_parser = megabytes)]
+        size: u64,
+    },
+    /// Show what an image is.
+    Info { image: String },
+    /// Remove an image.
+    #[command(alias = "remove")]
+    Rm {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Give an image another name.
+    #[command(alias = "mv")]
+    Rename { image: String, to: String },
+    /// Make an image larger or smaller.
+    Resize {
+        image: String,
+        /// Bytes of the image; M if nothing else is said.
+        #[arg(long, value_parser = megabytes)]
+        size: u64,
+        /// It may become smaller.
+        #[arg(long)]
+        allow_shrink: bool,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Make an image of a file.
+    Import {
+        file: PathBuf,
+        /// By default it is called as the file.
+        image: Option<String>,
+        #[command(flatten)]
+        shape: Shape,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Write an image, or a snapshot, into a file.
+    Export {
+        image: String,
+        /// - is standard output; by default it is called as the image.
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Show what images take, by their object maps.
+    #[command(alias = "disk-usage")]
+    Du {
+        /// By default all of the pool.
+        image: Option<String>,
+    },
+    /// Measure an image.
+    Bench(Bench),
+    /// Snapshots of an image.
+    #[command(subcommand)]
+    Snap(Snap),
+    /// Object maps.
+    #[command(subcommand)]
+    ObjectMap(ObjectMap),
+    /// Keys and values that are kept with an image.
+    #[command(subcommand)]
+    ImageMeta(ImageMeta),
+}
+
+/// How an image is laid out.
+#[derive(Args)]
+pub(crate) struct Shape {
+    /// Bytes of an object, a power of two from 4K to 32M.
+    #[arg(long, value_parser = size, default_value = "4M")]
+    pub(crate) object_size: u64,
+    /// Features: layering, exclusive-lock, object-map, fast-diff, deep-flatten (default: all of these).
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) image_feature: Vec<String>,
+    /// Bytes that lie in one object before the next one's turn comes.
+    #[arg(long, value_parser = size, requires = "stripe_count")]
+    pub(crate) stripe_unit: Option<u64>,
+    /// Objects over which a stripe goes.
+    #[arg(long, requires = "stripe_unit")]
+    pub(crate) stripe_count: Option<u64>,
+    /// The pool of the image's data, if it is another one.
+    #[arg(long)]
+    pub(crate) data_pool: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct Quiet {
+    /// No bar.
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Snap {
+    /// Make a snapshot.
+    #[command(alias = "add")]
+    Create { image: String },
+    /// List an image's snapshots.
+    #[command(alias = "list")]
+    Ls { image: String },
+    /// Remove a snapshot.
+    #[command(alias = "remove")]
+    Rm { image: String },
+    /// Remove all snapshots that are not protected.
+    Purge { image: String },
+    /// Give a snapshot another name.
+    #[command(alias = "mv")]
+    Rename { image: String, to: String },
+    /// Keep a snapshot from being removed.
+    Protect { image: String },
+    /// Let a snapshot be removed again.
+    Unprotect { image: String },
+    /// Make the image what it was at a snapshot.
+    #[command(alias = "revert")]
+    Rollback {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ObjectMap {
+    /// Look whether the map misses objects.
+    Check { image: String },
+    /// Make the maps of an image and its snapshots anew.
+    Rebuild {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ImageMeta {
+    /// Show all pairs.
+    #[command(alias = "ls")]
+    List { image: String },
+    /// Show the value of a key.
+    Get { image: String, key: String },
+    /// Set the value of a key.
+    Set { image: String, key: String, value: String },
+    /// Remove a key.
+    #[command(alias = "rm")]
+    Remove { image: String, key: String },
+}
+
+#[derive(Args)]
+pub(crate) struct Bench {
+    pub(crate) image: String,
+    /// What to do.
+    #[arg(long, value_enum)]
+    pub(crate) io_type: IoType,
+    /// Bytes of an I/O.
+    #[arg(long, value_parser = size, default_value = "4K")]
+    pub(crate) io_size: u64,
+    /// I/Os in flight.
+    #[arg(long, default_value_t = 16)]
+    pub(crate) io_threads: usize,
+    /// Bytes in all.
+    #[arg(long, value_parser = size, default_value = "1G")]
+    pub(crate) io_total: u64,
+    /// Where.
+    #[arg(long, value_enum, default_value_t = Pattern::Seq)]
+    pub(crate) io_pattern: Pattern,
+    /// How many in a hundred I/Os read.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) rw_mix_read: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IoType {
+    Read,
+    Write,
+    #[value(alias = "rw")]
+    Readwrite,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pattern {
+    /// Anywhere.
+    Rand,
+    /// Each I/O in flight goes through a part of the image of its own.
+    Seq,
+    /// One behind the other.
+    FullSeq,
+}
+
+/// A size whose unit is M if it has none, as `rbd` has it.
+fn megabytes(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(n) => n.checked_mul(1 << 20).ok_or_else(|| format!("'{text}' M are too many")),
+        Err(_) => size(text),
+    }
+}

@@ -1,0 +1,103 @@
+//! `loligo rbd bench`: what `rbd bench` does.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use hdrhistogram::Histogram;
+use loligo_rbd::{Error, Image};
+use serde_json::json;
+
+use super::args::{Bench, IoType, Pattern};
+use super::show;
+use crate::args::Format;
+use crate::failure::{Context, Failure};
+
+/// An I/O: whether it reads, and where.
+type Io = (bool, u64);
+
+pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Result<(), Failure> {
+    let what = || format!("bench {}", image.name());
+    let size = image.size();
+    if options.io_size == 0 || options.io_threads == 0 || options.io_size > size || options.io_size > 1 << 30
+    {
+        return Err(Failure::new(
+            what(),
+            "the size of an I/O and I/Os in flight must be at least 1, and an I/O within the image",
+        ));
+    }
+    let count = options.io_total.div_ceil(options.io_size);
+    if format == Format::Plain {
+        let pattern = match options.io_pattern {
+            Pattern::Rand => "random",
+            Pattern::Seq => "sequential",
+            Pattern::FullSeq => "full sequential",
+        };
+        let kind = match options.io_type {
+            IoType::Read => "read",
+            IoType::Write => "write",
+            IoType::Readwrite => "readwrite",
+        };
+        println!(
+            "bench  type {kind} io_size {} io_threads {} bytes {} pattern {pattern}",
+            options.io_size, options.io_threads, options.io_total
+        );
+    }
+    let mut times = Histogram::<u64>::new(3).context(what)?;
+    let begun = Instant::now();
+    let data: Bytes = (0..options.io_size).map(|at| at as u8 ^ 0x5a).collect();
+    let ios = stream::iter(ios(options, size, count)).map(|io| one(image, io, &data));
+    let mut ios = ios.buffer_unordered(options.io_threads);
+    while let Some(us) = ios.try_next().await.context(what)? {
+        times.saturating_record(us);
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let (ops, bytes) = (count as f64 / seconds, (count * options.io_size) as f64 / seconds);
+    match format {
+        Format::Plain => println!(
+            "elapsed: {}   ops: {count}   ops/sec: {ops:.3}   bytes/sec: {}/s",
+            seconds.round(),
+            show::bytes(bytes as u64)
+        ),
+        Format::Json => {
+            let at = |quantile| times.value_at_quantile(quantile);
+            let latency = json!({
+                "mean": times.mean(), "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": times.max(),
+            });
+            println!("{}", json!({"ops": count, "iops": ops, "bytes_per_s": bytes, "lat_us": latency}));
+        }
+    }
+    Ok(())
+}
+
+/// Where the I/Os go, as `rbd bench` has it.
+fn ios(options: &Bench, size: u64, count: u64) -> impl Iterator<Item = Io> {
+    let (io_size, lanes) = (options.io_size, options.io_threads as u64);
+    let (pattern, kind, mix) = (options.io_pattern, options.io_type, options.rw_mix_read);
+    let places = size / io_size;
+    let part = (places / lanes).max(1);
+    let mut random = fastrand::Rng::new();
+    (0..count).map(move |n| {
+        let place = match pattern {
+            Pattern::Rand => random.u64(0..places),
+            Pattern::FullSeq => n % places,
+            Pattern::Seq => (n % lanes * part + n / lanes % part) % places,
+        };
+        let reads = match kind {
+            IoType::Read => true,
+            IoType::Write => false,
+            IoType::Readwrite => random.u32(0..100) < mix,
+        };
+        (reads, place * io_size)
+    })
+}
+
+/// Microseconds that an I/O takes.
+async fn one(image: &Image, (reads, at): Io, data: &Bytes) -> Result<u64, Error> {
+    let begun = Instant::now();
+    match reads {
+        true => drop(image.read(at, data.len() as u64).await?),
+        false => image.write(at, data.clone()).await?,
+    }
+    Ok(begun.elapsed().as_micros() as u64)
+}

@@ -1,0 +1,362 @@
+//! `loligo rbd`: images, named as `rbd` names what is done with them.
+
+mod args;
+mod bench;
+mod show;
+mod spec;
+mod transfer;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use loligo_rados::{IoCtx, Rados};
+use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, features};
+use serde_json::json;
+
+use self::args::{ImageMeta, ObjectMap, Quiet, Shape, Snap};
+use self::spec::Spec;
+use crate::args::Format;
+use crate::client::{self, Client};
+use crate::failure::{Context, Failure};
+
+pub(crate) use self::args::RbdCommand;
+
+/// Threads: one carries, the other reads and writes files.
+const WORKERS: usize = 2;
+
+/// The pool of images, if none is named (`rbd_default_pool`).
+const POOL: &str = "rbd";
+
+pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
+    client::runtime(WORKERS)?.block_on(async {
+        let (pool, namespace, snap) = client.place();
+        let (pool, namespace) = (pool.unwrap_or(POOL).to_owned(), namespace.to_owned());
+        let (snap, format) = (snap.map(str::to_owned), client.format);
+        let rados = client.cluster().await?;
+        let place = Place { rados, pool, namespace, snap, format };
+        let done = one(&place, command).await;
+        place.rados.shutdown().await;
+        done
+    })
+}
+
+/// A cluster, and where in it images are looked for that do not say it themselves.
+struct Place {
+    rados: Rados,
+    pool: String,
+    namespace: String,
+    snap: Option<String>,
+    format: Format,
+}
+
+async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::Ls { place: named } => list(place, named.as_deref()).await,
+        RbdCommand::Create { image, shape, size } => {
+            let (io, spec) = place.image(image).await?;
+            let new = shaped(place, shape, *size).await?;
+            loligo_rbd::create(&io, &spec.image, new).await.context(|| format!("create {image}"))
+        }
+        RbdCommand::Info { image } => info(place, image).await,
+        RbdCommand::Rm { image, quiet } => {
+            let (io, spec) = place.image(image).await?;
+            let bar = Bar::new("Removing image", quiet);
+            loligo_rbd::remove(&io, &spec.image, |n, of| bar.at(n, of))
+                .await
+                .context(|| format!("rm {image}"))
+        }
+        RbdCommand::Rename { image, to } => {
+            let ((io, from), (_, to)) = (place.image(image).await?, place.image(to).await?);
+            loligo_rbd::rename(&io, &from.image, &to.image).await.context(|| format!("rename {image}"))
+        }
+        RbdCommand::Resize { image, size, allow_shrink, quiet } => {
+            let shrink = if *allow_shrink { Shrink::Allowed } else { Shrink::Refused };
+            let bar = Bar::new("Resizing image", quiet);
+            let what = format!("resize {image}");
+            let open = place.open(image, Mode::ReadWrite).await?;
+            let done = open.resize_telling(*size, shrink, |n, of| bar.at(n, of)).await;
+            closing(open, done, &what).await
+        }
+        RbdCommand::Import { file, image, shape, quiet } => {
+            import(place, file, image.as_deref(), shape, quiet).await
+        }
+        RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Du { image } => usage(place, image.as_deref()).await,
+        RbdCommand::Bench(options) => {
+            let image = place.open(&options.image, Mode::ReadWrite).await?;
+            let done = bench::run(&image, options, place.format).await;
+            let closed = image.close().await;
+            done?;
+            closed.context(|| format!("bench {}", options.image))
+        }
+        RbdCommand::Snap(command) => snap(place, command).await,
+        RbdCommand::ObjectMap(command) => object_map(place, command).await,
+        RbdCommand::ImageMeta(command) => image_meta(place, command).await,
+    }
+}
+
+impl Place {
+    async fn io(&self, pool: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, Failure> {
+        let name = pool.unwrap_or(&self.pool);
+        let io = self.rados.ioctx(name).await.context(|| format!("open pool {name}"))?;
+        // The default namespace of another pool, not one that was meant for this.
+        let namespace = namespace.unwrap_or(if pool.is_some() { "" } else { &self.namespace });
+        Ok(io.with_namespace(namespace))
+    }
+
+    /// Where an image lies, and what it is called.
+    async fn image(&self, text: &str) -> Result<(IoCtx, Spec), Failure> {
+        let spec = Spec::parse(text)
+            .ok_or_else(|| Failure::new(text, "is not [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]"))?;
+        let snap = spec.snap.clone().or_else(|| self.snap.clone());
+        let io = self.io(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
+        Ok((io, Spec { snap, ..spec }))
+    }
+
+    async fn open(&self, text: &str, mode: Mode) -> Result<Image, Failure> {
+        let (io, spec) = self.image(text).await?;
+        Image::open(&io, &spec.image, mode).await.context(|| format!("open {text}"))
+    }
+
+    /// The image, or the snapshot that is named, for reading.
+    async fn open_to_read(&self, text: &str) -> Result<(Image, Option<String>), Failure> {
+        let (io, spec) = self.image(text).await?;
+        let image = match &spec.snap {
+            None => Image::open(&io, &spec.image, Mode::ReadOnly).await,
+            Some(snap) => Image::open_snapshot(&io, &spec.image, snap).await,
+        };
+        Ok((image.context(|| format!("open {text}"))?, spec.snap))
+    }
+}
+
+/// Closes an image after work on it. Why the work failed is of more interest than whether the lock could be given up.
+async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<T, Failure> {
+    let closed = image.close().await;
+    let done = done.context(|| what.to_owned())?;
+    closed.context(|| what.to_owned())?;
+    Ok(done)
+}
+
+async fn list(place: &Place, named: Option<&str>) -> Result<(), Failure> {
+    let (pool, namespace) = match named.map(|named| named.split_once('/').unwrap_or((named, ""))) {
+        Some((pool, namespace)) => (Some(pool), Some(namespace)),
+        None => (None, None),
+    };
+    let images = loligo_rbd::list(&place.io(pool, namespace).await?).await.context(|| "ls".to_owned())?;
+    match place.format {
+        Format::Plain => images.keys().for_each(|name| println!("{name}")),
+        Format::Json => println!("{}", json!(images.keys().collect::<Vec<_>>())),
+    }
+    Ok(())
+}
+
+async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Failure> {
+    if !shape.object_size.is_power_of_two() {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    let mut wanted = 0;
+    for name in &shape.image_feature {
+        wanted |= features::by_name(name)
+            .ok_or_else(|| Failure::new("--image-feature", format!("there is no feature '{name}'")))?;
+    }
+    let data_pool = match &shape.data_pool {
+        Some(name) => Some(place.rados.pool_id(name).await.context(|| format!("open pool {name}"))?),
+        None => None,
+    };
+    Ok(NewImage {
+        order: shape.object_size.ilog2() as u8,
+        features: if shape.image_feature.is_empty() { features::DEFAULT } else { wanted },
+        striping: shape.stripe_unit.zip(shape.stripe_count),
+        data_pool,
+        ..NewImage::of_size(size)
+    })
+}
+
+async fn info(place: &Place, text: &str) -> Result<(), Failure> {
+    let (image, snap) = place.open_to_read(text).await?;
+    let view = image.view();
+    let snap = match &snap {
+        Some(snap) => Some(view.snapshot(snap).context(|| format!("info {text}"))?),
+        None => None,
+    };
+    show::info(&place.rados, &image, snap, place.format);
+    Ok(())
+}
+
+async fn import(
+    place: &Place,
+    file: &Path,
+    image: Option<&str>,
+    shape: &Shape,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    let what = format!("import {}", file.display());
+    let mut opened = File::open(file).context(|| what.clone())?;
+    let size = opened.metadata().context(|| what.clone())?;
+    if !size.is_file() {
+        return Err(Failure::new(what, "is no file whose size is known"));
+    }
+    let own_name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let (io, spec) = place.image(image.unwrap_or(own_name)).await?;
+    let new = shaped(place, shape, size.len()).await?;
+    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
+    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
+    let bar = Bar::new("Importing image", quiet);
+    let done = transfer::import(&image, &mut opened, &bar, &what).await;
+    let closed = image.close().await;
+    done?;
+    closed.context(|| what)
+}
+
+async fn export(place: &Place, text: &str, file: Option<&Path>, quiet: &Quiet) -> Result<(), Failure> {
+    let (image, _) = place.open_to_read(text).await?;
+    let file = file.map_or_else(|| PathBuf::from(image.name()), Path::to_path_buf);
+    transfer::export(&image, &file, &Bar::new("Exporting image", quiet), &format!("export {text}")).await
+}
+
+async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
+    let all_of = named.is_none();
+    let named = match named {
+        Some(text) => vec![place.image(text).await?],
+        None => {
+            let io = place.io(None, None).await?;
+            let images = loligo_rbd::list(&io).await.context(|| "du".to_owned())?;
+            let spec = |image| Spec { pool: None, namespace: None, image, snap: None };
+            images.into_keys().map(|image| (io.clone(), spec(image))).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for (io, spec) in named {
+        let what = || format!("du {}", spec.image);
+        let image = Image::open(&io, &spec.image, Mode::ReadOnly).await.context(what)?;
+        let mut used = image.usage().await.context(what)?;
+        if let Some(snap) = &spec.snap {
+            used.retain(|usage| usage.snapshot.as_ref().is_some_and(|(_, name)| name == snap));
+        }
+        all.push((spec.image.clone(), image.id().to_owned(), used));
+    }
+    show::usage(&all, all_of, place.format);
+    Ok(())
+}
+
+async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
+    let (text, name) = match command {
+        Snap::Ls { image } | Snap::Purge { image } => (image, None),
+        Snap::Create { image }
+        | Snap::Rm { image }
+        | Snap::Rename { image, .. }
+        | Snap::Protect { image }
+        | Snap::Unprotect { image }
+        | Snap::Rollback { image, .. } => (image, place.image(image).await?.1.snap),
+    };
+    if let Snap::Ls { .. } = command {
+        let image = place.open(text, Mode::ReadOnly).await?;
+        show::snapshots(&image.view().snapshots, place.format);
+        return Ok(());
+    }
+    let name = name.unwrap_or_default();
+    if name.is_empty() && !matches!(command, Snap::Purge { .. }) {
+        return Err(Failure::new(format!("snap {text}"), "names no snapshot: IMAGE@SNAPSHOT"));
+    }
+    let image = place.open(text, Mode::ReadWrite).await?;
+    let done = match command {
+        Snap::Create { .. } => image.create_snapshot(&name).await,
+        Snap::Rm { .. } => image.remove_snapshot(&name).await,
+        Snap::Purge { .. } => purge(&image).await,
+        Snap::Rename { to, .. } => {
+            // `rbd` takes it with the image's name or without.
+            let to = to.split_once('@').map_or(to.as_str(), |(_, snap)| snap);
+            image.rename_snapshot(&name, to).await
+        }
+        Snap::Protect { .. } => image.protect_snapshot(&name).await,
+        Snap::Unprotect { .. } => image.unprotect_snapshot(&name).await,
+        Snap::Rollback { quiet, .. } => {
+            let bar = Bar::new("Rolling back to snapshot", quiet);
+            image.roll_back(&name, |n, of| bar.at(n, of)).await
+        }
+        Snap::Ls { .. } => Ok(()),
+    };
+    closing(image, done, &format!("snap {text}")).await
+}
+
+async fn purge(image: &Image) -> Result<(), Error> {
+    let view = image.view();
+    for snap in view.snapshots.iter().filter(|snap| !snap.protected) {
+        image.remove_snapshot(&snap.info.name).await?;
+    }
+    match view.snapshots.iter().find(|snap| snap.protected) {
+        Some(snap) => Err(Error::SnapshotBusy(snap.info.name.clone())),
+        None => Ok(()),
+    }
+}
+
+async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {
+    let (ObjectMap::Check { image: text } | ObjectMap::Rebuild { image: text, .. }) = command;
+    let image = place.open(text, Mode::ReadWrite).await?;
+    let done = match command {
+        ObjectMap::Check { .. } => image.check_object_map().await,
+        ObjectMap::Rebuild { quiet, .. } => {
+            let bar = Bar::new("Object Map Rebuild", quiet);
+            image.rebuild_object_map(|n, of| bar.at(n, of)).await.map(|()| Vec::new())
+        }
+    };
+    let missed = closing(image, done, &format!("object-map {text}")).await?;
+    match missed.first() {
+        None => Ok(()),
+        Some(first) => {
+            let why = format!("object {first} and {} more are not in the map", missed.len() - 1);
+            Err(Failure::new(format!("object-map {text}"), why))
+        }
+    }
+}
+
+async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
+    let (ImageMeta::List { image: text }
+    | ImageMeta::Get { image: text, .. }
+    | ImageMeta::Set { image: text, .. }
+    | ImageMeta::Remove { image: text, .. }) = command;
+    let what = || format!("image-meta {text}");
+    let image = place.open(text, Mode::ReadOnly).await?;
+    match command {
+        ImageMeta::Set { key, value, .. } => {
+            image.set_metadata(key, value.clone().into_bytes().into()).await.context(what)
+        }
+        ImageMeta::Remove { key, .. } => image.remove_metadata(key).await.context(what),
+        ImageMeta::Get { key, .. } => {
+            let all = image.metadata().await.context(what)?;
+            let value = all.get(key).ok_or_else(|| Failure::new(what(), format!("no key '{key}'")))?;
+            println!("{}", String::from_utf8_lossy(value));
+            Ok(())
+        }
+        ImageMeta::List { .. } => {
+            let all = image.metadata().await.context(what)?;
+            let all: std::collections::BTreeMap<_, _> =
+                all.iter().map(|(key, value)| (key, String::from_utf8_lossy(value))).collect();
+            match place.format {
+                Format::Plain => all.iter().for_each(|(key, value)| println!("{key}\t{value}")),
+                Format::Json => println!("{}", json!(all)),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// How far something is, on a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(what: &'static str, quiet: &Quiet) -> Self {
+        if quiet.no_progress {
+            return Self(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{msg}: {percent}% complete...");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self(ProgressBar::new(0).with_style(style).with_message(what))
+    }
+
+    fn at(&self, done: u64, of: u64) {
+        self.0.set_length(of);
+        self.0.set_position(done);
+    }
+}

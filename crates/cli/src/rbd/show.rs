@@ -1,0 +1,205 @@
+//! What is printed, in the words of `rbd`.
+
+use loligo_rados::{PoolId, Rados};
+use loligo_rbd::{Image, Snapshot, Usage, features};
+use loligo_wire::UTime;
+use serde_json::{Value, json};
+
+use crate::args::Format;
+
+/// What an image is.
+pub(super) fn info(rados: &Rados, image: &Image, snap: Option<&Snapshot>, format: Format) {
+    let view = image.view();
+    let layout = image.layout();
+    let (size, objects) = (image.size(), layout.object_count(image.size()));
+    let [created, accessed, modified] = view.times.map(date);
+    let pool_name = |id: PoolId| {
+        rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
+    };
+    let striping = (layout.stripe_unit() != layout.object_size() || layout.stripe_count() != 1)
+        .then(|| (layout.stripe_unit(), layout.stripe_count()));
+    let data_pool = image.data_pool().map(pool_name);
+    if format == Format::Json {
+        let mut all = json!({
+            "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
+            "object_size": layout.object_size(), "snapshot_count": view.snapshots.len(),
+            "block_name_prefix": image.block_name_prefix(), "format": 2,
+            "features": features::names(view.features), "op_features": features::op_names(view.op_features),
+            "flags": features::flag_names(view.flags),
+            "create_timestamp": created, "access_timestamp": accessed, "modify_timestamp": modified,
+        });
+        if let Some(pool) = data_pool {
+            all["data_pool"] = pool.into();
+        }
+        if let Some(snap) = snap {
+            // As text, as `rbd` has it.
+            all["protected"] = snap.protected.to_string().into();
+        }
+        if let Some((unit, count)) = striping {
+            all["stripe_unit"] = unit.into();
+            all["stripe_count"] = count.into();
+        }
+        println!("{all}");
+        return;
+    }
+    println!("rbd image '{}':", image.name());
+    println!("\tsize {} in {objects} objects", bytes(size));
+    println!("\torder {} ({} objects)", image.order(), bytes(layout.object_size()));
+    println!("\tsnapshot_count: {}", view.snapshots.len());
+    println!("\tid: {}", image.id());
+    if let Some(pool) = data_pool {
+        println!("\tdata_pool: {pool}");
+    }
+    println!("\tblock_name_prefix: {}", image.block_name_prefix());
+    println!("\tformat: 2");
+    println!("\tfeatures: {}", features::names(view.features).join(", "));
+    println!("\top_features: {}", features::op_names(view.op_features).join(", "));
+    println!("\tflags: {}", features::flag_names(view.flags).join(", "));
+    println!("\tcreate_timestamp: {created}");
+    println!("\taccess_timestamp: {accessed}");
+    println!("\tmodify_timestamp: {modified}");
+    if let Some(snap) = snap {
+        println!("\tprotected: {}", if snap.protected { "True" } else { "False" });
+    }
+    if let Some((unit, count)) = striping {
+        println!("\tstripe unit: {}\n\tstripe count: {count}", bytes(unit));
+    }
+}
+
+/// An image's snapshots.
+pub(super) fn snapshots(snaps: &[Snapshot], format: Format) {
+    if format == Format::Json {
+        let one = |snap: &Snapshot| {
+            let info = &snap.info;
+            // Whether it is protected is text, as `rbd` has it.
+            json!({
+                "id": info.id.0, "name": info.name, "size": info.size, "protected": snap.protected.to_string(),
+                "timestamp": date(info.taken),
+            })
+        };
+        println!("{}", Value::from(snaps.iter().map(one).collect::<Vec<_>>()));
+        return;
+    }
+    let row = |snap: &Snapshot| {
+        let info = &snap.info;
+        let protected = if snap.protected { "yes" } else { "" };
+        [info.id.0.to_string(), info.name.clone(), bytes(info.size), protected.to_owned(), date(info.taken)]
+    };
+    let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP"].map(str::to_owned);
+    if !snaps.is_empty() {
+        table(
+            [true, false, false, false, false],
+            std::iter::once(titles).chain(snaps.iter().map(row)).collect(),
+        );
+    }
+}
+
+/// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as `rbd` has it.
+pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, format: Format) {
+    let rows = images.iter().flat_map(|(name, id, all)| all.iter().map(move |usage| (name, id, usage)));
+    let sum = |of: fn(&Usage) -> u64| rows.clone().map(|(_, _, usage)| of(usage)).sum::<u64>();
+    let heads = images.iter().filter_map(|(_, _, all)| all.last());
+    let (provisioned, used) = (heads.map(|usage| usage.provisioned).sum::<u64>(), sum(|usage| usage.used));
+    if format == Format::Json {
+        let one = |(name, id, usage): (&String, &String, &Usage)| {
+            let mut all = json!({
+                "name": name, "id": id, "provisioned_size": usage.provisioned, "used_size": usage.used,
+            });
+            if let Some((snap_id, snap)) = &usage.snapshot {
+                all["snapshot"] = snap.clone().into();
+                all["snapshot_id"] = snap_id.0.into();
+            }
+            all
+        };
+        let all: Vec<Value> = rows.map(one).collect();
+        let mut total = json!({"images": all});
+        if all_of {
+            total["total_provisioned_size"] = provisioned.into();
+            total["total_used_size"] = used.into();
+        }
+        println!("{total}");
+        return;
+    }
+    let row = |(name, _, usage): (&String, &String, &Usage)| {
+        let name = match &usage.snapshot {
+            Some((_, snap)) => format!("{name}@{snap}"),
+            None => name.clone(),
+        };
+        [name, bytes(usage.provisioned), bytes(usage.used)]
+    };
+    let count = rows.clone().count();
+    let titles = ["NAME", "PROVISIONED", "USED"].map(str::to_owned);
+    let mut all: Vec<_> = std::iter::once(titles).chain(rows.map(row)).collect();
+    if count > 1 {
+        all.push(["<TOTAL>".to_owned(), bytes(provisioned), bytes(used)]);
+    }
+    table([false, true, true], all);
+}
+
+/// Columns under their titles, two blanks between them; which are right-aligned is said, titles never are.
+fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
+    let widths: [usize; N] =
+        std::array::from_fn(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));
+    for (line, row) in rows.into_iter().enumerate() {
+        let cells: Vec<String> = (0..N)
+            .map(|n| match right[n] && line > 0 {
+                true => format!("{:>1$}", row[n], widths[n]),
+                false => format!("{:<1$}", row[n], widths[n]),
+            })
+            .collect();
+        println!("{}", cells.join("  "));
+    }
+}
+
+/// A number of bytes as Ceph prints it: a digit behind the point if there is one before it.
+pub(super) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let index = (n.max(1).ilog2() / 10) as usize;
+    let unit = 1u64 << (10 * index);
+    if n.is_multiple_of(unit) {
+        return format!("{} {}", n / unit, UNITS[index]);
+    }
+    let number = n as f64 / unit as f64;
+    let short = format!("{number:.1}");
+    let text = if short.len() < 4 { short } else { format!("{number:.0}") };
+    format!("{text} {}", UNITS[index])
+}
+
+/// A point in time as C's `ctime` has it, in UTC.
+fn date(time: UTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // 2026-11-21T01:11:23.895810
+    let civil = time.civil();
+    let number =
+        |from: usize, to: usize| civil.get(from..to).and_then(|n| n.parse::<usize>().ok()).unwrap_or(1);
+    let day = DAYS[(time.sec / 86_400 % 7) as usize];
+    let (month, clock) = (MONTHS[(number(5, 7) - 1) % 12], civil.get(11..19).unwrap_or_default());
+    format!("{day} {month} {:>2} {clock} {}", number(8, 10), number(0, 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_ceph_s() {
+        for (n, text) in [
+            (0, "0 B"),
+            (1000, "1000 B"),
+            (64 << 20, "64 MiB"),
+            (9_000_000, "8.6 MiB"),
+            (30_000_001, "29 MiB"),
+            (1023 << 20 | 1, "1023 MiB"),
+        ] {
+            assert_eq!(bytes(n), text);
+        }
+    }
+
+    #[test]
+    fn dates_are_ctime_s() {
+        assert_eq!(date(UTime { sec: 1_795_400_000, nsec: 0 }), "Mon Nov 23 02:13:20 2026");
+        assert_eq!(date(UTime::default()), "Thu Jan  1 00:00:00 1970");
+    }
+}

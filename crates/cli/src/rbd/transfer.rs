@@ -1,0 +1,106 @@
+//! Files into images and images into files.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rbd::{Error, Image};
+
+use super::Bar;
+use crate::failure::{Context, Failure};
+
+/// Bytes of an I/O, and I/Os under way.
+const CHUNK: u64 = 4 << 20;
+const AT_ONCE: usize = 10;
+
+/// What is left out if all of it is zeros (`rbd import --sparse-size`).
+const SPARSE: usize = 4096;
+
+/// Writes what a file holds into an image of its size. What is zeros is left out.
+pub(super) async fn import(image: &Image, file: &mut File, bar: &Bar, what: &str) -> Result<(), Failure> {
+    let chunks = (0..image.size()).step_by(CHUNK as usize).map(|at| {
+        let mut data = vec![0; CHUNK.min(image.size() - at) as usize];
+        tokio::task::block_in_place(|| file.read_exact(&mut data)).map(|()| (at, Bytes::from(data)))
+    });
+    let written = stream::iter(chunks).map(|chunk| async move {
+        let (at, data) = chunk.context(|| what.to_owned())?;
+        for (from, to) in runs(&data) {
+            let written = image.write(at + from as u64, data.slice(from..to)).await;
+            written.context(|| what.to_owned())?;
+        }
+        Ok(data.len() as u64)
+    });
+    let mut written = written.buffer_unordered(AT_ONCE);
+    let mut done = 0;
+    while let Some(len) = written.try_next().await? {
+        done += len;
+        bar.at(done, image.size());
+    }
+    Ok(())
+}
+
+/// Writes an image into a file; zeros become holes. Standard output gets them.
+pub(super) async fn export(image: &Image, file: &Path, bar: &Bar, what: &str) -> Result<(), Failure> {
+    let size = image.size();
+    let chunks = stream::iter((0..size).step_by(CHUNK as usize)).map(|at| image.read(at, CHUNK));
+    let mut chunks = chunks.buffered(AT_ONCE);
+    if file == Path::new("-") {
+        let mut out = std::io::stdout().lock();
+        while let Some(data) = next(&mut chunks, what).await? {
+            out.write_all(&data).context(|| what.to_owned())?;
+        }
+        return out.flush().context(|| what.to_owned());
+    }
+    let mut out = File::create_new(file).context(|| format!("{what}: {}", file.display()))?;
+    let mut at = 0;
+    while let Some(data) = next(&mut chunks, what).await? {
+        tokio::task::block_in_place(|| put(&mut out, at, &data)).context(|| what.to_owned())?;
+        at += data.len() as u64;
+        bar.at(at, size);
+    }
+    out.set_len(size).and_then(|()| out.sync_all()).context(|| what.to_owned())
+}
+
+async fn next(
+    chunks: &mut (impl stream::Stream<Item = Result<Bytes, Error>> + Unpin),
+    what: &str,
+) -> Result<Option<Bytes>, Failure> {
+    chunks.try_next().await.context(|| what.to_owned())
+}
+
+fn put(out: &mut File, at: u64, data: &[u8]) -> std::io::Result<()> {
+    for (from, to) in runs(data) {
+        out.seek(SeekFrom::Start(at + from as u64))?;
+        out.write_all(&data[from..to])?;
+    }
+    Ok(())
+}
+
+/// Where runs of blocks that are not all zeros begin and end.
+fn runs(data: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (n, block) in data.chunks(SPARSE).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+    {
+        let from = n * SPARSE;
+        match runs.last_mut() {
+            Some((_, end)) if *end == from => *end += block.len(),
+            _ => runs.push((from, from + block.len())),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_left_out() {
+        let mut data = vec![0; 5 * SPARSE + 10];
+        (data[SPARSE], data[2 * SPARSE], data[5 * SPARSE + 9]) = (1, 1, 1);
+        assert_eq!(runs(&data), [(SPARSE, 3 * SPARSE), (5 * SPARSE, 5 * SPARSE + 10)]);
+        assert_eq!(runs(&[0; 100]), []);
+    }
+}

@@ -1,0 +1,190 @@
+//! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of our own, and on the stock cluster that
+//! LOLIGO_STOCK_CONF names.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use loligo_server::Server;
+use serde_json::Value;
+
+struct Place {
+    conf: PathBuf,
+    dir: PathBuf,
+    pool: String,
+}
+
+impl Place {
+    fn new(conf: &Path, what: &str) -> Self {
+        let dir = env::temp_dir().join(format!("loligo-rbd-{what}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("room");
+        Self { conf: conf.to_owned(), dir, pool: format!("rbd-{what}-{}", std::process::id()) }
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.env("CEPH_CONF", &self.conf).env_remove("CEPH_ARGS").current_dir(&self.dir);
+        command.args(["-p", &self.pool]).args(args).output().expect("it is installed")
+    }
+
+    fn ours(&self, line: &str) -> Output {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        self.run(env!("CARGO_BIN_EXE_loligo"), &[&["rbd"], &args[..]].concat())
+    }
+
+    fn done(&self, line: &str) -> String {
+        let output = self.ours(line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn refused(&self, line: &str) -> String {
+        let output = self.ours(line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said
+    }
+
+    fn stock(&self, line: &str) -> String {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        let quiet = ["--log-to-stderr=false", "--err-to-stderr=false"];
+        let output = self.run("rbd", &[&args[..], &quiet].concat());
+        assert!(output.status.success(), "rbd {line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Both must print the same, text and JSON.
+    fn same(&self, line: &str) {
+        let plain = |text: String| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert_eq!(plain(self.done(line)), plain(self.stock(line)), "{line}");
+        let line = format!("{line} --format json");
+        let json = |text: String| serde_json::from_str::<Value>(&text).expect("JSON");
+        assert_eq!(json(self.done(&line)), json(self.stock(&line)), "{line}");
+    }
+
+    fn make_pool(&self) {
+        let mut command = Command::new("ceph");
+        command.env("CEPH_CONF", &self.conf).args(["osd", "pool", "create", &self.pool, "8"]);
+        let made = command.output().expect("it is installed");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+}
+
+#[test]
+fn images_by_their_words() {
+    let server = Server::memory().pool("p").start().expect("the server starts");
+    let place = Place { pool: "p".to_owned(), ..Place::new(server.conf(), "words") };
+    place.done("create one --size 10 --object-size 64K");
+    place.done("create p/two --size 1G --image-feature layering");
+    assert_eq!(place.done("ls"), "one\ntwo\n");
+    let info = place.done("info one");
+    assert!(info.contains("\n\tsize 10 MiB in 160 objects\n\torder 16 (64 KiB objects)\n"), "{info}");
+    let data: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(place.dir.join("file"), &data).expect("written");
+    place.done("import file");
+    place.done("snap create file@s");
+    place.done("resize file --size 1M --allow-shrink");
+    place.done("export file@s back");
+    assert!(fs::read(place.dir.join("back")).expect("a file") == data);
+    place.done("snap rollback file@s");
+    assert!(place.ours("export file -").stdout == data);
+    place.done("object-map check file");
+    place.done("image-meta set file key value");
+    assert_eq!(place.done("image-meta get file key"), "value\n");
+    let bench = place.done("bench two --io-type write --io-total 1M --format json");
+    let bench: Value = serde_json::from_str(&bench).expect("JSON");
+    assert_eq!(bench["ops"], 256);
+    assert!(place.refused("resize one --size 5").contains("would shrink"));
+    assert!(place.refused("rm file").contains("snapshots"));
+    assert!(place.refused("create three --size 1 --image-feature journaling").contains("journaling"));
+    assert!(place.refused("info none").contains("no image 'none'"));
+    place.done("snap purge file");
+    place.done("rename file renamed");
+    for image in ["renamed", "one", "two"] {
+        place.done(&format!("rm {image}"));
+    }
+    assert_eq!(place.done("ls"), "");
+    let _ = fs::remove_dir_all(&place.dir);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_stock_program_sees_what_we_see() {
+    let server = Server::memory().start().expect("the server starts");
+    beside(&Place::new(server.conf(), "beside"));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_stock_program_sees_what_we_see_on_stock() {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    beside(&Place::new(Path::new(&conf), "beside"));
+}
+
+fn beside(place: &Place) {
+    place.make_pool();
+    let data: Vec<u8> = (0..30_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(place.dir.join("data"), &data).expect("written");
+    place.done("import data ours --stripe-unit 64K --stripe-count 3");
+    place.stock("import data theirs --stripe-unit 64K --stripe-count 3 --no-progress");
+    place.stock("create plain --size 50M --object-size 1M");
+    place.done("create small --size 9000001B --object-size 128K --image-feature layering,exclusive-lock");
+    place.same("ls");
+    for image in ["ours", "theirs", "plain", "small"] {
+        place.same(&format!("info {image}"));
+    }
+    for image in ["ours", "theirs"] {
+        place.done(&format!("snap create {image}@a"));
+        place.done(&format!("bench {image} --io-type write --io-size 64K --io-total 1M --io-pattern rand"));
+        place.stock(&format!("snap create {image}@b --no-progress"));
+        place.stock(&format!("bench {image} --io-type write --io-size 4K --io-total 40K --io-pattern rand"));
+        place.done(&format!("snap create {image}@c"));
+        place.done(&format!("snap protect {image}@a"));
+        place.done(&format!("bench {image} --io-type readwrite --io-size 9K --io-total 1M"));
+        for line in ["snap ls", "du", "info"] {
+            place.same(&format!("{line} {image}"));
+        }
+        place.same(&format!("info {image}@a"));
+        for snap in ["", "@a", "@b", "@c"] {
+            place.stock(&format!("object-map check {image}{snap} --no-progress"));
+            exported_alike(place, &format!("{image}{snap}"));
+        }
+        place.done(&format!("snap rm {image}@b"));
+        place.same(&format!("du {image}"));
+        place.done(&format!("resize {image} --size 20M --allow-shrink"));
+        place.same(&format!("du {image}"));
+        place.done(&format!("resize {image} --size 70M"));
+        place.stock(&format!("object-map check {image} --no-progress"));
+        place.same(&format!("info {image}"));
+        place.done(&format!("snap rollback {image}@a"));
+        place.stock(&format!("object-map check {image} --no-progress"));
+        exported_alike(place, image);
+        assert!(place.ours(&format!("export {image} -")).stdout == data, "{image}");
+        place.done(&format!("object-map rebuild {image}"));
+        place.stock(&format!("object-map check {image} --no-progress"));
+        place.same(&format!("du {image}"));
+        place.done(&format!("snap unprotect {image}@a"));
+    }
+    place.done("image-meta set ours key value");
+    assert_eq!(place.stock("image-meta get ours key"), "value\n");
+    place.stock("snap purge ours --no-progress");
+    place.done("snap purge theirs");
+    place.done("rename theirs gone");
+    place.stock("rm gone --no-progress");
+    for image in ["ours", "plain", "small"] {
+        place.done(&format!("rm {image}"));
+    }
+    assert_eq!(place.stock("ls"), "");
+    let _ = fs::remove_dir_all(&place.dir);
+}
+
+fn exported_alike(place: &Place, image: &str) {
+    for file in ["by-us", "by-them"] {
+        let _ = fs::remove_file(place.dir.join(file));
+    }
+    place.done(&format!("export {image} by-us"));
+    place.stock(&format!("export {image} by-them --no-progress"));
+    let [ours, theirs] = ["by-us", "by-them"].map(|file| fs::read(place.dir.join(file)).expect("a file"));
+    assert!(ours == theirs, "{image}");
+}

@@ -1,0 +1,133 @@
+//! What can go wrong with an image.
+
+use loligo_rados::Errno;
+use loligo_wire::DecodeError;
+
+/// Why work on an image failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster's answer, or none.
+    #[error(transparent)]
+    Rados(#[from] loligo_rados::Error),
+    /// There is no such image.
+    #[error("no image '{0}'")]
+    NoImage(String),
+    /// There is one of that name.
+    #[error("there is an image '{0}' already")]
+    ImageExists(String),
+    /// The image has no such snapshot.
+    #[error("no snapshot '{0}'")]
+    NoSnapshot(String),
+    /// It has one of that name.
+    #[error("there is a snapshot '{0}' already")]
+    SnapshotExists(String),
+    /// Clones need it, or it is protected.
+    #[error("snapshot '{0}' is protected or has clones")]
+    SnapshotBusy(String),
+    /// The image can be used only by who knows more than is known here.
+    #[error("features that are not supported here: {0}")]
+    Features(String),
+    /// The image has a parent, whose data it would need.
+    #[error("the image is a clone, which can only be looked at here")]
+    Clone,
+    /// Numbers that are no layout.
+    #[error(
+        "objects of 2^{order} bytes, stripe unit {stripe_unit}, stripe count {stripe_count} are no layout of an image"
+    )]
+    Layout {
+        /// Of an object's size, to the base 2.
+        order: u8,
+        /// Bytes.
+        stripe_unit: u64,
+        /// Objects.
+        stripe_count: u64,
+    },
+    /// The image was opened for reading, or at a snapshot.
+    #[error("the image is open for reading only")]
+    ReadOnly,
+    /// The range lies outside of the image.
+    #[error("bytes {offset} to {end} are not within the image of {size}")]
+    Range {
+        /// The first byte.
+        offset: u64,
+        /// The first byte behind.
+        end: u64,
+        /// Bytes of the image.
+        size: u64,
+    },
+    /// What must lie in one object's stripe unit does not, or a length is no multiple of a pattern's.
+    #[error("bytes {offset} to {end} cannot be changed at once")]
+    Indivisible {
+        /// The first byte.
+        offset: u64,
+        /// The first byte behind.
+        end: u64,
+    },
+    /// The image is smaller than it was compared with: it would lose data.
+    #[error("the image would shrink from {from} to {to} bytes, and that was not allowed")]
+    WouldShrink {
+        /// Bytes now.
+        from: u64,
+        /// Bytes wanted.
+        to: u64,
+    },
+    /// Only images without snapshots can be removed.
+    #[error("the image has {0} snapshots")]
+    HasSnapshots(usize),
+    /// Somebody else has the image open.
+    #[error("the image is in use")]
+    InUse,
+    /// Somebody has locked the image by hand.
+    #[error("the image is locked by {0}")]
+    Locked(String),
+    /// The bytes there are others.
+    #[error("byte {0} of the image differs")]
+    Mismatch(u64),
+    /// The object map cannot be used.
+    #[error("the object map is missing or invalid")]
+    NoObjectMap,
+    /// What the cluster holds cannot be read.
+    #[error("{what}: {source}")]
+    Decode {
+        /// What it was.
+        what: &'static str,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+}
+
+impl Error {
+    /// The errno that librbd would give.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Rados(e) => e.errno(),
+            Self::NoImage(_) | Self::NoSnapshot(_) | Self::NoObjectMap => Errno::ENOENT,
+            Self::ImageExists(_) | Self::SnapshotExists(_) => Errno::EEXIST,
+            Self::Features(_) | Self::Clone => Errno::EOPNOTSUPP,
+            Self::Layout { .. }
+            | Self::Range { .. }
+            | Self::Indivisible { .. }
+            | Self::WouldShrink { .. } => Errno::EINVAL,
+            Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
+            Self::HasSnapshots(_) => ENOTEMPTY,
+            Self::InUse | Self::SnapshotBusy(_) => EBUSY,
+            Self::Mismatch(_) => EILSEQ,
+            Self::Decode { .. } => Errno::EPROTO,
+        }
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.errno() == Errno::ENOENT
+    }
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::Rados(errno.into())
+    }
+}
+
+pub(crate) const EBUSY: Errno = Errno(16);
+pub(crate) const ENOTEMPTY: Errno = Errno(39);
+pub(crate) const EILSEQ: Errno = Errno(84);
+pub(crate) const ESTALE: Errno = Errno(116);

@@ -1,0 +1,85 @@
+//! Names of features and flags.
+
+use loligo_wire::rbd::feature;
+
+/// Of features, in the order of their bits, as `rbd info` names them.
+const FEATURES: [(u64, &str); 12] = [
+    (feature::LAYERING, "layering"),
+    (feature::STRIPINGV2, "striping"),
+    (feature::EXCLUSIVE_LOCK, "exclusive-lock"),
+    (feature::OBJECT_MAP, "object-map"),
+    (feature::FAST_DIFF, "fast-diff"),
+    (feature::DEEP_FLATTEN, "deep-flatten"),
+    (feature::JOURNALING, "journaling"),
+    (feature::DATA_POOL, "data-pool"),
+    (feature::OPERATIONS, "operations"),
+    (feature::MIGRATING, "migrating"),
+    (feature::NON_PRIMARY, "non-primary"),
+    (feature::DIRTY_CACHE, "dirty-cache"),
+];
+
+/// The image belongs to a group.
+pub(crate) const OP_GROUP: u64 = 4;
+
+const OP_FEATURES: [(u64, &str); 4] =
+    [(1, "clone-parent"), (2, "clone-child"), (OP_GROUP, "group"), (8, "snap-trash")];
+
+/// The object map does not say what there is.
+pub(crate) const OBJECT_MAP_INVALID: u64 = 1;
+/// It does not say what has changed.
+pub(crate) const FAST_DIFF_INVALID: u64 = 2;
+
+const FLAGS: [(u64, &str); 2] =
+    [(OBJECT_MAP_INVALID, "object map invalid"), (FAST_DIFF_INVALID, "fast diff invalid")];
+
+/// What stock programs give a new image (`rbd_default_features`).
+pub const DEFAULT: u64 = feature::LAYERING
+    | feature::EXCLUSIVE_LOCK
+    | feature::OBJECT_MAP
+    | feature::FAST_DIFF
+    | feature::DEEP_FLATTEN;
+
+/// The names of features.
+pub fn names(features: u64) -> Vec<&'static str> {
+    of(&FEATURES, features)
+}
+
+/// The names of operation features.
+pub fn op_names(op_features: u64) -> Vec<&'static str> {
+    of(&OP_FEATURES, op_features)
+}
+
+/// The names of flags.
+pub fn flag_names(flags: u64) -> Vec<&'static str> {
+    of(&FLAGS, flags)
+}
+
+fn of(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
+    table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
+}
+
+/// The feature of a name.
+pub fn by_name(name: &str) -> Option<u64> {
+    FEATURES.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
+}
+
+/// Names for an error message; of what has none, the number.
+pub(crate) fn text(features: u64) -> String {
+    let named = names(features);
+    if named.is_empty() { format!("{features:#x}") } else { named.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_bits_agree() {
+        assert_eq!(DEFAULT, 61);
+        let named = names(DEFAULT);
+        assert_eq!(named, ["layering", "exclusive-lock", "object-map", "fast-diff", "deep-flatten"]);
+        assert_eq!(named.iter().filter_map(|name| by_name(name)).sum::<u64>(), DEFAULT);
+        assert_eq!(by_name("none"), None);
+        assert_eq!(text(1 << 40), "0x10000000000");
+    }
+}

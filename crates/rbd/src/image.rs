@@ -1,0 +1,319 @@
+//! An image that is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
+use loligo_stripe::Layout;
+use loligo_wire::rbd::feature;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use crate::call::{ask, tell};
+use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::object_map::Keeper;
+use crate::view::{Fixed, View};
+use crate::{Error, lock, names, view};
+
+/// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
+pub(crate) const GATE_PLACES: u32 = 4096;
+
+/// An image, or a snapshot of one, that is open. Closed by [`Image::close`]; if it is dropped instead, the same is done in the background.
+pub struct Image {
+    pub(crate) inner: Arc<Inner>,
+    stop: Option<oneshot::Sender<()>>,
+    task: Option<tokio::task::JoinHandle<()>>,
+    runtime: Handle,
+}
+
+pub(crate) struct Inner {
+    /// The pool and namespace of the header.
+    pub(crate) io: IoCtx,
+    /// Those of the data.
+    pub(crate) data: IoCtx,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    pub(crate) header: String,
+    pub(crate) fixed: Fixed,
+    pub(crate) view: ArcSwap<View>,
+    /// The header has changed since it was read.
+    pub(crate) stale: AtomicBool,
+    /// What is read.
+    pub(crate) snap: Option<SnapId>,
+    pub(crate) read_only: bool,
+    /// Who changes data has a place; who has all of them is alone. It is fair, so that nobody waits for those who come later.
+    pub(crate) gate: Semaphore,
+    /// Whether the exclusive lock is ours. Changed by who has all places.
+    pub(crate) owned: AtomicBool,
+    /// Somebody has released the lock.
+    pub(crate) freed: Notify,
+    /// The watch's name.
+    pub(crate) cookie: AtomicU64,
+    /// Why nothing can be changed any more: an errno, or 0.
+    pub(crate) ended: AtomicI32,
+    pub(crate) map: Keeper,
+}
+
+/// How an image is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
+    ReadOnly,
+    /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants it.
+    ReadWrite,
+}
+
+/// Which image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which<'a> {
+    Name(&'a str),
+    Id(&'a str),
+}
+
+impl Image {
+    /// Opens an image by its name.
+    ///
+    /// # Errors
+    /// [`Error::NoImage`]; [`Error::Features`] if it can only be used by who knows more than is known here.
+    pub async fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
+        Self::open_at(io, Which::Name(name), None, mode).await
+    }
+
+    /// Opens an image by its id.
+    ///
+    /// # Errors
+    /// As [`Image::open`].
+    pub async fn open_by_id(io: &IoCtx, id: &str, mode: Mode) -> Result<Self, Error> {
+        Self::open_at(io, Which::Id(id), None, mode).await
+    }
+
+    /// Opens an image as it was at a snapshot, for reading.
+    ///
+    /// # Errors
+    /// As [`Image::open`]; [`Error::NoSnapshot`].
+    pub async fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
+        Self::open_at(io, Which::Name(name), Some(snapshot), Mode::ReadOnly).await
+    }
+
+    pub(crate) async fn open_at(
+        io: &IoCtx,
+        which: Which<'_>,
+        snapshot: Option<&str>,
+        mode: Mode,
+    ) -> Result<Self, Error> {
+        let (name, id) = identify(io, which).await?;
+        let (fixed, view) = view::load(io, &id).await.map_err(|e| missing(e, &name))?;
+        if mode == Mode::ReadWrite && view.features & !view::READABLE != 0 {
+            return Err(Error::Features(crate::features::text(view.features & !view::READABLE)));
+        }
+        if view.parent.is_some() && mode == Mode::ReadWrite {
+            return Err(Error::Clone);
+        }
+        let snap = match snapshot {
+            Some(snapshot) => Some(view.snapshot(snapshot)?.info.id),
+            None => None,
+        };
+        let data = match fixed.data_pool {
+            Some(pool) => io.rados().ioctx_by_id(PoolId(pool)).with_namespace(io.namespace().to_vec()),
+            None => io.clone(),
+        };
+        let map = Keeper::new(io.clone(), &id);
+        let inner = Inner {
+            io: io.clone(),
+            data,
+            name,
+            header: names::header(&id),
+            id,
+            fixed,
+            view: ArcSwap::from_pointee(view),
+            stale: AtomicBool::new(false),
+            snap,
+            read_only: mode == Mode::ReadOnly,
+            gate: Semaphore::new(GATE_PLACES as usize),
+            owned: AtomicBool::new(false),
+            freed: Notify::new(),
+            cookie: AtomicU64::new(0),
+            ended: AtomicI32::new(0),
+            map,
+        };
+        Self::start(Arc::new(inner)).await
+    }
+
+    /// Who writes watches the header.
+    async fn start(inner: Arc<Inner>) -> Result<Self, Error> {
+        let runtime = Handle::current();
+        if inner.read_only {
+            return Ok(Self { inner, stop: None, task: None, runtime });
+        }
+        let watch = inner.io.watch(&*inner.header, Duration::ZERO).await?;
+        inner.cookie.store(watch.cookie(), Ordering::Release);
+        // What happened between the reading of the header and the watch was not heard.
+        inner.stale.store(true, Ordering::Release);
+        let (stop, stopped) = oneshot::channel();
+        let task = runtime.spawn(lock::listen(Arc::clone(&inner), watch, stopped));
+        Ok(Self { inner, stop: Some(stop), task: Some(task), runtime })
+    }
+
+    /// Gives up the exclusive lock, if it is held, and the watch.
+    ///
+    /// # Errors
+    /// The lock could not be given up. The image is closed all the same.
+    pub async fn close(mut self) -> Result<(), Error> {
+        let released = self.inner.release().await;
+        drop(self.stop.take());
+        if let Some(task) = self.task.take() {
+            let _ = task.await;
+        }
+        released
+    }
+
+    /// The image's name when it was opened.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The image's id.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// What the names of its data objects begin with.
+    pub fn block_name_prefix(&self) -> &str {
+        &self.inner.fixed.prefix
+    }
+
+    /// How its bytes lie in objects.
+    pub fn layout(&self) -> Layout {
+        self.inner.fixed.layout
+    }
+
+    /// Of an object's size, to the base 2.
+    pub fn order(&self) -> u8 {
+        self.inner.fixed.order
+    }
+
+    /// The pool of its data, if it is another one.
+    pub fn data_pool(&self) -> Option<PoolId> {
+        self.inner.fixed.data_pool.map(PoolId)
+    }
+
+    /// Bytes of what is open: the image, or a snapshot.
+    pub fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    /// What its header said when it was last read.
+    pub fn view(&self) -> Arc<View> {
+        self.inner.view.load_full()
+    }
+
+    /// Whether the exclusive lock is held by this.
+    pub fn is_lock_owner(&self) -> bool {
+        self.inner.owned.load(Ordering::Acquire)
+    }
+
+    /// Reads the header again.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn refresh(&self) -> Result<(), Error> {
+        self.inner.refresh().await
+    }
+
+    /// Takes the exclusive lock now, instead of with the first write.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Locked`] if somebody has locked the image by hand.
+    pub async fn acquire_lock(&self) -> Result<(), Error> {
+        self.inner.enter_alone().await.map(drop)
+    }
+
+    /// Whether nobody else has the image open for writing.
+    pub(crate) async fn is_alone(&self) -> Result<bool, Error> {
+        let watchers = self.inner.io.watchers(&*self.inner.header).await?;
+        let own = self.inner.cookie.load(Ordering::Acquire);
+        Ok(watchers.iter().all(|watcher| watcher.cookie == own))
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let Some(stop) = self.stop.take() else { return };
+        let inner = Arc::clone(&self.inner);
+        self.runtime.spawn(async move {
+            let _ = inner.release().await;
+            drop(stop);
+        });
+    }
+}
+
+impl Inner {
+    pub(crate) fn size(&self) -> u64 {
+        let view = self.view.load();
+        let at = |snap| view.snapshots.iter().find(|known| known.info.id == snap);
+        match self.snap {
+            Some(snap) => at(snap).map_or(0, |snap| snap.info.size),
+            None => view.size,
+        }
+    }
+
+    pub(crate) async fn refresh_if_stale(&self) -> Result<(), Error> {
+        if self.stale.load(Ordering::Acquire) { self.refresh().await } else { Ok(()) }
+    }
+
+    pub(crate) async fn refresh(&self) -> Result<(), Error> {
+        self.stale.store(false, Ordering::Release);
+        let (_, view) = view::load(&self.io, &self.id).await.inspect_err(|_| {
+            self.stale.store(true, Ordering::Release);
+        })?;
+        self.view.store(Arc::new(view));
+        Ok(())
+    }
+
+    /// The data pool with the snapshots that writes have to keep.
+    pub(crate) fn writer(&self) -> Result<IoCtx, Error> {
+        let view = self.view.load();
+        let mut ids: Vec<SnapId> = view.snapshots.iter().map(|snap| snap.info.id).collect();
+        ids.reverse();
+        Ok(self.data.with_snap_context(view.snap_seq, &ids)?)
+    }
+
+    /// Says that the object map cannot be relied on.
+    pub(crate) async fn invalidate_map(&self) -> Result<(), Error> {
+        let mut flags = OBJECT_MAP_INVALID;
+        if self.view.load().has(feature::FAST_DIFF) {
+            flags |= FAST_DIFF_INVALID;
+        }
+        self.set_flags(flags, flags, SnapId::HEAD).await?;
+        self.refresh().await
+    }
+
+    pub(crate) async fn set_flags(&self, flags: u64, mask: u64, snap: SnapId) -> Result<(), Error> {
+        tell(&self.io, &self.header, "set_flags", |w| {
+            w.u64(flags);
+            w.u64(mask);
+            w.u64(snap.0);
+        })
+        .await
+    }
+}
+
+/// Name and id.
+async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Error> {
+    match which {
+        Which::Name(name) => {
+            let id = ask(io, &names::id_object(name), "get_id", |_| {}).await;
+            Ok((name.to_owned(), id.map_err(|e| missing(e, name))?))
+        }
+        Which::Id(id) => {
+            let name = ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await;
+            Ok((name.map_err(|e| missing(e, id))?, id.to_owned()))
+        }
+    }
+}
+
+fn missing(e: Error, name: &str) -> Error {
+    if e.errno() == Errno::ENOENT { Error::NoImage(name.to_owned()) } else { e }
+}

@@ -1,0 +1,264 @@
+//! The images of a pool.
+
+use std::collections::BTreeMap;
+
+use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
+use loligo_stripe::Layout;
+use loligo_wire::rbd::feature;
+use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
+
+use crate::call::{ask, tell, telling};
+use crate::image::{Image, Mode, Which};
+use crate::{Error, features, names};
+
+/// Names in one answer (`RBD_MAX_KEYS_READ` is 64).
+const NAMES_AT_A_TIME: u64 = 1024;
+
+/// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
+const ID_LEN_MAX: usize = 14;
+
+/// Sizes of objects to the base 2, from 4 KiB to 32 MiB.
+const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
+
+/// Features that a new image may be given here.
+const CREATABLE: u64 = feature::LAYERING
+    | feature::STRIPINGV2
+    | feature::EXCLUSIVE_LOCK
+    | feature::OBJECT_MAP
+    | feature::FAST_DIFF
+    | feature::DEEP_FLATTEN
+    | feature::DATA_POOL;
+
+/// A new image.
+#[derive(Clone, Debug)]
+pub struct NewImage {
+    /// Bytes.
+    pub size: u64,
+    /// Of an object's size, to the base 2: 12 to 25.
+    pub order: u8,
+    /// `RBD_FEATURE_*`.
+    pub features: u64,
+    /// Bytes and objects; `None`: one object after the other.
+    pub striping: Option<(u64, u64)>,
+    /// The pool of its data, if it is another one.
+    pub data_pool: Option<PoolId>,
+}
+
+impl NewImage {
+    /// As stock programs make it: objects of 4 MiB, features 61.
+    pub fn of_size(size: u64) -> Self {
+        Self { size, order: 22, features: features::DEFAULT, striping: None, data_pool: None }
+    }
+
+    /// Completes the features, and refuses what is no image.
+    fn checked(mut self) -> Result<(Self, Layout), Error> {
+        let object_size = 1u64.checked_shl(self.order.into()).unwrap_or(0);
+        if self.striping == Some((object_size, 1)) {
+            self.striping = None;
+        }
+        let (stripe_unit, stripe_count) = self.striping.unwrap_or((object_size, 1));
+        let layout = Layout::of_image(stripe_unit, stripe_count, object_size)
+            .filter(|_| ORDERS.contains(&self.order))
+            .ok_or(Error::Layout { order: self.order, stripe_unit, stripe_count })?;
+        // Alone it would only forbid old clients to open the image.
+        self.features &= !(feature::STRIPINGV2 | feature::DATA_POOL);
+        self.features |= self.striping.map_or(0, |_| feature::STRIPINGV2);
+        self.features |= self.data_pool.map_or(0, |_| feature::DATA_POOL);
+        let refused = self.features & !CREATABLE;
+        if refused != 0 {
+            return Err(Error::Features(features::text(refused)));
+        }
+        for (feature, needs) in
+            [(feature::OBJECT_MAP, feature::EXCLUSIVE_LOCK), (feature::FAST_DIFF, feature::OBJECT_MAP)]
+        {
+            if self.features & feature != 0 && self.features & needs == 0 {
+                let missing = format!("{} without {}", features::text(feature), features::text(needs));
+                return Err(Error::Features(missing));
+            }
+        }
+        let too_many = self.features & feature::OBJECT_MAP != 0 && layout.object_count(self.size) > COUNT_MAX;
+        if too_many {
+            return Err(Error::Rados(Errno::ERANGE.into()));
+        }
+        Ok((self, layout))
+    }
+}
+
+/// Makes an image.
+///
+/// # Errors
+/// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`].
+pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
+    if name.is_empty() || name.contains(['/', '@']) {
+        return Err(Errno::EINVAL.into());
+    }
+    let (image, layout) = image.checked()?;
+    let id = new_id(io);
+    let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
+    match io.operate(names::id_object(name), named).await {
+        Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(name.to_owned())),
+        done => done?,
+    }
+    let made = enter(io, name, &id, &image, layout).await;
+    if made.is_err() {
+        // As far as it goes: the first failure is the one to tell.
+        let _ = tell(io, names::DIRECTORY, "dir_remove_image", |w| {
+            w.put(name);
+            w.put(&id);
+        })
+        .await;
+        let _ = io.remove(names::header(&id)).await;
+        let _ = io.remove(names::id_object(name)).await;
+    }
+    made
+}
+
+async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
+    let mut listed = WriteOp::new();
+    if !io.namespace().is_empty() {
+        // Whoever removes the namespace has forbidden it.
+        listed = telling(listed, "dir_state_assert", |w| w.u8(0));
+    }
+    let listed = telling(listed, "dir_add_image", |w| {
+        w.put(name);
+        w.put(id);
+    });
+    io.operate(names::DIRECTORY, listed).await?;
+    let prefix = match image.data_pool {
+        Some(_) => format!("rbd_data.{}.{id}", io.pool().0),
+        None => format!("rbd_data.{id}"),
+    };
+    let header = telling(WriteOp::new().create(true), "create", |w| {
+        w.u64(image.size);
+        w.u8(image.order);
+        w.u64(image.features);
+        w.put(&prefix);
+        w.i64(image.data_pool.map_or(-1, |pool| pool.0));
+    });
+    io.operate(names::header(id), header).await?;
+    if let Some((unit, count)) = image.striping {
+        // What a request's calls read is what was there before it, so this is one of its own.
+        tell(io, &names::header(id), "set_stripe_unit_count", |w| {
+            w.u64(unit);
+            w.u64(count);
+        })
+        .await?;
+    }
+    if image.features & feature::OBJECT_MAP != 0 {
+        tell(io, &names::object_map(id, None), "object_map_resize", |w| {
+            w.u64(layout.object_count(image.size));
+            w.u8(NONEXISTENT);
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// An id that nobody else makes: the client's number, and a random one.
+fn new_id(io: &IoCtx) -> String {
+    let id = format!("{:x}{:x}", io.rados().instance_id().0, fastrand::u32(..));
+    id[id.len().saturating_sub(ID_LEN_MAX)..].to_owned()
+}
+
+/// The images, by name, with their ids.
+///
+/// # Errors
+/// The directory cannot be read. A pool without one has no images.
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
+    let mut all = BTreeMap::new();
+    let mut after = String::new();
+    loop {
+        let page: Result<BTreeMap<String, String>, Error> = ask(io, names::DIRECTORY, "dir_list", |w| {
+            w.put(&after);
+            w.u64(NAMES_AT_A_TIME);
+        })
+        .await;
+        let page = match page {
+            Err(e) if e.is_not_found() => return Ok(all),
+            page => page?,
+        };
+        // An answer that does not go on would come for ever.
+        let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
+            return Ok(all);
+        };
+        after = last.clone();
+        let is_last = (page.len() as u64) < NAMES_AT_A_TIME;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// Removes an image and its data; tells how many objects of how many are gone.
+///
+/// # Errors
+/// [`Error::HasSnapshots`]; [`Error::InUse`]. If it fails in between it can be repeated.
+pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let image = Image::open_at(io, Which::Name(name), None, Mode::ReadWrite).await?;
+    let removed = empty(&image, progress).await;
+    let id = image.id().to_owned();
+    let closed = image.close().await;
+    removed?;
+    closed?;
+    for oid in [names::object_map(&id, None), names::header(&id), names::id_object(name)] {
+        gone(io.remove(oid).await.map_err(Error::from))?;
+    }
+    gone(
+        tell(io, names::DIRECTORY, "dir_remove_image", |w| {
+            w.put(name);
+            w.put(&id);
+        })
+        .await,
+    )
+}
+
+/// Removes all data of an image that nobody else uses, and that belongs to no group.
+async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let in_group = image.view().op_features & features::OP_GROUP != 0;
+    if in_group || !image.is_alone().await? {
+        return Err(Error::InUse);
+    }
+    let inner = &image.inner;
+    let _all = inner.enter_alone().await?;
+    match inner.view.load().snapshots.len() {
+        0 => inner.trim(0, progress).await,
+        count => Err(Error::HasSnapshots(count)),
+    }
+}
+
+fn gone(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(e) if !e.is_not_found() => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Gives an image another name.
+///
+/// # Errors
+/// [`Error::NoImage`]; [`Error::ImageExists`].
+pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
+    if to.is_empty() || to.contains(['/', '@']) {
+        return Err(Errno::EINVAL.into());
+    }
+    let image = Image::open(io, from, Mode::ReadOnly).await?;
+    let id = image.id().to_owned();
+    let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
+    match io.operate(names::id_object(to), named).await {
+        Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(to.to_owned())),
+        done => done?,
+    }
+    let renamed = tell(io, names::DIRECTORY, "dir_rename_image", |w| {
+        w.put(from);
+        w.put(to);
+        w.put(&id);
+    })
+    .await;
+    if renamed.is_err() {
+        let _ = io.remove(names::id_object(to)).await;
+        return renamed;
+    }
+    gone(io.remove(names::id_object(from)).await.map_err(Error::from))?;
+    image.inner.header_changed().await
+}

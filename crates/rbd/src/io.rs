@@ -1,0 +1,236 @@
+//! Reading and changing an image's data. All object requests of an I/O leave together.
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{join_all, try_join_all};
+use loligo_rados::{Errno, IoCtx, WriteOp, WriteOptions};
+use loligo_stripe::ObjectExtent;
+
+use crate::image::{Image, Inner};
+use crate::{Error, names};
+
+/// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.
+pub const IO_BYTES_MAX: u64 = i32::MAX as u64;
+
+/// What an OSD answers where a comparison of bytes fails, less the offset of the byte (`MAX_ERRNO`).
+const MISMATCH: i32 = -4095;
+
+impl Image {
+    /// Reads `len` bytes at `offset`, fewer if the image ends before.
+    ///
+    /// # Errors
+    /// The first by offset.
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let size = self.inner.size();
+        if self.inner.view.load().parent.is_some() {
+            return Err(Error::Clone);
+        }
+        if len > IO_BYTES_MAX {
+            return Err(Error::Range { offset, end: offset.saturating_add(len), size });
+        }
+        let len = len.min(size.saturating_sub(offset));
+        self.inner.read(offset, len).await
+    }
+
+    /// Writes at `offset`. When it is done the data are safe.
+    ///
+    /// # Errors
+    /// [`Error::Range`] if not all of it lies within the image; [`Error::ReadOnly`]. Otherwise some of it may be written.
+    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        let inner = &self.inner;
+        let _place = inner.enter().await?;
+        let extents = inner.extents(offset, data.len() as u64)?;
+        let io = &inner.writer()?;
+        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let data = &data;
+        try_join_all(extents.into_iter().map(|extent| async move {
+            let op = inner.pieces(extent).fold(WriteOp::new(), |op, (at, object_offset, len)| {
+                let from = (at - offset) as usize;
+                op.write(object_offset, data.slice(from..from + len as usize))
+            });
+            inner.change(io, extent, op).await
+        }))
+        .await?;
+        Ok(())
+    }
+
+    /// Gives the room of a range back: it reads as zeros then.
+    ///
+    /// # Errors
+    /// As [`Image::write`].
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let inner = &self.inner;
+        let _place = inner.enter().await?;
+        let extents = inner.extents(offset, len)?;
+        let io = &inner.writer()?;
+        try_join_all(extents.into_iter().map(|extent| inner.clear(io, extent))).await?;
+        Ok(())
+    }
+
+    /// Makes a range zeros. It takes no room then, if it took some.
+    ///
+    /// # Errors
+    /// As [`Image::write`].
+    pub async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.discard(offset, len).await
+    }
+
+    /// Writes `pattern` over and over, `len` bytes in all, a multiple of its length.
+    ///
+    /// # Errors
+    /// As [`Image::write`]; [`Error::Indivisible`] if `len` is no such multiple.
+    pub async fn write_same(&self, offset: u64, len: u64, pattern: Bytes) -> Result<(), Error> {
+        let inner = &self.inner;
+        if pattern.is_empty() || !len.is_multiple_of(pattern.len() as u64) {
+            return Err(Error::Indivisible { offset, end: offset.saturating_add(len) });
+        }
+        let _place = inner.enter().await?;
+        let extents = inner.extents(offset, len)?;
+        let io = &inner.writer()?;
+        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let pattern = &pattern;
+        try_join_all(extents.into_iter().map(|extent| async move {
+            let op = inner.pieces(extent).fold(WriteOp::new(), |op, (at, object_offset, len)| {
+                repeat(op, pattern, at - offset, object_offset, len)
+            });
+            inner.change(io, extent, op).await
+        }))
+        .await?;
+        Ok(())
+    }
+
+    /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe unit.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] with the place of the first byte that differs; [`Error::Indivisible`]; as [`Image::write`].
+    pub async fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
+        let inner = &self.inner;
+        let end = offset.saturating_add(data.len() as u64);
+        let _place = inner.enter().await?;
+        let extents = inner.extents(offset, data.len() as u64)?;
+        let [extent] = extents[..] else { return Err(Error::Indivisible { offset, end }) };
+        if expected.len() != data.len() || inner.pieces(extent).count() != 1 {
+            return Err(Error::Indivisible { offset, end });
+        }
+        let io = inner.writer()?;
+        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let op = WriteOp::new().compare_bytes(extent.offset, expected).write(extent.offset, data);
+        let done = io.execute(inner.object(extent), op, WriteOptions::default()).await?;
+        if done.result <= MISMATCH {
+            return Err(Error::Mismatch(offset + u64::from((MISMATCH - done.result).unsigned_abs())));
+        }
+        done.errno().map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
+    /// Waits until all changes that were under way are safe. Nothing is kept back here: a change that is done is safe.
+    ///
+    /// # Errors
+    /// Nothing can be changed any more: the watch has ended.
+    pub async fn flush(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        let _all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        Ok(())
+    }
+}
+
+impl Inner {
+    async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let io = match self.snap {
+            Some(snap) => &self.data.at_snapshot(snap),
+            None => &self.data,
+        };
+        let extents: Vec<ObjectExtent> = self.fixed.layout.extents(offset, len).collect();
+        let answers = join_all(extents.iter().map(|extent| self.read_object(io, *extent))).await;
+        if let [extent] = extents[..]
+            && let Some(Ok(data)) = answers.first()
+            && data.len() as u64 == extent.len
+            && self.pieces(extent).count() == 1
+        {
+            return Ok(data.clone());
+        }
+        let mut all = BytesMut::zeroed(len as usize);
+        for (extent, answer) in extents.into_iter().zip(answers) {
+            let found = answer?;
+            for (at, object_offset, len) in self.pieces(extent) {
+                let from = ((object_offset - extent.offset) as usize).min(found.len());
+                let part = &found[from..found.len().min(from + len as usize)];
+                all[(at - offset) as usize..][..part.len()].copy_from_slice(part);
+            }
+        }
+        Ok(all.freeze())
+    }
+
+    /// What an object holds of a range; nothing, if there is none.
+    async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
+        match io.read(self.object(extent), extent.offset, extent.len).await {
+            Err(e) if e.is_not_found() => Ok(Bytes::new()),
+            // More than was asked for is no answer.
+            Ok(data) if data.len() as u64 > extent.len => Err(Errno::EPROTO.into()),
+            done => Ok(done?),
+        }
+    }
+
+    /// The objects of a range that must lie within the image.
+    fn extents(&self, offset: u64, len: u64) -> Result<Vec<ObjectExtent>, Error> {
+        let (size, end) = (self.size(), offset.saturating_add(len));
+        if end > size || len > IO_BYTES_MAX {
+            return Err(Error::Range { offset, end, size });
+        }
+        Ok(self.fixed.layout.extents(offset, len).collect())
+    }
+
+    /// Offset in the image, offset in the object and length of each part of a range of an object.
+    fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = (u64, u64, u64)> + use<> {
+        let pieces = self.fixed.layout.pieces(extent);
+        pieces.map(|piece| (piece.file_offset, piece.object_offset, piece.len))
+    }
+
+    pub(crate) fn object(&self, extent: ObjectExtent) -> String {
+        names::data_object(&self.fixed.prefix, extent.object.0)
+    }
+
+    async fn change(&self, io: &IoCtx, extent: ObjectExtent, op: WriteOp) -> Result<(), Error> {
+        Ok(io.operate(self.object(extent), op).await?)
+    }
+
+    /// Makes a range of an object zeros.
+    pub(crate) async fn clear(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
+        let number = extent.object.0;
+        let oid = self.object(extent);
+        let to_end = extent.offset + extent.len >= self.fixed.layout.object_len(extent.object, self.size());
+        if extent.offset == 0 && to_end {
+            let remove = async {
+                match io.remove(oid).await {
+                    Err(e) if !e.is_not_found() => Err(e.into()),
+                    _ => Ok(()),
+                }
+            };
+            return self.map.removing(number, remove).await;
+        }
+        if self.map.is_missing(number) {
+            return Ok(());
+        }
+        let _writing = self.map.writing(vec![number]).await?;
+        let op = WriteOp::new().assert_exists();
+        let op = if to_end { op.truncate(extent.offset) } else { op.zero(extent.offset, extent.len) };
+        match io.operate(oid, op).await {
+            Err(e) if e.is_not_found() => Ok(()),
+            done => Ok(done?),
+        }
+    }
+}
+
+fn numbers(extents: &[ObjectExtent]) -> Vec<u64> {
+    let mut numbers: Vec<u64> = extents.iter().map(|extent| extent.object.0).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Writes a part of a repeated pattern, which begins `from` bytes behind the first repetition's beginning.
+fn repeat(op: WriteOp, pattern: &Bytes, from: u64, object_offset: u64, len: u64) -> WriteOp {
+    let step = pattern.len() as u64;
+    if from.is_multiple_of(step) && len.is_multiple_of(step) {
+        return op.write_same(object_offset, len, pattern.clone());
+    }
+    let data: Bytes = (from..from + len).map(|at| pattern[(at % step) as usize]).collect();
+    op.write(object_offset, data)
+}

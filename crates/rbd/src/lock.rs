@@ -1,0 +1,248 @@
+//! The exclusive lock of an image: who has it writes, and keeps the object map.
+//!
+//! It is a lock of class `lock` on the header, named by its owner's watch of the header (`librbd/managed_lock`). Whoever wants it asks the owner by
+//! a notification; the owner ends his writes, gives it up and says so. An owner who does not watch any more is dead: he is kept out
+//! of the cluster, then his lock is broken. To others' requests to change the image for them the owner answers that he does not know how;
+//! they ask for the lock then, as librbd has it for owners of older releases.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loligo_rados::{Errno, LockHolder, LockMode, LockOptions, Notification, Watch, WatchNews};
+use loligo_wire::rbd::feature;
+use loligo_wire::{Decode as _, Encode as _};
+use tokio::sync::{SemaphorePermit, oneshot};
+
+use crate::Error;
+use crate::error::EBUSY;
+use crate::features::OBJECT_MAP_INVALID;
+use crate::image::{GATE_PLACES, Inner};
+use crate::messages::{ClientId, Message, response, result_of};
+use crate::object_map::LOCK;
+
+/// What locks that are taken by programs are tagged with; people's have another tag, or none.
+const TAG: &str = "internal";
+
+/// What the cookie of an owner begins with; the number of his watch follows.
+const COOKIE: &str = "auto ";
+
+/// How long an owner may take to answer that he will give the lock up.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long is waited for the word that the lock is free before it is tried again.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the others have to hear of what happened to the image.
+const NEWS_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Inner {
+    /// A place among those who change the image's data, once the lock is ours.
+    pub(crate) async fn enter(&self) -> Result<SemaphorePermit<'_>, Error> {
+        loop {
+            let place = self.gate.acquire().await.map_err(|_| Errno::ENOTCONN)?;
+            self.check()?;
+            if self.may_write() {
+                self.refresh_if_stale().await?;
+                return Ok(place);
+            }
+            drop(place);
+            let all = self.enter_alone().await?;
+            drop(all);
+        }
+    }
+
+    /// All places, so that nobody else changes the image's data, once the lock is ours.
+    pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        self.check()?;
+        if !self.may_write() {
+            self.acquire().await?;
+        }
+        self.refresh_if_stale().await?;
+        Ok(all)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        match self.ended.load(Ordering::Acquire) {
+            0 => Ok(()),
+            errno => Err(Errno(errno).into()),
+        }
+    }
+
+    fn may_write(&self) -> bool {
+        !self.view.load().has(feature::EXCLUSIVE_LOCK) || self.owned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn client_id(&self) -> ClientId {
+        ClientId { client: self.io.rados().instance_id().0, watch: self.cookie.load(Ordering::Acquire) }
+    }
+
+    fn lock_options(&self) -> LockOptions {
+        let cookie = format!("{COOKIE}{}", self.cookie.load(Ordering::Acquire));
+        LockOptions { cookie, tag: TAG.to_owned(), ..LockOptions::default() }
+    }
+
+    /// Takes the lock, from its owner if there is one. To be called with all places of the gate.
+    async fn acquire(&self) -> Result<(), Error> {
+        loop {
+            let freed = self.freed.notified();
+            let options = self.lock_options();
+            match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &options).await {
+                Ok(()) => break,
+                Err(e) if e.errno() == Errno::EEXIST => break,
+                Err(e) if e.errno() == EBUSY => {}
+                Err(e) => return Err(e.into()),
+            }
+            let Some(owner) = self.owner().await? else { continue };
+            if !self.is_alive(&owner).await? {
+                self.put_out(&owner).await?;
+                continue;
+            }
+            self.request_lock().await?;
+            let _ = tokio::time::timeout(TRY_EVERY, freed).await;
+            self.check()?;
+        }
+        self.opened().await?;
+        self.owned.store(true, Ordering::Release);
+        self.announce(Message::AcquiredLock(self.client_id()));
+        Ok(())
+    }
+
+    /// The lock is ours: what is there is what nobody else changes now.
+    async fn opened(&self) -> Result<(), Error> {
+        self.refresh().await?;
+        let view = self.view.load();
+        if !view.has(feature::OBJECT_MAP) || view.flags & OBJECT_MAP_INVALID != 0 {
+            return Ok(());
+        }
+        match self.map.open(self.fixed.layout.object_count(view.size)).await {
+            // A map that cannot be read is nobody's: it says so until it is made anew.
+            Err(Error::Decode { .. }) => self.invalidate_map().await,
+            Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => self.invalidate_map().await,
+            done => done,
+        }
+    }
+
+    async fn owner(&self) -> Result<Option<LockHolder>, Error> {
+        let info = self.io.lock_info(&*self.header, LOCK).await?;
+        let Some(holder) = info.holders.into_iter().next() else { return Ok(None) };
+        if info.tag != TAG || watch_of(&holder).is_none() {
+            return Err(Error::Locked(format!("client.{} ({})", holder.client.num, holder.cookie)));
+        }
+        Ok(Some(holder))
+    }
+
+    async fn is_alive(&self, owner: &LockHolder) -> Result<bool, Error> {
+        let watchers = self.io.watchers(&*self.header).await?;
+        let watch = watch_of(owner);
+        Ok(watchers.iter().any(|w| {
+            Some(w.cookie) == watch && w.addr.sock == owner.addr.sock && w.addr.nonce == owner.addr.nonce
+        }))
+    }
+
+    /// Keeps a dead owner out of the cluster, and breaks his lock.
+    async fn put_out(&self, owner: &LockHolder) -> Result<(), Error> {
+        let Some(sock) = owner.addr.sock else { return Err(Errno::EPROTO.into()) };
+        self.io.rados().block(&format!("{sock}/{}", owner.addr.nonce), None).await?;
+        match self.io.break_lock(&*self.header, LOCK, owner.client, &owner.cookie).await {
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn request_lock(&self) -> Result<(), Error> {
+        let message = Message::RequestLock(self.client_id()).to_bytes();
+        let answered = self.io.notify(&*self.header, message, ANSWER_TIMEOUT).await?;
+        let refused = answered.answers.values().filter_map(|answer| result_of(answer)).find(|r| *r < 0);
+        match refused {
+            Some(result) => Err(Errno(result.saturating_neg()).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the lock up, once all who write have ended.
+    pub(crate) async fn release(&self) -> Result<(), Error> {
+        let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        if !self.owned.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.map.close().await?;
+        match self.io.unlock(&*self.header, LOCK, &self.lock_options().cookie).await {
+            Err(e) if !e.is_not_found() => return Err(e.into()),
+            _ => {}
+        }
+        self.announce(Message::ReleasedLock(self.client_id()));
+        Ok(())
+    }
+
+    /// Tells all who have the image open, without waiting for them.
+    fn announce(&self, message: Message) {
+        let (io, header) = (self.io.clone(), self.header.clone());
+        tokio::spawn(async move { io.notify(header, message.to_bytes(), NEWS_TIMEOUT).await });
+    }
+
+    /// Tells all who have the image open that its header has changed, and waits until they know.
+    pub(crate) async fn header_changed(&self) -> Result<(), Error> {
+        self.refresh().await?;
+        self.io.notify(&*self.header, Message::HeaderUpdate.to_bytes(), NEWS_TIMEOUT).await?;
+        Ok(())
+    }
+}
+
+/// The watch that the owner's cookie names.
+fn watch_of(owner: &LockHolder) -> Option<u64> {
+    owner.cookie.strip_prefix(COOKIE)?.parse().ok()
+}
+
+/// Hears what others say of the image, until `stop`.
+pub(crate) async fn listen(inner: Arc<Inner>, mut watch: Watch, mut stop: oneshot::Receiver<()>) {
+    loop {
+        tokio::select! {
+            _ = &mut stop => {
+                // What cannot be told the OSD finds out itself.
+                let _ = watch.unwatch().await;
+                return;
+            }
+            news = watch.next() => match news {
+                Ok(WatchNews::Notified(notification)) => heard(&inner, notification),
+                Ok(WatchNews::Missed) => {
+                    inner.stale.store(true, Ordering::Release);
+                    inner.freed.notify_waiters();
+                }
+                Err(e) => {
+                    inner.ended.store(e.errno().0, Ordering::Release);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn heard(inner: &Arc<Inner>, notification: Notification) {
+    let owned = inner.owned.load(Ordering::Acquire);
+    match Message::from_bytes(&notification.payload) {
+        Ok(Message::HeaderUpdate) => inner.stale.store(true, Ordering::Release),
+        Ok(Message::AcquiredLock(_) | Message::ReleasedLock(_)) => inner.freed.notify_waiters(),
+        Ok(Message::RequestLock(client)) if owned && client != inner.client_id() => {
+            notification.answer(response(0));
+            let inner = Arc::clone(inner);
+            tokio::spawn(async move {
+                if let Err(e) = inner.release().await {
+                    inner.ended.store(e.errno().0, Ordering::Release);
+                }
+            });
+            return;
+        }
+        Ok(Message::Request(_)) if owned => {
+            notification.answer(response(-Errno::EOPNOTSUPP.0));
+            return;
+        }
+        // Not for us, or of a newer release.
+        Ok(_) | Err(_) => {}
+    }
+    drop(notification);
+}

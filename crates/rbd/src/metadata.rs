@@ -1,0 +1,58 @@
+//! Keys and values that users keep with an image.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_wire::Encode as _;
+
+use crate::Error;
+use crate::call::{ask, tell};
+use crate::image::Image;
+
+/// Pairs in one answer.
+const PAIRS_AT_A_TIME: u64 = 64;
+
+impl Image {
+    /// All pairs.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn metadata(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+        let inner = &self.inner;
+        let mut all = BTreeMap::new();
+        let mut after = String::new();
+        loop {
+            let page: BTreeMap<String, Bytes> = ask(&inner.io, &inner.header, "metadata_list", |w| {
+                w.put(&after);
+                w.u64(PAIRS_AT_A_TIME);
+            })
+            .await?;
+            let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
+                return Ok(all);
+            };
+            after = last.clone();
+            all.extend(page);
+        }
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn set_metadata(&self, key: &str, value: Bytes) -> Result<(), Error> {
+        let pair = BTreeMap::from([(key.to_owned(), value)]);
+        tell(&self.inner.io, &self.inner.header, "metadata_set", |w| w.raw(&pair.to_bytes())).await?;
+        self.inner.header_changed().await
+    }
+
+    /// Removes a key.
+    ///
+    /// # Errors
+    /// ENOENT if there is no such key.
+    pub async fn remove_metadata(&self, key: &str) -> Result<(), Error> {
+        let inner = &self.inner;
+        ask::<Bytes>(&inner.io, &inner.header, "metadata_get", |w| w.put(key)).await?;
+        tell(&inner.io, &inner.header, "metadata_remove", |w| w.put(key)).await?;
+        inner.header_changed().await
+    }
+}

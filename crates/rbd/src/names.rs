@@ -1,0 +1,30 @@
+//! What the objects of images are called (`include/rbd_types.h`).
+
+/// Names and ids of all images.
+pub(crate) const DIRECTORY: &str = "rbd_directory";
+
+/// Holds the id of the image of this name.
+pub(crate) fn id_object(name: &str) -> String {
+    format!("rbd_id.{name}")
+}
+
+/// Holds what an image is.
+pub(crate) fn header(id: &str) -> String {
+    format!("rbd_header.{id}")
+}
+
+/// Holds the object map of an image, or of one of its snapshots.
+pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
+    match snap {
+        None => format!("rbd_object_map.{id}"),
+        Some(snap) => format!("rbd_object_map.{id}.{snap:016x}"),
+    }
+}
+
+/// A data object.
+pub(crate) fn data_object(prefix: &str, number: u64) -> String {
+    format!("{prefix}.{number:016x}")
+}
+
+/// Clones of the first version of a pool.
+pub(crate) const CHILDREN: &str = "rbd_children";

@@ -1,0 +1,362 @@
+//! The object map of an image that is being written to.
+//!
+//! The map is the cluster's; a copy of it is here while the exclusive lock is held. Before an object is written to for the first
+//! time the map says that it exists; before it is removed, that it may be gone; afterwards, that it is. So whatever is lost on the way,
+//! an object that exists is never missing in the map.
+//!
+//! Each object that is being changed has an entry while it is. Writers share it; who removes the object has it alone. So nobody waits for
+//! the map but for changes to the same object.
+
+use std::collections::HashMap;
+
+use loligo_lockstat::{Class, Mutex};
+use loligo_rados::{Errno, IoCtx, LockMode, LockOptions, WriteOp};
+use loligo_wire::rbd::ObjectMap;
+use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT, PENDING};
+use loligo_wire::{Encode as _, Writer};
+use tokio::sync::Notify;
+
+use crate::call::{ask, telling};
+use crate::error::EBUSY;
+use crate::{Error, names};
+
+/// Held for some map entries' work, by whoever begins or ends a change of objects.
+static ENTRIES: Class = Class::new("rbd.object_map.entries");
+
+/// The name of the lock on an object map's object; that of the exclusive lock, too (`RBD_LOCK_NAME`).
+pub(crate) const LOCK: &str = "rbd_lock";
+
+/// What of an image's objects is being changed, and its map.
+pub(crate) struct Keeper {
+    io: IoCtx,
+    oid: String,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: there is none, or it cannot be relied on.
+    map: Option<ObjectMap>,
+    entries: HashMap<u64, Entry>,
+}
+
+#[derive(Default)]
+struct Entry {
+    writers: u32,
+    /// One changes the map, or removes the object.
+    busy: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(io: IoCtx, id: &str) -> Self {
+        let state = Mutex::new(&ENTRIES, State::default());
+        Self { io, oid: names::object_map(id, None), state, changed: Notify::new() }
+    }
+
+    /// Takes the map's own lock away from whoever had it, and reads the map. Only who has the exclusive lock may.
+    pub(crate) async fn open(&self, objects: u64) -> Result<(), Error> {
+        self.take_lock().await?;
+        let mut map = load(&self.io, &self.oid).await?;
+        if map.count() < objects {
+            self.resize_stored(objects).await?;
+            map.resize(objects, NONEXISTENT);
+        }
+        self.state.lock().map = Some(map);
+        Ok(())
+    }
+
+    async fn take_lock(&self) -> Result<(), Error> {
+        loop {
+            let done = self.io.lock(&*self.oid, LOCK, LockMode::Exclusive, &LockOptions::default()).await;
+            match done {
+                Err(e) if e.errno() == EBUSY => {
+                    for holder in self.io.lock_info(&*self.oid, LOCK).await?.holders {
+                        let broken =
+                            self.io.break_lock(&*self.oid, LOCK, holder.client, &holder.cookie).await;
+                        if let Err(e) = broken
+                            && !e.is_not_found()
+                        {
+                            return Err(e.into());
+                        }
+                    }
+                }
+                Err(e) if e.errno() == Errno::EEXIST => return Ok(()),
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    /// Gives the map up.
+    pub(crate) async fn close(&self) -> Result<(), Error> {
+        if self.state.lock().map.take().is_none() {
+            return Ok(());
+        }
+        match self.io.unlock(&*self.oid, LOCK, "").await {
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.lock().map.is_some()
+    }
+
+    /// Whether the map says that there is no such object. Where there is no map there may be.
+    pub(crate) fn is_missing(&self, object: u64) -> bool {
+        self.state.lock().map.as_ref().is_some_and(|map| map.get(object) == NONEXISTENT)
+    }
+
+    /// Says that these objects, which ascend, exist; they are not removed while the result lives.
+    pub(crate) async fn writing(&self, objects: Vec<u64>) -> Result<Writing<'_>, Error> {
+        let mut held = Writing { keeper: self, objects: Vec::with_capacity(objects.len()) };
+        for object in &objects {
+            self.enter(*object, |entry| {
+                entry.writers += 1;
+                true
+            })
+            .await;
+            held.objects.push(*object);
+        }
+        self.mark(&objects).await?;
+        Ok(held)
+    }
+
+    /// Waits until nobody removes the object.
+    async fn enter(&self, object: u64, mut take: impl FnMut(&mut Entry) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut state = self.state.lock();
+                let entry = state.entries.entry(object).or_default();
+                if !entry.busy && take(entry) {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    async fn mark(&self, objects: &[u64]) -> Result<(), Error> {
+        let missing: Vec<u64> = {
+            let state = self.state.lock();
+            let Some(map) = &state.map else { return Ok(()) };
+            objects.iter().copied().filter(|n| map.get(*n) != EXISTS).collect()
+        };
+        // Several may say the same of one object: it is true each time.
+        let updates = runs(&missing).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
+        futures_util::future::try_join_all(updates).await?;
+        Ok(())
+    }
+
+    /// Removes an object, alone, with the map before and behind it.
+    pub(crate) async fn removing(
+        &self,
+        object: u64,
+        remove: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        if self.is_missing(object) {
+            return Ok(());
+        }
+        self.enter(object, |entry| {
+            entry.busy = entry.writers == 0;
+            entry.busy
+        })
+        .await;
+        let _busy = Removing { keeper: self, object };
+        if self.is_open() {
+            self.update(object, object + 1, PENDING, None).await?;
+        }
+        remove.await?;
+        if self.is_open() {
+            self.update(object, object + 1, NONEXISTENT, Some(PENDING)).await?;
+        }
+        Ok(())
+    }
+
+    async fn update(&self, from: u64, to: u64, state: u8, only: Option<u8>) -> Result<(), Error> {
+        let op = telling(self.locked(), "object_map_update", |w| {
+            w.u64(from);
+            w.u64(to);
+            w.u8(state);
+            w.put(&only);
+        });
+        self.io.operate(&*self.oid, op).await?;
+        if let Some(map) = &mut self.state.lock().map {
+            (from..to)
+                .filter(|n| only.is_none_or(|only| map.get(*n) == only))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|n| map.set(n, state));
+        }
+        Ok(())
+    }
+
+    /// A request that fails unless the map's lock is still ours.
+    fn locked(&self) -> WriteOp {
+        let mut w = Writer::new();
+        w.versioned(1, 1, |w| {
+            w.put(LOCK);
+            w.u8(1);
+            w.put("");
+            w.put("");
+        });
+        WriteOp::new().exec("lock", "assert_locked", &w.into_bytes())
+    }
+
+    /// Makes it a map of so many objects. Those that are cut off must be gone.
+    pub(crate) async fn resize(&self, objects: u64) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        self.resize_stored(objects).await?;
+        if let Some(map) = &mut self.state.lock().map {
+            map.resize(objects, NONEXISTENT);
+        }
+        Ok(())
+    }
+
+    async fn resize_stored(&self, objects: u64) -> Result<(), Error> {
+        let op = telling(self.locked(), "object_map_resize", |w| {
+            w.u64(objects);
+            w.u8(NONEXISTENT);
+        });
+        Ok(self.io.operate(&*self.oid, op).await?)
+    }
+
+    /// Keeps the map as a snapshot's, and has the image's say that nothing has changed since then.
+    pub(crate) async fn snapshot(&self, id: &str, snap: u64, fast_diff: bool) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let stored = self.io.read(&*self.oid, 0, 0).await?;
+        self.io.write_full(names::object_map(id, Some(snap)), stored).await?;
+        if fast_diff {
+            self.io.operate(&*self.oid, telling(self.locked(), "object_map_snap_add", |_| {})).await?;
+            self.reload().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a snapshot's map. What has changed before it is told by the next one's: `next`, or the image's.
+    pub(crate) async fn remove_snapshot(
+        &self,
+        id: &str,
+        snap: u64,
+        next: Option<u64>,
+        fast_diff: bool,
+    ) -> Result<(), Error> {
+        let gone = names::object_map(id, Some(snap));
+        if fast_diff && self.is_open() {
+            let map = load(&self.io, &gone).await?;
+            let (op, oid) = match next {
+                Some(next) => (WriteOp::new(), names::object_map(id, Some(next))),
+                None => (self.locked(), self.oid.clone()),
+            };
+            let op = telling(op, "object_map_snap_remove", |w| map.encode_with(w, true));
+            self.io.operate(oid, op).await?;
+            self.reload().await?;
+        }
+        match self.io.remove(gone).await {
+            Err(e) if !e.is_not_found() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The image, which has so many objects now, becomes what a snapshot was.
+    pub(crate) async fn roll_back(&self, id: &str, snap: u64, objects: u64) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let mut map = load(&self.io, &names::object_map(id, Some(snap))).await?;
+        map.resize(objects, NONEXISTENT);
+        // What is there now has come since the newest snapshot.
+        (0..objects)
+            .filter(|n| map.get(*n) != NONEXISTENT)
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|n| map.set(*n, EXISTS));
+        self.replace(map).await
+    }
+
+    /// Makes the map anew, whether there is one or not.
+    pub(crate) async fn make(&self, map: ObjectMap) -> Result<(), Error> {
+        self.take_lock().await?;
+        self.replace(map).await
+    }
+
+    /// Replaces the map.
+    pub(crate) async fn replace(&self, map: ObjectMap) -> Result<(), Error> {
+        self.io.operate(&*self.oid, self.locked().write_full(map.to_bytes())).await?;
+        self.state.lock().map = Some(map);
+        Ok(())
+    }
+
+    async fn reload(&self) -> Result<(), Error> {
+        let map = load(&self.io, &self.oid).await?;
+        self.state.lock().map = Some(map);
+        Ok(())
+    }
+}
+
+/// Reads a map.
+pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<ObjectMap, Error> {
+    ask(io, oid, "object_map_load", |_| {}).await
+}
+
+/// Objects that are being written to.
+pub(crate) struct Writing<'a> {
+    keeper: &'a Keeper,
+    objects: Vec<u64>,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.keeper.state.lock();
+        for object in &self.objects {
+            if let Some(entry) = state.entries.get_mut(object) {
+                entry.writers -= 1;
+                if entry.writers == 0 && !entry.busy {
+                    state.entries.remove(object);
+                }
+            }
+        }
+        drop(state);
+        self.keeper.changed.notify_waiters();
+    }
+}
+
+struct Removing<'a> {
+    keeper: &'a Keeper,
+    object: u64,
+}
+
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        self.keeper.state.lock().entries.remove(&self.object);
+        self.keeper.changed.notify_waiters();
+    }
+}
+
+/// Ranges of numbers that follow each other, as the first and the one behind the last.
+fn runs(numbers: &[u64]) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for n in numbers {
+        match runs.last_mut() {
+            Some((_, end)) if *end == *n => *end += 1,
+            _ => runs.push((*n, *n + 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_of_neighbours() {
+        assert_eq!(runs(&[1, 2, 3, 7, 9, 10]), [(1, 4), (7, 8), (9, 11)]);
+        assert_eq!(runs(&[]), []);
+    }
+}

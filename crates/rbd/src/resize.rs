@@ -1,0 +1,91 @@
+//! Changing an image's size.
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+
+use crate::Error;
+use crate::call::tell;
+use crate::image::{Image, Inner};
+
+/// Objects that are removed at the same time (`rbd_concurrent_management_ops` is 10).
+pub(crate) const REMOVALS: usize = 32;
+
+/// Whether a smaller size is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shrink {
+    /// What lies behind the new end is lost.
+    Allowed,
+    /// [`Error::WouldShrink`].
+    Refused,
+}
+
+impl Image {
+    /// Makes the image `size` bytes. Meanwhile no data are changed.
+    ///
+    /// # Errors
+    /// [`Error::WouldShrink`]. If it fails in between, some of what lies behind the new end may be lost already.
+    pub async fn resize(&self, size: u64, shrink: Shrink) -> Result<(), Error> {
+        self.resize_telling(size, shrink, |_, _| {}).await
+    }
+
+    /// The same; tells how many objects of how many are gone.
+    ///
+    /// # Errors
+    /// As [`Image::resize`].
+    pub async fn resize_telling(
+        &self,
+        size: u64,
+        shrink: Shrink,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
+        let _all = inner.enter_alone().await?;
+        let from = inner.view.load().size;
+        if size < from && shrink == Shrink::Refused {
+            return Err(Error::WouldShrink { from, to: size });
+        }
+        let objects = inner.fixed.layout.object_count(size);
+        if size >= from {
+            inner.map.resize(objects).await?;
+            inner.set_size(size).await?;
+        } else {
+            inner.trim(size, progress).await?;
+            inner.set_size(size).await?;
+            inner.map.resize(objects).await?;
+        }
+        inner.header_changed().await
+    }
+}
+
+impl Inner {
+    async fn set_size(&self, size: u64) -> Result<(), Error> {
+        tell(&self.io, &self.header, "set_size", |w| w.u64(size)).await
+    }
+
+    /// Removes the data behind `size`.
+    pub(crate) async fn trim(&self, size: u64, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let layout = self.fixed.layout;
+        let (from, io) = (self.view.load().size, &self.writer()?);
+        let (kept, all) = (layout.object_count(size), layout.object_count(from));
+        // Objects that stay may hold something behind the new end: those of the last set, at most.
+        let cut = (kept.saturating_sub(layout.stripe_count())..kept).filter_map(|n| self.behind(n, size));
+        let gone = (kept..all).filter_map(|n| self.behind(n, size));
+        let cleared = stream::iter(cut.chain(gone)).map(|extent| self.clear(io, extent));
+        let mut cleared = cleared.buffer_unordered(REMOVALS);
+        let (mut done, total) = (0, all - kept);
+        while cleared.try_next().await?.is_some() {
+            done += 1;
+            progress(done.min(total), total);
+        }
+        Ok(())
+    }
+
+    /// What of an object lies behind the first `size` bytes.
+    fn behind(&self, number: u64, size: u64) -> Option<ObjectExtent> {
+        let object = ObjectNo(number);
+        let layout = self.fixed.layout;
+        let (offset, end) =
+            (layout.object_len(object, size), layout.object_len(object, self.view.load().size));
+        (offset < end).then_some(ObjectExtent { object, offset, len: end - offset })
+    }
+}

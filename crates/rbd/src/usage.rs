@@ -1,0 +1,138 @@
+//! What an image takes, and whether its object map is right.
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::{IoCtx, SnapId};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
+use loligo_wire::rbd::{ObjectMap, feature};
+
+use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::image::{Image, Inner};
+use crate::object_map::load;
+use crate::resize::REMOVALS;
+use crate::{Error, names};
+
+/// What one state of an image takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The snapshot; `None` is the image.
+    pub snapshot: Option<(SnapId, String)>,
+    /// Bytes it could have.
+    pub provisioned: u64,
+    /// Bytes of objects that came or changed since the snapshot before, each counted as a whole.
+    pub used: u64,
+}
+
+impl Image {
+    /// What each snapshot and the image take, oldest first, by the object maps.
+    ///
+    /// # Errors
+    /// [`Error::NoObjectMap`] if the image has no valid ones, or they do not tell what has changed (fast-diff).
+    pub async fn usage(&self) -> Result<Vec<Usage>, Error> {
+        let inner = &self.inner;
+        inner.refresh().await?;
+        let view = inner.view.load_full();
+        let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;
+        let usable = view.has(feature::OBJECT_MAP | feature::FAST_DIFF) && valid(view.flags);
+        if !usable || view.snapshots.iter().any(|snap| !valid(snap.flags)) {
+            return Err(Error::NoObjectMap);
+        }
+        let snaps = view.snapshots.iter();
+        let snaps = snaps.map(|snap| (Some((snap.info.id, snap.info.name.clone())), snap.info.size));
+        let mut all = Vec::new();
+        for (snapshot, provisioned) in snaps.chain([(None, view.size)]) {
+            let oid = names::object_map(&inner.id, snapshot.as_ref().map(|(id, _)| id.0));
+            let map = load(&inner.io, &oid).await?;
+            let is_first = all.is_empty();
+            let counts = |state: u8| state == EXISTS || (is_first && state != NONEXISTENT);
+            let used =
+                (0..map.count()).filter(|n| counts(map.get(*n))).map(|n| inner.share(n, provisioned)).sum();
+            all.push(Usage { snapshot, provisioned, used });
+        }
+        Ok(all)
+    }
+
+    /// Compares the image's object map with its objects: numbers of those that the map misses.
+    ///
+    /// # Errors
+    /// [`Error::NoObjectMap`].
+    pub async fn check_object_map(&self) -> Result<Vec<u64>, Error> {
+        let inner = &self.inner;
+        if !inner.view.load().has(feature::OBJECT_MAP) {
+            return Err(Error::NoObjectMap);
+        }
+        let _all = inner.enter_alone().await?;
+        if !inner.map.is_open() {
+            return Err(Error::NoObjectMap);
+        }
+        let count = inner.fixed.layout.object_count(inner.view.load().size);
+        let there = inner.existing(&inner.data, count, |_, _| {}).await?;
+        let missed: Vec<u64> =
+            (0..count).filter(|n| there.get(*n) != NONEXISTENT && inner.map.is_missing(*n)).collect();
+        if !missed.is_empty() {
+            inner.invalidate_map().await?;
+        }
+        Ok(missed)
+    }
+
+    /// Makes the object maps of the image and its snapshots anew from what objects there are; tells how many of how many have been looked for.
+    /// Until the next snapshot they say of each object that it has changed.
+    ///
+    /// # Errors
+    /// [`Error::NoObjectMap`] if the image shall have none.
+    pub async fn rebuild_object_map(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let inner = &self.inner;
+        if !inner.view.load().has(feature::OBJECT_MAP) {
+            return Err(Error::NoObjectMap);
+        }
+        let _all = inner.enter_alone().await?;
+        let view = inner.view.load_full();
+        let invalid = OBJECT_MAP_INVALID | FAST_DIFF_INVALID;
+        for snap in &view.snapshots {
+            let count = inner.fixed.layout.object_count(snap.info.size);
+            let map = inner.existing(&inner.data.at_snapshot(snap.info.id), count, &mut progress).await?;
+            let oid = names::object_map(&inner.id, Some(snap.info.id.0));
+            inner.io.write_full(oid, loligo_wire::Encode::to_bytes(&map)).await?;
+            inner.set_flags(0, invalid, snap.info.id).await?;
+        }
+        let count = inner.fixed.layout.object_count(view.size);
+        let map = inner.existing(&inner.data, count, &mut progress).await?;
+        inner.map.make(map).await?;
+        inner.set_flags(0, invalid, SnapId::HEAD).await?;
+        inner.header_changed().await
+    }
+}
+
+impl Inner {
+    /// Bytes of an image of this size that lie in an object.
+    fn share(&self, number: u64, size: u64) -> u64 {
+        self.fixed.layout.object_len(ObjectNo(number), size)
+    }
+
+    /// The map of the objects that there are.
+    async fn existing(
+        &self,
+        io: &IoCtx,
+        count: u64,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<ObjectMap, Error> {
+        let mut map = ObjectMap::default();
+        map.resize(count, NONEXISTENT);
+        let looked = stream::iter(0..count).map(|number| async move {
+            let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: 0 };
+            match io.stat(self.object(extent)).await {
+                Err(e) if e.is_not_found() => Ok((number, NONEXISTENT)),
+                Err(e) => Err(Error::from(e)),
+                Ok(_) => Ok((number, EXISTS)),
+            }
+        });
+        let mut looked = looked.buffer_unordered(REMOVALS);
+        let mut done = 0;
+        while let Some((number, state)) = looked.try_next().await? {
+            map.set(number, state);
+            done += 1;
+            progress(done, count);
+        }
+        Ok(map)
+    }
+}

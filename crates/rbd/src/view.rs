@@ -1,0 +1,195 @@
+//! What an image's header says.
+
+use loligo_rados::{IoCtx, ReadOp, SnapId};
+use loligo_stripe::Layout;
+use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind, feature};
+use loligo_wire::{Decode, DecodeError, Reader, UTime};
+
+use crate::call::{asking, next};
+use crate::{Error, names};
+
+/// Features whose images can be read here.
+pub(crate) const READABLE: u64 = feature::LAYERING
+    | feature::STRIPINGV2
+    | feature::EXCLUSIVE_LOCK
+    | feature::OBJECT_MAP
+    | feature::FAST_DIFF
+    | feature::DEEP_FLATTEN
+    | feature::DATA_POOL
+    | feature::OPERATIONS;
+
+/// Attempts to read a header whose snapshots come and go meanwhile.
+const ATTEMPTS: u32 = 10;
+
+/// Snapshots of an image at most whose records are asked for: stock OSDs refuse larger contexts long before.
+const SNAPS_MAX: usize = 10_000;
+
+/// What never changes of an image.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    pub(crate) order: u8,
+    pub(crate) layout: Layout,
+    pub(crate) prefix: String,
+    pub(crate) data_pool: Option<i64>,
+}
+
+/// What an image was when its header was read.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Bytes.
+    pub size: u64,
+    /// `RBD_FEATURE_*`.
+    pub features: u64,
+    /// `RBD_OPERATION_FEATURE_*`.
+    pub op_features: u64,
+    /// `RBD_FLAG_*`.
+    pub flags: u64,
+    /// The newest snapshot's id there ever was.
+    pub(crate) snap_seq: SnapId,
+    /// The snapshots, oldest first.
+    pub snapshots: Vec<Snapshot>,
+    /// The snapshot that the image is a clone of.
+    pub parent: Option<ParentSpec>,
+    /// When the image was made, last read and last written to, as far as librbd keeps note of it.
+    pub times: [UTime; 3],
+}
+
+/// A snapshot of an image.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Id, name, size, time and what made it.
+    pub info: SnapInfo,
+    /// Whether it is kept for clones.
+    pub protected: bool,
+    /// `RBD_FLAG_*` of its object map.
+    pub flags: u64,
+}
+
+impl View {
+    /// The snapshot of this name that a user made.
+    pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
+        let named = |snap: &&Snapshot| snap.info.kind == SnapKind::User && snap.info.name == name;
+        self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
+    }
+
+    pub(crate) fn has(&self, features: u64) -> bool {
+        self.features & features == features
+    }
+}
+
+/// Reads an image's header.
+pub(crate) async fn load(io: &IoCtx, id: &str) -> Result<(Fixed, View), Error> {
+    let header = names::header(id);
+    let mut attempts = 0;
+    loop {
+        let (fixed, mut view, ids) = load_image(io, &header).await?;
+        match load_snapshots(io, &header, &ids).await {
+            Ok(snapshots) => {
+                view.snapshots = snapshots;
+                return Ok((fixed, view));
+            }
+            // One was removed between the two.
+            Err(e) if e.is_not_found() && attempts < ATTEMPTS => attempts += 1,
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>), Error> {
+    let head = |w: &mut loligo_wire::Writer| w.u64(SnapId::HEAD.0);
+    let nothing = |_: &mut loligo_wire::Writer| {};
+    let mut op = ReadOp::new();
+    op = asking(op, "get_size", head);
+    op = asking(op, "get_features", |w| {
+        head(w);
+        w.bool(true);
+    });
+    op = asking(op, "get_flags", head);
+    op = asking(op, "get_snapcontext", nothing);
+    op = asking(op, "get_object_prefix", nothing);
+    op = asking(op, "get_data_pool", nothing);
+    op = asking(op, "op_features_get", nothing);
+    op = asking(op, "parent_get", nothing);
+    op = asking(op, "get_create_timestamp", nothing);
+    op = asking(op, "get_access_timestamp", nothing);
+    op = asking(op, "get_modify_timestamp", nothing);
+    op = asking(op, "get_stripe_unit_count", nothing).may_fail();
+    let mut answers = io.operate_read(header, op).await?.into_iter();
+    let answers = &mut answers;
+    let (order, size): (u8, u64) = next(answers, "get_size")?;
+    let (features, incompatible): (u64, u64) = next(answers, "get_features")?;
+    let unknown = (features | incompatible) & !READABLE & !feature::JOURNALING & !feature::NON_PRIMARY;
+    if unknown != 0 {
+        return Err(Error::Features(crate::features::text(unknown)));
+    }
+    let flags = next(answers, "get_flags")?;
+    let SnapContext { seq, ids } = next(answers, "get_snapcontext")?;
+    let prefix = next(answers, "get_object_prefix")?;
+    let data_pool: i64 = next(answers, "get_data_pool")?;
+    let op_features = next(answers, "op_features_get")?;
+    let parent: ParentSpec = next(answers, "parent_get")?;
+    let times = [
+        next(answers, "get_create_timestamp")?,
+        next(answers, "get_access_timestamp")?,
+        next(answers, "get_modify_timestamp")?,
+    ];
+    let object_size = 1u64.checked_shl(order.into()).unwrap_or(0);
+    let (stripe_unit, stripe_count) = match features & feature::STRIPINGV2 {
+        0 => (object_size, 1),
+        _ => next(answers, "get_stripe_unit_count")?,
+    };
+    let layout = Layout::of_image(stripe_unit, stripe_count, object_size).ok_or(Error::Layout {
+        order,
+        stripe_unit,
+        stripe_count,
+    })?;
+    let data_pool = (data_pool >= 0).then_some(data_pool);
+    let fixed = Fixed { order, layout, prefix, data_pool };
+    let view = View {
+        size,
+        features,
+        op_features,
+        flags,
+        snap_seq: SnapId(seq),
+        snapshots: Vec::new(),
+        parent: parent.exists().then_some(parent),
+        times,
+    };
+    Ok((fixed, view, ids))
+}
+
+/// Newest first, as the header gives them.
+async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    if ids.len() > SNAPS_MAX {
+        return Err(loligo_rados::Errno::ERANGE.into());
+    }
+    let op = ids.iter().fold(ReadOp::new(), |op, id| {
+        ["snapshot_get", "get_flags", "get_protection_status"]
+            .iter()
+            .fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
+    });
+    let mut answers = io.operate_read(header, op).await?.into_iter();
+    let mut snapshots = Vec::with_capacity(ids.len());
+    for _ in ids {
+        let info = next(&mut answers, "snapshot_get")?;
+        let flags = next(&mut answers, "get_flags")?;
+        let protection: u8 = next(&mut answers, "get_protection_status")?;
+        snapshots.push(Snapshot { info, protected: protection != 0, flags });
+    }
+    snapshots.reverse();
+    Ok(snapshots)
+}
+
+struct SnapContext {
+    seq: u64,
+    ids: Vec<u64>,
+}
+
+impl Decode for SnapContext {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { seq: r.u64()?, ids: r.get()? })
+    }
+}

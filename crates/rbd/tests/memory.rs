@@ -1,0 +1,211 @@
+//! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random I/O on an embedded server beside the
+//! same on arrays; two clients that take the lock from each other; one that is gone without giving it up.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados};
+use loligo_rbd::{Error, Image, Mode, NewImage, Shrink};
+use loligo_server::{Handle, Server};
+use loligo_wire::rbd::feature;
+
+const POOL: &str = "images";
+
+async fn connect(server: &Handle) -> Rados {
+    Builder::new().conf_file(server.conf().to_str().expect("UTF-8")).connect().await.expect("connects")
+}
+
+async fn place() -> (Handle, IoCtx) {
+    let server = Server::memory().pool(POOL).start().expect("the server starts");
+    let io = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    (server, io)
+}
+
+fn small(features: u64, striping: Option<(u64, u64)>) -> NewImage {
+    NewImage { order: 16, features, striping, ..NewImage::of_size(1 << 20) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_is_an_array_of_bytes() {
+    let (_server, io) = place().await;
+    let kinds = [
+        (feature::LAYERING, None),
+        (loligo_rbd::features::DEFAULT, None),
+        (loligo_rbd::features::DEFAULT, Some((8 << 10, 4))),
+    ];
+    for (seed, (features, striping)) in kinds.into_iter().enumerate() {
+        let name = format!("image{seed}");
+        loligo_rbd::create(&io, &name, small(features, striping)).await.expect("made");
+        random_io(&io, &name, seed as u64).await;
+        let image = Image::open(&io, &name, Mode::ReadWrite).await.expect("opens");
+        for snap in image.view().snapshots.iter() {
+            image.remove_snapshot(&snap.info.name).await.expect("removed");
+        }
+        image.close().await.expect("closes");
+        loligo_rbd::remove(&io, &name, |_, _| {}).await.expect("removed");
+    }
+    assert!(loligo_rbd::list(&io).await.expect("a list").is_empty());
+    let mut left = io.objects();
+    while let Some(object) = left.next().await.expect("a listing") {
+        assert_eq!(object.oid, b"rbd_directory", "{}", String::from_utf8_lossy(&object.oid));
+    }
+}
+
+async fn random_io(io: &IoCtx, name: &str, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let image = Image::open(io, name, Mode::ReadWrite).await.expect("opens");
+    let mut model = vec![0u8; 1 << 20];
+    let mut snaps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for step in 0..300 {
+        let offset = random.u64(0..model.len() as u64);
+        let len = random.u64(0..(model.len() as u64 - offset).min(300 << 10) + 1);
+        let range = offset as usize..(offset + len) as usize;
+        match random.u32(0..20) {
+            0..8 => {
+                let data: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
+                image.write(offset, data.clone().into()).await.expect("written");
+                model[range].copy_from_slice(&data);
+            }
+            8..11 => {
+                image.discard(offset, len).await.expect("discarded");
+                model[range].fill(0);
+            }
+            11 => {
+                let len = len / 512 * 512;
+                let pattern: Vec<u8> = (0..512).map(|_| random.u8(..)).collect();
+                image.write_same(offset, len, pattern.clone().into()).await.expect("written");
+                model[offset as usize..][..len as usize]
+                    .chunks_mut(512)
+                    .for_each(|part| part.copy_from_slice(&pattern));
+            }
+            12 => compare(&image, &mut model, offset).await,
+            13 => {
+                let size = random.u64(300 << 10..1200 << 10);
+                image.resize(size, Shrink::Allowed).await.expect("resized");
+                model.resize(size as usize, 0);
+            }
+            14 => {
+                let snap = format!("s{step}");
+                image.create_snapshot(&snap).await.expect("made");
+                snaps.insert(snap, model.clone());
+            }
+            15 if !snaps.is_empty() => {
+                let snap = random.choice(snaps.keys().cloned().collect::<Vec<_>>()).expect("one");
+                if random.bool() {
+                    image.remove_snapshot(&snap).await.expect("removed");
+                    snaps.remove(&snap);
+                } else {
+                    image.roll_back(&snap, |_, _| {}).await.expect("rolled back");
+                    model = snaps[&snap].clone();
+                }
+            }
+            _ => {
+                let got = image.read(offset, len).await.expect("read");
+                assert!(got == model[range], "{name}, step {step}: {offset}~{len}");
+            }
+        }
+    }
+    assert_eq!(image.size(), model.len() as u64);
+    assert!(image.read(0, u64::from(u32::MAX >> 2)).await.expect("read") == model);
+    for (snap, bytes) in &snaps {
+        let at = Image::open_snapshot(io, name, snap).await.expect("opens");
+        assert!(at.read(0, 2 << 20).await.expect("read") == *bytes, "{name}@{snap}");
+    }
+    if image.view().features & feature::OBJECT_MAP != 0 {
+        assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+        let usage = image.usage().await.expect("a map");
+        assert_eq!(usage.len(), snaps.len() + 1);
+    }
+    image.close().await.expect("closes");
+}
+
+async fn compare(image: &Image, model: &mut [u8], offset: u64) {
+    let offset = offset / 512 * 512;
+    if offset + 512 > model.len() as u64 {
+        return;
+    }
+    let here = offset as usize..offset as usize + 512;
+    let expected = Bytes::copy_from_slice(&model[here.clone()]);
+    let mut other = expected.to_vec();
+    other[77] ^= 1;
+    match image.compare_and_write(offset, other.into(), vec![1; 512].into()).await {
+        Err(Error::Mismatch(at)) => assert_eq!(at, offset + 77),
+        done => panic!("{done:?}"),
+    }
+    image.compare_and_write(offset, expected, vec![5; 512].into()).await.expect("equal");
+    model[here].fill(5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_goes_from_client_to_client() {
+    let (server, io) = place().await;
+    loligo_rbd::create(&io, "shared", NewImage::of_size(64 << 20)).await.expect("made");
+    let others = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    let one = Image::open(&io, "shared", Mode::ReadWrite).await.expect("opens");
+    let two = Image::open(&others, "shared", Mode::ReadWrite).await.expect("opens");
+    for round in 0..10u64 {
+        let (writer, idle) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        writer.write(round << 22, vec![round as u8 + 1; 100].into()).await.expect("written");
+        assert!(writer.is_lock_owner() && !idle.is_lock_owner(), "round {round}");
+    }
+    // Both at once, and one of them makes a snapshot.
+    let (a, b, c) = tokio::join!(
+        one.write(0, vec![1; 5000].into()),
+        two.write(8192, vec![2; 5000].into()),
+        one.create_snapshot("s"),
+    );
+    assert!(a.is_ok() && b.is_ok() && c.is_ok(), "{a:?} {b:?} {c:?}");
+    two.close().await.expect("closes");
+    assert_eq!(one.check_object_map().await.expect("a map"), Vec::<u64>::new());
+    match loligo_rbd::remove(&others, "shared", |_, _| {}).await {
+        Err(Error::InUse) => {}
+        done => panic!("{done:?}"),
+    }
+    one.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_owner_is_put_out() {
+    let (server, io) = place().await;
+    loligo_rbd::create(&io, "left", NewImage::of_size(64 << 20)).await.expect("made");
+    let dead = connect(&server).await;
+    let dead_io = dead.ioctx(POOL).await.expect("the pool");
+    let id = loligo_rbd::list(&io).await.expect("a list")["left"].clone();
+    // As an owner's, of which only the lock is left.
+    let lock =
+        LockOptions { cookie: "auto 94000".to_owned(), tag: "internal".to_owned(), ..LockOptions::default() };
+    let header = format!("rbd_header.{id}");
+    dead_io.lock(header, "rbd_lock", LockMode::Exclusive, &lock).await.expect("locked");
+    let image = Image::open(&io, "left", Mode::ReadWrite).await.expect("opens");
+    image.write(0, vec![2; 4096].into()).await.expect("written");
+    let refused = dead_io.write("any", 0, vec![1].into()).await.expect_err("it is on the blocklist");
+    assert_eq!(refused.errno(), loligo_rados::Errno::EBLOCKLISTED);
+    assert_eq!(image.read(0, 4096).await.expect("read"), vec![2; 4096]);
+    image.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_image_is_refused() {
+    let (_server, io) = place().await;
+    let journaled = NewImage { features: 125, ..NewImage::of_size(1 << 20) };
+    let refused = loligo_rbd::create(&io, "a", journaled).await.expect_err("journaling");
+    assert!(refused.to_string().contains("journaling"), "{refused}");
+    let odd = NewImage { striping: Some((5000, 2)), ..NewImage::of_size(1 << 20) };
+    assert!(matches!(loligo_rbd::create(&io, "a", odd).await, Err(Error::Layout { .. })));
+    assert!(matches!(Image::open(&io, "a", Mode::ReadOnly).await, Err(Error::NoImage(_))));
+    loligo_rbd::create(&io, "a", NewImage::of_size(1 << 20)).await.expect("made");
+    let again = loligo_rbd::create(&io, "a", NewImage::of_size(1 << 20)).await;
+    assert!(matches!(again, Err(Error::ImageExists(_))));
+    let image = Image::open(&io, "a", Mode::ReadWrite).await.expect("opens");
+    assert!(matches!(image.write(1 << 20, vec![1].into()).await, Err(Error::Range { .. })));
+    assert!(matches!(image.resize(5, Shrink::Refused).await, Err(Error::WouldShrink { .. })));
+    image.create_snapshot("s").await.expect("made");
+    image.protect_snapshot("s").await.expect("protected");
+    assert!(matches!(image.remove_snapshot("s").await, Err(Error::SnapshotBusy(_))));
+    image.unprotect_snapshot("s").await.expect("unprotected");
+    image.close().await.expect("closes");
+    assert!(matches!(loligo_rbd::remove(&io, "a", |_, _| {}).await, Err(Error::HasSnapshots(1))));
+    loligo_rbd::rename(&io, "a", "b").await.expect("renamed");
+    let names: Vec<String> = loligo_rbd::list(&io).await.expect("a list").into_keys().collect();
+    assert_eq!(names, ["b"]);
+}

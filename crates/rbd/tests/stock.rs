@@ -1,0 +1,154 @@
+//! Goal: stock librbd and we write to one image by turns, also when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
+//! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use loligo_rados::{Builder, IoCtx};
+use loligo_rbd::{Image, Mode, NewImage};
+use loligo_server::Server;
+
+const MB: u64 = 1 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_take_the_lock_from_each_other() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "turns").await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_take_the_lock_from_each_other_on_stock() {
+    Place::new(Path::new(&stock()), "turns").await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn a_stock_owner_that_was_killed_is_put_out() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "killed").await.killed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn a_stock_owner_that_was_killed_is_put_out_on_stock() {
+    Place::new(Path::new(&stock()), "killed").await.killed().await;
+}
+
+fn stock() -> std::ffi::OsString {
+    std::env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf")
+}
+
+struct Place {
+    conf: String,
+    pool: String,
+    io: IoCtx,
+}
+
+impl Place {
+    async fn new(conf: &Path, what: &str) -> Self {
+        let conf = conf.to_str().expect("UTF-8").to_owned();
+        let rados = Builder::new().conf_file(&conf).connect().await.expect("connects");
+        let pool = format!("rbd-{what}-{}", std::process::id());
+        rados.create_pool(&pool).await.expect("a pool");
+        let io = rados.ioctx(&pool).await.expect("the pool");
+        loligo_rbd::create(&io, "disk", NewImage::of_size(256 * MB)).await.expect("made");
+        Self { conf, pool, io }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["100", "rbd", "--log-to-stderr=false", "--err-to-stderr=false", "--pool", &self.pool]);
+        command.env("CEPH_CONF", &self.conf).args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// What `rbd` prints; it must succeed.
+    async fn rbd(&self, args: &[&str]) -> Vec<u8> {
+        let mut command = self.command(args);
+        let run = tokio::task::spawn_blocking(move || command.output());
+        let Output { status, stdout, stderr } = run.await.expect("it runs").expect("rbd is installed");
+        assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        stdout
+    }
+
+    fn begin(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).spawn().expect("rbd is installed")
+    }
+
+    /// Both write at the same time, then both look.
+    async fn turns(&self) {
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        let mut stock = self.begin(&[
+            "bench",
+            "disk",
+            "--io-type",
+            "write",
+            "--io-size",
+            "4K",
+            "--io-total",
+            "4M",
+            "--io-pattern",
+            "rand",
+        ]);
+        let (mut taken, mut n) = (0, 0u64);
+        while stock.try_wait().expect("it runs").is_none() {
+            taken += u64::from(!image.is_lock_owner());
+            image.write(n % 256 * MB, vec![n as u8; 4096].into()).await.expect("written");
+            n += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(stock.wait().expect("ended").success());
+        assert!(taken > 0, "the lock was never taken from us in {n} writes");
+        // A snapshot of theirs while we have the lock, and one of ours.
+        image.write(5 * MB, b"ours".to_vec().into()).await.expect("written");
+        assert!(image.is_lock_owner());
+        self.rbd(&["snap", "create", "disk@theirs"]).await;
+        image.write(5 * MB, b"more".to_vec().into()).await.expect("written");
+        image.create_snapshot("ours").await.expect("made");
+        self.rbd(&["resize", "disk", "--size", "200M", "--allow-shrink"]).await;
+        image.write(6 * MB, b"last".to_vec().into()).await.expect("written");
+        assert_eq!(image.size(), 200 * MB);
+        for (snap, bytes) in [("theirs", b"ours"), ("ours", b"more")] {
+            let at = Image::open_snapshot(&self.io, "disk", snap).await.expect("opens");
+            assert_eq!(at.read(5 * MB, 4).await.expect("read"), &bytes[..]);
+        }
+        self.end(image).await;
+    }
+
+    /// Theirs is killed with the lock; we go on. `rbd` must not know ours to be alive afterwards.
+    async fn killed(&self) {
+        let mut stock = self.begin(&["bench", "disk", "--io-type", "write", "--io-total", "1T"]);
+        let header = format!("rbd_header.{}", loligo_rbd::list(&self.io).await.expect("a list")["disk"]);
+        while self.io.lock_info(&*header, "rbd_lock").await.expect("a lock").holders.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let children = format!("/proc/{0}/task/{0}/children", stock.id());
+        let children = std::fs::read_to_string(children).expect("what timeout runs");
+        for pid in children.split_whitespace() {
+            let killed = Command::new("kill").args(["-9", pid]).status().expect("kill runs");
+            assert!(killed.success());
+        }
+        stock.wait().expect("ended");
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        let written = image.write(255 * MB, b"ours".to_vec().into());
+        tokio::time::timeout(Duration::from_secs(90), written).await.expect("in time").expect("written");
+        self.end(image).await;
+    }
+
+    /// Both see the same bytes, and a right map.
+    async fn end(&self, image: Image) {
+        let ours = image.read(0, 256 * MB).await.expect("read");
+        image.close().await.expect("closes");
+        let theirs = self.rbd(&["export", "disk", "-"]).await;
+        assert!(theirs == ours, "{} and {} bytes", theirs.len(), ours.len());
+        self.rbd(&["object-map", "check", "disk"]).await;
+        let info = String::from_utf8(self.rbd(&["info", "disk"]).await).expect("text");
+        assert!(info.lines().any(|line| line.trim() == "flags:"), "{info}");
+        let rados = self.io.rados();
+        rados.delete_pool(&self.pool).await.expect("deleted");
+        rados.shutdown().await;
+    }
+}
