@@ -3,10 +3,12 @@
 //! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12; reef (18.2) and tentacle (20.2) live in a
 //! folder each that debootstrap makes once, under `$STOCK_CEPH_ROOTS` (default `/var/tmp/stock-ceph`), and run by chroot.
 
+mod conf;
+mod link;
 mod root;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,8 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::Result;
 use crate::process::{output_of, succeed};
+use link::Link;
+pub(crate) use link::NoLink;
 use root::Root;
 
 /// How long the daemons may take to come up.
@@ -46,15 +50,29 @@ pub(crate) struct UpOptions {
     pub(crate) store: Store,
     #[arg(long, default_value_t = 1)]
     pub(crate) osds: u32,
+    /// Monitors: mon.a, mon.b and so on.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=7))]
+    pub(crate) mons: u8,
     #[arg(long, value_enum, default_value_t = Release::Pacific)]
     pub(crate) release: Release,
     #[arg(long, value_enum, default_value_t = Auth::Cephx)]
     pub(crate) auth: Auth,
+    /// Runs the daemons in a network namespace of their own. DIR/link names the interface that leads there: the way is cut
+    /// with `ip link set NAME down`.
+    #[arg(long)]
+    pub(crate) apart: bool,
 }
 
 impl Default for UpOptions {
     fn default() -> Self {
-        Self { store: Store::Memstore, osds: 1, release: Release::Pacific, auth: Auth::Cephx }
+        Self {
+            store: Store::Memstore,
+            osds: 1,
+            mons: 1,
+            release: Release::Pacific,
+            auth: Auth::Cephx,
+            apart: false,
+        }
     }
 }
 
@@ -117,6 +135,7 @@ pub(crate) fn run(command: &Command) -> Result<()> {
 pub(crate) struct Cluster {
     dir: PathBuf,
     root: Root,
+    link: Option<Link>,
 }
 
 impl Cluster {
@@ -126,9 +145,11 @@ impl Cluster {
             return Err(format!("{} already holds a cluster", dir.display()).into());
         }
         let root = Root::prepare(options.release)?;
+        let link = if options.apart { Some(Link::make()?) } else { None };
         root.make_dir(dir)?;
         fs::write(dir.join("root"), root.path().as_os_str().as_encoded_bytes())?;
-        let cluster = Self { dir: dir.to_owned(), root };
+        let cluster = Self { dir: dir.to_owned(), root, link };
+        cluster.write_exec()?;
         cluster.start(options)?;
         Ok(cluster)
     }
@@ -137,7 +158,18 @@ impl Cluster {
     pub(crate) fn of(dir: &Path) -> Result<Self> {
         let root = fs::read_to_string(dir.join("root"))
             .map_err(|_| format!("{} holds no cluster", dir.display()))?;
-        Ok(Self { dir: dir.to_owned(), root: Root::at(PathBuf::from(root)) })
+        let link = fs::read_to_string(dir.join("link")).ok().map(|name| Link::named(name.trim()));
+        Ok(Self { dir: dir.to_owned(), root: Root::at(PathBuf::from(root)), link })
+    }
+
+    /// `DIR/exec PROGRAM ARGUMENTS` runs a program of the cluster's release where its daemons run, told of the cluster.
+    fn write_exec(&self) -> Result<()> {
+        if let Some(link) = &self.link {
+            fs::write(self.dir.join("link"), link.name())?;
+        }
+        let apart = self.link.as_ref().map(Link::enter).unwrap_or_default();
+        let enter = format!("{apart}{}env CEPH_CONF='{}'", self.root.enter(), self.conf().display());
+        Ok(fs::write(self.dir.join("exec"), format!("#!/bin/sh\nexec {enter} \"$@\"\n"))?)
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -150,7 +182,9 @@ impl Cluster {
 
     /// A program of the cluster's release, told of the cluster.
     pub(crate) fn program(&self, name: &str) -> std::process::Command {
-        self.root.program(name, &self.conf())
+        let mut command = std::process::Command::new("sh");
+        command.arg(self.dir.join("exec")).arg(name);
+        command
     }
 
     /// The process id of a daemon.
@@ -169,6 +203,9 @@ impl Cluster {
     pub(crate) fn down(self) -> Result<()> {
         self.stop();
         std::thread::sleep(Duration::from_millis(300));
+        if let Some(link) = &self.link {
+            link.remove();
+        }
         self.root.remove_dir(&self.dir)?;
         self.keep();
         Ok(())
@@ -189,20 +226,12 @@ impl Cluster {
         for sub in ["run", "log", "mgr.x"] {
             fs::create_dir_all(self.dir.join(sub))?;
         }
-        let (v2, v1) = (free_port()?, free_port()?);
         let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
-        fs::write(self.conf(), self.conf_text(options, &fsid, v2, v1))?;
+        let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::inside);
+        let addrs: Vec<String> = (0..options.mons).map(|_| mon_addrs(ip)).collect::<Result<_>>()?;
+        fs::write(self.conf(), conf::text(options, &self.dir, &fsid, &addrs.join(",")))?;
         self.make_keys(options.osds)?;
-        let addrs = format!("[v2:127.0.0.1:{v2},v1:127.0.0.1:{v1}]");
-        self.quiet(
-            "monmaptool",
-            &["--create", "--addv", "a", &addrs, "--fsid", &fsid, &self.path("monmap")],
-        )?;
-        self.quiet(
-            "ceph-mon",
-            &["--mkfs", "-i", "a", "--monmap", &self.path("monmap"), "--keyring", &self.path("keyring")],
-        )?;
-        self.quiet("ceph-mon", &["-i", "a"])?;
+        self.start_mons(&fsid, &addrs)?;
         self.quiet("ceph-mgr", &["-i", "x"])?;
         for osd in 0..options.osds {
             self.start_osd(osd, options.store)?;
@@ -214,6 +243,19 @@ impl Cluster {
         self.quiet("ceph", &["osd", "pool", "set", "p", "size", "1", "--yes-i-really-mean-it"])?;
         self.quiet("ceph", &["osd", "pool", "application", "enable", "p", "rados"])?;
         self.wait_until_clean()
+    }
+
+    fn start_mons(&self, fsid: &str, addrs: &[String]) -> Result<()> {
+        let mons: Vec<(String, &String)> = ('a'..='z').map(String::from).zip(addrs).collect();
+        let (monmap, keyring) = (self.path("monmap"), self.path("keyring"));
+        let mut create = vec!["--create", "--fsid", fsid];
+        create.extend(mons.iter().flat_map(|(id, addrs)| ["--addv", id, addrs]));
+        create.push(&monmap);
+        self.quiet("monmaptool", &create)?;
+        for (id, _) in &mons {
+            self.quiet("ceph-mon", &["--mkfs", "-i", id, "--monmap", &monmap, "--keyring", &keyring])?;
+        }
+        mons.iter().try_for_each(|(id, _)| self.quiet("ceph-mon", &["-i", id]))
     }
 
     fn start_osd(&self, osd: u32, store: Store) -> Result<()> {
@@ -297,56 +339,20 @@ impl Cluster {
         }
         Err(format!("no {what} after {} s; see {}", UP_MAX.as_secs(), self.path("log")).into())
     }
-
-    fn conf_text(&self, options: &UpOptions, fsid: &str, v2: u16, v1: u16) -> String {
-        let auth = if options.auth == Auth::Cephx { "cephx" } else { "none" };
-        let store = options.store.name();
-        let dir = self.dir.display();
-        format!(
-            "[global]
-fsid = {fsid}
-mon host = [v2:127.0.0.1:{v2},v1:127.0.0.1:{v1}]
-auth cluster required = {auth}
-auth service required = {auth}
-auth client required = {auth}
-keyring = {dir}/keyring
-run dir = {dir}/run
-admin socket = {dir}/run/$cluster-$name.$pid.asok
-log file = {dir}/log/$name.log
-pid file = {dir}/run/$name.pid
-osd pool default size = 1
-osd pool default min size = 1
-osd pool default pg autoscale mode = off
-osd crush chooseleaf type = 0
-mon allow pool size one = true
-mon allow pool delete = true
-mon warn on pool no redundancy = false
-auth allow insecure global id reclaim = false
-osd objectstore = {store}
-memstore device bytes = 8589934592
-[mon]
-mon data = {dir}/mon.$id
-mon data avail crit = 1
-mon data avail warn = 1
-[osd]
-osd data = {dir}/osd.$id
-osd journal = {dir}/osd.$id/journal
-osd journal size = 2048
-osd max object name len = 256
-osd max object namespace len = 64
-osd class load list = *
-osd class default list = *
-[mgr]
-mgr data = {dir}/mgr.$id
-"
-        )
-    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop();
+        if let Some(link) = &self.link {
+            link.remove();
+        }
     }
+}
+
+/// Where a new monitor listens, as `mon host` has it.
+fn mon_addrs(ip: Ipv4Addr) -> Result<String> {
+    Ok(format!("[v2:{ip}:{},v1:{ip}:{}]", free_port()?, free_port()?))
 }
 
 fn free_port() -> Result<u16> {

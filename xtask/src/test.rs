@@ -8,7 +8,7 @@ use clap::ValueEnum as _;
 
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
-use crate::stock::{Cluster, Release, UpOptions};
+use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
@@ -43,27 +43,26 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if LOOM_CRATES.iter().any(|name| models_of(name).exists()) {
         totals.cargo_test(&mut loom(), "loom models")?;
     }
-    type Suite = fn(&Cluster) -> Result<Command>;
-    let suites: [(&str, u32, Suite); 2] =
-        [("tests against stock Ceph", 1, interop), ("tests against stock Ceph with three OSDs", 3, chaos)];
-    for (what, osds, command) in suites {
-        match stock_cluster(osds) {
+    type Suite = (&'static str, fn() -> Result<Cluster>, fn(&Cluster) -> Result<Command>);
+    let mut suites: Vec<Suite> = vec![
+        ("tests against stock Ceph", stock_cluster, interop),
+        ("three monitors and three OSDs of stock Ceph", || chaos_cluster(Release::Pacific), chaos),
+    ];
+    if options.all_releases {
+        suites.extend::<[Suite; 4]>([
+            ("Ceph 18.2", || cluster_of(Release::Reef), releases),
+            ("three monitors and three OSDs of Ceph 18.2", || chaos_cluster(Release::Reef), chaos),
+            ("Ceph 20.2", || cluster_of(Release::Tentacle), releases),
+            ("three monitors and three OSDs of Ceph 20.2", || chaos_cluster(Release::Tentacle), chaos),
+        ]);
+    }
+    for (what, cluster, command) in suites {
+        match cluster() {
             Ok(cluster) => {
                 totals.cargo_test(&mut command(&cluster)?, what)?;
                 cluster.down()?;
             }
             Err(why) => left_out.push(format!("{what}: {why}")),
-        }
-    }
-    if options.all_releases {
-        for (release, what) in [(Release::Reef, "Ceph 18.2"), (Release::Tentacle, "Ceph 20.2")] {
-            match cluster_of(release, 1) {
-                Ok(cluster) => {
-                    totals.cargo_test(&mut releases(&cluster), what)?;
-                    cluster.down()?;
-                }
-                Err(why) => left_out.push(format!("{what}: {why}")),
-            }
         }
     }
     for suite in &left_out {
@@ -116,28 +115,44 @@ const THREE_OSDS: &str = "in_chaos";
 /// The ignored tests that need three OSDs. Of the whole workspace, or cargo would build much of it anew for one package.
 fn chaos(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--test", "chaos", "--", "--ignored"]);
-    command.env("LOLIGO_STOCK3_CONF", cluster.conf()).env("LOLIGO_STOCK3_DIR", cluster.dir());
+    command.args(["test", "--workspace", "--test", "chaos", "--", "--ignored", "--nocapture"]);
+    command.env("LOLIGO_STOCK3_DIR", cluster.dir());
     Ok(command)
 }
 
 /// What programs and clusters of another release can show.
-fn releases(cluster: &Cluster) -> Command {
+fn releases(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "releases", "--", "--ignored", "--test-threads=1"]);
     command.env("LOLIGO_STOCK_DIR", cluster.dir());
-    command
+    Ok(command)
 }
 
 /// A cluster of Ceph 16.2 in a temporary directory.
-pub(crate) fn stock_cluster(osds: u32) -> Result<Cluster> {
-    cluster_of(Release::Pacific, osds)
+pub(crate) fn stock_cluster() -> Result<Cluster> {
+    cluster_of(Release::Pacific)
 }
 
-fn cluster_of(release: Release, osds: u32) -> Result<Cluster> {
+fn cluster_of(release: Release) -> Result<Cluster> {
+    Cluster::up(&dir_of(release, "one"), &UpOptions { release, ..UpOptions::default() })
+}
+
+/// A cluster that can lose what it consists of: OSDs that keep what they acknowledged, and, where that can be made, a network of its own.
+pub(crate) fn chaos_cluster(release: Release) -> Result<Cluster> {
+    let options = UpOptions { release, osds: 3, mons: 3, store: Store::Bluestore, ..UpOptions::default() };
+    let dir = dir_of(release, "three");
+    match Cluster::up(&dir, &UpOptions { apart: true, ..options.clone() }) {
+        Err(e) if e.is::<NoLink>() => {
+            println!("the network is not cut: {e}");
+            Cluster::up(&dir, &options)
+        }
+        done => done,
+    }
+}
+
+fn dir_of(release: Release, what: &str) -> PathBuf {
     let name = release.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let dir = std::env::temp_dir().join(format!("loligo-stock.{}.{name}.{osds}", std::process::id()));
-    Cluster::up(&dir, &UpOptions { release, osds, ..UpOptions::default() })
+    std::env::temp_dir().join(format!("loligo-stock.{}.{name}.{what}", std::process::id()))
 }
 
 impl Totals {

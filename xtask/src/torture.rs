@@ -2,8 +2,8 @@
 
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
-use crate::stock::Cluster;
-use crate::test::stock_cluster;
+use crate::stock::{Cluster, Release};
+use crate::test::{chaos_cluster, stock_cluster};
 
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
 const SCRIPT_STEPS: u64 = 5000;
@@ -20,6 +20,12 @@ pub(crate) struct Options {
     /// Modelled clusters that do to the client whatever their seeds say.
     #[arg(long, default_value_t = 100_000)]
     clusters: u64,
+    /// For how long a client works at full load, and must not grow; in seconds.
+    #[arg(long, default_value_t = 600)]
+    endurance: u64,
+    /// For how long everything happens to a stock cluster of three monitors and three OSDs under a client; in seconds.
+    #[arg(long, default_value_t = 1800)]
+    chaos: u64,
     /// For how long 64 stock clients are at a server, while they and the server are killed; in seconds.
     #[arg(long, default_value_t = 600)]
     crowd: u64,
@@ -55,9 +61,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         simulated.env("LOLIGO_CLIENT_SEEDS", options.clusters.to_string()).env("LOLIGO_CLIENT_SEED", &seed);
         succeed(&mut simulated)?;
     }
+    if options.endurance > 0 {
+        println!("== a client at full load for {} s", options.endurance);
+        let mut long = cargo();
+        long.args([
+            "test",
+            "--release",
+            "--package",
+            "loligo-server",
+            "--test",
+            "endurance",
+            "--",
+            "--nocapture",
+        ]);
+        succeed(long.env("LOLIGO_ENDURANCE_SECONDS", options.endurance.to_string()))?;
+    }
+    if options.chaos > 0 {
+        println!("== chaos for {} s", options.chaos);
+        let cluster = chaos_cluster(Release::Pacific)?;
+        let mut chaos = cargo();
+        chaos.args(["test", "--release", "--package", "loligo-rados", "--test", "chaos", "--"]);
+        chaos.args(["--ignored", "--nocapture"]).env("LOLIGO_STOCK3_DIR", cluster.dir());
+        chaos.env("LOLIGO_CHAOS_SEED", &seed).env("LOLIGO_CHAOS_SECONDS", options.chaos.to_string());
+        succeed(&mut chaos)?;
+        cluster.down()?;
+    }
     if options.crowd > 0 || options.steps > 0 {
         // With it come the stock programs.
-        let cluster = stock_cluster(1)?;
+        let cluster = stock_cluster()?;
         if options.crowd > 0 {
             println!("== 64 stock clients for {} s", options.crowd);
             crowd(options)?;

@@ -2,6 +2,8 @@ mod json;
 mod prometheus;
 mod text;
 
+use std::time::Duration;
+
 use crate::totals::{SiteTotal, SiteTotals, TimeTotals, Totals};
 use crate::{Class, Mode, clock, counters, mode};
 
@@ -130,6 +132,11 @@ impl Report {
             before.map_or_else(|| Some(now.clone()), |before| now.since(before))
         });
         Self::draw_up(self.mode, self.period, totals.collect())
+    }
+
+    /// What all threads have waited for all locks, together.
+    pub fn wait(&self) -> Duration {
+        Duration::from_nanos(self.classes.iter().map(|class| class.wait.total_ns).sum())
     }
 
     /// The figures of a class, if there are any: those of its exclusive or its writing acquisitions.

@@ -77,7 +77,7 @@ impl Builder {
         self
     }
 
-    /// Uses this configuration and reads nothing else.
+    /// Uses this configuration, with what is [`set`](Self::set), and reads nothing else.
     pub fn conf(mut self, conf: Conf) -> Self {
         self.conf = Some(conf);
         self
@@ -118,7 +118,7 @@ impl Builder {
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
-            Some(conf) => Ok(conf.clone()),
+            Some(conf) => Ok(conf.clone().with(&self.options)),
             None => Conf::load(&self.options, self.environment.clone()),
         }
     }

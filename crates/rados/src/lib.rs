@@ -51,4 +51,5 @@ pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
 pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
 pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
+pub use objecter::Resent;
 pub use rados::Rados;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use loligo_rados::{Builder, Errno, Error, Rados};
 use loligo_wire::message::mgr::{MMgrClose, MMgrReport};
 
-use fake::Fake;
 use fake::mgr::{Heard, Mgr};
+use fake::{Fake, until};
 
 /// A client that loses no time between two attempts to connect.
 fn eager(fake: &Fake) -> Builder {
@@ -28,15 +28,6 @@ async fn ask(rados: &Rados, command: &str) -> String {
     let (output, status) = rados.mgr_command(command, Bytes::new()).await.expect("answered");
     assert_eq!(status, "done");
     String::from_utf8(output.to_vec()).expect("a name")
-}
-
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "never: {what}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

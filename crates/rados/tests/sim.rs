@@ -15,21 +15,11 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{BackoffOp, HObject, MOSDBackoff, ObjectLocator, OsdFlags, RequestRedirect};
 use loligo_wire::{EntityType, Epoch, OsdId};
 
-use fake::{Fake, POOL, Verdict, bytes};
+use fake::{Fake, POOL, Verdict, bytes, until};
 
 async fn pool_of(fake: &Fake) -> IoCtx {
     let rados = fake.builder().connect().await.expect("connects");
     rados.ioctx(POOL).await.expect("the pool")
-}
-
-/// Waits for something that another thread brings about.
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "never: {what}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -413,8 +403,8 @@ async fn upheaval(fake: Arc<Fake>, mut random: Random, over: Arc<AtomicBool>) {
 async fn appends_happen_once_over_broken_connections() {
     let fake = Fake::start(1, 8).await;
     let seed = u64::from(std::process::id());
-    let osd = FaultProxy::start(fake.osd_addr(0), seed, 6_000, 30).await.expect("a proxy");
-    let mon = FaultProxy::start(fake.mon_addr(), seed + 1, 20_000, 3).await.expect("a proxy");
+    let osd = FaultProxy::start(fake.osd_addr(0), seed, 6_000, 30).expect("a proxy");
+    let mon = FaultProxy::start(fake.mon_addr(), seed + 1, 20_000, 3).expect("a proxy");
     let (osd_proxy, mon_proxy) = (osd.addr(), mon.addr());
     let reroute = move |kind, _| if kind == EntityType::OSD { osd_proxy } else { mon_proxy };
     let rados = fake.builder().reroute(reroute).connect().await.expect("connects");

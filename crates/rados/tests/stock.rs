@@ -280,7 +280,7 @@ async fn appends_happen_once_over_connections_that_break() {
     const APPENDS: usize = 50;
     let osd = osd_addr(&builder().connect().await.expect("connects")).await;
     let seed = std::process::id().into();
-    let proxy = FaultProxy::start(osd, seed, 20_000, 40).await.expect("a proxy");
+    let proxy = FaultProxy::start(osd, seed, 20_000, 40).expect("a proxy");
     let proxied = proxy.addr();
     let reroute = move |kind, addr| if kind == EntityType::OSD { proxied } else { addr };
     let rados = builder().reroute(reroute).connect().await.expect("connects");

@@ -3,10 +3,10 @@
 //! appends in flight on each of some objects while OSDs are marked down, restarted, paused and moved, placement groups
 //! split and the monitor restarts; in the end each object must hold exactly what was appended, in order.
 //!
-//! LOLIGO_STOCK_CONF names the cluster's ceph.conf, LOLIGO_STOCK_DIR its directory. Its daemons are restarted.
+//! LOLIGO_STOCK_DIR names the cluster's directory. Its daemons are restarted.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod daemons;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,6 +15,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use loligo_rados::{Builder, IoCtx, Rados};
 
+use daemons::Daemons;
+
 const OBJECTS: usize = 24;
 /// Appends in flight on each object.
 const WINDOW: usize = 4;
@@ -22,10 +24,8 @@ const WINDOW: usize = 4;
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn appends_happen_once_and_in_order_whatever_happens_to_the_cluster() {
-    let conf = std::env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
-    let dir = PathBuf::from(
-        std::env::var("LOLIGO_STOCK_DIR").expect("LOLIGO_STOCK_DIR names the cluster's directory"),
-    );
+    let daemons = Daemons::of("LOLIGO_STOCK_DIR");
+    let conf = daemons.conf();
     let admin = Builder::new().conf_file(&conf).connect().await.expect("connects");
     let pool_name = format!("upheaval-{}", admin.instance_id());
     admin.create_pool(&pool_name).await.expect("created");
@@ -52,15 +52,15 @@ async fn appends_happen_once_and_in_order_whatever_happens_to_the_cluster() {
     let split = format!(r#""prefix": "osd pool set", "pool": "{pool_name}", "var": "pg_num", "val": "64""#);
     say(&admin, &split).await;
     progress.wait("after a split").await;
-    if has_more_osds(&dir) {
+    if daemons.of_kind("osd").len() > 1 {
         say(&admin, r#""prefix": "osd out", "ids": ["1"]"#).await;
         progress.wait("after osd.1 was taken out").await;
         say(&admin, r#""prefix": "osd in", "ids": ["1"]"#).await;
         progress.wait("after osd.1 was put back").await;
     }
-    restart(&dir, &conf, "ceph-osd", "osd.0").await;
+    daemons.restart("osd.0").await;
     progress.wait("after osd.0 was restarted").await;
-    restart(&dir, &conf, "ceph-mon", "mon.a").await;
+    daemons.restart("mon.a").await;
     progress.wait("after the monitor was restarted").await;
     say(&admin, r#""prefix": "osd down", "ids": ["0"]"#).await;
     progress.wait("after osd.0 was marked down by the new monitor").await;
@@ -114,22 +114,4 @@ impl Progress {
 async fn say(admin: &Rados, command: &str) {
     let command = format!("{{{command}}}");
     admin.mon_command(&command, Bytes::new()).await.unwrap_or_else(|e| panic!("{command}: {e}"));
-}
-
-fn has_more_osds(dir: &Path) -> bool {
-    dir.join("osd.1").exists()
-}
-
-/// Stops a daemon in an orderly way and starts it again.
-async fn restart(dir: &Path, conf: &str, program: &str, daemon: &str) {
-    let pid_file = dir.join("run").join(format!("{daemon}.pid"));
-    let pid = std::fs::read_to_string(pid_file).expect("the daemon's pid").trim().to_owned();
-    assert!(Command::new("kill").arg(&pid).status().expect("kill runs").success());
-    while Path::new("/proc").join(&pid).exists() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let id = daemon.split('.').nth(1).expect("TYPE.ID");
-    let started =
-        Command::new(program).env("CEPH_CONF", conf).args(["-i", id]).status().expect("it is installed");
-    assert!(started.success(), "{daemon}: {started}");
 }

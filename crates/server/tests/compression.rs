@@ -1,16 +1,14 @@
 //! Our client and our server compress what they say to each other. Goal: data comes through whole, much less travels, and who does not
-//! want it is served as before. Method: a relay on loopback that counts bytes, and data that lets itself be compressed. What stock
+//! want it is served as before. Method: proxies that count bytes, and data that lets itself be compressed. What stock
 //! OSDs compress is in `releases.rs`.
-
-mod relay;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use loligo_msgr::testing::{FaultProxies, FaultProxy};
 use loligo_rados::{Builder, Rados};
 use loligo_server::{Compression, Handle, Method, Server};
-
-use relay::Relay;
+use loligo_wire::EntityType;
 
 const LEN: usize = 4 << 20;
 
@@ -25,25 +23,29 @@ fn server(methods: &[Method], secure: bool) -> Handle {
     Server::memory().pool("p").compression(compression).start().expect("it starts")
 }
 
-async fn client(server: &Handle, relay: &Arc<Relay>, settings: &[(&str, &str)]) -> Rados {
+async fn client(server: &Handle, proxies: &Arc<FaultProxies>, settings: &[(&str, &str)]) -> Rados {
     let mut builder = Builder::new().conf_file(server.conf().to_str().expect("UTF-8"));
     for (option, value) in settings {
         builder = builder.set(option, value);
     }
-    let relay = Arc::clone(relay);
-    builder.reroute(move |kind, to| relay.route(kind, to)).connect().await.expect("connects")
+    let proxies = Arc::clone(proxies);
+    builder
+        .reroute(move |kind, to| if kind == EntityType::OSD { proxies.route(to) } else { to })
+        .connect()
+        .await
+        .expect("connects")
 }
 
 /// Writes and reads; returns how many bytes the OSD's connection carried, both ways.
 async fn carried(server: &Handle, settings: &[(&str, &str)]) -> u64 {
-    let relay = Relay::start();
-    let pool = client(server, &relay, settings).await.ioctx("p").await.expect("the pool");
+    let proxies = Arc::new(FaultProxies::new(1, u64::MAX, 0));
+    let pool = client(server, &proxies, settings).await.ioctx("p").await.expect("the pool");
     let text = text();
     pool.write_full("o", text.clone()).await.expect("written");
     assert_eq!(pool.read("o", 0, 0).await.expect("read"), text);
     pool.append("o", Bytes::from_static(b"short")).await.expect("appended");
     assert_eq!(pool.read("o", text.len() as u64, 0).await.expect("read"), "short");
-    relay.carried()
+    proxies.sum(FaultProxy::carried)
 }
 
 #[tokio::test(flavor = "multi_thread")]

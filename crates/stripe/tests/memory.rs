@@ -485,7 +485,7 @@ async fn broken_connections_change_nothing() {
     let seed = fastrand::u64(1..);
     println!("seed {seed}");
     let place = Place::new().await;
-    let proxy = FaultProxy::start(place.server.osd_addr(), seed, 3 << 20, 100).await.expect("a proxy");
+    let proxy = FaultProxy::start(place.server.osd_addr(), seed, 3 << 20, 100).expect("a proxy");
     let proxied = proxy.addr();
     let reroute = move |kind, addr| if kind == EntityType::OSD { proxied } else { addr };
     let conf = place.server.conf().to_str().expect("UTF-8");

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::process::{installed, output_of, succeed};
 
 /// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of their own.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 11] = [
     "ceph-mon",
     "ceph-osd",
     "ceph-mgr",
@@ -21,6 +21,7 @@ const PACKAGES: [&str; 10] = [
     "qemu-utils",
     "qemu-block-extra",
     "ca-certificates",
+    "iproute2",
 ];
 
 /// Programs that tell whether all of them are installed.
@@ -56,16 +57,9 @@ impl Root {
         self.0 == Path::new("/")
     }
 
-    /// A program of this release.
-    pub(super) fn program(&self, name: &str, conf: &Path) -> Command {
-        if self.is_here() {
-            let mut command = Command::new(name);
-            command.env("CEPH_CONF", conf);
-            return command;
-        }
-        let mut command = Command::new("chroot");
-        command.arg(&self.0).arg("env").arg(format!("CEPH_CONF={}", conf.display())).arg(name);
-        command
+    /// The words that enter the release's folder.
+    pub(super) fn enter(&self) -> String {
+        if self.is_here() { String::new() } else { format!("chroot '{}' ", self.0.display()) }
     }
 
     /// Makes a folder that has the same path inside and outside.

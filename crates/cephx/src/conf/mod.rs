@@ -174,6 +174,12 @@ impl Conf {
         self.settings.insert(normalize(option), value.to_owned());
     }
 
+    /// The same with what `options` sets, above all else. The file and the name stay.
+    pub fn with(mut self, options: &Options) -> Self {
+        self.settings.extend(options.settings.clone());
+        self
+    }
+
     /// The name that the program authenticates with.
     pub fn name(&self) -> &EntityName {
         &self.name

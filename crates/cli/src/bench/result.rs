@@ -10,6 +10,8 @@ pub(crate) struct Measured {
     pub(super) bytes_per_op: u64,
     /// CPU time of this process.
     pub(super) cpu_us: f64,
+    /// What this process' threads waited for its locks, together.
+    pub(super) lock_wait: Duration,
 }
 
 impl Measured {
@@ -36,13 +38,18 @@ impl Measured {
         self.cpu_us / self.ops().max(1) as f64
     }
 
+    /// Of all threads together, per second of the bench.
+    fn lock_wait_us_per_s(&self) -> f64 {
+        self.lock_wait.as_secs_f64() * 1e6 / self.elapsed.as_secs_f64()
+    }
+
     /// For people; the first lines are those that `rados bench` prints.
     pub(super) fn to_text(&self) -> String {
         format!(
             "Total time run:       {:.4}\nTotal operations:     {}\nOperation size:       {}\n\
              Bandwidth (MB/sec):   {:.1}\nAverage IOPS:         {:.0}\n\
              Latency (us):         mean {:.0}, p50 {:.0}, p99 {:.0}, p99.9 {:.0}, max {:.0}\n\
-             Client CPU (us/op):   {:.2}\n",
+             Client CPU (us/op):   {:.2}\nLock waits (us/s):    {:.0}\n",
             self.elapsed.as_secs_f64(),
             self.ops(),
             self.bytes_per_op,
@@ -54,6 +61,7 @@ impl Measured {
             self.latency_us(0.999),
             self.latency_ns.max() as f64 / 1e3,
             self.cpu_us_per_op(),
+            self.lock_wait_us_per_s(),
         )
     }
 
@@ -71,6 +79,7 @@ impl Measured {
                 "max": self.latency_ns.max() as f64 / 1e3,
             },
             "cpu_us_per_op": self.cpu_us_per_op(),
+            "lock_wait_us_per_s": self.lock_wait_us_per_s(),
         })
     }
 }

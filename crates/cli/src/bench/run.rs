@@ -55,7 +55,7 @@ impl Driver {
     /// Keeps `depth` operations in flight, shared out among `tasks` tasks, until the time is over.
     pub(super) async fn drive(&self, depth: usize, tasks: usize) -> Result<Measured, Error> {
         let tasks = tasks.min(depth);
-        let cpu_before_us = process_cpu_us();
+        let (locks_before, cpu_before_us) = (loligo_lockstat::report(), process_cpu_us());
         let began = Instant::now();
         let deadline = began + self.duration;
         let mut running = Vec::new();
@@ -70,7 +70,8 @@ impl Driver {
         }
         let bytes_per_op = self.shared.job.metadata().op_bytes();
         let cpu_us = process_cpu_us() - cpu_before_us;
-        Ok(Measured { elapsed: began.elapsed(), latency_ns, bytes_per_op, cpu_us })
+        let lock_wait = loligo_lockstat::report().since(&locks_before).wait();
+        Ok(Measured { elapsed: began.elapsed(), latency_ns, bytes_per_op, cpu_us, lock_wait })
     }
 
     /// Describes what a write run has written.

@@ -13,7 +13,7 @@ async fn a_lossless_session_survives_resets_at_random_bytes() {
     for seed in 1..=6 {
         let (server, addr) = Side::server(Peer::echo(), Policy::stateful_server(), |_| {}).await;
         let sock = addr.sock.expect("an address");
-        let proxy = FaultProxy::start(sock, seed, 40_000, 60).await.expect("a proxy");
+        let proxy = FaultProxy::start(sock, seed, 40_000, 60).expect("a proxy");
         let client = Side::client(|_| {});
         let conn = client.connect(through(&proxy, addr), Policy::lossless_client());
         let total = 2_000;
@@ -67,7 +67,7 @@ async fn peers_that_connect_to_each_other_agree_on_one_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_wakes_a_connection_in_standby() {
     let (server, addr) = Side::server(Peer::default(), Policy::lossless_peer(), |_| {}).await;
-    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
     let client = Side::client(|_| {});
     let conn = client.connect(through(&proxy, addr), Policy::lossless_peer());
     conn.send(small(1)).expect("queued");
@@ -84,7 +84,7 @@ async fn a_send_wakes_a_connection_in_standby() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lossy_connection_says_once_that_it_is_dead() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
-    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
     let client = Side::client(|_| {});
     let conn = client.connect(through(&proxy, addr), Policy::lossy_client());
     conn.send(small(1)).expect("queued");

@@ -43,7 +43,7 @@ async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_on_an_open_connection_closes_that_one() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
-    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
     let client = Side::client(|_| {});
     let good = client.connect(addr, Policy::lossy_client());
     let other = Side::client(|_| {});
@@ -94,7 +94,7 @@ async fn silent_peers_are_given_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answered_keepalives_keep_a_connection_and_unanswered_ones_end_it() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
-    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).await.expect("a proxy");
+    let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
     // The test itself says what time it is.
     let client = Side::client(|config| config.limits.keepalive_interval = Duration::ZERO);
     let limits = Limits::default();

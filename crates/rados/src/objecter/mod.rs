@@ -85,6 +85,17 @@ pub(crate) struct Objecter {
     tids: AtomicU64,
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
+    resent: ArcSwap<Resent>,
+}
+
+/// What a change of the map, or several that came together, had sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resent {
+    /// Operations that were placed anew.
+    pub ops: u64,
+    /// From the arrival of the map until the last of them was in its connection's queue.
+    pub took: Duration,
 }
 
 impl Objecter {
@@ -108,6 +119,7 @@ impl Objecter {
             tids: AtomicU64::new(1),
             events,
             maps_waiting: AtomicUsize::new(0),
+            resent: ArcSwap::default(),
         });
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
@@ -252,6 +264,11 @@ impl Objecter {
         }
     }
 
+    /// What the last change of the map that moved operations had sent again.
+    pub(crate) fn resent(&self) -> Resent {
+        **self.resent.load()
+    }
+
     /// Operations and bytes in flight.
     pub(crate) fn in_flight(&self) -> (u64, u64) {
         self.throttle.held()
@@ -329,12 +346,13 @@ impl Objecter {
 
     /// Maps, from a monitor or from an OSD that found ours old.
     pub(crate) fn take_maps(&self, msg: &Msg) {
+        let came_at = std::time::Instant::now();
         let Ok(maps) = msg.open::<MOSDMap>() else { return };
         if self.maps_waiting.fetch_add(1, Ordering::Relaxed) >= MAPS_WAITING_MAX {
             self.maps_waiting.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        self.tell(Event::Maps(maps));
+        self.tell(Event::Maps { maps, came_at });
     }
 
     /// A connection to an OSD is dead.

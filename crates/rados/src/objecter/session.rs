@@ -44,6 +44,9 @@ struct State {
     backoffs: Vec<Backoff>,
 }
 
+/// How many operations the steward packs at most while it holds a session's lock: some ten microseconds of work.
+pub(super) const HELD_OPS_MAX: usize = 32;
+
 /// An operation's place and history.
 pub(super) struct InFlight {
     pub(super) op: Arc<Op>,
@@ -278,16 +281,24 @@ impl Session {
         tids.iter().filter_map(|tid| state.table.remove(tid)).collect()
     }
 
-    /// Puts an operation into the table, whatever the gate; returns what to send, if it is to be sent now.
-    pub(super) fn place(&self, mut entry: InFlight) -> Option<(Arc<Connection>, Msg)> {
+    /// Puts the next operations into the table, whatever the gate, and packs those that are to be sent now. `None` when there are
+    /// no more; else where to send them, if there is a connection. Call it again.
+    pub(super) fn place(
+        &self,
+        entries: &mut impl Iterator<Item = InFlight>,
+        msgs: &mut Vec<Msg>,
+    ) -> Option<Option<Arc<Connection>>> {
         let mut state = self.state.lock();
-        let send = !entry.place.paused && !state.is_backed_off(&entry);
-        let out = match state.conn.clone() {
-            Some(conn) if send => Some((conn, entry.pack())),
-            _ => None,
-        };
-        state.table.insert(entry.op.tid, entry);
-        out
+        let conn = state.conn.clone();
+        let mut count = 0;
+        for mut entry in entries.take(HELD_OPS_MAX) {
+            count += 1;
+            if conn.is_some() && !entry.place.paused && !state.is_backed_off(&entry) {
+                msgs.push(entry.pack());
+            }
+            state.table.insert(entry.op.tid, entry);
+        }
+        (count > 0).then_some(conn)
     }
 
     /// Uses a new connection. Backoffs belong to the old one and are forgotten.

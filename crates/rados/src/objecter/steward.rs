@@ -11,20 +11,25 @@ use std::time::Duration;
 
 use loligo_maps::{Incremental, OsdMap};
 use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, OsdFlags, OsdReply};
-use loligo_wire::{Epoch, PgId, Tid};
+use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
 use super::replica::Location;
-use super::session::{Elsewhere, InFlight, Session};
+use super::session::{Elsewhere, HELD_OPS_MAX, InFlight, Session};
 use super::target::MapView;
-use super::{Objecter, OpError, send};
+use super::{Objecter, OpError, Resent, send};
 
 /// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in flight and by the
 /// number of sessions.
 pub(super) enum Event {
     /// Maps have come.
-    Maps(MOSDMap),
+    Maps {
+        /// What a monitor or an OSD sent.
+        maps: MOSDMap,
+        /// When.
+        came_at: std::time::Instant,
+    },
     /// A session's connection is lost.
     Lost {
         /// The session.
@@ -74,7 +79,12 @@ impl Steward {
     pub(crate) async fn run(mut self) {
         while let Some(event) = self.events.recv().await {
             match event {
-                Event::Maps(maps) => self.take_maps(maps),
+                Event::Maps { maps, came_at } => {
+                    let ops = self.take_maps(maps);
+                    if ops > 0 {
+                        self.objecter.resent.store(Arc::new(Resent { ops, took: came_at.elapsed() }));
+                    }
+                }
                 Event::Lost { session, conn_id } => self.reconnect(session, conn_id),
                 Event::Unblocked { session, backoff } => self.unblock(&session, &backoff),
                 Event::Again { entry, reply } => self.send_again(entry, reply),
@@ -85,15 +95,16 @@ impl Steward {
 
 /// Maps.
 impl Steward {
-    /// Follows the maps from ours on, and asks again for what is missing.
-    fn take_maps(&self, maps: MOSDMap) {
+    /// Follows the maps from ours on, and asks again for what is missing. Gives how many operations were placed anew.
+    fn take_maps(&self, maps: MOSDMap) -> u64 {
         self.objecter.maps_waiting.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let before = self.objecter.view.load_full();
-        let Some(last) = maps.last().filter(|last| *last > before.epoch()) else { return };
+        let Some(last) = maps.last().filter(|last| *last > before.epoch()) else { return 0 };
+        let mut displaced = 0;
         let mut current = Arc::clone(&before);
         while let Some(map) = next_map(current.map(), &maps) {
             let next = Arc::new(MapView::new(map, Arc::clone(&self.location)));
-            self.adopt(&current, &next);
+            displaced += self.adopt(&current, &next);
             current = next;
         }
         let reached = current.epoch();
@@ -105,10 +116,11 @@ impl Steward {
             // A gap: a message was dropped, or the monitor no longer has what follows our map.
             self.objecter.monc.follow("osdmap", u64::from(reached.0) + 1);
         }
+        displaced
     }
 
-    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere.
-    fn adopt(&self, old: &MapView, new: &Arc<MapView>) {
+    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere. Gives their number.
+    fn adopt(&self, old: &MapView, new: &Arc<MapView>) -> u64 {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
         self.objecter.view.store(Arc::clone(new));
         let mut displaced = Vec::new();
@@ -121,6 +133,7 @@ impl Steward {
             }
         }
         self.objecter.lingers.moved(old, new);
+        let count = displaced.len() as u64;
         self.place_all(displaced);
         for session in self.objecter.sessions.all() {
             self.open_gate(&session);
@@ -129,6 +142,7 @@ impl Steward {
             self.open_gate(&session);
         }
         self.objecter.send_commands();
+        count
     }
 
     /// Ends the session with an OSD that is down or has moved; returns what was in flight.
@@ -179,6 +193,12 @@ fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
     let map = OsdMap::decode(bytes).ok().filter(|_| *epoch > current.epoch)?;
     // Each turn must lead on, whatever the message says.
     (map.epoch > current.epoch).then_some(map)
+}
+
+/// Operations that go to the same place.
+struct Batch {
+    target: Option<(OsdId, EntityAddr)>,
+    entries: Vec<InFlight>,
 }
 
 /// Sending again.
@@ -232,8 +252,11 @@ impl Steward {
     /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
     /// gone end.
     fn place_all(&self, mut entries: Vec<InFlight>) {
-        entries.sort_unstable_by_key(|entry| entry.op.tid);
+        // Cached: the numbers lie with the operations, all over the memory.
+        entries.sort_by_cached_key(|entry| entry.op.tid);
         let view = self.objecter.view.load_full();
+        // One object's operations all go to one OSD.
+        let mut by_target: Vec<Batch> = Vec::new();
         for mut entry in entries {
             let (locator, oid, flags) = entry.address();
             entry.place = match view.place(locator, oid, flags) {
@@ -244,18 +267,30 @@ impl Steward {
                     continue;
                 }
             };
-            let (target, epoch) = (entry.place.osd, entry.place.epoch);
-            let mut entry = Some(entry);
-            let out = self
-                .objecter
-                .sessions
-                .with(target, epoch, |session| entry.take().and_then(|entry| session.place(entry)));
-            match (out, entry) {
-                (Ok(Some((conn, msg))), _) => send(&conn, msg),
-                // There is no session only because the client is being shut down: the map is the newest.
-                (Err(_), Some(entry)) => self.objecter.fail(&entry.op, OpError::Shutdown),
-                (Ok(None), _) | (Err(_), None) => {}
+            match by_target.iter_mut().find(|batch| batch.target == entry.place.osd) {
+                Some(batch) => batch.entries.push(entry),
+                None => by_target.push(Batch { target: entry.place.osd, entries: vec![entry] }),
             }
+        }
+        for batch in by_target {
+            self.send_batch(view.epoch(), batch);
+        }
+    }
+
+    /// Puts operations that were placed by the map of `epoch` into their session's table, some at a time, and sends them.
+    fn send_batch(&self, epoch: Epoch, batch: Batch) {
+        let mut entries = batch.entries.into_iter();
+        let mut msgs = Vec::with_capacity(HELD_OPS_MAX);
+        let placed = self.objecter.sessions.with(batch.target, epoch, |session| {
+            while let Some(conn) = session.place(&mut entries, &mut msgs) {
+                let Some(conn) = conn.filter(|_| !msgs.is_empty()) else { continue };
+                let _cork = conn.cork();
+                msgs.drain(..).for_each(|msg| send(&conn, msg));
+            }
+        });
+        if placed.is_err() {
+            // There is no session only because the client is being shut down: the map is the newest.
+            entries.for_each(|entry| self.objecter.fail(&entry.op, OpError::Shutdown));
         }
     }
 

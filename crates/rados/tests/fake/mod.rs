@@ -8,6 +8,7 @@ pub(crate) mod mgr;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_maps::{Features, Incremental, MonMap, OsdMap, PgPool};
@@ -226,6 +227,10 @@ impl Fake {
         lock(&self.shared.store).seen.clone()
     }
 
+    pub(crate) fn seen_count(&self) -> usize {
+        lock(&self.shared.store).seen.len()
+    }
+
     pub(crate) fn backoff_acks(&self) -> Vec<MOSDBackoff> {
         lock(&self.shared.store).backoff_acks.clone()
     }
@@ -401,4 +406,14 @@ impl Store {
 /// Bytes of a text.
 pub(crate) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Waits for something that another thread brings about.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "never: {what}");
 }

@@ -77,6 +77,8 @@ pub(crate) struct Daemon {
 /// A placement group's history.
 pub(crate) struct Pg {
     pub(crate) primary_since: Epoch,
+    /// When it was split or split off.
+    pub(crate) split_at: Epoch,
     pub(crate) interval_since: Epoch,
     /// When it has peered.
     pub(crate) active_at: Instant,
@@ -192,6 +194,9 @@ impl State {
             }
             _ => true,
         };
+        let had = before.map_or(pg_num, PgPool::pg_num);
+        let parents: BTreeSet<u32> =
+            before.map(|before| (had..pg_num).map(|child| before.fold(child)).collect()).unwrap_or_default();
         self.pgs.retain(|pg, _| pg.pool != id || pg.seed < pg_num);
         for seed in 0..pg_num {
             let pg = PgId { pool: id, seed };
@@ -199,8 +204,15 @@ impl State {
             let changes = whole_pool || was != is;
             let delay = self.random.next() % if self.calm { 20 } else { 300 };
             let active_at = Instant::now() + Duration::from_millis(delay);
-            let entry =
-                self.pgs.entry(pg).or_insert(Pg { primary_since: epoch, interval_since: epoch, active_at });
+            let entry = self.pgs.entry(pg).or_insert(Pg {
+                primary_since: epoch,
+                split_at: epoch,
+                interval_since: epoch,
+                active_at,
+            });
+            if parents.contains(&seed) {
+                entry.split_at = epoch;
+            }
             if changes {
                 (entry.interval_since, entry.active_at) = (epoch, active_at);
             }

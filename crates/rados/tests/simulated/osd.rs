@@ -73,7 +73,9 @@ impl Osd {
         state.say(|| {
             let oid = String::from_utf8_lossy(&request.oid).into_owned();
             let (osd, attempt, epoch) = (self.osd, request.retry_attempt, request.map_epoch);
-            format!("osd.{osd} receives {tid:?} attempt {attempt} for {oid} in {pg:?} by {epoch:?}")
+            let ops: Vec<_> =
+                request.ops.iter().map(|op| (op.code, String::from_utf8_lossy(&op.data))).collect();
+            format!("osd.{osd} receives {tid:?} attempt {attempt} for {oid} in {pg:?} by {epoch:?}: {ops:?}")
         });
         let object = request.hobject();
         let sent_into =
@@ -216,6 +218,9 @@ impl State {
         };
         if request.map_epoch < since {
             return Err("from before the primary's time");
+        }
+        if request.map_epoch < history.split_at {
+            return Err("from before a split");
         }
         let heeds_full = !request.flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
         if request.may_write() && heeds_full && request.map_epoch < self.last_full {

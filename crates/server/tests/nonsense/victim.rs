@@ -102,8 +102,8 @@ struct Bystander {
 impl Bystander {
     async fn start(server: &Handle) -> Self {
         let proxy = |addr| FaultProxy::start(addr, 1, u64::MAX, 0);
-        let mon = proxy(server.mon_addr()).await.expect("a proxy");
-        let osd = proxy(server.osd_addr()).await.expect("a proxy");
+        let mon = proxy(server.mon_addr()).expect("a proxy");
+        let osd = proxy(server.osd_addr()).expect("a proxy");
         let (to_mon, to_osd) = (mon.addr(), osd.addr());
         let conf = server.conf().to_str().expect("a path in UTF-8");
         let rados = Builder::new()

@@ -59,10 +59,9 @@ async fn check(pool: &IoCtx, name: &str, count: usize, scale: usize, seed: u64) 
 async fn our_appends_happen_once_and_in_order() {
     for (seed, scale) in [(11, 1), (12, 1), (13, 80)] {
         let server = Server::memory().pool("data").start().expect("the server starts");
-        let mon = FaultProxy::start(server.mon_addr(), seed, LIFE_MAX, 5).await.expect("a proxy");
-        let osd = FaultProxy::start(server.osd_addr(), seed + 100, LIFE_MAX * scale as u64, 15)
-            .await
-            .expect("a proxy");
+        let mon = FaultProxy::start(server.mon_addr(), seed, LIFE_MAX, 5).expect("a proxy");
+        let osd =
+            FaultProxy::start(server.osd_addr(), seed + 100, LIFE_MAX * scale as u64, 15).expect("a proxy");
         let (to_mon, to_osd) = (mon.addr(), osd.addr());
         let through = move |kind, _: SocketAddr| if kind == EntityType::MON { to_mon } else { to_osd };
         let rados = builder(server.conf()).reroute(through).connect().await.expect("connects");
@@ -96,11 +95,8 @@ async fn a_stock_clients_appends_happen_once_and_in_order() {
         // The server tells its clients where the proxies are, since stock clients go where the maps say.
         let announce = move |kind, addr: SocketAddr| {
             let (bytes_max, faults_max) = if kind == EntityType::MON { (20_000, 2) } else { (LIFE_MAX, 20) };
-            let start = FaultProxy::start(addr, seed, bytes_max, faults_max);
-            let runtime = runtime.clone();
-            // Another thread, since this one is in the server's runtime.
-            let proxy = std::thread::spawn(move || runtime.block_on(start)).join().expect("no panic");
-            let proxy = proxy.expect("a proxy");
+            let _ours = runtime.enter();
+            let proxy = FaultProxy::start(addr, seed, bytes_max, faults_max).expect("a proxy");
             let told = proxy.addr();
             started.send((kind, proxy)).expect("the test waits");
             told

@@ -44,8 +44,8 @@ async fn pass(pool: &IoCtx, watch: &mut Watch, payload: &str) -> Vec<Option<Byte
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_outlive_broken_connections() {
     let server = Server::memory().pool("data").start().expect("the server starts");
-    let mon = FaultProxy::start(server.mon_addr(), 1, u64::MAX, 0).await.expect("a proxy");
-    let osd = FaultProxy::start(server.osd_addr(), 2, u64::MAX, 0).await.expect("a proxy");
+    let mon = FaultProxy::start(server.mon_addr(), 1, u64::MAX, 0).expect("a proxy");
+    let osd = FaultProxy::start(server.osd_addr(), 2, u64::MAX, 0).expect("a proxy");
     let (to_mon, to_osd) = (mon.addr(), osd.addr());
     let through = move |kind, _| if kind == EntityType::MON { to_mon } else { to_osd };
     let rados = builder(server.conf()).reroute(through).connect().await.expect("connects");

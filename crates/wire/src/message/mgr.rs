@@ -16,47 +16,36 @@ use crate::{DecodeError, Reader, Writer};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrCommand(pub MCommand);
 
-impl Message for MMgrCommand {
-    const NAME: &'static str = "mgr_command";
-    const KIND: u16 = 0x709;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
-
-    fn encode_front(&self, w: &mut Writer) {
-        self.0.encode_front(w);
-    }
-
-    fn data(&self) -> Data {
-        self.0.data()
-    }
-
-    fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
-        MCommand::decode(header, r, data).map(Self)
-    }
-}
-
 /// The answer to an [`MMgrCommand`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrCommandReply(pub MCommandReply);
 
-impl Message for MMgrCommandReply {
-    const NAME: &'static str = "mgr_command_reply";
-    const KIND: u16 = 0x70a;
-    const VERSION: u16 = 1;
-    const COMPAT: u16 = 1;
+/// Implements [`Message`] for a struct of one field as that field's, under another name and number.
+macro_rules! another_name {
+    ($name:ident($inner:ident) = $kind:literal $ceph:literal) => {
+        impl Message for $name {
+            const NAME: &'static str = $ceph;
+            const KIND: u16 = $kind;
+            const VERSION: u16 = 1;
+            const COMPAT: u16 = 1;
 
-    fn encode_front(&self, w: &mut Writer) {
-        self.0.encode_front(w);
-    }
+            fn encode_front(&self, w: &mut Writer) {
+                self.0.encode_front(w);
+            }
 
-    fn data(&self) -> Data {
-        self.0.data()
-    }
+            fn data(&self) -> Data {
+                self.0.data()
+            }
 
-    fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
-        MCommandReply::decode(header, r, data).map(Self)
-    }
+            fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
+                $inner::decode(header, r, data).map(Self)
+            }
+        }
+    };
 }
+
+another_name!(MMgrCommand(MCommand) = 0x709 "mgr_command");
+another_name!(MMgrCommandReply(MCommandReply) = 0x70a "mgr_command_reply");
 
 /// A daemon says that it is there. Its configuration, which a manager would show, is written empty and not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,207 @@
+//! Proxies on loopback that do to connections what networks do.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+
+use super::Random;
+
+/// A proxy on loopback that forwards bytes and resets each connection after a random number of them, of both directions
+/// together, wherever in a frame that is; or does harm when it is told to.
+#[derive(Debug)]
+pub struct FaultProxy {
+    addr: SocketAddr,
+    harm: Arc<Harm>,
+    task: JoinHandle<()>,
+}
+
+/// What the proxy's connections share.
+#[derive(Debug, Default)]
+struct Harm {
+    /// Connections that were forwarded.
+    connections: AtomicU64,
+    /// Connections that were reset.
+    faults: AtomicU64,
+    /// Bytes that were forwarded, both ways.
+    carried: AtomicU64,
+    reset: Notify,
+    stalled: watch::Sender<bool>,
+    delay_us: AtomicU64,
+    damage: AtomicBool,
+    calm: AtomicBool,
+}
+
+impl FaultProxy {
+    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; after `faults_max` resets, new connections
+    /// live for ever. `seed` decides; print it when a test fails.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio's.
+    pub fn start(target: SocketAddr, seed: u64, bytes_max: u64, faults_max: u64) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let addr = listener.local_addr()?;
+        let harm = Arc::new(Harm::default());
+        let shared = Arc::clone(&harm);
+        let task = tokio::spawn(async move {
+            let mut random = Random(seed);
+            while let Ok((near, _)) = listener.accept().await {
+                shared.connections.fetch_add(1, Ordering::Relaxed);
+                let calm = shared.calm.load(Ordering::Relaxed);
+                let is_mortal = !calm && shared.faults.load(Ordering::Relaxed) < faults_max;
+                let life = if is_mortal { 1 + random.next() % bytes_max } else { u64::MAX };
+                tokio::spawn(forward(near, target, life, Arc::clone(&shared)));
+            }
+        });
+        Ok(Self { addr, harm, task })
+    }
+
+    /// Where to connect.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Connections that were forwarded.
+    pub fn connections(&self) -> u64 {
+        self.harm.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were reset.
+    pub fn faults(&self) -> u64 {
+        self.harm.faults.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were forwarded, both ways.
+    pub fn carried(&self) -> u64 {
+        self.harm.carried.load(Ordering::Relaxed)
+    }
+
+    /// Resets all connections there are.
+    pub fn reset_all(&self) {
+        self.harm.reset.notify_waiters();
+    }
+
+    /// Inverts a bit in the middle of the bytes that are forwarded next.
+    pub fn damage_next(&self) {
+        self.harm.damage.store(true, Ordering::Relaxed);
+    }
+
+    /// Forwards nothing any more, but keeps connections open.
+    pub fn stall(&self) {
+        self.harm.stalled.send_replace(true);
+    }
+
+    /// Goes on after a [`stall`](Self::stall), with what came meanwhile.
+    pub fn go_on(&self) {
+        self.harm.stalled.send_replace(false);
+    }
+
+    /// New connections live for ever from now on.
+    pub fn calm_down(&self) {
+        self.harm.calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Forwards each piece this much later.
+    pub fn delay(&self, delay: Duration) {
+        self.harm.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A proxy for each address that a client connects to.
+#[derive(Debug)]
+pub struct FaultProxies {
+    seed: u64,
+    bytes_max: u64,
+    faults_max: u64,
+    by_target: Mutex<HashMap<SocketAddr, FaultProxy>>,
+}
+
+impl FaultProxies {
+    /// What each proxy is started with: see [`FaultProxy::start`].
+    pub fn new(seed: u64, bytes_max: u64, faults_max: u64) -> Self {
+        Self { seed, bytes_max, faults_max, by_target: Mutex::default() }
+    }
+
+    /// Where to connect instead of `target`.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio's, or if no port is free.
+    pub fn route(&self, target: SocketAddr) -> SocketAddr {
+        let mut by_target = self.by_target.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = self.seed + by_target.len() as u64;
+        let start = || FaultProxy::start(target, seed, self.bytes_max, self.faults_max).expect("a free port");
+        by_target.entry(target).or_insert_with(start).addr()
+    }
+
+    /// Does something to each proxy.
+    pub fn for_each(&self, then: impl FnMut(&FaultProxy)) {
+        self.by_target.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(then);
+    }
+
+    /// The sum of what each proxy counts.
+    pub fn sum(&self, mut count: impl FnMut(&FaultProxy) -> u64) -> u64 {
+        let mut sum = 0;
+        self.for_each(|proxy| sum += count(proxy));
+        sum
+    }
+}
+
+async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, harm: Arc<Harm>) {
+    let Ok(mut far) = TcpStream::connect(target).await else { return };
+    let mut left = life;
+    let mut from_near = vec![0; 16 << 10];
+    let mut from_far = vec![0; 16 << 10];
+    while left > 0 {
+        let limit = usize::try_from(left).unwrap_or(usize::MAX).min(from_near.len());
+        let copied = tokio::select! {
+            () = harm.reset.notified() => break,
+            n = near.read(&mut from_near[..limit]) => pass_on(n, &mut from_near, &mut far, &harm).await,
+            n = far.read(&mut from_far[..limit]) => pass_on(n, &mut from_far, &mut near, &harm).await,
+        };
+        match copied {
+            Ok(n) if n > 0 => left -= n as u64,
+            _ => return,
+        }
+    }
+    harm.faults.fetch_add(1, Ordering::Relaxed);
+    // Closing without lingering sends a reset and throws away what is under way.
+    for stream in [near, far] {
+        let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    }
+}
+
+async fn pass_on(
+    read: io::Result<usize>,
+    bytes: &mut [u8],
+    to: &mut TcpStream,
+    harm: &Harm,
+) -> io::Result<usize> {
+    let n = read?;
+    // The sender is the proxy's, which lives as long as its connections' share of it.
+    let _ = harm.stalled.subscribe().wait_for(|stalled| !stalled).await;
+    let delay_us = harm.delay_us.load(Ordering::Relaxed);
+    if delay_us > 0 {
+        tokio::time::sleep(Duration::from_micros(delay_us)).await;
+    }
+    if n > 0 && harm.damage.swap(false, Ordering::Relaxed) {
+        bytes[n / 2] ^= 1;
+    }
+    to.write_all(&bytes[..n]).await?;
+    harm.carried.fetch_add(n as u64, Ordering::Relaxed);
+    Ok(n)
+}

@@ -1,0 +1,191 @@
+//! What is done to the cluster's objects meanwhile, and checked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use loligo_rados::{CmpOp, IoCtx, OsdId, Rados, ReadFrom, WriteOp};
+
+/// Objects of each pool and client.
+const OBJECTS: usize = 6;
+/// Appends in flight on each object.
+const WINDOW: usize = 4;
+/// Between rounds, so that logs stay short enough to be read at once.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What objects of a pool can do.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    has_maps: bool,
+    /// Bytes of one append.
+    token_len: usize,
+}
+
+pub(crate) const PLAIN: Kind = Kind { has_maps: true, token_len: 8 };
+/// Whole stripes only: two chunks of 4 KiB.
+pub(crate) const CODED: Kind = Kind { has_maps: false, token_len: 8192 };
+
+/// Writers, who check what they do.
+#[derive(Default)]
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    /// Rounds that each writer has done.
+    done: std::sync::Mutex<Vec<Arc<AtomicU64>>>,
+    writers: std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>,
+}
+
+impl Load {
+    /// Has each of some objects of a pool written to; their names begin with `who`.
+    pub(crate) fn start(&self, who: &str, pool: &IoCtx, kind: Kind) {
+        for i in 0..OBJECTS {
+            let done = Arc::new(AtomicU64::new(0));
+            self.done.lock().expect("no panic").push(Arc::clone(&done));
+            let writer = write(pool.clone(), format!("{who}{i}"), kind, Arc::clone(&self.stop), done);
+            self.writers.lock().expect("no panic").push(tokio::spawn(writer));
+        }
+    }
+
+    /// Waits until each writer has got on.
+    pub(crate) async fn progress(&self, when: &str) {
+        let done = self.done.lock().expect("no panic").clone();
+        let goal: Vec<u64> = done.iter().map(|done| done.load(Ordering::Relaxed) + 5).collect();
+        let behind =
+            || done.iter().zip(&goal).filter(|(done, goal)| done.load(Ordering::Relaxed) < **goal).count();
+        let reached = async {
+            while behind() > 0 && !self.has_lost_one() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let limit = Duration::from_secs(180);
+        let in_time = tokio::time::timeout(limit, reached).await.is_ok();
+        assert!(!self.has_lost_one(), "a writer has failed {when}");
+        assert!(in_time, "{} of {} writers are stuck {when}", behind(), done.len());
+    }
+
+    fn has_lost_one(&self) -> bool {
+        self.writers.lock().expect("no panic").iter().any(tokio::task::JoinHandle::is_finished)
+    }
+
+    pub(crate) async fn finish(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let writers = std::mem::take(&mut *self.writers.lock().expect("no panic"));
+        for writer in writers {
+            writer.await.expect("what was written is there");
+        }
+    }
+}
+
+/// Appends to an object and counts on it until told to stop; then checks what is there.
+async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
+    let counter = format!("{name}.counter");
+    let o = counter.as_str();
+    let first = WriteOp::new().create(true).set_xattr("n", "0");
+    pool.operate(o, first).await.expect("made, once");
+    if kind.has_maps {
+        pool.set_omap(o, [("n", text(0))]).await.expect("set");
+    }
+    let mut n = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let window = (n * WINDOW..(n + 1) * WINDOW)
+            .map(|i| pool.append(name.as_str(), token(i, kind.token_len).into()));
+        for appended in join_all(window).await {
+            appended.expect("appended");
+        }
+        // Executed twice, it would not find the count that it asks for.
+        let mut count = WriteOp::new().compare_xattr("n", CmpOp::Eq, text(n)).set_xattr("n", text(n + 1));
+        if kind.has_maps {
+            count = count.compare_omap("n", CmpOp::Eq, text(n)).set_omap([("n", text(n + 1))]);
+        }
+        pool.operate(o, count).await.unwrap_or_else(|e| panic!("{o} counts from {n}: {e}"));
+        n += 1;
+        done.store(n as u64, Ordering::Relaxed);
+        tokio::time::sleep(PAUSE).await;
+    }
+    let log = pool.read(name.as_str(), 0, 0).await.expect("read");
+    let expected: String = (0..n * WINDOW).map(|i| token(i, kind.token_len)).collect();
+    let at = log
+        .chunks(kind.token_len)
+        .zip(expected.as_bytes().chunks(kind.token_len))
+        .position(|(got, wanted)| got != wanted);
+    assert!(
+        log == expected.as_bytes(),
+        "{name}: {} bytes of {}, differs at {at:?}",
+        log.len(),
+        expected.len()
+    );
+    assert_eq!(pool.xattr(o, "n").await.expect("read"), text(n), "{o}");
+    if kind.has_maps {
+        assert_eq!(pool.omap_values(o, ["n"]).await.expect("read")[&b"n"[..]], text(n), "{o}");
+    }
+}
+
+/// What is appended as the `i`th.
+pub(crate) fn token(i: usize, len: usize) -> String {
+    format!("{i:07}|{}", ".".repeat(len - 8))
+}
+
+fn text(n: usize) -> Bytes {
+    n.to_string().into()
+}
+
+/// Writes to a pool until it is removed.
+pub(crate) async fn mourn(pool: IoCtx) {
+    let mut written = 0;
+    let last = loop {
+        match pool.append("o", token(written, 8).into()).await {
+            Ok(()) => written += 1,
+            Err(e) => break e,
+        }
+    };
+    assert!(written > 0 && last.is_not_found(), "{written}: {last}");
+}
+
+/// Reads that are balanced come to all OSDs that have an object, once all of them know that they have it.
+pub(crate) async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
+    let reads = async || {
+        let mut reads = Vec::new();
+        for osd in 0..3 {
+            let dump = rados.osd_command(OsdId(osd), r#"{"prefix": "perf dump"}"#, Bytes::new()).await;
+            let dump: serde_json::Value = serde_json::from_slice(&dump.expect("answered").0).expect("JSON");
+            reads.push(dump["osd"]["op_r"].as_u64().expect("a counter"));
+        }
+        reads
+    };
+    pool.write_full("copied", Bytes::from_static(b"copy")).await.expect("written");
+    let balanced = pool.reading_from(ReadFrom::Balanced);
+    let are_read = async {
+        loop {
+            // Changes in its placement group tell the other copies that what was before them is everywhere.
+            pool.with_locator("copied").append("next", Bytes::from_static(b"more")).await.expect("appended");
+            let before = reads().await;
+            for _ in 0..60 {
+                assert_eq!(balanced.read("copied", 0, 0).await.expect("read"), "copy");
+            }
+            if before.iter().zip(&reads().await).all(|(before, after)| after - before >= 15) {
+                return;
+            }
+        }
+    };
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), are_read).await.is_ok(),
+        "some copies are never read"
+    );
+}
+
+/// Writes an object again and again and reads it from other copies than the primary's, until it is to stop: what was acknowledged is in all of
+/// them. Gives how often.
+pub(crate) async fn read_anywhere(pool: IoCtx, stop: Arc<AtomicBool>) -> u64 {
+    let mut count = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        count += 1;
+        let content = Bytes::copy_from_slice(&count.to_le_bytes());
+        pool.write_full("anywhere", content.clone()).await.expect("written");
+        for read_from in [ReadFrom::Balanced, ReadFrom::Balanced, ReadFrom::Nearest] {
+            let found = pool.reading_from(read_from).read("anywhere", 0, 0).await.expect("read");
+            assert_eq!(found, content, "{read_from:?}, round {count}");
+        }
+    }
+    count
+}

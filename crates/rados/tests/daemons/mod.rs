@@ -1,0 +1,81 @@
+//! A stock cluster's daemons, as `cargo xtask stock-ceph up` starts them: `DIR/exec` runs programs of its release where they run.
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The cluster in a directory.
+pub(crate) struct Daemons {
+    dir: PathBuf,
+}
+
+impl Daemons {
+    /// The cluster whose directory an environment variable names.
+    pub(crate) fn of(variable: &str) -> Self {
+        let dir =
+            std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} names the cluster's directory"));
+        Self { dir: dir.into() }
+    }
+
+    pub(crate) fn conf(&self) -> String {
+        self.dir.join("ceph.conf").into_os_string().into_string().expect("UTF-8")
+    }
+
+    /// Runs a program, which must succeed, and gives what it prints.
+    pub(crate) fn run(&self, words: &str) -> String {
+        let output = Command::new("sh").arg(self.dir.join("exec")).args(words.split(' ')).output();
+        let output = output.expect("it is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The names of the daemons of a kind: `osd.0`, `mon.a`.
+    pub(crate) fn of_kind(&self, kind: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.dir).expect("the cluster's directory");
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter(|name| name.split_once('.').is_some_and(|n| n.0 == kind)).collect();
+        names.sort();
+        names
+    }
+
+    /// Ends a daemon in an orderly way and waits until it is gone.
+    pub(crate) async fn stop(&self, daemon: &str) {
+        self.signal(daemon, "-TERM").await;
+    }
+
+    /// Ends a daemon as a failing machine does.
+    pub(crate) async fn kill(&self, daemon: &str) {
+        self.signal(daemon, "-KILL").await;
+    }
+
+    pub(crate) fn start(&self, daemon: &str) {
+        let (kind, id) = daemon.split_once('.').expect("TYPE.ID");
+        self.run(&format!("ceph-{kind} -i {id}"));
+    }
+
+    pub(crate) async fn restart(&self, daemon: &str) {
+        self.stop(daemon).await;
+        self.start(daemon);
+    }
+
+    /// Lets nothing through between us and a cluster that runs apart, or everything again. False if it does not.
+    pub(crate) fn cut(&self, is_cut: bool) -> bool {
+        let Ok(link) = std::fs::read_to_string(self.dir.join("link")) else { return false };
+        let state = if is_cut { "down" } else { "up" };
+        let done = Command::new("ip").args(["link", "set", &link, state]).status().expect("it is installed");
+        assert!(done.success(), "{link} {state}");
+        true
+    }
+
+    async fn signal(&self, daemon: &str, signal: &str) {
+        let file = self.dir.join("run").join(format!("{daemon}.pid"));
+        let pid = std::fs::read_to_string(file).expect("the daemon's pid").trim().to_owned();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success(), "{daemon}");
+        while Path::new("/proc").join(&pid).exists() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
