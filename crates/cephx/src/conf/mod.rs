@@ -375,6 +375,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_stands_above_a_whole_configuration() {
+        let mut options = Options::default();
+        options.set("mon host", "10.0.0.9");
+        let c = conf("mon host = 10.0.0.1\nrados osd op timeout = 3").with(&options);
+        assert_eq!(c.text("mon_host").as_deref(), Some("10.0.0.9"));
+        assert_eq!(c.text("rados_osd_op_timeout").as_deref(), Some("3"));
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let error = Conf::parse("[global]\n\nnonsense\n", EntityName::client("a"), Environment::default());
         assert!(matches!(error, Err(ConfError::Syntax { line: 3, source: SyntaxError::Setting, .. })));
