@@ -35,6 +35,40 @@ pub(crate) async fn tell(
     Ok(io.exec_write(oid, CLASS, method, &input(fill)).await?)
 }
 
+/// Names in one answer (`RBD_MAX_KEYS_READ` is 64).
+const NAMES_AT_A_TIME: u64 = 1024;
+
+/// All of a list that is answered in parts, in the order of the names. An object that is not there has none.
+pub(crate) async fn listed<T: Decode>(
+    io: &IoCtx,
+    oid: &str,
+    method: &'static str,
+    name: fn(&T) -> &str,
+) -> Result<Vec<T>, Error> {
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let page: Result<Vec<T>, Error> = ask(io, oid, method, |w| {
+            w.put(&after);
+            w.u64(NAMES_AT_A_TIME);
+        })
+        .await;
+        let page = match page {
+            Err(e) if e.is_not_found() => return Ok(all),
+            page => page?,
+        };
+        // An answer that does not go on would come for ever.
+        let Some(last) = page.last().map(name).filter(|last| **last > *after) else {
+            return Ok(all);
+        };
+        after = last.to_owned();
+        let is_last = (page.len() as u64) < NAMES_AT_A_TIME;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
 /// A call as a part of a request that reads.
 pub(crate) fn asking(op: ReadOp, method: &str, fill: impl FnOnce(&mut Writer)) -> ReadOp {
     op.exec(CLASS, method, &input(fill))

@@ -74,6 +74,15 @@ pub enum Error {
     /// Only images without snapshots can be removed.
     #[error("the image has {0} snapshots")]
     HasSnapshots(usize),
+    /// There is no such namespace.
+    #[error("no namespace '{0}'")]
+    NoNamespace(String),
+    /// There is one of that name.
+    #[error("there is a namespace '{0}' already")]
+    NamespaceExists(String),
+    /// Only namespaces without images can be removed.
+    #[error("namespace '{0}' has images, or its trash has")]
+    NamespaceBusy(String),
     /// Somebody else has the image open.
     #[error("the image is in use")]
     InUse,
@@ -101,8 +110,10 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Rados(e) => e.errno(),
-            Self::NoImage(_) | Self::NoSnapshot(_) | Self::NoObjectMap => Errno::ENOENT,
-            Self::ImageExists(_) | Self::SnapshotExists(_) => Errno::EEXIST,
+            Self::NoImage(_) | Self::NoSnapshot(_) | Self::NoNamespace(_) | Self::NoObjectMap => {
+                Errno::ENOENT
+            }
+            Self::ImageExists(_) | Self::SnapshotExists(_) | Self::NamespaceExists(_) => Errno::EEXIST,
             Self::Features(_) | Self::Clone => Errno::EOPNOTSUPP,
             Self::Layout { .. }
             | Self::Range { .. }
@@ -110,7 +121,7 @@ impl Error {
             | Self::WouldShrink { .. } => Errno::EINVAL,
             Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) => ENOTEMPTY,
-            Self::InUse | Self::SnapshotBusy(_) => EBUSY,
+            Self::InUse | Self::SnapshotBusy(_) | Self::NamespaceBusy(_) => EBUSY,
             Self::Mismatch(_) => EILSEQ,
             Self::Decode { .. } => Errno::EPROTO,
         }

@@ -70,6 +70,7 @@ pub enum Mode {
 pub(crate) enum Which<'a> {
     Name(&'a str),
     Id(&'a str),
+    Known { name: &'a str, id: &'a str },
 }
 
 impl Image {
@@ -311,6 +312,7 @@ async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Erro
             let name = ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await;
             Ok((name.map_err(|e| missing(e, id))?, id.to_owned()))
         }
+        Which::Known { name, id } => Ok((name.to_owned(), id.to_owned())),
     }
 }
 

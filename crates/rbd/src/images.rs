@@ -7,12 +7,9 @@ use loligo_stripe::Layout;
 use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
 
-use crate::call::{ask, tell, telling};
+use crate::call::{ask, listed, tell, telling};
 use crate::image::{Image, Mode, Which};
 use crate::{Error, features, names};
-
-/// Names in one answer (`RBD_MAX_KEYS_READ` is 64).
-const NAMES_AT_A_TIME: u64 = 1024;
 
 /// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
 const ID_LEN_MAX: usize = 14;
@@ -87,7 +84,7 @@ impl NewImage {
 /// Makes an image.
 ///
 /// # Errors
-/// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`].
+/// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`]; [`Error::NoNamespace`].
 pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
     if name.is_empty() || name.contains(['/', '@']) {
         return Err(Errno::EINVAL.into());
@@ -123,7 +120,12 @@ async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layou
         w.put(name);
         w.put(id);
     });
-    io.operate(names::DIRECTORY, listed).await?;
+    match io.operate(names::DIRECTORY, listed).await {
+        Err(e) if e.errno() == Errno::ENOENT && !io.namespace().is_empty() => {
+            return Err(Error::NoNamespace(String::from_utf8_lossy(io.namespace()).into_owned()));
+        }
+        done => done?,
+    }
     let prefix = match image.data_pool {
         Some(_) => format!("rbd_data.{}.{id}", io.pool().0),
         None => format!("rbd_data.{id}"),
@@ -165,42 +167,26 @@ fn new_id(io: &IoCtx) -> String {
 /// # Errors
 /// The directory cannot be read. A pool without one has no images.
 pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
-    let mut all = BTreeMap::new();
-    let mut after = String::new();
-    loop {
-        let page: Result<BTreeMap<String, String>, Error> = ask(io, names::DIRECTORY, "dir_list", |w| {
-            w.put(&after);
-            w.u64(NAMES_AT_A_TIME);
-        })
-        .await;
-        let page = match page {
-            Err(e) if e.is_not_found() => return Ok(all),
-            page => page?,
-        };
-        // An answer that does not go on would come for ever.
-        let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
-            return Ok(all);
-        };
-        after = last.clone();
-        let is_last = (page.len() as u64) < NAMES_AT_A_TIME;
-        all.extend(page);
-        if is_last {
-            return Ok(all);
-        }
-    }
+    let all = listed(io, names::DIRECTORY, "dir_list", |(name, _): &(String, String)| name.as_str()).await?;
+    Ok(all.into_iter().collect())
 }
 
-/// Removes an image and its data; tells how many objects of how many are gone.
+/// Removes an image and its data; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.
 ///
 /// # Errors
-/// [`Error::HasSnapshots`]; [`Error::InUse`]. If it fails in between it can be repeated.
+/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]. If it fails in between it can be repeated.
 pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-    let image = Image::open_at(io, Which::Name(name), None, Mode::ReadWrite).await?;
-    let removed = empty(&image, progress).await;
-    let id = image.id().to_owned();
-    let closed = image.close().await;
-    removed?;
-    closed?;
+    let id = id_of(io, name).await?;
+    match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {
+        Ok(image) => {
+            let removed = empty(&image, progress).await;
+            let closed = image.close().await;
+            removed?;
+            closed?;
+        }
+        Err(Error::NoImage(_)) => {}
+        Err(e) => return Err(e),
+    }
     for oid in [names::object_map(&id, None), names::header(&id), names::id_object(name)] {
         gone(io.remove(oid).await.map_err(Error::from))?;
     }
@@ -211,6 +197,18 @@ pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> R
         })
         .await,
     )
+}
+
+/// The id of a name, which two objects know, so that one of them may be lost.
+async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
+    match ask(io, &names::id_object(name), "get_id", |_| {}).await {
+        Err(e) if e.is_not_found() => {}
+        id => return id,
+    }
+    match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
+        Err(e) if e.is_not_found() => Err(Error::NoImage(name.to_owned())),
+        id => id,
+    }
 }
 
 /// Removes all data of an image that nobody else uses, and that belongs to no group.

@@ -128,7 +128,7 @@ impl Image {
     pub async fn flush(&self) -> Result<(), Error> {
         let inner = &self.inner;
         let _all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
-        Ok(())
+        inner.check_watch()
     }
 }
 

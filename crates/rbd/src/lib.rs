@@ -13,6 +13,7 @@
 //! ```
 //!
 //! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
+//! - [`namespaces`] are those of a pool that may have images.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
 //!   together; a change that is done is safe.
 //! - [`View`] is what its header says.
@@ -35,6 +36,7 @@ mod lock;
 mod messages;
 mod metadata;
 mod names;
+pub mod namespaces;
 mod object_map;
 mod resize;
 mod snapshots;

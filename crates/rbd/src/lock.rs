@@ -67,6 +67,10 @@ impl Inner {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
+        self.check_watch()
+    }
+
+    pub(crate) fn check_watch(&self) -> Result<(), Error> {
         match self.ended.load(Ordering::Acquire) {
             0 => Ok(()),
             errno => Err(Errno(errno).into()),

@@ -26,5 +26,11 @@ pub(crate) fn data_object(prefix: &str, number: u64) -> String {
     format!("{prefix}.{number:016x}")
 }
 
+/// Namespaces of a pool that may have images.
+pub(crate) const NAMESPACES: &str = "rbd_namespace";
+
+/// Images that wait to be removed.
+pub(crate) const TRASH: &str = "rbd_trash";
+
 /// Clones of the first version of a pool.
 pub(crate) const CHILDREN: &str = "rbd_children";

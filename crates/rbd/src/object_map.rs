@@ -89,7 +89,12 @@ impl Keeper {
 
     /// Gives the map up.
     pub(crate) async fn close(&self) -> Result<(), Error> {
-        if self.state.lock().map.take().is_none() {
+        let had_map = {
+            let mut state = self.state.lock();
+            debug_assert!(state.entries.is_empty(), "who closes the map is alone");
+            state.map.take().is_some()
+        };
+        if !had_map {
             return Ok(());
         }
         match self.io.unlock(&*self.oid, LOCK, "").await {
@@ -165,6 +170,8 @@ impl Keeper {
         .await;
         let _busy = Removing { keeper: self, object };
         if self.is_open() {
+            // Here first: if this ends before the answer, the next writer still says that the object exists.
+            self.set(object, object + 1, PENDING, None);
             self.update(object, object + 1, PENDING, None).await?;
         }
         remove.await?;
@@ -182,6 +189,11 @@ impl Keeper {
             w.put(&only);
         });
         self.io.operate(&*self.oid, op).await?;
+        self.set(from, to, state, only);
+        Ok(())
+    }
+
+    fn set(&self, from: u64, to: u64, state: u8, only: Option<u8>) {
         if let Some(map) = &mut self.state.lock().map {
             (from..to)
                 .filter(|n| only.is_none_or(|only| map.get(*n) == only))
@@ -189,7 +201,6 @@ impl Keeper {
                 .into_iter()
                 .for_each(|n| map.set(n, state));
         }
-        Ok(())
     }
 
     /// A request that fails unless the map's lock is still ours.
@@ -224,40 +235,42 @@ impl Keeper {
         Ok(self.io.operate(&*self.oid, op).await?)
     }
 
-    /// Keeps the map as a snapshot's, and has the image's say that nothing has changed since then.
-    pub(crate) async fn snapshot(&self, id: &str, snap: u64, fast_diff: bool) -> Result<(), Error> {
+    /// Keeps the map as a snapshot's.
+    pub(crate) async fn keep_as(&self, id: &str, snap: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
         }
         let stored = self.io.read(&*self.oid, 0, 0).await?;
-        self.io.write_full(names::object_map(id, Some(snap)), stored).await?;
-        if fast_diff {
-            self.io.operate(&*self.oid, telling(self.locked(), "object_map_snap_add", |_| {})).await?;
-            self.reload().await?;
-        }
-        Ok(())
+        Ok(self.io.write_full(names::object_map(id, Some(snap)), stored).await?)
     }
 
-    /// Gives up a snapshot's map. What has changed before it is told by the next one's: `next`, or the image's.
-    pub(crate) async fn remove_snapshot(
-        &self,
-        id: &str,
-        snap: u64,
-        next: Option<u64>,
-        fast_diff: bool,
-    ) -> Result<(), Error> {
-        let gone = names::object_map(id, Some(snap));
-        if fast_diff && self.is_open() {
-            let map = load(&self.io, &gone).await?;
-            let (op, oid) = match next {
-                Some(next) => (WriteOp::new(), names::object_map(id, Some(next))),
-                None => (self.locked(), self.oid.clone()),
-            };
-            let op = telling(op, "object_map_snap_remove", |w| map.encode_with(w, true));
-            self.io.operate(oid, op).await?;
-            self.reload().await?;
+    /// Has the image's map say that nothing has changed since the newest snapshot.
+    pub(crate) async fn begin_diff(&self) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
         }
-        match self.io.remove(gone).await {
+        self.io.operate(&*self.oid, telling(self.locked(), "object_map_snap_add", |_| {})).await?;
+        self.reload().await
+    }
+
+    /// Has the next snapshot's map (`next`, or the image's) say too what changed before this one. It may be repeated.
+    pub(crate) async fn pass_on(&self, id: &str, snap: u64, next: Option<u64>) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let map = load(&self.io, &names::object_map(id, Some(snap))).await?;
+        let (op, oid) = match next {
+            Some(next) => (WriteOp::new(), names::object_map(id, Some(next))),
+            None => (self.locked(), self.oid.clone()),
+        };
+        let op = telling(op, "object_map_snap_remove", |w| map.encode_with(w, true));
+        self.io.operate(oid, op).await?;
+        self.reload().await
+    }
+
+    /// Removes the map of a snapshot that is no more.
+    pub(crate) async fn forget(&self, id: &str, snap: u64) -> Result<(), Error> {
+        match self.io.remove(names::object_map(id, Some(snap))).await {
             Err(e) if !e.is_not_found() => Err(e.into()),
             _ => Ok(()),
         }

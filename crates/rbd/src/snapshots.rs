@@ -1,16 +1,18 @@
 //! Snapshots of an image.
 
+use std::collections::BTreeSet;
+
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rados::SnapId;
+use loligo_rados::{Errno, IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::{SnapKind, feature};
 
-use crate::call::tell;
+use crate::call::{ask, tell};
 use crate::error::ESTALE;
 use crate::image::{Image, Inner};
 use crate::resize::REMOVALS;
 use crate::view::Snapshot;
-use crate::{Error, names};
+use crate::{Error, names, namespaces};
 
 const UNPROTECTED: u8 = 0;
 const UNPROTECTING: u8 = 1;
@@ -29,26 +31,23 @@ impl Image {
         if view.snapshot(name).is_ok() {
             return Err(Error::SnapshotExists(name.to_owned()));
         }
-        let id = loop {
+        loop {
             let id = inner.data.create_managed_snapshot().await?;
-            let added = tell(&inner.io, &inner.header, "snapshot_add", |w| {
-                w.put(name);
-                w.u64(id.0);
-                w.put(&SnapKind::User);
-            })
-            .await;
-            match added {
-                Ok(()) => break id,
+            match inner.add_snapshot(name, id).await {
+                Ok(()) => break,
                 Err(e) => {
                     // The first failure is the one to tell.
+                    let _ = inner.io.remove(names::object_map(&inner.id, Some(id.0))).await;
                     let _ = inner.data.remove_managed_snapshot(id).await;
                     if e.errno() != ESTALE {
                         return Err(e);
                     }
                 }
             }
-        };
-        inner.map.snapshot(&inner.id, id.0, view.has(feature::FAST_DIFF)).await?;
+        }
+        if view.has(feature::FAST_DIFF) {
+            inner.map.begin_diff().await?;
+        }
         inner.header_changed().await
     }
 
@@ -67,12 +66,15 @@ impl Image {
         }
         let id = snap.info.id;
         let next = view.snapshots.iter().map(|snap| snap.info.id).find(|other| *other > id);
-        if view.has(feature::OBJECT_MAP) {
-            let next = next.map(|next| next.0);
-            inner.map.remove_snapshot(&inner.id, id.0, next, view.has(feature::FAST_DIFF)).await?;
+        if view.has(feature::FAST_DIFF) {
+            inner.map.pass_on(&inner.id, id.0, next.map(|next| next.0)).await?;
         }
         inner.data.remove_managed_snapshot(id).await?;
         tell(&inner.io, &inner.header, "snapshot_remove", |w| w.u64(id.0)).await?;
+        // Last: as long as the snapshot is there, so is its map.
+        if view.has(feature::OBJECT_MAP) {
+            inner.map.forget(&inner.id, id.0).await?;
+        }
         inner.header_changed().await
     }
 
@@ -106,15 +108,15 @@ impl Image {
         self.inner.header_changed().await
     }
 
-    /// Lets a snapshot be removed again. Only clones of the second version, which its header counts, are known here: a pool in which there are
-    /// others is refused.
+    /// Lets a snapshot be removed again. Clones of the second version are counted in its header; those of the first are looked for in each namespace
+    /// of each pool.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones; EINVAL if it is not protected.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
         let (_all, snap) = self.alone_with(name).await?;
         if !snap.protected {
-            return Err(loligo_rados::Errno::EINVAL.into());
+            return Err(Errno::EINVAL.into());
         }
         let inner = &self.inner;
         inner.set_protection(snap.info.id, UNPROTECTING).await?;
@@ -171,6 +173,18 @@ impl Image {
 }
 
 impl Inner {
+    /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever this ends. What is left of it if it ends in
+    /// between is a map of a snapshot that never was, and the image's own map says of too much that it has changed.
+    async fn add_snapshot(&self, name: &str, id: SnapId) -> Result<(), Error> {
+        self.map.keep_as(&self.id, id.0).await?;
+        tell(&self.io, &self.header, "snapshot_add", |w| {
+            w.put(name);
+            w.u64(id.0);
+            w.put(&SnapKind::User);
+        })
+        .await
+    }
+
     async fn set_protection(&self, snap: SnapId, status: u8) -> Result<(), Error> {
         tell(&self.io, &self.header, "set_protection_status", |w| {
             w.u64(snap.0);
@@ -179,24 +193,38 @@ impl Inner {
         .await
     }
 
-    /// Whether a snapshot has clones of the first version, in any pool.
+    /// Whether a snapshot has clones of the first version, in any namespace of any pool.
     async fn has_old_clones(&self, snap: SnapId) -> Result<bool, Error> {
         for (pool, _) in self.io.rados().pools() {
             let io = self.io.rados().ioctx_by_id(pool);
-            let children: Result<std::collections::BTreeSet<String>, Error> =
-                crate::call::ask(&io, names::CHILDREN, "get_children", |w| {
-                    w.i64(self.io.pool().0);
-                    w.put(&self.id);
-                    w.u64(snap.0);
-                })
-                .await;
-            match children {
-                Ok(children) if children.is_empty() => {}
-                Ok(_) => return Ok(true),
-                Err(e) if e.is_not_found() || e.errno() == loligo_rados::Errno::EOPNOTSUPP => {}
-                Err(e) => return Err(e),
+            let namespaces = match namespaces::list(&io).await {
+                // An OSD without the class knows no clones.
+                Err(e) if e.errno() == Errno::EOPNOTSUPP => continue,
+                namespaces => namespaces?,
+            };
+            if self.has_old_clones_in(&io, snap).await? {
+                return Ok(true);
+            }
+            for namespace in namespaces {
+                if self.has_old_clones_in(&io.with_namespace(namespace), snap).await? {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
+    }
+
+    async fn has_old_clones_in(&self, io: &IoCtx, snap: SnapId) -> Result<bool, Error> {
+        let children: Result<BTreeSet<String>, Error> = ask(io, names::CHILDREN, "get_children", |w| {
+            w.i64(self.io.pool().0);
+            w.put(&self.id);
+            w.u64(snap.0);
+        })
+        .await;
+        match children {
+            Ok(children) => Ok(!children.is_empty()),
+            Err(e) if e.is_not_found() => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 }

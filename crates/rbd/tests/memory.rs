@@ -1,13 +1,18 @@
 //! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random I/O on an embedded server beside the
-//! same on arrays; two clients that take the lock from each other; one that is gone without giving it up.
+//! same on arrays; two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados};
-use loligo_rbd::{Error, Image, Mode, NewImage, Shrink};
+use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, namespaces};
 use loligo_server::{Handle, Server};
-use loligo_wire::rbd::feature;
+use loligo_wire::rbd::object_map::EXISTS;
+use loligo_wire::rbd::{ObjectMap, feature};
+use loligo_wire::{Reader, Writer};
 
 const POOL: &str = "images";
 
@@ -208,4 +213,150 @@ async fn what_is_no_image_is_refused() {
     loligo_rbd::rename(&io, "a", "b").await.expect("renamed");
     let names: Vec<String> = loligo_rbd::list(&io).await.expect("a list").into_keys().collect();
     assert_eq!(names, ["b"]);
+}
+
+/// Polls a future so often at most, and drops it then. Whether it ended.
+async fn ends_within(polls_max: usize, future: impl Future) -> bool {
+    let mut future = pin!(future);
+    let mut polls = 0;
+    std::future::poll_fn(move |cx| {
+        polls += 1;
+        if polls > polls_max { Poll::Ready(false) } else { future.as_mut().poll(cx).map(|_| true) }
+    })
+    .await
+}
+
+/// Steps of what is cut off below at most; it has some ten.
+const POLLS_MAX: usize = 500;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_has_its_map_wherever_its_making_ends() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "disk", NewImage::of_size(64 << 20)).await.expect("made");
+    let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+    image.write(0, vec![1; 100].into()).await.expect("written");
+    let mut cut_off = 0;
+    for polls in 1..=POLLS_MAX {
+        let ended = ends_within(polls, image.create_snapshot(&format!("s{polls}"))).await;
+        image.refresh().await.expect("a header");
+        for snap in &image.view().snapshots {
+            let map = format!("rbd_object_map.{}.{:016x}", image.id(), snap.info.id.0);
+            let there = io.stat(map).await;
+            assert!(there.is_ok(), "snapshot '{}', after {polls} polls: {there:?}", snap.info.name);
+        }
+        if ended {
+            break;
+        }
+        cut_off = image.view().snapshots.len();
+    }
+    assert!(cut_off > 0, "no snapshot was entered before it was done");
+    image.create_snapshot("last").await.expect("made");
+    image.write(5 << 20, vec![1; 100].into()).await.expect("written");
+    assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+    assert_eq!(image.usage().await.expect("maps").len(), cut_off + 3);
+    // And as long as it is being removed.
+    for polls in 1..=POLLS_MAX {
+        let ended = ends_within(polls, image.remove_snapshot("last")).await;
+        let usage = image.usage().await;
+        assert!(usage.is_ok(), "after {polls} polls: {usage:?}");
+        if ended || image.view().snapshot("last").is_err() {
+            break;
+        }
+    }
+    assert!(image.view().snapshot("last").is_err());
+    image.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_after_a_discard_that_was_cut_off_is_in_the_map() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "disk", small(loligo_rbd::features::DEFAULT, None)).await.expect("made");
+    let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+    let map = format!("rbd_object_map.{}", image.id());
+    for polls in 1..=POLLS_MAX {
+        image.write(0, vec![1; 100].into()).await.expect("written");
+        let ended = ends_within(polls, image.discard(0, 64 << 10)).await;
+        image.write(0, vec![2; 10].into()).await.expect("written");
+        let stored = io.exec(&*map, "rbd", "object_map_load", b"").await.expect("a map");
+        let stored: ObjectMap = Reader::new(&stored).get().expect("a map");
+        assert_eq!(stored.get(0), EXISTS, "after {polls} polls");
+        assert_eq!(image.read(0, 10).await.expect("read"), vec![2; 10]);
+        if ended {
+            image.close().await.expect("closes");
+            return;
+        }
+    }
+    panic!("a discard that does not end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_an_image_whose_header_or_name_is_lost_nothing_stays() {
+    let (_server, io) = place().await;
+    for lost in ["rbd_header.ID", "rbd_id.disk", "rbd_object_map.ID"] {
+        loligo_rbd::create(&io, "disk", NewImage::of_size(64 << 20)).await.expect("made");
+        let id = loligo_rbd::list(&io).await.expect("a list")["disk"].clone();
+        io.remove(lost.replace("ID", &id)).await.expect("removed");
+        loligo_rbd::remove(&io, "disk", |_, _| {}).await.expect(lost);
+        let again = loligo_rbd::remove(&io, "disk", |_, _| {}).await;
+        assert!(matches!(again, Err(Error::NoImage(_))), "{again:?}");
+        let mut left = io.objects();
+        while let Some(object) = left.next().await.expect("a listing") {
+            assert_eq!(object.oid, b"rbd_directory", "{lost}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_tells_that_the_watch_has_ended() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "disk", NewImage::of_size(1 << 20)).await.expect("made");
+    let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+    image.flush().await.expect("flushed");
+    io.remove(format!("rbd_header.{}", image.id())).await.expect("removed");
+    let told = async {
+        while image.flush().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("it is told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clones_of_the_first_version_in_namespaces_are_found() {
+    let (_server, io) = place().await;
+    namespaces::create(&io, "ns").await.expect("made");
+    assert!(matches!(namespaces::create(&io, "ns").await, Err(Error::NamespaceExists(_))));
+    assert_eq!(namespaces::list(&io).await.expect("a list"), ["ns"]);
+    let inside = io.with_namespace("ns");
+    loligo_rbd::create(&io, "parent", NewImage::of_size(1 << 20)).await.expect("made");
+    let image = Image::open(&io, "parent", Mode::ReadWrite).await.expect("opens");
+    image.create_snapshot("s").await.expect("made");
+    image.protect_snapshot("s").await.expect("protected");
+    let mut child = Writer::new();
+    child.i64(io.pool().0);
+    child.put(image.id());
+    child.u64(image.view().snapshot("s").expect("one").info.id.0);
+    child.put("clone");
+    let child = child.into_bytes();
+    inside.exec_write("rbd_children", "rbd", "add_child", &child).await.expect("entered");
+    assert!(matches!(image.unprotect_snapshot("s").await, Err(Error::SnapshotBusy(_))));
+    inside.exec_write("rbd_children", "rbd", "remove_child", &child).await.expect("struck out");
+    image.unprotect_snapshot("s").await.expect("unprotected");
+    image.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_with_images_stays() {
+    let (_server, io) = place().await;
+    namespaces::create(&io, "ns").await.expect("made");
+    let inside = io.with_namespace("ns");
+    loligo_rbd::create(&inside, "a", NewImage::of_size(1 << 20)).await.expect("made");
+    assert!(matches!(namespaces::remove(&io, "ns").await, Err(Error::NamespaceBusy(_))));
+    loligo_rbd::remove(&inside, "a", |_, _| {}).await.expect("removed");
+    namespaces::remove(&io, "ns").await.expect("removed");
+    let made = loligo_rbd::create(&inside, "b", NewImage::of_size(1 << 20)).await;
+    assert!(matches!(made, Err(Error::NoNamespace(_))), "{made:?}");
+    assert!(namespaces::remove(&io, "").await.is_err());
+    assert!(matches!(namespaces::remove(&io, "ns").await, Err(Error::NoNamespace(_))));
+    assert!(namespaces::list(&io).await.expect("a list").is_empty());
 }

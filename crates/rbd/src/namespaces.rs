@@ -1,0 +1,100 @@
+//! Namespaces of a pool that may have images.
+
+use loligo_rados::{Errno, IoCtx};
+use loligo_wire::{Decode, DecodeError, Reader};
+
+use crate::call::{ask, listed, tell};
+use crate::error::EBUSY;
+use crate::{Error, names};
+
+/// Images may be made.
+const READY: u8 = 0;
+/// They may not.
+const ADD_DISABLED: u8 = 1;
+
+/// The pool's namespaces, by name.
+///
+/// # Errors
+/// They cannot be read.
+pub async fn list(io: &IoCtx) -> Result<Vec<String>, Error> {
+    listed(&io.with_namespace(""), names::NAMESPACES, "namespace_list", String::as_str).await
+}
+
+/// Makes a namespace.
+///
+/// # Errors
+/// [`Error::NamespaceExists`]; EINVAL if it is no name.
+pub async fn create(io: &IoCtx, name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.contains(['/', '@']) {
+        return Err(Errno::EINVAL.into());
+    }
+    let all = io.with_namespace("");
+    match tell(&all, names::NAMESPACES, "namespace_add", |w| w.put(name)).await {
+        Err(e) if e.errno() == Errno::EEXIST => return Err(Error::NamespaceExists(name.to_owned())),
+        done => done?,
+    }
+    let ready = set_state(&io.with_namespace(name), READY).await;
+    if ready.is_err() {
+        // The first failure is the one to tell.
+        let _ = tell(&all, names::NAMESPACES, "namespace_remove", |w| w.put(name)).await;
+    }
+    ready
+}
+
+/// Removes a namespace that has no images, in its trash neither.
+///
+/// # Errors
+/// [`Error::NoNamespace`]; [`Error::NamespaceBusy`]. If it fails in between it can be repeated.
+pub async fn remove(io: &IoCtx, name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        // It is what the pool has without namespaces.
+        return Err(Errno::EINVAL.into());
+    }
+    let inner = io.with_namespace(name);
+    // From now on no image is made.
+    match set_state(&inner, ADD_DISABLED).await {
+        Err(e) if e.errno() == EBUSY => return Err(Error::NamespaceBusy(name.to_owned())),
+        Err(e) if e.is_not_found() => {}
+        done => done?,
+    }
+    if has_trash(&inner).await? {
+        set_state(&inner, READY).await?;
+        return Err(Error::NamespaceBusy(name.to_owned()));
+    }
+    for oid in [names::TRASH, names::DIRECTORY] {
+        match inner.remove(oid).await {
+            Err(e) if e.errno() != Errno::ENOENT => return Err(e.into()),
+            _ => {}
+        }
+    }
+    match tell(&io.with_namespace(""), names::NAMESPACES, "namespace_remove", |w| w.put(name)).await {
+        Err(e) if e.is_not_found() => Err(Error::NoNamespace(name.to_owned())),
+        done => done,
+    }
+}
+
+async fn set_state(io: &IoCtx, state: u8) -> Result<(), Error> {
+    tell(io, names::DIRECTORY, "dir_state_set", |w| w.u8(state)).await
+}
+
+async fn has_trash(io: &IoCtx) -> Result<bool, Error> {
+    let first: Result<Count, Error> = ask(io, names::TRASH, "trash_list", |w| {
+        w.put("");
+        w.u64(1);
+    })
+    .await;
+    match first {
+        Ok(Count(count)) => Ok(count > 0),
+        Err(e) if e.is_not_found() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Of a list's items, which are not looked at.
+struct Count(u32);
+
+impl Decode for Count {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(r.u32()?))
+    }
+}
