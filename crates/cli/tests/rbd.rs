@@ -64,10 +64,17 @@ impl Place {
     }
 
     fn make_pool(&self) {
+        self.ceph(&["osd", "pool", "create", &self.pool, "8"]);
+    }
+
+    fn remove_pool(&self) {
+        self.ceph(&["osd", "pool", "rm", &self.pool, &self.pool, "--yes-i-really-really-mean-it"]);
+    }
+
+    fn ceph(&self, args: &[&str]) {
         let mut command = Command::new("ceph");
-        command.env("CEPH_CONF", &self.conf).args(["osd", "pool", "create", &self.pool, "8"]);
-        let made = command.output().expect("it is installed");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let done = command.env("CEPH_CONF", &self.conf).args(args).output().expect("it is installed");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 }
 
@@ -90,6 +97,16 @@ fn images_by_their_words() {
     place.done("snap rollback file@s");
     assert!(place.ours("export file -").stdout == data);
     place.done("object-map check file");
+    let piped = Command::new(env!("CARGO_BIN_EXE_loligo"))
+        .env("CEPH_CONF", &place.conf)
+        .args(["-p", "p", "rbd", "import", "-", "piped", "--object-size", "64K"])
+        .stdin(fs::File::open(place.dir.join("file")).expect("a file"))
+        .status();
+    assert!(piped.expect("it runs").success());
+    assert!(place.ours("export piped -").stdout == data);
+    place.done("object-map check piped");
+    place.done("rm piped");
+    assert!(place.refused("import -").contains("is called"));
     place.done("image-meta set file key value");
     assert_eq!(place.done("image-meta get file key"), "value\n");
     let bench = place.done("bench two --io-type write --io-total 1M --format json");
@@ -99,6 +116,13 @@ fn images_by_their_words() {
     assert!(place.refused("rm file").contains("snapshots"));
     assert!(place.refused("create three --size 1 --image-feature journaling").contains("journaling"));
     assert!(place.refused("info none").contains("no image 'none'"));
+    place.done("namespace create p/inside");
+    place.done("create p/inside/one --size 1");
+    assert_eq!(place.done("ls p/inside"), "one\n");
+    assert!(place.refused("namespace rm p/inside").contains("has images"));
+    place.done("rm p/inside/one");
+    place.done("namespace rm p/inside");
+    assert!(place.refused("create p/inside/two --size 1").contains("create p/inside/two"));
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -176,7 +200,25 @@ fn beside(place: &Place) {
         place.done(&format!("rm {image}"));
     }
     assert_eq!(place.stock("ls"), "");
+    namespaces(place);
+    place.remove_pool();
     let _ = fs::remove_dir_all(&place.dir);
+}
+
+fn namespaces(place: &Place) {
+    let [ours, theirs] = ["ours", "theirs"].map(|name| format!("{}/{name}", place.pool));
+    place.done(&format!("namespace create {ours}"));
+    place.stock(&format!("namespace create {theirs}"));
+    place.same("namespace ls");
+    place.stock(&format!("create {ours}/image --size 1"));
+    place.done(&format!("create {theirs}/image --size 1"));
+    for namespace in [&ours, &theirs] {
+        place.same(&format!("ls {namespace}"));
+        place.done(&format!("rm {namespace}/image"));
+    }
+    place.stock(&format!("namespace rm {ours}"));
+    place.done(&format!("namespace rm {theirs}"));
+    place.same("namespace ls");
 }
 
 fn exported_alike(place: &Place, image: &str) {

@@ -54,6 +54,7 @@ pub(crate) enum RbdCommand {
     },
     /// Make an image of a file.
     Import {
+        /// - is standard input.
         file: PathBuf,
         /// By default it is called as the file.
         image: Option<String>,
@@ -87,6 +88,9 @@ pub(crate) enum RbdCommand {
     /// Keys and values that are kept with an image.
     #[command(subcommand)]
     ImageMeta(ImageMeta),
+    /// Namespaces of a pool.
+    #[command(subcommand)]
+    Namespace(Namespace),
 }
 
 /// How an image is laid out.
@@ -169,6 +173,27 @@ pub(crate) enum ImageMeta {
     /// Remove a key.
     #[command(alias = "rm")]
     Remove { image: String, key: String },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Namespace {
+    /// Make a namespace.
+    Create {
+        /// POOL/NAMESPACE; or -p and -N say it.
+        place: Option<String>,
+    },
+    /// List the namespaces of a pool.
+    #[command(alias = "list")]
+    Ls {
+        /// POOL.
+        pool: Option<String>,
+    },
+    /// Remove a namespace without images.
+    #[command(alias = "remove")]
+    Rm {
+        /// POOL/NAMESPACE; or -p and -N say it.
+        place: Option<String>,
+    },
 }
 
 #[derive(Args)]

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, Rados};
-use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, features};
+use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, features, namespaces};
 use serde_json::json;
 
-use self::args::{ImageMeta, ObjectMap, Quiet, Shape, Snap};
+use self::args::{ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -93,6 +93,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Snap(command) => snap(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
+        RbdCommand::Namespace(command) => namespace(place, command).await,
     }
 }
 
@@ -192,6 +193,9 @@ async fn import(
     quiet: &Quiet,
 ) -> Result<(), Failure> {
     let what = format!("import {}", file.display());
+    if file == Path::new("-") {
+        return import_stream(place, image, shape, what).await;
+    }
     let mut opened = File::open(file).context(|| what.clone())?;
     let size = opened.metadata().context(|| what.clone())?;
     if !size.is_file() {
@@ -204,6 +208,23 @@ async fn import(
     let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
     let bar = Bar::new("Importing image", quiet);
     let done = transfer::import(&image, &mut opened, &bar, &what).await;
+    let closed = image.close().await;
+    done?;
+    closed.context(|| what)
+}
+
+async fn import_stream(
+    place: &Place,
+    image: Option<&str>,
+    shape: &Shape,
+    what: String,
+) -> Result<(), Failure> {
+    let Some(image) = image else { return Err(Failure::new(what, "does not say how the image is called")) };
+    let (io, spec) = place.image(image).await?;
+    let new = shaped(place, shape, 0).await?;
+    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
+    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
+    let done = transfer::import_stream(&image, &mut std::io::stdin().lock(), &what).await;
     let closed = image.close().await;
     done?;
     closed.context(|| what)
@@ -339,6 +360,29 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
             }
             Ok(())
         }
+    }
+}
+
+async fn namespace(place: &Place, command: &Namespace) -> Result<(), Failure> {
+    let (Namespace::Create { place: named } | Namespace::Rm { place: named }) = command else {
+        let Namespace::Ls { pool } = command else { return Ok(()) };
+        let io = place.io(pool.as_deref(), None).await?;
+        let all = namespaces::list(&io).await.context(|| "namespace ls".to_owned())?;
+        show::namespaces(&all, place.format);
+        return Ok(());
+    };
+    let (pool, name) = match named.as_deref().map(|named| named.split_once('/').unwrap_or((named, ""))) {
+        Some((pool, name)) => (Some(pool), name),
+        None => (None, &*place.namespace),
+    };
+    let what = || format!("namespace {name}");
+    if name.is_empty() {
+        return Err(Failure::new("namespace", "is not named: POOL/NAMESPACE"));
+    }
+    let io = place.io(pool, None).await?;
+    match command {
+        Namespace::Rm { .. } => namespaces::remove(&io, name).await.context(what),
+        _ => namespaces::create(&io, name).await.context(what),
     }
 }
 

@@ -94,6 +94,22 @@ pub(super) fn snapshots(snaps: &[Snapshot], format: Format) {
     }
 }
 
+/// A pool's namespaces.
+pub(super) fn namespaces(names: &[String], format: Format) {
+    if format == Format::Json {
+        let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        println!("{}", Value::from(all));
+    } else if !names.is_empty() {
+        table(
+            [false],
+            std::iter::once("NAME")
+                .chain(names.iter().map(String::as_str))
+                .map(|name| [name.to_owned()])
+                .collect(),
+        );
+    }
+}
+
 /// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as `rbd` has it.
 pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, format: Format) {
     let rows = images.iter().flat_map(|(name, id, all)| all.iter().map(move |usage| (name, id, usage)));

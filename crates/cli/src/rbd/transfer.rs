@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rbd::{Error, Image};
+use loligo_rbd::{Error, Image, Shrink};
 
 use super::Bar;
 use crate::failure::{Context, Failure};
@@ -39,6 +39,30 @@ pub(super) async fn import(image: &Image, file: &mut File, bar: &Bar, what: &str
         bar.at(done, image.size());
     }
     Ok(())
+}
+
+/// Writes what comes into an image that grows as it does, and is as long as that in the end. What is zeros is left out.
+pub(super) async fn import_stream(image: &Image, source: &mut impl Read, what: &str) -> Result<(), Failure> {
+    let mut at = 0;
+    loop {
+        let mut data = Vec::new();
+        tokio::task::block_in_place(|| source.by_ref().take(CHUNK).read_to_end(&mut data))
+            .context(|| what.to_owned())?;
+        if data.is_empty() {
+            return image.resize(at, Shrink::Allowed).await.context(|| what.to_owned());
+        }
+        let (end, data) = (at + data.len() as u64, Bytes::from(data));
+        if end > image.size() {
+            // Twice as much each time, as nobody knows how much is to come.
+            let size = end.max(image.size().saturating_mul(2));
+            image.resize(size, Shrink::Refused).await.context(|| what.to_owned())?;
+        }
+        for (from, to) in runs(&data) {
+            let written = image.write(at + from as u64, data.slice(from..to)).await;
+            written.context(|| what.to_owned())?;
+        }
+        at = end;
+    }
 }
 
 /// Writes an image into a file; zeros become holes. Standard output gets them.
