@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::file::FileCommand;
 use crate::rbd::RbdCommand;
+use crate::timeline::TraceOptions;
 
 const SHARED_OPTIONS: &str = "\
 Options that all Ceph programs share, and that are read as Ceph reads them:
@@ -52,6 +53,10 @@ pub(crate) struct Cli {
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
     pub(crate) format: FormatName,
+
+    /// Write when each operation was new, queued, acked and done into this file, for `loligo trace`, Perfetto and Chrome.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -264,6 +269,8 @@ pub(crate) enum Command {
     /// Show who waits for whose lock in running programs.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
+    /// Show what the operations of a command waited for that had --trace, or draw how they overlap.
+    Trace(TraceOptions),
     /// Measure published contention cases, before and after, on this machine.
     Contend(Contend),
     /// Print a completion script for a shell.

@@ -24,6 +24,8 @@ mod pool;
 mod rbd;
 mod serve;
 mod snaps;
+mod timeline;
+mod trace;
 mod transfer;
 mod watch;
 
@@ -35,6 +37,7 @@ use loligo_rados::Builder;
 use args::{Cli, Command, FormatName};
 use client::Client;
 use failure::{Context, Failure};
+use trace::Tracing;
 
 /// Many small buffers are made by one thread and freed by another: what this allocator is for.
 #[global_allocator]
@@ -58,6 +61,20 @@ fn run() -> Result<(), Failure> {
     if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
         return Err(Failure::new("--format prometheus", "only lockstat has it"));
     }
+    let is_client = !matches!(
+        cli.command,
+        Command::Completions { .. }
+            | Command::Contend(_)
+            | Command::Fsck { .. }
+            | Command::Df { dir: Some(_) }
+            | Command::Demo
+            | Command::Serve(_)
+            | Command::Lockstat(_)
+            | Command::Trace(_)
+    );
+    if cli.trace.is_some() && !is_client {
+        return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
+    }
     match &cli.command {
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
@@ -69,6 +86,7 @@ fn run() -> Result<(), Failure> {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
+        Command::Trace(options) => timeline::run(options, cli.format),
         _ => client_command(&cli, builder),
     }
 }
@@ -77,6 +95,13 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
     let _log = log::of_client(&conf)?;
     let _admin = admin::of_client(&conf);
+    let tracing = Tracing::start(cli.trace.as_deref())?;
+    let done = traced_command(cli, tracing.of(builder));
+    let traced = tracing.finish();
+    done.and(traced)
+}
+
+fn traced_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     match &cli.command {
         Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
         Command::LoadGen(options) => bench::load_gen::run(Client::new(builder, cli)?, options),

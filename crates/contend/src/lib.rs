@@ -12,6 +12,7 @@
 //! | all cases; one file for each | [`cases()`], `cases/` |
 //! | rounds, medians, ratios | [`run()`], [`Plan`], [`Outcome`] |
 //! | a terminal's table, JSON, a page with charts | [`to_table`], [`to_json`], [`to_html`] |
+//! | what other pictures share with these charts | [`chart`] |
 //!
 //! A new case is one file in `cases/` and one line in [`cases()`].
 //!
@@ -38,5 +39,5 @@ pub use cases::{by_name, cases};
 pub use error::Error;
 pub use machine::Machine;
 pub use measure::Spread;
-pub use output::{to_html, to_json, to_table};
+pub use output::{chart, to_html, to_json, to_table};
 pub use run::{Locks, Outcome, Plan, Row, SettingOutcome, Step, run};

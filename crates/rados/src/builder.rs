@@ -16,6 +16,7 @@ use crate::dial::Dialer;
 use crate::mgrc::{Keeper, MgrClient};
 use crate::monc::{HuntSettings, MonClient};
 use crate::objecter::{Location, Objecter, Settings};
+use crate::trace::{self, Trace};
 use crate::{Error, Rados, discover};
 
 /// Says which cluster to connect to, and as whom.
@@ -31,6 +32,7 @@ pub struct Builder {
     dns: Option<SocketAddr>,
     network: Network,
     kind: EntityType,
+    trace: Option<Arc<trace::Sender>>,
 }
 
 impl Default for Builder {
@@ -50,6 +52,7 @@ impl Builder {
             dns: None,
             network: Network::default(),
             kind: EntityType::CLIENT,
+            trace: None,
         }
     }
 
@@ -115,6 +118,12 @@ impl Builder {
         self
     }
 
+    /// Has the timeline of each operation written there.
+    pub fn trace(mut self, trace: &Trace) -> Self {
+        self.trace = Some(trace.sender());
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -156,8 +165,13 @@ impl Builder {
             let messenger = Messenger::new(config, dispatch);
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
-            let (objecter, steward) =
-                Objecter::new(times.objecter, location, Arc::clone(&monc), Arc::clone(&dialer));
+            let (objecter, steward) = Objecter::new(
+                times.objecter,
+                location,
+                Arc::clone(&monc),
+                Arc::clone(&dialer),
+                self.trace.clone(),
+            );
             parts = Some((dialer, steward));
             Core {
                 auth: Arc::clone(&client),

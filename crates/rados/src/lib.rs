@@ -15,6 +15,7 @@
 //! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, watches, advisory locks, methods
 //!   of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several things to an object at once, under conditions.
 //! - [`blocking`] is the same without `async`.
+//! - [`Trace`] writes when each operation was new, queued, acked and done ([`Builder::trace`]).
 //!
 //! Inside, `monc` keeps a session with a monitor, `mgrc` one with the active manager if one is wanted, and `objecter` carries operations to the OSDs. An operation that is lost
 //! on the way (a lost connection, a map that moves the object) is sent again under the same number until it is answered; the
@@ -38,6 +39,7 @@ mod mgrc;
 mod monc;
 mod objecter;
 mod rados;
+mod trace;
 
 pub use builder::Builder;
 pub use error::{Errno, Error};
@@ -53,3 +55,4 @@ pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
 pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 pub use objecter::Resent;
 pub use rados::Rados;
+pub use trace::{Trace, Traced};

@@ -18,7 +18,7 @@ pub(super) fn figure(value: f64, unit: Unit) -> String {
 }
 
 /// A time in the unit that suits it.
-pub(super) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     if ns == 0.0 {
         return "0".to_owned();
     }
@@ -32,7 +32,7 @@ pub(super) fn time(ns: f64) -> String {
 }
 
 /// Three digits, or all of those before the point, in groups of three.
-pub(super) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
         ..9.995 => 2,

@@ -2,6 +2,7 @@ use std::fmt::Write;
 
 use loligo_lockstat::{ClassReport, Kind, Site, Times};
 
+use super::chart::STYLE;
 use super::format::{figure, time};
 use super::svg;
 use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome, Unit};
@@ -14,7 +15,7 @@ pub fn to_html(outcomes: &[Outcome], machine: &Machine, plan: &Plan) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
     out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
     out += "<title>loligo contend</title><style>";
-    out += include_str!("page.css");
+    out += STYLE;
     out += "</style></head><body><main><h1>Who waits for whose lock, before and after</h1>";
     let class = if machine.is_debug { "warn" } else { "quiet" };
     let _ = write!(out, "<p class=\"{class}\">{}</p>", escaped(&machine.to_string()));
@@ -126,7 +127,7 @@ fn times(out: &mut String, times: &Times) {
 }
 
 /// Text as it may stand in an element or between quotes.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,5 +1,6 @@
 //! How results are shown.
 
+pub mod chart;
 mod format;
 mod html;
 mod json;

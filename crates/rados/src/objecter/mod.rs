@@ -42,7 +42,7 @@ use tokio::sync::{mpsc, watch};
 
 use self::commands::Commands;
 use self::linger::Lingers;
-use self::op::{Op, Pending};
+use self::op::Pending;
 use self::session::{Admission, Answered, pack_first};
 use self::sessions::{NoSession, Sessions};
 use self::steward::{Event, MAPS_WAITING_MAX};
@@ -51,9 +51,11 @@ use self::throttle::{Throttle, Turn};
 use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
+use crate::trace::{self, Marks};
 
 pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
+pub(crate) use self::op::Op;
 pub(crate) use self::replica::Location;
 pub(crate) use self::session::Session;
 pub(crate) use self::sessions::Link;
@@ -86,6 +88,7 @@ pub(crate) struct Objecter {
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
     resent: ArcSwap<Resent>,
+    trace: Option<Arc<trace::Sender>>,
 }
 
 /// What a change of the map, or several that came together, had sent again.
@@ -105,6 +108,7 @@ impl Objecter {
         location: Location,
         monc: Arc<MonClient>,
         dialer: Arc<Dialer>,
+        trace: Option<Arc<trace::Sender>>,
     ) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
@@ -120,6 +124,7 @@ impl Objecter {
             events,
             maps_waiting: AtomicUsize::new(0),
             resent: ArcSwap::default(),
+            trace,
         });
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
@@ -147,13 +152,27 @@ impl Objecter {
     /// Gives a request its number, and a place on the heap.
     pub(crate) fn prepare(&self, request: MOSDOp) -> Arc<Op> {
         let bytes: usize = request.ops.iter().map(|op| op.data.len()).sum();
-        Op::new(Tid(self.tids.fetch_add(1, Ordering::Relaxed)), request, Throttle::cost(bytes))
+        let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
+        Op::new(tid, request, Throttle::cost(bytes), self.trace.as_ref().map(|_| Marks::new()))
     }
 
     /// Performs an operation: waits for a place in flight, sends it, and waits for its end.
     ///
     /// Dropped before its end, the operation is not sent again; whether it was executed is not known then.
     pub(crate) async fn perform(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
+        match &self.trace {
+            None => self.perform_in_time(op).await,
+            // On the heap, so that futures are small for those who are not traced.
+            Some(trace) => {
+                let following = trace.follow(&op);
+                let outcome = Box::pin(self.perform_in_time(op)).await;
+                following.end(&outcome);
+                outcome
+            }
+        }
+    }
+
+    async fn perform_in_time(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
         match self.settings.op_timeout {
             None => self.perform_at_leisure(op).await,
             // On the heap, so that futures are small for those who set no limit.
@@ -165,6 +184,9 @@ impl Objecter {
 
     async fn perform_at_leisure(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
         let turn = self.throttle.acquire(op.cost).await;
+        if let Some(marks) = &op.marks {
+            marks.placed();
+        }
         let place = Place { throttle: &self.throttle, cost: op.cost };
         let pending = self.submit(op, place, turn).await?;
         Ok(pending.await?)
@@ -375,6 +397,9 @@ impl Objecter {
             match answer {
                 Answered::Done(op, reply) => {
                     op.set_answered_on(conn_id);
+                    if let Some(marks) = &op.marks {
+                        marks.acked();
+                    }
                     op.finish(Ok(reply));
                 }
                 Answered::Again(entry, reply) => self.tell(Event::Again { entry, reply }),

@@ -12,6 +12,7 @@ use loligo_wire::message::osd::{MOSDOp, OsdReply};
 
 use super::Objecter;
 use crate::error::OpError;
+use crate::trace::Marks;
 
 /// What an operation ends with.
 pub(crate) type Outcome = Result<OsdReply, OpError>;
@@ -28,12 +29,14 @@ pub(crate) struct Op {
     answered_on: AtomicU64,
     outcome: OnceLock<Outcome>,
     waker: AtomicWaker,
+    /// Its moments, if it is traced.
+    pub(crate) marks: Option<Box<Marks>>,
 }
 
 impl Op {
-    pub(crate) fn new(tid: Tid, request: MOSDOp, cost: u64) -> Arc<Self> {
+    pub(crate) fn new(tid: Tid, request: MOSDOp, cost: u64, marks: Option<Box<Marks>>) -> Arc<Self> {
         let (outcome, waker) = (OnceLock::new(), AtomicWaker::new());
-        Arc::new(Self { tid, request, cost, answered_on: AtomicU64::new(0), outcome, waker })
+        Arc::new(Self { tid, request, cost, answered_on: AtomicU64::new(0), outcome, waker, marks })
     }
 
     /// Notes, before the end, on which connection the answer came.

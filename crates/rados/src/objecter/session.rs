@@ -126,6 +126,9 @@ fn pack(
         tiered = ObjectLocator { pool, ..locator.clone() };
         &tiered
     };
+    if let Some(marks) = &op.marks {
+        marks.queued(place.spgid.pgid, place.osd.as_ref().map(|(osd, _)| *osd));
+    }
     let retry = if retry_attempt > 0 { OsdFlags::RETRY } else { OsdFlags::empty() };
     let attempt = Attempt {
         spgid: place.spgid,

@@ -1,0 +1,126 @@
+//! `loligo trace FILE`: what the timelines in a file say, in words, as JSON, or as a picture of how operations overlap.
+
+mod overlap;
+mod read;
+mod svg;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use crate::args::FormatName;
+use crate::failure::{Context, Failure};
+
+use overlap::Overlap;
+use read::{Phase, Timelines};
+
+/// What to do with a trace.
+#[derive(clap::Args)]
+pub(crate) struct TraceOptions {
+    /// What `--trace` wrote, also if it was cut short.
+    file: PathBuf,
+    /// Draw how the operations overlap, into this file; - or none is standard output.
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
+    svg: Option<PathBuf>,
+}
+
+pub(crate) fn run(options: &TraceOptions, format: FormatName) -> Result<(), Failure> {
+    let TraceOptions { file, svg } = options;
+    let names = || format!("trace {}", file.display());
+    let opened = File::open(file).context(names)?;
+    let timelines = read::read(BufReader::new(opened)).context(names)?;
+    let overlap = Overlap::of(&timelines.ops);
+    match (svg, format) {
+        (Some(out), FormatName::Plain) => put(out, &svg::draw(&timelines, &overlap)),
+        (None, FormatName::Plain) => put(Path::new("-"), &words(&timelines, &overlap)),
+        (None, FormatName::Json) => put(Path::new("-"), &json(&timelines, &overlap)),
+        _ => Err(Failure::new("--format", "plain or JSON, without --svg")),
+    }
+}
+
+fn put(out: &Path, text: &str) -> Result<(), Failure> {
+    let names = || format!("write {}", out.display());
+    if out == Path::new("-") {
+        return io::stdout().write_all(text.as_bytes()).context(names);
+    }
+    fs::write(out, text).context(names)
+}
+
+/// What is said first of a trace.
+fn headline(timelines: &Timelines, overlap: &Overlap) -> String {
+    let count = timelines.ops.len();
+    let mut out = format!(
+        "{count} {}, at most {} in flight at once, {:.1} on average",
+        if count == 1 { "operation" } else { "operations" },
+        overlap.most,
+        overlap.mean
+    );
+    if timelines.dropped > 0 {
+        out += &format!("; {} dropped when it was written", timelines.dropped);
+    }
+    if timelines.unread > 0 {
+        out += &format!("; {} more not read", timelines.unread);
+    }
+    if timelines.is_cut {
+        out += "; the file is cut short";
+    }
+    out
+}
+
+fn words(timelines: &Timelines, overlap: &Overlap) -> String {
+    let mut out = headline(timelines, overlap) + "\n";
+    out += &format!("{:<10}{:>12}{:>12}{:>12}{:>12}\n", "phase", "total", "p50", "p99", "longest");
+    for phase in Phase::ALL {
+        let times = timelines.times_us(phase);
+        let cells =
+            [times.iter().sum(), quantile(&times, 0.5), quantile(&times, 0.99), quantile(&times, 1.0)];
+        out += &format!("{:<10}", phase.name());
+        cells.iter().for_each(|us| out += &format!("{:>12}", loligo_contend::chart::time(us * 1e3)));
+        out.push('\n');
+    }
+    out
+}
+
+fn json(timelines: &Timelines, overlap: &Overlap) -> String {
+    let phases: serde_json::Map<_, _> = Phase::ALL
+        .into_iter()
+        .map(|phase| {
+            let times = timelines.times_us(phase);
+            let told = serde_json::json!({
+                "total_us": times.iter().sum::<f64>(),
+                "p50_us": quantile(&times, 0.5),
+                "p99_us": quantile(&times, 0.99),
+                "max_us": quantile(&times, 1.0),
+            });
+            (phase.name().to_owned(), told)
+        })
+        .collect();
+    let told = serde_json::json!({
+        "ops": timelines.ops.len(),
+        "dropped": timelines.dropped,
+        "unread": timelines.unread,
+        "cut_short": timelines.is_cut,
+        "overlap_max": overlap.most,
+        "overlap_mean": overlap.mean,
+        "phases": phases,
+    });
+    format!("{told}\n")
+}
+
+/// Of times in order; 0 if there are none.
+fn quantile(times: &[f64], part: f64) -> f64 {
+    let at = (part * times.len() as f64).ceil() as usize;
+    times.get(at.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_one_of_the_times() {
+        let times = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!([0.5, 0.99, 1.0].map(|part| quantile(&times, part)), [2.0, 4.0, 4.0]);
+        assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+}

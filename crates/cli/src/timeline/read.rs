@@ -1,0 +1,266 @@
+//! Reading what `--trace` wrote: one event on a line, and perhaps cut short.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+
+use serde::Deserialize;
+
+/// Bytes of one line. An object's name has at most some kilobytes.
+const LINE_MAX: u64 = 1 << 20;
+/// Operations that are read; some hundred bytes each.
+const OPS_MAX: usize = 1 << 20;
+/// Phases of one operation: there are some for each attempt.
+const SPANS_MAX: usize = 256;
+
+/// A part of an operation's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Throttle,
+    Submit,
+    Flight,
+    Wake,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 4] = [Self::Throttle, Self::Submit, Self::Flight, Self::Wake];
+
+    /// As the file has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Throttle => "throttle",
+            Self::Submit => "submit",
+            Self::Flight => "flight",
+            Self::Wake => "wake",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.name() == name)
+    }
+}
+
+/// An operation that has ended. Times in microseconds since the trace began.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TracedOp {
+    pub(super) name: String,
+    pub(super) from: f64,
+    pub(super) until: f64,
+    pub(super) spans: Vec<Span>,
+}
+
+/// A phase of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Span {
+    pub(super) phase: Phase,
+    pub(super) from: f64,
+    pub(super) until: f64,
+}
+
+impl TracedOp {
+    /// From its first sending to its answer.
+    pub(super) fn flight(&self) -> Option<(f64, f64)> {
+        let mut flights = self.spans.iter().filter(|span| span.phase == Phase::Flight);
+        let first = flights.next()?;
+        Some((first.from, flights.next_back().map_or(first.until, |last| last.until)))
+    }
+}
+
+/// What a file holds.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Timelines {
+    /// In the order in which they were new.
+    pub(super) ops: Vec<TracedOp>,
+    /// Those that the writer had to leave out.
+    pub(super) dropped: u64,
+    /// Those above [`OPS_MAX`].
+    pub(super) unread: u64,
+    /// The end is missing.
+    pub(super) is_cut: bool,
+}
+
+impl Timelines {
+    /// How long this phase of the operations took, in order.
+    pub(super) fn times_us(&self, phase: Phase) -> Vec<f64> {
+        let spans = self.ops.iter().flat_map(|op| &op.spans).filter(|span| span.phase == phase);
+        let mut times: Vec<f64> = spans.map(|span| span.until - span.from).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    }
+}
+
+/// Why a file is not a trace.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("line {line}: {why}")]
+    Line { line: usize, why: serde_json::Error },
+    #[error("line {line} is longer than {LINE_MAX} bytes")]
+    Long { line: usize },
+    #[error("line {line}: no array of trace events begins here")]
+    Start { line: usize },
+    #[error("line {line}: a time that is no time")]
+    Time { line: usize },
+}
+
+#[derive(Deserialize)]
+struct Event {
+    ph: String,
+    #[serde(default)]
+    id: u64,
+    #[serde(default)]
+    pid: u64,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    ts: f64,
+    #[serde(default)]
+    args: Args,
+}
+
+#[derive(Default, Deserialize)]
+struct Args {
+    #[serde(default)]
+    dropped: u64,
+}
+
+/// Reads a trace. One that is cut short is read as far as it goes; operations whose end is missing are left out.
+pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
+    let mut out = Timelines { is_cut: true, ..Timelines::default() };
+    let mut open = HashMap::new();
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let length = file.by_ref().take(LINE_MAX).read_until(b'\n', &mut bytes)? as u64;
+        let is_whole = bytes.ends_with(b"\n");
+        if length == LINE_MAX && !is_whole {
+            return Err(ReadError::Long { line });
+        }
+        let text = bytes.trim_ascii();
+        match text {
+            b"[" if line == 1 => continue,
+            _ if line == 1 => return Err(ReadError::Start { line }),
+            b"]" => {
+                out.is_cut = false;
+                break;
+            }
+            b"" if length == 0 => break,
+            b"" => continue,
+            _ => {}
+        }
+        let event: Event = match serde_json::from_slice(text.strip_suffix(b",").unwrap_or(text)) {
+            Ok(event) => event,
+            // The last line of a file that is cut short.
+            Err(_) if !is_whole => break,
+            Err(why) => return Err(ReadError::Line { line, why }),
+        };
+        if !event.ts.is_finite() || event.ts < 0.0 {
+            return Err(ReadError::Time { line });
+        }
+        take(event, &mut open, &mut out);
+    }
+    out.ops.sort_by(|a, b| a.from.total_cmp(&b.from));
+    Ok(out)
+}
+
+/// Operations that have begun, by process and number.
+type Open = HashMap<(u64, u64), TracedOp>;
+
+fn take(event: Event, open: &mut Open, out: &mut Timelines) {
+    let id = (event.pid, event.id);
+    let at = event.ts;
+    let count = open.len() + out.ops.len();
+    let phase = Phase::named(&event.name);
+    match (event.ph.as_str(), phase, open.get_mut(&id)) {
+        ("M", ..) => out.dropped = out.dropped.saturating_add(event.args.dropped),
+        ("b", Some(phase), Some(op)) if op.spans.len() < SPANS_MAX => {
+            op.spans.push(Span { phase, from: at, until: at });
+        }
+        ("e", Some(phase), Some(op)) => {
+            if let Some(span) = op.spans.last_mut().filter(|span| span.phase == phase) {
+                span.until = at.max(span.from);
+            }
+        }
+        ("b", None, None) if count < OPS_MAX => {
+            open.insert(id, TracedOp { name: event.name, from: at, until: at, spans: Vec::new() });
+        }
+        ("b", None, None) => out.unread += 1,
+        ("e", None, Some(op)) if op.name == event.name => {
+            if let Some(mut op) = open.remove(&id) {
+                op.until = at.max(op.from);
+                out.ops.push(op);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(ph: &str, id: u64, name: &str, ts: f64) -> String {
+        format!(r#"{{"ph":"{ph}","cat":"op","id":{id},"name":"{name}","ts":{ts},"pid":1,"tid":0}},"#)
+    }
+
+    fn file() -> String {
+        let mut lines = vec!["[".to_owned()];
+        for (id, from) in [(2, 10.0), (1, 0.0)] {
+            lines.push(event("b", id, "write o", from));
+            for (name, a, b) in [("throttle", 0.0, 1.0), ("submit", 1.0, 2.0), ("flight", 2.0, 8.0)] {
+                lines.push(event("b", id, name, from + a));
+                lines.push(event("e", id, name, from + b));
+            }
+            lines.push(event("e", id, "write o", from + 9.0));
+        }
+        lines.push(r#"{"ph":"M","name":"process_name","pid":1,"tid":0,"args":{"dropped":3}}"#.to_owned());
+        lines.push("]\n".to_owned());
+        lines.join("\n")
+    }
+
+    #[test]
+    fn operations_are_read_in_order() {
+        let read = read(file().as_bytes()).expect("a trace");
+        assert_eq!((read.dropped, read.unread, read.is_cut), (3, 0, false));
+        let times: Vec<_> = read.ops.iter().map(|op| (op.from, op.until, op.flight())).collect();
+        assert_eq!(times, [(0.0, 9.0, Some((2.0, 8.0))), (10.0, 19.0, Some((12.0, 18.0)))]);
+        assert_eq!(read.times_us(Phase::Flight), [6.0, 6.0]);
+    }
+
+    /// Whatever the place, there is no error, and what is read is there in the whole file too.
+    #[test]
+    fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
+        let (whole, text) = (read(file().as_bytes()).expect("a trace"), file());
+        for end in 1..text.trim_end().len() - 1 {
+            let cut = read(&text.as_bytes()[..end]).unwrap_or_else(|e| panic!("{end}: {e}"));
+            assert!(cut.is_cut, "{end}");
+            assert!(cut.ops.iter().all(|op| whole.ops.contains(op)), "{end}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        for text in
+            ["", "hello\n", "{}\n", "[\nhello\n", "[\n{\"ph\":1},\n", "[\n{\"ph\":\"b\",\"ts\":-1},\n"]
+        {
+            assert!(read(text.as_bytes()).is_err(), "{text}");
+        }
+        let long = format!("[\n{}", "x".repeat(LINE_MAX as usize + 1));
+        assert!(matches!(read(long.as_bytes()), Err(ReadError::Long { line: 2 })));
+    }
+
+    /// Ends without beginnings, phases of nothing, the same beginning twice.
+    #[test]
+    fn events_without_sense_make_no_operations() {
+        let lines = [
+            event("e", 1, "write o", 1.0),
+            event("b", 1, "flight", 1.0),
+            event("b", 2, "write o", 5.0),
+            event("b", 2, "write o", 6.0),
+            event("e", 2, "flight", 7.0),
+            event("e", 2, "another", 8.0),
+        ];
+        let read = read(format!("[\n{}\n]\n", lines.join("\n")).as_bytes()).expect("a trace");
+        assert_eq!(read, Timelines::default());
+    }
+}
