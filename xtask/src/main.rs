@@ -9,6 +9,7 @@ mod stock;
 mod test;
 mod tidy;
 mod torture;
+mod watched;
 
 use std::process::ExitCode;
 

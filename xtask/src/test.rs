@@ -1,14 +1,15 @@
 //! `cargo xtask test`: everything that can be tested, in one command.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Instant;
 
 use clap::ValueEnum as _;
 
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
+use crate::watched;
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
@@ -156,22 +157,18 @@ fn dir_of(release: Release, what: &str) -> PathBuf {
 }
 
 impl Totals {
-    /// Runs a test command, shows what it prints and adds up its results. A command that fails without a failed test (a
-    /// build error) ends everything.
+    /// Runs a test command, shows what it prints and adds up its results; a test program that hangs is one that fails. A
+    /// command that fails without a failed test (a build error) ends everything.
     fn cargo_test(&mut self, command: &mut Command, what: &str) -> Result<()> {
         println!("== {what}");
-        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let begun = Instant::now();
         let failed_before = self.failed;
-        let stdout = child.stdout.take().ok_or("no pipe to cargo")?;
-        for line in BufReader::new(stdout).lines() {
-            let line = line?;
-            self.count(&line);
-            println!("{line}");
+        let ended = watched::run(command, |line| self.count(line))?;
+        self.failed += ended.hung;
+        if !ended.is_success && self.failed == failed_before {
+            return Err(format!("{what}: cargo failed, and no test did").into());
         }
-        let status = child.wait()?;
-        if !status.success() && self.failed == failed_before {
-            return Err(format!("{what}: {status}").into());
-        }
+        println!("== {what}: {} s", begun.elapsed().as_secs());
         Ok(())
     }
 

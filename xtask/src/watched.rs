@@ -1,0 +1,144 @@
+//! Runs test commands whose test programs may hang.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use crate::Result;
+
+/// A test program that says nothing for this long hangs: the longest test takes two minutes, and what is compiled in a
+/// test run is compiled by cargo itself, which has no child then but compilers.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// How a watched command ended.
+pub(crate) struct Ended {
+    pub(crate) is_success: bool,
+    /// Test programs that were killed because they hung.
+    pub(crate) hung: u64,
+}
+
+/// Runs a command of cargo's to its end, shows what it prints as it comes, so that the name of a test that hangs is seen,
+/// and gives each whole line to `line`. A test program that hangs is killed, and said to have been.
+pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended> {
+    run_with(command, SILENCE, line)
+}
+
+fn run_with(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut stdout = child.stdout.take().ok_or("no pipe to cargo")?;
+    let mut lines = Lines::default();
+    let mut hung = 0;
+    let mut piece = [0; 4096];
+    loop {
+        if !readable(&stdout, silence)? {
+            hung += kill_tests(&child);
+            continue;
+        }
+        match stdout.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => {
+                show(&piece[..n])?;
+                lines.add(&piece[..n], &mut line);
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    lines.end(&mut line);
+    Ok(Ended { is_success: child.wait()?.success(), hung })
+}
+
+fn show(piece: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(piece)?;
+    Ok(out.flush()?)
+}
+
+/// Waits until there is something to read; false if there was nothing for so long.
+fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool> {
+    let mut poll = libc::pollfd { fd: stdout.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit_ms = libc::c_int::try_from(limit.as_millis())?;
+    // SAFETY: one valid entry, which outlives the call.
+    match unsafe { libc::poll(&raw mut poll, 1, limit_ms) } {
+        -1 => match std::io::Error::last_os_error() {
+            e if e.kind() == ErrorKind::Interrupted => Ok(true),
+            e => Err(e.into()),
+        },
+        n => Ok(n > 0),
+    }
+}
+
+/// Kills the children of cargo that are no compilers: test programs. Says which, and how many they were.
+fn kill_tests(cargo: &Child) -> u64 {
+    let mut killed = 0;
+    for (pid, name) in children(cargo.id()) {
+        if ["rustc", "rustdoc", "cargo", "ld", "cc"].contains(&name.as_str()) {
+            continue;
+        }
+        println!("\n{name} (process {pid}) has said nothing for too long and is killed");
+        // SAFETY: a signal to a process that cargo has not waited for: it is cargo's child still, or was a moment ago.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        killed += 1;
+    }
+    killed
+}
+
+/// The processes whose parent is `parent`, with their short names. Source: proc_pid_stat(5).
+fn children(parent: u32) -> Vec<(libc::pid_t, String)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let stats = entries.flatten().filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter_map(|stat| child_of(parent, &stat)).collect()
+}
+
+fn child_of(parent: u32, stat: &str) -> Option<(libc::pid_t, String)> {
+    let (pid, rest) = stat.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let of = rest.split(' ').nth(1)?.parse::<u32>().ok()?;
+    (of == parent).then_some((pid.parse().ok()?, name.to_owned()))
+}
+
+/// Puts pieces together to lines.
+#[derive(Default)]
+struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn add(&mut self, piece: &[u8], line: &mut impl FnMut(&str)) {
+        self.rest.extend_from_slice(piece);
+        while let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+            let whole: Vec<u8> = self.rest.drain(..=end).collect();
+            line(String::from_utf8_lossy(&whole[..end]).as_ref());
+        }
+    }
+
+    fn end(self, line: &mut impl FnMut(&str)) {
+        if !self.rest.is_empty() {
+            line(String::from_utf8_lossy(&self.rest).as_ref());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_counted() {
+        let mut seen = Vec::new();
+        let mut command = Command::new("sh");
+        // The shell stands for cargo: it goes on after its child's death.
+        command.args(["-c", "echo one; sleep 1000; echo two; printf three"]);
+        let ended = run_with(&mut command, Duration::from_millis(300), |line| seen.push(line.to_owned()))
+            .expect("runs");
+        assert_eq!((ended.is_success, ended.hung), (true, 1));
+        assert_eq!(seen, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn names_with_parentheses_are_read() {
+        assert_eq!(child_of(7, "12 (a) (b) S 7 12 12 0"), Some((12, "a) (b".to_owned())));
+        assert_eq!(child_of(8, "12 (a) S 7 12 12 0"), None);
+    }
+}
