@@ -137,12 +137,12 @@ mod tests {
     use super::super::{Attempt, Moments};
     use super::*;
 
-    fn record(began: Instant, attempts: &[u64], acked: Option<u64>) -> Box<Record> {
+    fn record(began: Instant, attempts: &[u64], acked: Option<u64>) -> Record {
         let at = |us| began + Duration::from_micros(us);
         let pg = PgId { pool: PoolId(3), seed: 10 };
         let attempts =
             attempts.iter().map(|us| Attempt { queued: at(*us), pg, osd: Some(OsdId(1)) }).collect();
-        Box::new(Record {
+        Record {
             tid: Tid(7),
             pool: PoolId(3),
             namespace: Vec::new(),
@@ -154,12 +154,12 @@ mod tests {
             moments: Moments { place: Some(at(2)), attempts, attempts_untold: 0, acked: acked.map(at) },
             done: at(100),
             ended: Ended::Answered(0),
-        })
+        }
     }
 
-    fn written(records: Vec<Box<Record>>, began: Instant) -> Vec<Value> {
+    fn written(records: Vec<Record>, began: Instant) -> Vec<Value> {
         let mut out = Vec::new();
-        run(&mut records.into_iter(), &mut out, began, || 5).expect("memory");
+        run(&mut records.into_iter().map(Box::new), &mut out, began, || 5).expect("memory");
         serde_json::from_slice(&out).expect("an array")
     }
 
