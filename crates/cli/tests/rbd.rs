@@ -24,7 +24,11 @@ impl Place {
     fn run(&self, program: &str, args: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.env("CEPH_CONF", &self.conf).env_remove("CEPH_ARGS").current_dir(&self.dir);
-        command.args(["-p", &self.pool]).args(args).output().expect("it is installed")
+        // Beside a pool, the stock program takes what names one for the name of something else.
+        if !args.iter().any(|arg| arg.starts_with(&format!("{}/", self.pool))) {
+            command.args(["-p", &self.pool]);
+        }
+        command.args(args).output().expect("it is installed")
     }
 
     fn ours(&self, line: &str) -> Output {

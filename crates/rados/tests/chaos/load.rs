@@ -12,8 +12,11 @@ use loligo_rados::{CmpOp, IoCtx, OsdId, Rados, ReadFrom, WriteOp};
 const OBJECTS: usize = 6;
 /// Appends in flight on each object.
 const WINDOW: usize = 4;
-/// Between rounds, so that logs stay short enough to be read at once.
+/// Between rounds.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Rounds until a log is checked and the next is begun: so many of the longest appends are 32 MiB, a quarter of the largest
+/// object that OSDs keep (`osd_max_object_size`).
+const ROUNDS_OF_A_LOG: usize = 1000;
 
 /// What objects of a pool can do.
 #[derive(Clone, Copy)]
@@ -87,9 +90,14 @@ async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, don
         pool.set_omap(o, [("n", text(0))]).await.expect("set");
     }
     let mut n = 0;
+    let mut log = Log { pool: &pool, name: name.clone(), token_len: kind.token_len, begins: 0 };
     while !stop.load(Ordering::Relaxed) {
+        if n - log.begins == ROUNDS_OF_A_LOG {
+            log.check(n).await;
+            log = Log { name: format!("{name}.{n}"), begins: n, ..log };
+        }
         let window = (n * WINDOW..(n + 1) * WINDOW)
-            .map(|i| pool.append(name.as_str(), token(i, kind.token_len).into()));
+            .map(|i| pool.append(log.name.as_str(), token(i, kind.token_len).into()));
         for appended in join_all(window).await {
             appended.expect("appended");
         }
@@ -103,21 +111,40 @@ async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, don
         done.store(n as u64, Ordering::Relaxed);
         tokio::time::sleep(PAUSE).await;
     }
-    let log = pool.read(name.as_str(), 0, 0).await.expect("read");
-    let expected: String = (0..n * WINDOW).map(|i| token(i, kind.token_len)).collect();
-    let at = log
-        .chunks(kind.token_len)
-        .zip(expected.as_bytes().chunks(kind.token_len))
-        .position(|(got, wanted)| got != wanted);
-    assert!(
-        log == expected.as_bytes(),
-        "{name}: {} bytes of {}, differs at {at:?}",
-        log.len(),
-        expected.len()
-    );
+    log.check(n).await;
     assert_eq!(pool.xattr(o, "n").await.expect("read"), text(n), "{o}");
     if kind.has_maps {
         assert_eq!(pool.omap_values(o, ["n"]).await.expect("read")[&b"n"[..]], text(n), "{o}");
+    }
+}
+
+/// An object that is appended to in some rounds.
+struct Log<'a> {
+    pool: &'a IoCtx,
+    name: String,
+    token_len: usize,
+    /// Its first round.
+    begins: usize,
+}
+
+impl Log<'_> {
+    /// Each append is there once, in order, up to the round `end`.
+    async fn check(&self, end: usize) {
+        if self.begins == end {
+            return;
+        }
+        let got = self.pool.read(self.name.as_str(), 0, 0).await.expect("read");
+        let appends = self.begins * WINDOW..end * WINDOW;
+        let expected: String = appends.map(|i| token(i, self.token_len)).collect();
+        let tokens = expected.as_bytes().chunks(self.token_len);
+        let at = got.chunks(self.token_len).zip(tokens).position(|(got, wanted)| got != wanted);
+        assert!(
+            got == expected.as_bytes(),
+            "{}: {} bytes of {}, differs at {at:?}",
+            self.name,
+            got.len(),
+            expected.len()
+        );
     }
 }
 
