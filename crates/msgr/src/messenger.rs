@@ -53,6 +53,19 @@ impl Messenger {
         policy: Policy,
         auth: Arc<dyn ConnectAuth>,
     ) -> Arc<Connection> {
+        self.connect_with(kind, addr, policy, auth, |_| {})
+    }
+
+    /// As [`connect`](Self::connect). A new connection is given to `ready` before anything happens on it: what the dispatcher
+    /// looks for when it is told of the connection, be it of its loss at once, is put there.
+    pub fn connect_with(
+        &self,
+        kind: EntityType,
+        addr: EntityAddr,
+        policy: Policy,
+        auth: Arc<dyn ConnectAuth>,
+        ready: impl FnOnce(&Arc<Connection>),
+    ) -> Arc<Connection> {
         let ctx = &self.ctx;
         let make = || {
             let peer = PeerInfo { kind, num: -1, addr, features: 0 };
@@ -69,6 +82,9 @@ impl Messenger {
                 }
             })
         };
+        if is_new {
+            ready(&conn);
+        }
         if is_new && ctx.add(&conn) {
             ctx.spawn(Driver::new(Arc::clone(ctx), Arc::clone(&conn), Some(auth)).run(None));
         } else if is_new {

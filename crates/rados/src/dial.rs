@@ -20,8 +20,19 @@ impl Dialer {
 
     /// Opens a connection; `None` if the client is being dropped.
     pub(crate) fn connect(&self, kind: EntityType, addr: EntityAddr) -> Option<Arc<Connection>> {
+        self.connect_with(kind, addr, |_| {})
+    }
+
+    /// As [`connect`](Self::connect). Whoever has to be known by the connection when it is lost is made known in `ready`: it may
+    /// be lost before this returns.
+    pub(crate) fn connect_with(
+        &self,
+        kind: EntityType,
+        addr: EntityAddr,
+        ready: impl FnOnce(&Arc<Connection>),
+    ) -> Option<Arc<Connection>> {
         let auth = Arc::clone(&self.auth) as Arc<dyn ConnectAuth>;
-        Some(self.messenger.upgrade()?.connect(kind, addr, Policy::lossy_client(), auth))
+        Some(self.messenger.upgrade()?.connect_with(kind, addr, Policy::lossy_client(), auth, ready))
     }
 }
 

@@ -18,6 +18,7 @@ use loligo_wire::{DecodeError, EntityAddr, EntityType};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+pub use self::out_queue::Unpacked;
 use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
 pub(crate) use self::write::Writer;
@@ -131,6 +132,27 @@ impl Connection {
         ticket.0.take().is_some()
     }
 
+    /// Queues messages in order and leaves packing and writing them to the connection's writer task. For many at once, from a
+    /// thread that others wait for: a message costs it no more than a place in the queue. Those that find no place are dropped,
+    /// as on a connection that is lost.
+    ///
+    /// On a lossless connection each is packed and sent at once.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] if the connection is closed, [`SendError::Full`] with the first that found no place.
+    pub fn leave(&self, msgs: impl IntoIterator<Item = Box<dyn Unpacked>>) -> Result<(), SendError> {
+        if self.is_lossless() {
+            // Its messages are kept until they are acknowledged, and it may stand by.
+            return msgs.into_iter().try_for_each(|msg| self.send(msg.pack()));
+        }
+        let mut items = msgs.into_iter().map(Item::Unpacked).collect();
+        match (self.queue.push_for_task(&mut items), items.pop_front()) {
+            (Err(Refusal::Full), Some(first)) => Err(full(first)),
+            (Err(_), _) => Err(SendError::Closed),
+            (Ok(()), _) => Ok(()),
+        }
+    }
+
     /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next `send` may find
     /// it full once more.
     ///
@@ -221,13 +243,16 @@ impl Connection {
             Err(refused) => *refused,
         };
         match refused {
-            (Refusal::Full, item) => {
-                let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
-                Err(SendError::Full(Box::new(msg)))
-            }
+            (Refusal::Full, item) => Err(full(item)),
             (Refusal::Closed, _) => Err(SendError::Closed),
         }
     }
+}
+
+/// A message that found no place comes back.
+fn full(item: Item) -> SendError {
+    let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
+    SendError::Full(Box::new(msg))
 }
 
 /// What the connection's tasks do with it.

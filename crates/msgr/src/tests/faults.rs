@@ -102,6 +102,50 @@ async fn a_lossy_connection_says_once_that_it_is_dead() {
     assert_eq!(server.peer.events(), ["accepted", "reset", "accepted"]);
 }
 
+/// Else nobody would know whose connection it is that was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_happens_on_a_connection_before_it_is_ready() {
+    let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let (policy, auth) = (Policy::lossy_client(), OpenDoor::client("test"));
+    client.msgr.connect_with(EntityType::OSD, addr, policy, auth, |_| {
+        // Longer than a handshake takes.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        client.peer.event("ready".into());
+    });
+    client.peer.until_event("connected").await;
+    assert_eq!(client.peer.events(), ["ready", "connected"]);
+}
+
+/// What is left for the writer task is packed when its turn comes, in order with what is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_left_arrives_in_order_with_what_is_sent() {
+    struct Late(u64);
+    impl Unpacked for Late {
+        fn bytes(&self) -> usize {
+            100
+        }
+        fn pack(self: Box<Self>) -> loligo_wire::message::Msg {
+            small(self.0)
+        }
+    }
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    for policy in [Policy::lossy_client(), Policy::lossless_peer()] {
+        let conn = client.connect(addr, policy);
+        server.peer.tids.lock().expect("not poisoned").clear();
+        for tid in (0..1000).step_by(100) {
+            conn.send(small(tid)).expect("queued");
+            conn.leave((tid + 1..tid + 100).map(|tid| Box::new(Late(tid)) as Box<dyn Unpacked>))
+                .expect("queued");
+        }
+        server.peer.until_count(1000).await;
+        assert_eq!(server.peer.tids(), (0..1000).collect::<Vec<_>>());
+        conn.mark_down();
+        assert!(matches!(conn.leave([Box::new(Late(0)) as Box<dyn Unpacked>]), Err(SendError::Closed)));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_lossy_connection_replaces_the_older_one() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;

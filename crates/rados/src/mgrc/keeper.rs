@@ -97,14 +97,17 @@ impl Keeper {
 
     fn open(&mut self, addr: EntityAddr) {
         self.last_attempt = Some(Instant::now());
+        let mut closed = false;
+        let conn = self.dialer.connect_with(EntityType::MGR, addr, |conn| {
+            let mut state = self.mgrc.state.lock();
+            closed = state.closed;
+            if !closed {
+                state.session = Some(Session { addr, conn: Arc::clone(conn), lost: false });
+            }
+        });
         // None: the client is being dropped, and this task with it.
-        let Some(conn) = self.dialer.connect(EntityType::MGR, addr) else { return };
-        let mut state = self.mgrc.state.lock();
-        if state.closed {
-            drop(state);
+        if let Some(conn) = conn.filter(|_| closed) {
             conn.mark_down();
-        } else {
-            state.session = Some(Session { addr, conn, lost: false });
         }
     }
 }

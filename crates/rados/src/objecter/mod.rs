@@ -151,9 +151,8 @@ impl Objecter {
 
     /// Gives a request its number, and a place on the heap.
     pub(crate) fn prepare(&self, request: MOSDOp) -> Arc<Op> {
-        let bytes: usize = request.ops.iter().map(|op| op.data.len()).sum();
         let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
-        Op::new(tid, request, Throttle::cost(bytes), self.trace.as_ref().map(|_| Marks::new()))
+        Op::new(tid, request, self.trace.as_ref().map(|_| Marks::new()))
     }
 
     /// Performs an operation: waits for a place in flight, sends it, and waits for its end.

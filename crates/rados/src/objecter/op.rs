@@ -11,6 +11,7 @@ use loligo_wire::Tid;
 use loligo_wire::message::osd::{MOSDOp, OsdReply};
 
 use super::Objecter;
+use super::throttle::Throttle;
 use crate::error::OpError;
 use crate::trace::Marks;
 
@@ -25,6 +26,8 @@ pub(crate) struct Op {
     pub(crate) request: MOSDOp,
     /// Bytes it counts for in the throttle.
     pub(crate) cost: u64,
+    /// Bytes of data that are sent with it.
+    pub(crate) data_len: usize,
     /// The id of the connection on which the answer came; 0 before.
     answered_on: AtomicU64,
     outcome: OnceLock<Outcome>,
@@ -34,9 +37,11 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    pub(crate) fn new(tid: Tid, request: MOSDOp, cost: u64, marks: Option<Box<Marks>>) -> Arc<Self> {
+    pub(crate) fn new(tid: Tid, request: MOSDOp, marks: Option<Box<Marks>>) -> Arc<Self> {
+        let data_len = request.ops.iter().map(|op| op.data.len()).sum();
+        let cost = Throttle::cost(data_len);
         let (outcome, waker) = (OnceLock::new(), AtomicWaker::new());
-        Arc::new(Self { tid, request, cost, answered_on: AtomicU64::new(0), outcome, waker, marks })
+        Arc::new(Self { tid, request, cost, data_len, answered_on: AtomicU64::new(0), outcome, waker, marks })
     }
 
     /// Notes, before the end, on which connection the answer came.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::Connection;
+use loligo_msgr::{Connection, Unpacked};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{Attempt, HObject, MOSDBackoff, ObjectLocator, OsdFlags, OsdReply};
 use loligo_wire::{EntityAddr, Epoch, OsdId, Tid};
@@ -44,23 +44,41 @@ struct State {
     backoffs: Vec<Backoff>,
 }
 
-/// How many operations the steward packs at most while it holds a session's lock: some ten microseconds of work.
+/// How many operations the steward puts into a table at most while it holds a session's lock: some ten microseconds of work.
 pub(super) const HELD_OPS_MAX: usize = 32;
 
 /// An operation's place and history.
+#[derive(Clone)]
 pub(super) struct InFlight {
+    /// The operation's, here too: operations lie all over the memory.
+    pub(super) tid: Tid,
     pub(super) op: Arc<Op>,
     pub(super) place: Placement,
     /// How often it was sent.
     pub(super) attempts: i32,
     /// Where it goes instead of where it was asked to go.
-    pub(super) elsewhere: Option<Box<Elsewhere>>,
+    pub(super) elsewhere: Option<Arc<Elsewhere>>,
     /// Another copy than the primary's could not answer.
     pub(super) primary_only: bool,
 }
 
+/// An attempt that waits for its turn to be packed.
+struct Waiting(InFlight);
+
+/// About how long a message is without its data.
+const REQUEST_LEN: usize = 256;
+
+impl Unpacked for Waiting {
+    fn bytes(&self) -> usize {
+        REQUEST_LEN + self.0.op.data_len
+    }
+
+    fn pack(self: Box<Self>) -> Msg {
+        self.0.pack()
+    }
+}
+
 /// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
-#[derive(Clone)]
 pub(super) struct Elsewhere {
     pub(super) locator: ObjectLocator,
     pub(super) oid: Vec<u8>,
@@ -69,7 +87,7 @@ pub(super) struct Elsewhere {
 
 impl InFlight {
     pub(super) fn new(op: Arc<Op>, place: Placement) -> Self {
-        Self { op, place, attempts: 0, elsewhere: None, primary_only: false }
+        Self { tid: op.tid, op, place, attempts: 0, elsewhere: None, primary_only: false }
     }
 
     /// Where it goes: the locator, the name, and the flags of that.
@@ -82,10 +100,15 @@ impl InFlight {
         }
     }
 
-    /// The message of the next attempt.
-    fn pack(&mut self) -> Msg {
-        let retry_attempt = self.attempts;
+    /// The next attempt, to be packed later.
+    fn attempt(&mut self) -> Box<dyn Unpacked> {
         self.attempts += 1;
+        Box::new(Waiting(self.clone()))
+    }
+
+    /// The message of the attempt that was counted last.
+    fn pack(&self) -> Msg {
+        let retry_attempt = self.attempts - 1;
         let (locator, oid, flags) = self.address();
         pack(&self.op, &self.place, retry_attempt, locator, oid, flags)
     }
@@ -230,7 +253,7 @@ impl Session {
         if let Some(entry) = state.table.remove(&tid) {
             return Some(entry.op);
         }
-        let at = state.held.iter().position(|entry| entry.op.tid == tid)?;
+        let at = state.held.iter().position(|entry| entry.tid == tid)?;
         state.held.remove(at).map(|entry| entry.op)
     }
 
@@ -284,12 +307,12 @@ impl Session {
         tids.iter().filter_map(|tid| state.table.remove(tid)).collect()
     }
 
-    /// Puts the next operations into the table, whatever the gate, and packs those that are to be sent now. `None` when there are
-    /// no more; else where to send them, if there is a connection. Call it again.
+    /// Puts the next operations into the table, whatever the gate, and adds the attempts that are to be sent now. `None` when there
+    /// are no more; else where to send them, if there is a connection. Call it again.
     pub(super) fn place(
         &self,
         entries: &mut impl Iterator<Item = InFlight>,
-        msgs: &mut Vec<Msg>,
+        attempts: &mut Vec<Box<dyn Unpacked>>,
     ) -> Option<Option<Arc<Connection>>> {
         let mut state = self.state.lock();
         let conn = state.conn.clone();
@@ -297,14 +320,15 @@ impl Session {
         for mut entry in entries.take(HELD_OPS_MAX) {
             count += 1;
             if conn.is_some() && !entry.place.paused && !state.is_backed_off(&entry) {
-                msgs.push(entry.pack());
+                attempts.push(entry.attempt());
             }
-            state.table.insert(entry.op.tid, entry);
+            state.table.insert(entry.tid, entry);
         }
         (count > 0).then_some(conn)
     }
 
-    /// Uses a new connection. Backoffs belong to the old one and are forgotten.
+    /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one after the end. Backoffs belong
+    /// to the old one and are forgotten.
     pub(super) fn attach(&self, conn: Arc<Connection>) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         if state.ended {

@@ -88,7 +88,7 @@ impl Sessions {
             _ => {}
         }
         let session = Session::new(osd, addr, changes.epoch, changes.gated);
-        session.attach(self.connect(&session).ok_or(NoSession::Closed)?);
+        self.connect(&session).ok_or(NoSession::Closed)?;
         let mut table = Vec::clone(&table);
         if table.len() <= at {
             table.resize(at + 1, None);
@@ -98,12 +98,17 @@ impl Sessions {
         Ok(session)
     }
 
-    /// A new connection for a session; `None` if the client is being dropped.
-    pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Arc<Connection>> {
-        let conn = self.dialer.connect(EntityType::OSD, session.addr)?;
-        let link = Link(Arc::downgrade(session));
-        conn.user_data().set(Arc::new(link)).expect("the connection is new");
-        Some(conn)
+    /// Gives a session a new connection. `None` if the client is being dropped; else the one that is not used any more, if
+    /// there is one.
+    pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Option<Arc<Connection>>> {
+        let mut unused = None;
+        // Before it is up: the loss of a connection that no session knows would be nobody's news.
+        self.dialer.connect_with(EntityType::OSD, session.addr, |conn| {
+            let link = Link(Arc::downgrade(session));
+            conn.user_data().set(Arc::new(link)).expect("the connection is new");
+            unused = session.attach(Arc::clone(conn));
+        })?;
+        Some(unused)
     }
 
     /// All sessions, first that of the homeless: its gate closes before all others and opens before all others, see

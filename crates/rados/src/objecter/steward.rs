@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::replica::Location;
 use super::session::{Elsewhere, HELD_OPS_MAX, InFlight, Session};
 use super::target::MapView;
-use super::{Objecter, OpError, Resent, send};
+use super::{Objecter, OpError, Resent};
 
 /// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in flight and by the
 /// number of sessions.
@@ -218,9 +218,7 @@ impl Steward {
         }
         session.gate();
         self.objecter.lingers.lost(session.osd, conn_id);
-        if let Some(conn) = self.objecter.sessions.connect(&session)
-            && let Some(unused) = session.attach(conn)
-        {
+        if let Some(Some(unused)) = self.objecter.sessions.connect(&session) {
             unused.mark_down();
         }
         self.place_all(session.take_all());
@@ -243,23 +241,27 @@ impl Steward {
                 oid: if redirect.object.is_empty() { oid.to_vec() } else { redirect.object },
                 flags: OsdFlags::REDIRECTED | OsdFlags::IGNORE_CACHE | OsdFlags::IGNORE_OVERLAY,
             };
-            entry.elsewhere = Some(Box::new(elsewhere));
+            entry.elsewhere = Some(Arc::new(elsewhere));
         }
         entry.primary_only = true;
+        let (locator, oid, flags) = entry.address();
+        // By the newest map, or by an older one, by which it is placed again.
+        match self.objecter.view.load().place(locator, oid, flags) {
+            Ok(place) => entry.place = place,
+            Err(e) => return self.objecter.fail(&entry.op, OpError::Os(e.errno())),
+        }
         self.place_all(vec![entry]);
     }
 
     /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
     /// gone end.
     fn place_all(&self, mut entries: Vec<InFlight>) {
-        // Cached: the numbers lie with the operations, all over the memory.
-        entries.sort_by_cached_key(|entry| entry.op.tid);
+        entries.sort_by_cached_key(|entry| entry.tid);
         let view = self.objecter.view.load_full();
         // One object's operations all go to one OSD.
         let mut by_target: Vec<Batch> = Vec::new();
         for mut entry in entries {
-            let (locator, oid, flags) = entry.address();
-            entry.place = match view.place(locator, oid, flags) {
+            entry.place = match view.place_again(&entry.place) {
                 Ok(place) => place,
                 // Pool numbers are not used twice: a pool that the map has lost is gone for good.
                 Err(e) => {
@@ -280,12 +282,12 @@ impl Steward {
     /// Puts operations that were placed by the map of `epoch` into their session's table, some at a time, and sends them.
     fn send_batch(&self, epoch: Epoch, batch: Batch) {
         let mut entries = batch.entries.into_iter();
-        let mut msgs = Vec::with_capacity(HELD_OPS_MAX);
+        let mut attempts = Vec::with_capacity(HELD_OPS_MAX);
         let placed = self.objecter.sessions.with(batch.target, epoch, |session| {
-            while let Some(conn) = session.place(&mut entries, &mut msgs) {
-                let Some(conn) = conn.filter(|_| !msgs.is_empty()) else { continue };
-                let _cork = conn.cork();
-                msgs.drain(..).for_each(|msg| send(&conn, msg));
+            while let Some(conn) = session.place(&mut entries, &mut attempts) {
+                let Some(conn) = conn.filter(|_| !attempts.is_empty()) else { continue };
+                // Lost with the connection, if that is closed, and found again as all that is lost with it.
+                let _ = conn.leave(attempts.drain(..));
             }
         });
         if placed.is_err() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Targets};
+use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Target, Targets};
 use loligo_wire::message::osd::{ObjectLocator, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
 
@@ -24,6 +24,8 @@ pub(crate) struct MapView {
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     pub(super) spgid: SpgId,
+    /// The pool that was asked for; another serves it if a cache tier lies over it.
+    pub(super) pool: PoolId,
     pub(super) hash: u32,
     pub(super) epoch: Epoch,
     /// Where it goes, mostly the primary, and where that listens; `None` while nobody serves the placement group.
@@ -93,23 +95,35 @@ impl MapView {
             Ok(hash) => self.targets.target_of_hash(pool_id, hash),
             Err(_) => self.targets.target(pool_id, &locator.nspace, &locator.key, oid),
         };
-        let target = target.ok_or(Unplaceable::NoPool)?;
+        Ok(self.placement(locator.pool, target.ok_or(Unplaceable::NoPool)?, flags))
+    }
+
+    /// Where an operation belongs that was placed by an earlier map, for the same object and with the same flags.
+    pub(super) fn place_again(&self, place: &Placement) -> Result<Placement, Unplaceable> {
+        // Full hashes do not change: how a pool hashes is settled when it is made.
+        let pool_id = self.serving_pool(place.pool, place.flags)?;
+        let target = self.targets.target_of_hash(pool_id, place.hash);
+        Ok(self.placement(place.pool, target.ok_or(Unplaceable::NoPool)?, place.flags))
+    }
+
+    fn placement(&self, pool: PoolId, target: Target, flags: OsdFlags) -> Placement {
         let addr = |osd: OsdId| Some((osd, *self.map().client_addrs(osd)?.msgr2()?));
         let mut spgid = SpgId::whole(target.pg);
         let mut osd = target.primary;
-        if self.map().pool(pool_id).is_some_and(PgPool::is_erasure) {
+        if self.map().pool(target.pg.pool).is_some_and(PgPool::is_erasure) {
             spgid.shard = self.primary_shard(target.pg, target.primary);
         } else if flags.intersects(ANYWHERE) && !flags.contains(OsdFlags::WRITE) {
             osd = self.copy_of(target.pg, flags).or(osd);
         }
-        Ok(Placement {
+        Placement {
             spgid,
+            pool,
             hash: target.hash,
             epoch: self.epoch(),
             osd: osd.and_then(addr),
-            paused: self.pauses(locator.pool, flags),
+            paused: self.pauses(pool, flags),
             flags,
-        })
+        }
     }
 
     /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a few microseconds.

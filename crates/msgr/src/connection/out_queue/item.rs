@@ -15,6 +15,17 @@ pub(crate) enum Item {
     Plain(Msg),
     /// One that can be taken back while it waits; it stays counted until its turn comes.
     Revocable(Arc<Slot>),
+    /// One that is packed when its turn comes.
+    Unpacked(Box<dyn Unpacked>),
+}
+
+/// A message that is packed by whoever writes the socket, when its turn comes: see [`Connection::leave`](crate::Connection::leave).
+pub trait Unpacked: Send + Sync {
+    /// About how many bytes it is, counted against the queue's bound: the same whenever it is asked.
+    fn bytes(&self) -> usize;
+
+    /// The message.
+    fn pack(self: Box<Self>) -> Msg;
 }
 
 impl Item {
@@ -23,6 +34,7 @@ impl Item {
         match self {
             Self::Plain(msg) => Some(msg),
             Self::Revocable(slot) => slot.take(),
+            Self::Unpacked(msg) => Some(msg.pack()),
         }
     }
 
@@ -31,6 +43,7 @@ impl Item {
         match self {
             Self::Plain(msg) => msg.len(),
             Self::Revocable(slot) => slot.len,
+            Self::Unpacked(msg) => msg.bytes(),
         }
     }
 
@@ -38,7 +51,7 @@ impl Item {
     pub(super) fn seq(&self) -> u64 {
         match self {
             Self::Plain(msg) => msg.header.seq,
-            Self::Revocable(_) => 0,
+            Self::Revocable(_) | Self::Unpacked(_) => 0,
         }
     }
 }

@@ -39,6 +39,7 @@ use loligo_lockstat::Class;
 use loligo_wire::message::Msg;
 use tokio::sync::Notify;
 
+pub use self::item::Unpacked;
 pub(crate) use self::item::{Baton, Control, Item, Slot};
 use self::left::{Left, left_bound, left_from};
 use self::sockets::MOVED_MAX;
@@ -236,6 +237,38 @@ impl<W> OutQueue<W> {
             self.unlock_and_go(inner);
             larger = VecDeque::with_capacity(wanted);
         }
+    }
+
+    /// Queues messages in order, some in each critical section, and leaves writing them to the writer task.
+    ///
+    /// # Errors
+    /// What did not find place stays in `items`.
+    pub(crate) fn push_for_task(&self, items: &mut VecDeque<Item>) -> Result<(), Refusal> {
+        let mut larger = VecDeque::new();
+        while !items.is_empty() {
+            let mut inner = self.lock();
+            let closed = inner.state == State::Closed;
+            if closed || self.is_full(&inner) {
+                inner.crowded = true;
+                self.unlock_and_go(inner);
+                return Err(if closed { Refusal::Closed } else { Refusal::Full });
+            }
+            for _ in 0..MOVED_MAX {
+                if !inner.has_memory(&mut larger) {
+                    break;
+                }
+                let Some(item) = items.pop_front() else { break };
+                let len = item.len();
+                inner.append(item, len);
+            }
+            let wanted = inner.wanted(&larger).max(inner.waiting.len() + items.len());
+            inner.wake_writer |= inner.hand_to_task();
+            self.unlock_and_go(inner);
+            if larger.capacity() < wanted && !items.is_empty() {
+                larger = VecDeque::with_capacity(wanted);
+            }
+        }
+        Ok(())
     }
 
     /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
