@@ -18,7 +18,7 @@ use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
 use crate::mgrc::{Service, ToMgr};
-use crate::objecter::{Addressee, Resent};
+use crate::objecter::{Addressee, Request, Resent};
 use crate::{Builder, Error, IoCtx};
 
 /// How long to wait for a manager to let a service's daemon go (`mgr_client_service_daemon_unregister_timeout`).
@@ -72,6 +72,12 @@ impl Rados {
     /// Operations in flight, and their bytes.
     pub fn in_flight(&self) -> (u64, u64) {
         self.core().objecter.in_flight()
+    }
+
+    /// The operations in flight, and what each waits for: for when one does not end. Costs some microseconds for each; while it looks at
+    /// those of one OSD, none goes to that OSD.
+    pub fn requests(&self) -> Vec<Request> {
+        self.core().objecter.requests()
     }
 
     /// What the last change of the map that moved operations had sent again, and how long that took; zeros before the first one.

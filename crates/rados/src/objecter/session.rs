@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use super::op::Op;
 use super::replica::ANYWHERE;
+use super::requests::{Request, WaitsFor};
 use super::target::Placement;
 
 static SESSION: Class = Class::new("rados.session");
@@ -111,6 +112,19 @@ impl InFlight {
         let retry_attempt = self.attempts - 1;
         let (locator, oid, flags) = self.address();
         pack(&self.op, &self.place, retry_attempt, locator, oid, flags)
+    }
+
+    fn shown(&self, waits_for: WaitsFor) -> Request {
+        let (_, oid, _) = self.address();
+        Request {
+            tid: self.tid,
+            object: oid.to_vec(),
+            pg: self.place.spgid.pgid,
+            osd: self.place.osd.map(|(osd, _)| osd),
+            epoch: self.place.epoch,
+            attempts: u32::try_from(self.attempts).unwrap_or(0),
+            waits_for,
+        }
     }
 
     fn object(&self) -> HObject {
@@ -271,6 +285,21 @@ impl Session {
 
 /// `EAGAIN`: this OSD cannot answer now, such as a replica that was asked instead of the primary.
 const EAGAIN: i32 = 11;
+
+/// What is shown.
+impl Session {
+    /// The operations in flight.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let state = self.state.lock();
+        let conn = state.conn.as_ref().map(|conn| conn.state());
+        let in_table = state.table.values().map(|entry| {
+            let is_backed_off = state.is_backed_off(entry);
+            (entry, WaitsFor::of(self.is_homeless(), entry.place.paused, is_backed_off, conn))
+        });
+        let held = state.held.iter().map(|entry| (entry, WaitsFor::Turn));
+        in_table.chain(held).map(|(entry, waits_for)| entry.shown(waits_for)).collect()
+    }
+}
 
 /// What the steward does.
 impl Session {

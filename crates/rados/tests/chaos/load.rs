@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Rounds until a log is checked and the next is begun: so many of the longest appends are 32 MiB, a quarter of the largest
 /// object that OSDs keep (`osd_max_object_size`).
 const ROUNDS_OF_A_LOG: usize = 1000;
+/// Bytes of a log that are read at once: less than connections live for.
+const PIECE: u64 = 256 << 10;
 
 /// What objects of a pool can do.
 #[derive(Clone, Copy)]
@@ -37,11 +39,13 @@ pub(crate) struct Load {
     /// Rounds that each writer has done.
     done: std::sync::Mutex<Vec<Arc<AtomicU64>>>,
     writers: std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    clients: std::sync::Mutex<Vec<Rados>>,
 }
 
 impl Load {
     /// Has each of some objects of a pool written to; their names begin with `who`.
     pub(crate) fn start(&self, who: &str, pool: &IoCtx, kind: Kind) {
+        self.clients.lock().expect("no panic").push(pool.rados().clone());
         for i in 0..OBJECTS {
             let done = Arc::new(AtomicU64::new(0));
             self.done.lock().expect("no panic").push(Arc::clone(&done));
@@ -64,7 +68,17 @@ impl Load {
         let limit = Duration::from_secs(180);
         let in_time = tokio::time::timeout(limit, reached).await.is_ok();
         assert!(!self.has_lost_one(), "a writer has failed {when}");
-        assert!(in_time, "{} of {} writers are stuck {when}", behind(), done.len());
+        assert!(in_time, "{} of {} writers are stuck {when}: {}", behind(), done.len(), self.waiting());
+    }
+
+    /// What is in flight.
+    fn waiting(&self) -> String {
+        let clients = self.clients.lock().expect("no panic");
+        let of = |client: &Rados| {
+            let requests = client.requests().iter().map(|r| format!("\n  {r}")).collect::<String>();
+            format!("\nclient {}, map {}:{requests}", client.instance_id().0, client.map_epoch().0)
+        };
+        clients.iter().map(of).collect()
     }
 
     fn has_lost_one(&self) -> bool {
@@ -133,7 +147,14 @@ impl Log<'_> {
         if self.begins == end {
             return;
         }
-        let got = self.pool.read(self.name.as_str(), 0, 0).await.expect("read");
+        let mut got = Vec::new();
+        loop {
+            let piece = self.pool.read(self.name.as_str(), got.len() as u64, PIECE).await.expect("read");
+            if piece.is_empty() {
+                break;
+            }
+            got.extend_from_slice(&piece);
+        }
         let appends = self.begins * WINDOW..end * WINDOW;
         let expected: String = appends.map(|i| token(i, self.token_len)).collect();
         let tokens = expected.as_bytes().chunks(self.token_len);

@@ -89,7 +89,7 @@ impl<'d> Chaos<'d> {
         for reader in readers {
             assert!(reader.await.expect("no panic") > 20, "it got on");
         }
-        // What was written is too long to be read over connections that break.
+        // To read everything over connections that break would take long.
         self.proxies.for_each(FaultProxy::calm_down);
         self.load.finish().await;
         mourner.await.expect("no panic");
