@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum as _;
 
 use crate::Result;
-use crate::process::{cargo, succeed, workspace};
+use crate::process::{cargo, workspace};
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::watched;
 
@@ -94,9 +94,8 @@ fn models_of(name: &str) -> PathBuf {
     workspace().join("crates").join(name).join("tests/loom.rs")
 }
 
-/// The ignored tests, told where the cluster and the program are.
+/// The ignored tests, told where the cluster and the program are, which has been built with the tests.
 fn interop(cluster: &Cluster) -> Result<Command> {
-    succeed(cargo().args(["build", "--package", "loligo"]))?;
     let mut command = cargo();
     // One test at a time in each binary: several restart servers or count what a pool holds.
     command.args(["test", "--workspace", "--no-fail-fast", "--", "--ignored", "--test-threads=1"]);
