@@ -27,16 +27,22 @@ mod socket;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loligo_lockstat::{Class, RwLock};
 use serde::Serialize;
 use serde_json::{Serializer, Value, json};
+use tokio::time::timeout;
 
 pub use socket::AdminSocket;
 
 /// Guards the tables of commands and options; held to look one up or to add one, never while one runs.
 static TABLES: Class = Class::new("admin.tables");
+
+/// How long a command that takes its time may take.
+const LASTING_MAX: Duration = Duration::from_secs(30);
 
 /// Commands and options of an admin socket. Clones are the same.
 #[derive(Clone)]
@@ -96,8 +102,8 @@ impl Admin {
     }
 
     /// Carries out a request as it came, without its terminator, and gives the text of the reply.
-    fn answer(&self, request: &[u8]) -> String {
-        let answer = self.run(request).map_err(|refusal| match refusal {
+    async fn answer(&self, request: &[u8]) -> String {
+        let answer = self.run_to_the_end(request).await.map_err(|refusal| match refusal {
             Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
             Refusal::Failed(failure) => failure.to_string(),
         });
@@ -107,15 +113,36 @@ impl Admin {
     /// Carries out a request that came another way than through the socket: a JSON object, or bare words.
     ///
     /// # Errors
-    /// There is no such command, or it cannot do what it is asked.
+    /// There is no such command, or it cannot do what it is asked; it is one that [takes its time](Command::lasting).
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
+        match self.begin(request)? {
+            Begun::Done(answer) => Ok(answer),
+            Begun::Lasting(_) => Err(Failure("this command is for the admin socket".to_owned()).into()),
+        }
+    }
+
+    async fn run_to_the_end(&self, request: &[u8]) -> Result<String, Refusal> {
+        match self.begin(request)? {
+            Begun::Done(answer) => Ok(answer),
+            Begun::Lasting(answer) => match timeout(LASTING_MAX, answer).await {
+                Ok(answer) => Ok(answer?),
+                Err(_) => {
+                    let s = LASTING_MAX.as_secs();
+                    Err(Failure(format!("not done after {s} s; it may still be")).into())
+                }
+            },
+        }
+    }
+
+    fn begin(&self, request: &[u8]) -> Result<Begun, Refusal> {
         let (words, mut request) = protocol::parse(request)?;
         let (command, rest) = self.find(&words).ok_or_else(|| Refusal::Unknown(words.join(" ")))?;
         command.bind(rest, &mut request)?;
         Ok(match &command.run {
-            Run::Own(run) => run(&request),
-            Run::OfTable(run) => run(self, &request),
-        }?)
+            Run::Own(run) => Begun::Done(run(&request)?),
+            Run::OfTable(run) => Begun::Done(run(self, &request)?),
+            Run::Lasting(run) => Begun::Lasting(run(&request)),
+        })
     }
 }
 
@@ -154,9 +181,19 @@ impl From<Failure> for Refusal {
 /// A reply's text, or why there is none.
 pub type Answer = Result<String, Failure>;
 
+/// A reply that comes later.
+pub type LastingAnswer = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// A command that has been begun.
+enum Begun {
+    Done(String),
+    Lasting(LastingAnswer),
+}
+
 /// What a command does.
 enum Run {
     Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
+    Lasting(Box<dyn Fn(&Request) -> LastingAnswer + Send + Sync>),
     /// It is about the table that it stands in, which it must not own: that would keep both, and all that other commands own,
     /// for ever.
     OfTable(fn(&Admin, &Request) -> Answer),
@@ -164,7 +201,7 @@ enum Run {
 
 /// A command: its name, which may have several words, its arguments, and what it does.
 ///
-/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short.
+/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short, unless it [takes its time](Command::lasting).
 pub struct Command {
     prefix: String,
     help: String,
@@ -190,6 +227,16 @@ impl Command {
         run: impl Fn(&Request) -> Answer + Send + Sync + 'static,
     ) -> Self {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Own(Box::new(run)) }
+    }
+
+    /// A command whose reply comes later; other requests do not wait for it. What it returns is polled on the admin socket's thread, and given up if the reply has not come
+    /// after half a minute.
+    pub fn lasting(
+        prefix: impl Into<String>,
+        help: impl Into<String>,
+        run: impl Fn(&Request) -> LastingAnswer + Send + Sync + 'static,
+    ) -> Self {
+        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Lasting(Box::new(run)) }
     }
 
     fn of_table(prefix: &str, help: &str, run: fn(&Admin, &Request) -> Answer) -> Self {

@@ -134,7 +134,7 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
             let admin = admin.clone();
             tokio::spawn(async move {
                 // A client that goes away or takes too long has no answer; there is nobody to tell.
-                let _ = timeout(PATIENCE, converse(stream, &admin)).await;
+                let _ = converse(stream, &admin).await;
                 drop(place);
             });
         }
@@ -143,10 +143,13 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
 
 /// One request, one reply.
 async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
-    let Some(request) = receive(&mut stream).await? else { return Ok(()) };
-    let reply = protocol::reply(&admin.answer(&request));
-    stream.write_all(&reply).await?;
-    stream.shutdown().await
+    let Some(request) = timeout(PATIENCE, receive(&mut stream)).await?? else { return Ok(()) };
+    let reply = protocol::reply(&admin.answer(&request).await);
+    timeout(PATIENCE, async {
+        stream.write_all(&reply).await?;
+        stream.shutdown().await
+    })
+    .await?
 }
 
 /// A request without its end; none if the client has gone or sends more than a request may have.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
+use futures_util::FutureExt as _;
+
 use super::*;
 
 /// Commands that all servers have, and a level as a log has it.
@@ -24,8 +26,13 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
     (admin, level)
 }
 
+/// What a command that does not take its time answers.
+fn answer(admin: &Admin, request: &[u8]) -> String {
+    admin.answer(request).now_or_never().expect("it answers at once")
+}
+
 fn json_of(admin: &Admin, request: &str) -> Value {
-    let answer = admin.answer(request.as_bytes());
+    let answer = answer(admin, request.as_bytes());
     serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{request}: {e} in {answer}"))
 }
 
@@ -35,7 +42,7 @@ fn words_and_json_mean_the_same() {
     assert_eq!(json_of(&admin, "config set debug_msgr 10"), json!({ "success": "" }));
     assert_eq!(level.load(Ordering::Relaxed), 10);
     let request = r#"{"prefix": "config set", "var": "debug-msgr", "val": ["20"], "format": "json"}"#;
-    assert_eq!(admin.answer(request.as_bytes()), r#"{"success":""}"#);
+    assert_eq!(answer(&admin, request.as_bytes()), r#"{"success":""}"#);
     assert_eq!(level.load(Ordering::Relaxed), 20);
     assert_eq!(json_of(&admin, "config get debug_msgr"), json!({ "debug_msgr": "20" }));
     assert_eq!(json_of(&admin, r#"{"prefix":"config show"}"#)["debug_msgr"], "20");
@@ -58,10 +65,10 @@ fn what_cannot_be_done_is_said() {
         (r#"{"prefix": 1}"#, "'prefix'"),
         (r#"["help"]"#, "no command"),
     ] {
-        let answer = admin.answer(request.as_bytes());
+        let answer = answer(&admin, request.as_bytes());
         assert!(answer.starts_with("ERROR: ") && answer.contains(why), "{request}: {answer}");
     }
-    assert!(admin.answer(b"\xff\xfe").starts_with("ERROR: "));
+    assert!(answer(&admin, b"\xff\xfe").starts_with("ERROR: "));
     assert_eq!(level.load(Ordering::Relaxed), 0);
 }
 
@@ -89,11 +96,13 @@ fn descriptions_have_the_form_that_ceph_reads() {
 #[test]
 fn locks_report_in_every_format() {
     let (admin, _) = admin();
-    assert!(admin.answer(b"lock_stat").starts_with("lock_stat version 0.4\n"));
+    assert!(answer(&admin, b"lock_stat").starts_with("lock_stat version 0.4\n"));
     assert!(json_of(&admin, "lock_stat json")["classes"].is_array());
     assert!(json_of(&admin, r#"{"prefix":"lock_stat","format":"json-pretty"}"#)["mode"].is_string());
-    assert!(admin.answer(b"lock_stat prometheus").contains("# TYPE loligo_lock_contentions_total counter\n"));
-    assert!(admin.answer(b"lock_stat xml").starts_with("lock_stat version"));
+    assert!(
+        answer(&admin, b"lock_stat prometheus").contains("# TYPE loligo_lock_contentions_total counter\n")
+    );
+    assert!(answer(&admin, b"lock_stat xml").starts_with("lock_stat version"));
 }
 
 #[test]
@@ -102,7 +111,7 @@ fn what_a_command_owns_goes_with_the_table() {
     let admin = Admin::new();
     let kept = Arc::clone(&owned);
     admin.command(Command::new("own", "Own something.", move |_| Ok(format!("{kept:?}"))));
-    assert_eq!(admin.answer(b"own"), "()");
+    assert_eq!(answer(&admin, b"own"), "()");
     drop(admin);
     assert_eq!(Arc::strong_count(&owned), 1);
 }
@@ -184,6 +193,32 @@ fn a_request_may_come_in_pieces_and_many_at_a_time() {
 }
 
 #[test]
+fn a_command_that_takes_its_time_keeps_nobody_waiting() {
+    let scratch = Scratch::new("lasting");
+    let path = scratch.0.join("loligo.asok");
+    let admin = Admin::new();
+    let told = Arc::new(tokio::sync::Notify::new());
+    let waits = Arc::clone(&told);
+    admin.command(Command::lasting("wait", "Wait.", move |_| {
+        let waits = Arc::clone(&waits);
+        Box::pin(async move {
+            waits.notified().await;
+            Ok("told\n".to_owned())
+        })
+    }));
+    let elsewhere = admin.run(b"wait").expect_err("only the socket has time");
+    assert!(matches!(elsewhere, Refusal::Failed(_)));
+    let _socket = AdminSocket::open(&path, admin).expect("it opens");
+    std::thread::scope(|s| {
+        let waiting = s.spawn(|| ask(&path, b"wait\0"));
+        assert!(ask(&path, b"version\0").is_some());
+        assert!(!waiting.is_finished());
+        told.notify_one();
+        assert_eq!(waiting.join().expect("no panic").as_deref(), Some("told\n"));
+    });
+}
+
+#[test]
 fn a_path_may_be_longer_than_a_sockets() {
     let scratch = Scratch::new("long");
     let dir = scratch.0.join("d".repeat(120));
@@ -203,7 +238,7 @@ fn levels_of_the_log_are_settings() {
     assert_eq!(json_of(&admin, "config get debug_objecter"), json!({ "debug_objecter": "3/7" }));
     assert_eq!(json_of(&admin, "config set debug_ms 4"), json!({ "success": "" }));
     assert_eq!(json_of(&admin, "config get debug-msgr"), json!({ "debug_msgr": "4/4" }));
-    let refused = admin.answer(b"config set debug_osd loud");
+    let refused = answer(&admin, b"config set debug_osd loud");
     assert!(refused.starts_with("ERROR: error setting 'debug_osd' to 'loud': "), "{refused}");
-    assert_eq!(admin.answer(b"log dump"), "ERROR: this process has no log\n");
+    assert_eq!(answer(&admin, b"log dump"), "ERROR: this process has no log\n");
 }

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::file::FileCommand;
+use crate::nbd::NbdCommand;
 use crate::rbd::RbdCommand;
 use crate::timeline::TraceOptions;
 
@@ -256,6 +257,9 @@ pub(crate) enum Command {
     /// Images of block devices, as `rbd` has them.
     #[command(subcommand)]
     Rbd(RbdCommand),
+    /// Block devices over the NBD protocol.
+    #[command(subcommand)]
+    Nbd(NbdCommand),
     /// Measure the pool.
     Bench(Bench),
     /// Remove what a bench left behind.

@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,13 +10,10 @@ use std::time::{Duration, Instant};
 use console::Term;
 use serde::Deserialize;
 
+use crate::admin::ask;
 use crate::args::{FormatName, Lockstat};
 use crate::failure::{Context, Failure};
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a report that are read; real ones have some kilobytes.
-const REPORT_MAX: u64 = 64 << 20;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure> {
@@ -26,7 +22,7 @@ pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure>
         return watch(sockets);
     }
     let text = match (&sockets[..], format) {
-        ([socket], _) => ask(socket, format_name(format)?)?,
+        ([socket], _) => report_of(socket, format_name(format)?)?,
         (_, FormatName::Plain) => draw(&gather(sockets)?, None, None).join("\n"),
         (_, FormatName::Json) => json_of_all(sockets)?,
         _ => return Err(Failure::new("--format", "text or JSON, if there are several sockets")),
@@ -39,7 +35,7 @@ pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure>
 fn json_of_all(sockets: &[PathBuf]) -> Result<String, Failure> {
     let mut all = serde_json::Map::new();
     for socket in sockets {
-        let report = serde_json::from_str(&ask(socket, "json")?);
+        let report = serde_json::from_str(&report_of(socket, "json")?);
         let report = report.map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
         all.insert(socket.display().to_string(), report);
     }
@@ -50,7 +46,7 @@ fn json_of_all(sockets: &[PathBuf]) -> Result<String, Failure> {
 fn gather(sockets: &[PathBuf]) -> Result<Report, Failure> {
     let mut all: Option<Report> = None;
     for socket in sockets {
-        let text = ask(socket, "json")?;
+        let text = report_of(socket, "json")?;
         let mut report: Report = serde_json::from_str(&text)
             .map_err(|e| Failure::new(format!("report of {}", socket.display()), e))?;
         if sockets.len() > 1 {
@@ -83,21 +79,8 @@ fn format_name(format: FormatName) -> Result<&'static str, Failure> {
     }
 }
 
-/// Asks at an admin socket: a JSON object and a zero byte there, four bytes of length and a text back.
-fn ask(socket: &Path, format: &str) -> Result<String, Failure> {
-    let request = serde_json::json!({ "prefix": "lock_stat", "format": format });
-    let exchange = || -> io::Result<String> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(format!("{request}\0").as_bytes())?;
-        let mut len = [0; 4];
-        stream.read_exact(&mut len)?;
-        let mut text = String::new();
-        stream.take(u64::from(u32::from_be_bytes(len)).min(REPORT_MAX)).read_to_string(&mut text)?;
-        Ok(text)
-    };
-    exchange().context(|| format!("ask {}", socket.display()))
+fn report_of(socket: &Path, format: &str) -> Result<String, Failure> {
+    ask(socket, &serde_json::json!({ "prefix": "lock_stat", "format": format }))
 }
 
 /// A program's report, of which this module shows a part.

@@ -18,6 +18,7 @@ mod fsck;
 mod locks;
 mod lockstat;
 mod log;
+mod nbd;
 mod object;
 mod omap;
 mod pool;
@@ -70,6 +71,7 @@ fn run() -> Result<(), Failure> {
             | Command::Demo
             | Command::Serve(_)
             | Command::Lockstat(_)
+            | Command::Nbd(_)
             | Command::Trace(_)
     );
     if cli.trace.is_some() && !is_client {
@@ -86,6 +88,7 @@ fn run() -> Result<(), Failure> {
         Command::Demo => demo::run(),
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
+        Command::Nbd(command) => nbd::run(command, builder, &cli.pool, cli.format),
         Command::Trace(options) => timeline::run(options, cli.format),
         _ => client_command(&cli, builder),
     }

@@ -81,7 +81,7 @@ fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
 }
 
 /// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.
-async fn follow_signals() -> std::io::Result<()> {
+pub(crate) async fn follow_signals() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -26,6 +26,7 @@
 //! the trash and groups are not there yet: an image that has a parent can be looked at, but not read.
 #![forbid(unsafe_code)]
 
+mod allocation;
 mod call;
 mod error;
 pub mod features;
@@ -43,6 +44,7 @@ mod snapshots;
 mod usage;
 mod view;
 
+pub use allocation::Allocation;
 pub use error::Error;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};

@@ -7,6 +7,7 @@
 mod disk;
 mod measure;
 mod memory;
+mod nbd;
 mod outqueue;
 mod programs;
 mod report;
@@ -69,6 +70,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if wanted(options, "serve") {
         report.serve(memory::startup_and_idle(&loligo, &dir, options.rounds)?);
+    }
+    if wanted(options, nbd::NAME) {
+        report.nbd(nbd::compare(&loligo, &dir, options.rounds, options.seconds)?);
     }
     if wanted(options, "out-queue") {
         report.out_queue(outqueue::compare(&loligo, options.rounds)?);

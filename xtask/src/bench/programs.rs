@@ -110,9 +110,9 @@ pub(super) fn fio(conf: &Path, rw: &str, seconds: u32) -> Command {
 pub(super) struct FioWrites {
     pub(super) ops: f64,
     pub(super) ops_per_s: f64,
-    mean_us: f64,
+    pub(super) mean_us: f64,
     pub(super) p50_us: f64,
-    p99_us: f64,
+    pub(super) p99_us: f64,
     pub(super) p999_us: f64,
 }
 

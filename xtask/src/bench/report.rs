@@ -8,6 +8,7 @@ use crate::stock::Store;
 
 use super::disk::{MIXED, Mixed, OwnLarge, Written};
 use super::memory::Startup;
+use super::nbd::Nbd;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
 
@@ -32,6 +33,7 @@ pub(super) struct Report {
     written: Vec<(Written, [f64; 2])>,
     mixed: Option<[Mixed; 2]>,
     startup: Option<Startup>,
+    nbd: Option<Nbd>,
     out_queue: Option<OutQueue>,
 }
 
@@ -51,6 +53,7 @@ impl Report {
             written: Vec::new(),
             mixed: None,
             startup: None,
+            nbd: None,
             out_queue: None,
         }
     }
@@ -85,6 +88,10 @@ impl Report {
         self.startup = Some(startup);
     }
 
+    pub(super) fn nbd(&mut self, figures: Nbd) {
+        self.nbd = Some(figures);
+    }
+
     pub(super) fn out_queue(&mut self, figures: OutQueue) {
         self.out_queue = Some(figures);
     }
@@ -104,6 +111,9 @@ impl Report {
                 "serve: ready after {:.1} ms (by its own clock {:.1} ms), {:.1} MiB resident when idle",
                 s.ready_ms, s.said_ms, s.idle_mib
             );
+        }
+        if let Some(nbd) = &self.nbd {
+            t.push_str(&nbd.table());
         }
         if let Some(q) = &self.out_queue {
             t.push_str(&q.table());
@@ -201,6 +211,7 @@ impl Report {
             "written_per_byte": written,
             "mixed": mixed,
             "serve": startup,
+            "nbd": self.nbd.as_ref().map(Nbd::json),
             "out_queue": out_queue,
         });
         format!("{all:#}\n")
@@ -219,7 +230,7 @@ fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
 }
 
 /// A heading and a row for each; ratios are to the first.
-fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
+pub(super) fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
     let _ = writeln!(
         t,
         "{name:<26} {:>10} {:>7} {:>9} {:>9} {:>9} {:>11} {:>11}",
@@ -241,7 +252,7 @@ fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
     }
 }
 
-fn figures_json(f: &Figures) -> Value {
+pub(super) fn figures_json(f: &Figures) -> Value {
     json!({
         "ops_per_s": f.ops_per_s,
         "latency_mean_us": f.latency_mean_us,

@@ -9,8 +9,8 @@ use super::Release;
 use crate::Result;
 use crate::process::{installed, output_of, succeed};
 
-/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of their own.
-const PACKAGES: [&str; 11] = [
+/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of their own. Also what talks NBD, serves it, and makes images and certificates for it.
+const PACKAGES: [&str; 15] = [
     "ceph-mon",
     "ceph-osd",
     "ceph-mgr",
@@ -22,10 +22,15 @@ const PACKAGES: [&str; 11] = [
     "qemu-block-extra",
     "ca-certificates",
     "iproute2",
+    "libnbd-bin",
+    "nbdkit",
+    "squashfs-tools",
+    "gnutls-bin",
 ];
 
 /// Programs that tell whether all of them are installed.
-const PROGRAMS: [&str; 4] = ["ceph-osd", "rados", "fio", "qemu-img"];
+const PROGRAMS: [&str; 8] =
+    ["ceph-osd", "rados", "fio", "qemu-img", "nbdinfo", "nbdkit", "mksquashfs", "certtool"];
 
 /// The folder in which a release's `/usr` lies.
 pub(super) struct Root(PathBuf);

@@ -30,7 +30,7 @@ pub use auth::CredentialsError;
 pub use ini::SyntaxError;
 pub use mon_host::{Messenger, MonAddr};
 pub use options::{Environment, Options};
-pub use value::unit_power;
+pub use value::{size, unit_power};
 
 use ini::{Line, normalize};
 use options::file_candidates;

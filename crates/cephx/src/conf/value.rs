@@ -17,7 +17,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
 }
 
 /// A number of bytes: K and Ki are 1024.
-pub(super) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     let (number, suffix) = split_number(text);
     let suffix = suffix.strip_suffix('i').filter(|s| !s.is_empty()).unwrap_or(suffix);
     scaled(number, suffix, 1024)

@@ -3,6 +3,7 @@
 mod apply;
 mod async_read;
 mod clients;
+mod devices;
 mod direct_write;
 mod log;
 mod long_hold;
@@ -24,6 +25,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         Box::new(object_cache::ObjectCache::default()),
         Box::new(apply::Apply::default()),
         Box::new(log::Log::default()),
+        Box::new(devices::Devices::default()),
     ]
 }
 
@@ -71,6 +73,11 @@ mod tests {
             }),
             Box::new(apply::Apply { sequencers: 4, threads: &[3] }),
             Box::new(log::Log { threads: &[2] }),
+            Box::new(devices::Devices {
+                devices: 5,
+                workers: 3,
+                steps: const { &[Duration::from_millis(1)] },
+            }),
         ]
     }
 

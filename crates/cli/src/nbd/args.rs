@@ -1,0 +1,101 @@
+//! The words of `loligo nbd`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::args::size;
+
+const SPECS: &str = "\
+SPEC says what a device stands on, and ends with ,ro if it shall only be read:
+  memory:SIZE                               memory, sparse, gone with the device
+  file:PATH                                 a file or block device of this machine
+  rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]   an image, or a snapshot of one
+  striped:[POOL/]FILE                       a striped file, as `loligo file` has them
+
+  loligo nbd serve --unix /run/nbd.sock --control /run/nbd.asok --export disk=memory:1G
+  nbdinfo 'nbd+unix:///disk?socket=/run/nbd.sock'";
+
+#[derive(Subcommand)]
+pub(crate) enum NbdCommand {
+    /// Serve block devices until told to stop.
+    #[command(after_help = SPECS)]
+    Serve(Box<ServeOptions>),
+    /// Add a device.
+    #[command(after_help = SPECS)]
+    Add {
+        /// The control socket of the server.
+        socket: PathBuf,
+        name: String,
+        spec: String,
+        /// What clients are told of it.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        description: String,
+    },
+    /// Remove a device.
+    Rm {
+        /// The control socket of the server.
+        socket: PathBuf,
+        name: String,
+        /// Also if clients use it: they are told, and disconnected.
+        #[arg(long)]
+        force: bool,
+    },
+    /// List devices.
+    Ls {
+        /// The control socket of the server.
+        socket: PathBuf,
+    },
+    /// Set a device's size; clients learn of it when they connect again.
+    Resize {
+        /// The control socket of the server.
+        socket: PathBuf,
+        name: String,
+        #[arg(value_parser = size)]
+        size: u64,
+    },
+    /// Let requests to a device wait; returns when none is under way.
+    Suspend {
+        /// The control socket of the server.
+        socket: PathBuf,
+        name: String,
+    },
+    /// Let requests to a device go on.
+    Resume {
+        /// The control socket of the server.
+        socket: PathBuf,
+        name: String,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ServeOptions {
+    /// An address to listen at, usually with port 10809; port 0 takes a free one. [default: 127.0.0.1:10809, if nothing else is named]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) listen: Vec<SocketAddr>,
+    /// A Unix socket to listen at.
+    #[arg(long, value_name = "PATH")]
+    pub(super) unix: Vec<PathBuf>,
+    /// A device, as NAME=SPEC.
+    #[arg(long, value_name = "NAME=SPEC")]
+    pub(super) export: Vec<String>,
+    /// Addresses, sockets and devices, in TOML; what is named on the command line comes in addition.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The socket at which devices are added, removed and so on: an admin socket.
+    #[arg(long, value_name = "PATH")]
+    pub(super) control: Option<PathBuf>,
+    /// The server's certificate, in PEM: clients must speak TLS then.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// The certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Who signs clients' certificates, which they need then.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) tls_client_ca: Option<PathBuf>,
+    /// Threads that serve clients (default: one for each processor).
+    #[arg(long)]
+    pub(super) workers: Option<usize>,
+}

@@ -1,0 +1,186 @@
+//! `loligo nbd`: the gateway for block devices, and the words that control it.
+
+mod args;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use loligo_admin::{Admin, AdminSocket};
+use loligo_nbd::tls::{self, TlsFiles};
+use loligo_nbd::{Config, Definition, Opener, Registry, Server, Spec, control};
+use loligo_rados::Builder;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use crate::admin::ask;
+use crate::args::FormatName;
+use crate::client;
+use crate::failure::{Context, Failure};
+use crate::serve::follow_signals;
+
+pub(crate) use args::NbdCommand;
+use args::ServeOptions;
+
+/// Where is listened if nothing is said.
+const ADDR: &str = "127.0.0.1:10809";
+
+pub(crate) fn run(
+    command: &NbdCommand,
+    builder: Builder,
+    pools: &[String],
+    format: FormatName,
+) -> Result<(), Failure> {
+    let (socket, mut request) = match command {
+        NbdCommand::Serve(options) => return serve(options, builder, pools.last().cloned()),
+        NbdCommand::Ls { socket } => return list(socket, format),
+        NbdCommand::Add { socket, name, spec, description } => {
+            Spec::parse(spec).context(|| format!("nbd add {name}"))?;
+            (socket, json!({ "prefix": "nbd add", "name": name, "spec": spec, "description": description }))
+        }
+        NbdCommand::Rm { socket, name, force } => {
+            (socket, json!({ "prefix": "nbd rm", "name": name, "force": force }))
+        }
+        NbdCommand::Resize { socket, name, size } => {
+            (socket, json!({ "prefix": "nbd resize", "name": name, "size": size }))
+        }
+        NbdCommand::Suspend { socket, name } => (socket, json!({ "prefix": "nbd suspend", "name": name })),
+        NbdCommand::Resume { socket, name } => (socket, json!({ "prefix": "nbd resume", "name": name })),
+    };
+    request["format"] = json!("json");
+    told(socket, &request).map(drop)
+}
+
+/// Asks at a control socket; what it refuses is a failure.
+fn told(socket: &Path, request: &Value) -> Result<String, Failure> {
+    let answer = ask(socket, request)?;
+    match answer.strip_prefix("ERROR: ") {
+        Some(why) => Err(Failure::new(request["prefix"].as_str().unwrap_or_default(), why.trim_end())),
+        None => Ok(answer),
+    }
+}
+
+fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
+    let answer = told(socket, &json!({ "prefix": "nbd ls", "format": "json" }))?;
+    let all: Vec<Value> = serde_json::from_str(&answer).context(|| "nbd ls".to_owned())?;
+    match format {
+        FormatName::Json => println!("{answer}"),
+        FormatName::Plain => {
+            for device in &all {
+                let text = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
+                let number = |key: &str| device[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
+                println!(
+                    "{}\t{}\t{}\t{} clients\t{}",
+                    text("name"),
+                    text("state"),
+                    number("size"),
+                    number("clients"),
+                    text("spec")
+                );
+            }
+        }
+        FormatName::Prometheus | FormatName::Html => return Err(Failure::new("--format", "text or JSON")),
+    }
+    Ok(())
+}
+
+fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Result<(), Failure> {
+    let began = Instant::now();
+    let plan = Plan::of(options)?;
+    let runtime = client::workers(options.workers)?;
+    let handle = runtime.handle().clone();
+    runtime.block_on(async {
+        let registry = Registry::new(Opener::new(builder, pool), handle.clone());
+        let devices = plan.devices.iter().map(|device| {
+            let registry = &registry;
+            async move { registry.add(device.clone()).await.context(|| format!("export {}", device.name)) }
+        });
+        try_join_all(devices).await?;
+        let (server, places) = listen(&plan, &registry).await?;
+        let control = plan.control.as_deref().map(|path| open_control(path, &registry, &handle));
+        let control = control.transpose()?;
+        println!(
+            "ready {} devices={} startup_ms={:.1}",
+            places.join(" "),
+            plan.devices.len(),
+            began.elapsed().as_secs_f64() * 1e3
+        );
+        let told = follow_signals().await.context(|| "signals".to_owned());
+        // Nothing is added any more.
+        drop(control);
+        server.close().await;
+        told
+    })
+}
+
+/// What is to be served, and where.
+struct Plan {
+    listen: Vec<std::net::SocketAddr>,
+    unix: Vec<PathBuf>,
+    control: Option<PathBuf>,
+    tls: Option<TlsFiles>,
+    devices: Vec<Definition>,
+}
+
+impl Plan {
+    fn of(options: &ServeOptions) -> Result<Self, Failure> {
+        let config = match &options.config {
+            Some(path) => Config::load(path).context(|| format!("configuration {}", path.display()))?,
+            None => Config::default(),
+        };
+        let mut devices = Vec::new();
+        for export in &config.export {
+            let spec = Spec::parse(&export.spec).context(|| format!("export {}", export.name))?;
+            let spec = if export.read_only { spec.only_read() } else { spec };
+            let (name, description) = (export.name.clone(), export.description.clone());
+            devices.push(Definition { name, description, spec });
+        }
+        for export in &options.export {
+            let (name, spec) = export
+                .split_once('=')
+                .ok_or_else(|| Failure::new(format!("export {export}"), "is not NAME=SPEC"))?;
+            let spec = Spec::parse(spec).context(|| format!("export {name}"))?;
+            devices.push(Definition { name: name.to_owned(), description: String::new(), spec });
+        }
+        let mut listen = [config.listen, options.listen.clone()].concat();
+        let unix = [config.unix, options.unix.clone()].concat();
+        if listen.is_empty() && unix.is_empty() {
+            listen.extend(ADDR.parse::<std::net::SocketAddr>());
+        }
+        let named = config.tls.map(|tls| TlsFiles {
+            certificate: tls.certificate,
+            key: tls.key,
+            client_authority: tls.client_authority,
+        });
+        let tls = options.tls_cert.clone().zip(options.tls_key.clone()).map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_authority: options.tls_client_ca.clone(),
+        });
+        let control = options.control.clone().or(config.control);
+        Ok(Self { listen, unix, control, tls: tls.or(named), devices })
+    }
+}
+
+/// Listens everywhere; returns where, for people and scripts.
+async fn listen(plan: &Plan, registry: &Arc<Registry>) -> Result<(Server, Vec<String>), Failure> {
+    let tls = plan.tls.as_ref().map(tls::acceptor).transpose().context(|| "TLS".to_owned())?;
+    let mut server = Server::new(Arc::clone(registry), tls);
+    let mut places = Vec::new();
+    for addr in &plan.listen {
+        let addr = server.listen(*addr).await.context(|| format!("listen at {addr}"))?;
+        places.push(format!("listen={addr}"));
+    }
+    for path in &plan.unix {
+        server.listen_unix(path).context(|| format!("listen at {}", path.display()))?;
+        places.push(format!("unix={}", path.display()));
+    }
+    Ok((server, places))
+}
+
+fn open_control(path: &Path, registry: &Arc<Registry>, runtime: &Handle) -> Result<AdminSocket, Failure> {
+    let admin = Admin::new();
+    control::register(&admin, registry, runtime);
+    AdminSocket::open(path, admin).context(|| format!("control socket {}", path.display()))
+}

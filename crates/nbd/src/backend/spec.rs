@@ -1,0 +1,226 @@
+//! What exports are made of, in words.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use loligo_rados::{Builder, IoCtx, Rados};
+use loligo_rbd::{Image, Mode};
+use loligo_stripe::Striper;
+use tokio::sync::OnceCell;
+
+use super::{Access, Backend, BackendError, LocalFile, Memory, Rbd, Striped};
+
+/// Bytes of a device at most: offsets are signed numbers for the kernel.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or `striped:[POOL/]FILE`, and `,ro` if it shall only be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    text: String,
+    place: Place,
+    read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Memory(u64),
+    File(PathBuf),
+    Rbd { pool: Option<String>, namespace: String, image: String, snap: Option<String> },
+    Striped { pool: Option<String>, file: String },
+}
+
+/// A text that says nothing that a device can stand on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not memory:SIZE, file:PATH, rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT] or striped:[POOL/]FILE, with ,ro if it shall only be read"
+)]
+pub struct SpecError(String);
+
+impl Spec {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let (what, read_only) = match text.strip_suffix(",ro") {
+            Some(what) => (what, true),
+            None => (text, false),
+        };
+        let place = what.split_once(':').and_then(|(kind, rest)| Place::parse(kind, rest));
+        let place = place.ok_or_else(|| SpecError(text.to_owned()))?;
+        let is_snapshot = matches!(place, Place::Rbd { snap: Some(_), .. });
+        Ok(Self { text: text.to_owned(), place, read_only: read_only || is_snapshot })
+    }
+
+    /// Memory of this size.
+    pub(crate) fn memory(size: u64) -> Self {
+        Self { text: format!("memory:{size}"), place: Place::Memory(size), read_only: false }
+    }
+
+    /// The same, only to be read.
+    pub fn only_read(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+
+    /// Opens it.
+    pub(crate) async fn open(&self, opener: &Opener) -> Result<Box<dyn Backend>, BackendError> {
+        let mode = if self.read_only { Mode::ReadOnly } else { Mode::ReadWrite };
+        Ok(match &self.place {
+            Place::Memory(size) => Box::new(Memory::new(*size, self.read_only)),
+            Place::File(path) => {
+                let access = if self.read_only { Access::ReadOnly } else { Access::ReadWrite };
+                let path = path.clone();
+                let opened = tokio::task::spawn_blocking(move || LocalFile::open(&path, access));
+                Box::new(opened.await.map_err(BackendError::of)??)
+            }
+            Place::Rbd { pool, namespace, image, snap } => {
+                let io = opener.pool(pool.as_deref()).await?.with_namespace(namespace.clone());
+                let opened = match snap {
+                    Some(snap) => Image::open_snapshot(&io, image, snap).await,
+                    None => Image::open(&io, image, mode).await,
+                };
+                Box::new(Rbd::new(opened.map_err(BackendError::of)?, self.read_only))
+            }
+            Place::Striped { pool, file } => {
+                let striper = Striper::new(opener.pool(pool.as_deref()).await?);
+                let file = striper.open(file).await.map_err(BackendError::of)?;
+                Box::new(Striped::new(file, self.read_only).await?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Place {
+    fn parse(kind: &str, rest: &str) -> Option<Self> {
+        if rest.is_empty() {
+            return None;
+        }
+        match kind {
+            "memory" => {
+                let size = loligo_cephx::conf::size(&rest.to_ascii_uppercase());
+                size.filter(|size| *size <= SIZE_MAX).map(Self::Memory)
+            }
+            "file" => Some(Self::File(rest.into())),
+            "rbd" => Self::image(rest),
+            "striped" => Some(match rest.split_once('/') {
+                Some((pool, file)) if !pool.is_empty() && !file.is_empty() => {
+                    Self::Striped { pool: Some(pool.to_owned()), file: file.to_owned() }
+                }
+                Some(_) => return None,
+                None => Self::Striped { pool: None, file: rest.to_owned() },
+            }),
+            _ => None,
+        }
+    }
+
+    fn image(text: &str) -> Option<Self> {
+        let (place, snap) = match text.split_once('@') {
+            Some((place, snap)) => (place, Some(snap).filter(|snap| !snap.is_empty())?.to_owned().into()),
+            None => (text, None),
+        };
+        let parts: Vec<&str> = place.split('/').collect();
+        let (pool, namespace, image) = match parts[..] {
+            [image] => (None, "", image),
+            [pool, image] => (Some(pool), "", image),
+            [pool, namespace, image] => (Some(pool), namespace, image),
+            _ => return None,
+        };
+        let is_named = !image.is_empty() && pool != Some("");
+        is_named.then(|| Self::Rbd {
+            pool: pool.map(str::to_owned),
+            namespace: namespace.to_owned(),
+            image: image.to_owned(),
+            snap,
+        })
+    }
+}
+
+/// Opens back ends; connects to the cluster when the first of them needs it.
+#[derive(Default)]
+pub struct Opener {
+    builder: Option<Builder>,
+    /// The pool of what names none.
+    pool: Option<String>,
+    rados: OnceCell<Rados>,
+}
+
+impl Opener {
+    /// For what lies on this machine only.
+    pub fn local() -> Self {
+        Self::default()
+    }
+
+    /// Also for what lies in pools; `pool` is that of what names none.
+    pub fn new(builder: Builder, pool: Option<String>) -> Self {
+        Self { builder: Some(builder), pool, rados: OnceCell::new() }
+    }
+
+    async fn pool(&self, named: Option<&str>) -> Result<IoCtx, BackendError> {
+        let none = || BackendError("no pool is named".to_owned());
+        let pool = named.or(self.pool.as_deref()).ok_or_else(none)?;
+        let rados = self.rados.get_or_try_init(|| async {
+            let builder = self.builder.clone();
+            let builder = builder.ok_or_else(|| BackendError("there is no cluster".to_owned()))?;
+            builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))
+        });
+        rados.await?.ioctx(pool).await.map_err(|e| BackendError(format!("pool {pool}: {e}")))
+    }
+
+    /// Ends the connection to the cluster, if there is one.
+    pub(crate) async fn shutdown(&self) {
+        if let Some(rados) = self.rados.get() {
+            rados.shutdown().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Option<(Place, bool)> {
+        Spec::parse(text).ok().map(|spec| (spec.place, spec.read_only))
+    }
+
+    #[test]
+    fn specifications_are_taken_apart() {
+        assert_eq!(place("memory:4k"), Some((Place::Memory(4096), false)));
+        assert_eq!(place("file:/a,b:c,ro"), Some((Place::File("/a,b:c".into()), true)));
+        let image = |pool: Option<&str>, namespace: &str, snap: Option<&str>| Place::Rbd {
+            pool: pool.map(str::to_owned),
+            namespace: namespace.to_owned(),
+            image: "i".to_owned(),
+            snap: snap.map(str::to_owned),
+        };
+        assert_eq!(place("rbd:i"), Some((image(None, "", None), false)));
+        assert_eq!(place("rbd:p/n/i"), Some((image(Some("p"), "n", None), false)));
+        assert_eq!(place("rbd:p/i@s"), Some((image(Some("p"), "", Some("s")), true)));
+        let file = Place::Striped { pool: Some("p".to_owned()), file: "a/b".to_owned() };
+        assert_eq!(place("striped:p/a/b"), Some((file, false)));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "memory",
+            "memory:",
+            "memory:x",
+            "memory:9E",
+            "rbd:",
+            "rbd:i@",
+            "rbd:/i",
+            "rbd:a/b/c/d",
+            "disk:x",
+            "striped:/f",
+        ] {
+            assert_eq!(place(text), None, "{text}");
+        }
+    }
+}

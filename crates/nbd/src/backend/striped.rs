@@ -1,0 +1,130 @@
+//! A striped file, in the format of libradosstriper.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use loligo_lockstat::{Class, Mutex};
+use loligo_stripe::{Buffers, Error, File, Segment};
+
+use super::rbd::steps;
+use super::{Backend, BackendError, Done, Started, Work};
+use crate::proto::{Can, Extent, Fault, Io, Piece};
+
+/// Held to take or leave a reference.
+static FILE: Class = Class::new("nbd.striped");
+
+/// Zeros that are written together.
+const ZEROS_STEP: u64 = 4 << 20;
+
+/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized here.
+///
+/// Others who have it open may let it grow; nobody can make it shorter meanwhile. It takes no TRIM, and zeros are written.
+pub struct Striped {
+    /// `None` once it is closed.
+    file: Mutex<Option<Arc<File>>>,
+    size: Arc<AtomicU64>,
+    read_only: bool,
+}
+
+impl Striped {
+    /// The device that an open file is.
+    ///
+    /// # Errors
+    /// Its size cannot be read.
+    pub async fn new(file: File, read_only: bool) -> Result<Self, BackendError> {
+        let size = file.size().await.map_err(BackendError::of)?;
+        Ok(Self {
+            file: Mutex::new(&FILE, Some(Arc::new(file))),
+            size: Arc::new(AtomicU64::new(size)),
+            read_only,
+        })
+    }
+
+    fn file(&self) -> Option<Arc<File>> {
+        self.file.lock().clone()
+    }
+}
+
+impl Backend for Striped {
+    fn kind(&self) -> &'static str {
+        "striped"
+    }
+
+    fn size(&self) -> u64 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn can(&self) -> Can {
+        Can { write: !self.read_only, trim: false, fast_zero: true, multi_conn: true }
+    }
+
+    fn start(&self, io: Io) -> Started {
+        match (self.file(), io) {
+            (None, _) => Started::Now(Err(Fault::Shutdown)),
+            (_, Io::Flush | Io::Cache { .. }) => Started::Now(Ok(Done::Nothing)),
+            (_, Io::WriteZeroes { fast: true, .. } | Io::Trim { .. }) => {
+                Started::Now(Err(Fault::NotSupported))
+            }
+            // Which objects there are is not known without asking for each.
+            (_, Io::Status { len, .. }) => Started::Now(Ok(Done::Extents(vec![Extent { len, hole: false }]))),
+            (Some(file), io) => {
+                Started::later(
+                    async move { carry_out(&file, io).await.map_err(|e| Fault::of_errno(e.errno().0)) },
+                )
+            }
+        }
+    }
+
+    fn resize(&self, size: u64) -> Work {
+        let (file, known) = (self.file(), Arc::clone(&self.size));
+        Box::pin(async move {
+            let file = file.ok_or_else(|| BackendError("the file is closed".to_owned()))?;
+            if size < known.load(Ordering::Relaxed) {
+                return Err(BackendError("a striped file that is open cannot be made shorter".to_owned()));
+            }
+            file.extend(size).await.map_err(BackendError::of)?;
+            known.store(size, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn close(&self) -> Work {
+        let file = self.file.lock().take();
+        Box::pin(async move {
+            match file.and_then(Arc::into_inner) {
+                Some(file) => file.close().await.map_err(BackendError::of),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// A write that is done has reached the OSDs' disks, so FUA asks for nothing more.
+async fn carry_out(file: &File, io: Io) -> Result<Done, Error> {
+    match io {
+        Io::Read { offset, len, .. } => {
+            let read = file.read(offset, len.into()).await.map_err(|e| e.source)?;
+            let missing = u64::from(len).saturating_sub(read.len());
+            let pieces = read.parts().iter().map(|part| match part {
+                Segment::Data(data) => Piece::Data(data.clone()),
+                Segment::Hole(len) => Piece::Hole(*len),
+            });
+            Ok(Done::Data(pieces.chain([Piece::Hole(missing)]).collect()))
+        }
+        Io::Write { offset, data, .. } => {
+            file.write(offset, data).await.map_err(|e| e.source)?;
+            Ok(Done::Nothing)
+        }
+        Io::WriteZeroes { offset, len, .. } => {
+            let zeros = Bytes::from(vec![0; ZEROS_STEP.min(len) as usize]);
+            for (at, len) in steps(offset, len, ZEROS_STEP) {
+                let zeros: Buffers = zeros.slice(..len as usize).into();
+                file.write(at, zeros).await.map_err(|e| e.source)?;
+            }
+            Ok(Done::Nothing)
+        }
+        // Answered where they came.
+        Io::Flush | Io::Cache { .. } | Io::Trim { .. } | Io::Status { .. } => Ok(Done::Nothing),
+    }
+}

@@ -1,0 +1,89 @@
+//! The file that says what to serve.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What `loligo nbd serve --config` reads, in TOML.
+///
+/// ```
+/// let config = loligo_nbd::Config::parse(r#"
+///     listen = ["127.0.0.1:10809"]
+///     unix = ["/run/nbd.sock"]
+///     control = "/run/nbd.asok"
+///
+///     [tls]
+///     certificate = "/etc/nbd/server-cert.pem"
+///     key = "/etc/nbd/server-key.pem"
+///     client-authority = "/etc/nbd/ca-cert.pem"
+///
+///     [[export]]
+///     name = "disk"
+///     spec = "rbd:pool/image"
+///     description = "the disk of a machine"
+///     read-only = true
+/// "#)?;
+/// assert_eq!(config.export[0].spec, "rbd:pool/image");
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    /// Addresses.
+    pub listen: Vec<SocketAddr>,
+    /// Unix sockets.
+    pub unix: Vec<PathBuf>,
+    /// The socket at which it is controlled.
+    pub control: Option<PathBuf>,
+    /// Certificates.
+    pub tls: Option<Tls>,
+    /// Devices.
+    pub export: Vec<Export>,
+}
+
+/// Certificates and keys, in PEM.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tls {
+    /// The server's.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Who signs clients'.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Export {
+    /// Its name.
+    pub name: String,
+    /// What it stands on.
+    pub spec: String,
+    /// For people.
+    #[serde(default)]
+    pub description: String,
+    /// It shall only be read.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+impl Config {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read; what is wrong with it, and where.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        Self::parse(&std::fs::read_to_string(path).map_err(|e| e.to_string())?)
+    }
+}

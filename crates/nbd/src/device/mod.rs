@@ -1,0 +1,453 @@
+//! A device: a back end that clients use, and whoever controls it changes.
+//!
+//! | phase | means | leaves it |
+//! |---|---|---|
+//! | adding | its back end is being opened | opened: to *ready*; not opened: to *removing* |
+//! | ready | clients come and go | `suspend`: to *suspended*; `remove`: to *removing* |
+//! | suspended | requests wait, clients stay | `resume`: to *ready*; `remove`: to *removing* |
+//! | removing | nobody comes in any more, who is there is told to go | its end |
+//!
+//! Phase and number of clients are one word, so that a client never comes in between the look at the number and the change of the phase; to come in and to go take no
+//! lock. What takes long (to open, suspend, resize and close) are jobs in the device's lane, one after another. Whoever pushes the first job runs the lane, until something has to be waited for; then a task does.
+
+mod gate;
+mod registry;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Waker};
+
+use loligo_lane::{Action, Lane};
+use loligo_lockstat::Class;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::backend::{Backend, Opener, Spec, Started};
+use crate::proto::{Export, Fault, Io};
+use gate::Gate;
+
+pub use registry::{Definition, Info, Registry};
+
+/// Taken by runs of devices' lanes.
+static LANE: Class = Class::new("nbd.device_lane");
+
+/// Jobs of one device that wait at most.
+const JOBS_MAX: usize = 4096;
+
+/// What a device is in. Two bits of the word; the rest counts clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Phase {
+    /// Its back end is being opened.
+    Adding = 0,
+    /// It can be used.
+    Ready = 1,
+    /// Requests wait.
+    Suspended = 2,
+    /// It goes.
+    Removing = 3,
+}
+
+const PHASE_BITS: u64 = 3;
+const ONE_CLIENT: u64 = 4;
+
+impl Phase {
+    fn of(word: u64) -> Self {
+        match word & PHASE_BITS {
+            0 => Self::Adding,
+            1 => Self::Ready,
+            2 => Self::Suspended,
+            _ => Self::Removing,
+        }
+    }
+
+    /// For people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Adding => "adding",
+            Self::Ready => "ready",
+            Self::Suspended => "suspended",
+            Self::Removing => "removing",
+        }
+    }
+}
+
+/// Why something was not done with a device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// There is none of this name.
+    #[error("there is no device '{0}'")]
+    Unknown(String),
+    /// There is one already.
+    #[error("there is a device '{0}' already")]
+    Exists(String),
+    /// Clients use it.
+    #[error("'{name}' is in use: {clients} clients")]
+    InUse {
+        /// Which.
+        name: String,
+        /// How many.
+        clients: u64,
+    },
+    /// It is going.
+    #[error("'{0}' is being removed")]
+    Removing(String),
+    /// Too much waits for it.
+    #[error("{JOBS_MAX} changes of '{0}' wait already")]
+    Busy(String),
+    /// The name is longer than names may be.
+    #[error("a name has at most {} bytes", crate::proto::NAME_MAX)]
+    Name,
+    /// Its back end failed.
+    #[error("'{name}': {why}")]
+    Backend {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+type Answer = oneshot::Sender<Result<(), DeviceError>>;
+
+/// What a lane's run does.
+struct Job {
+    what: Change,
+    answer: Answer,
+}
+
+/// A job that was left in the lane.
+struct Asked {
+    action: Action,
+    answered: oneshot::Receiver<Result<(), DeviceError>>,
+}
+
+enum Change {
+    Open(Arc<Opener>),
+    /// Nothing but to know that those before are done.
+    Settle,
+    Suspend,
+    Resume,
+    Resize(u64),
+    Close,
+}
+
+/// A device. See the module's documentation.
+pub(crate) struct Device {
+    name: String,
+    description: String,
+    spec: Spec,
+    word: AtomicU64,
+    backend: OnceLock<Box<dyn Backend>>,
+    pub(crate) gate: Gate,
+    lane: Lane<Job>,
+    /// True once the device is being removed.
+    going: watch::Sender<bool>,
+    /// A client has gone.
+    left: Notify,
+    runtime: Handle,
+}
+
+impl Device {
+    fn new(definition: Definition, runtime: Handle) -> Arc<Self> {
+        Arc::new(Self {
+            name: definition.name,
+            description: definition.description,
+            spec: definition.spec,
+            word: AtomicU64::new(Phase::Adding as u64),
+            backend: OnceLock::new(),
+            gate: Gate::default(),
+            lane: Lane::new(&LANE, JOBS_MAX),
+            going: watch::channel(false).0,
+            left: Notify::new(),
+            runtime,
+        })
+    }
+
+    /// A device whose back end is open already.
+    fn with_backend(name: &str, backend: Box<dyn Backend>, runtime: Handle) -> Arc<Self> {
+        let spec = Spec::memory(backend.size());
+        let definition = Definition { name: name.to_owned(), description: String::new(), spec };
+        let device = Self::new(definition, runtime);
+        let _ = device.backend.set(backend);
+        device.word.store(Phase::Ready as u64, Ordering::Release);
+        device
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        Phase::of(self.word.load(Ordering::Acquire))
+    }
+
+    fn clients(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) / ONE_CLIENT
+    }
+
+    /// Comes in as a client; waits for a back end that is just being opened.
+    pub(crate) async fn attach(self: &Arc<Self>) -> Result<Attached, DeviceError> {
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            match Phase::of(word) {
+                Phase::Removing => return Err(DeviceError::Removing(self.name.clone())),
+                Phase::Adding => self.change(Change::Settle).await?,
+                Phase::Ready | Phase::Suspended => {
+                    // Acquire: what was opened is seen.
+                    let more = word + ONE_CLIENT;
+                    if self.word.compare_exchange(word, more, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        return Ok(Attached(Arc::clone(self)));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn suspend(self: &Arc<Self>) -> Result<(), DeviceError> {
+        self.change(Change::Suspend).await
+    }
+
+    pub(crate) async fn resume(self: &Arc<Self>) -> Result<(), DeviceError> {
+        self.change(Change::Resume).await
+    }
+
+    pub(crate) async fn resize(self: &Arc<Self>, size: u64) -> Result<(), DeviceError> {
+        self.change(Change::Resize(size)).await
+    }
+
+    /// Lets nobody in any more. If it is `forced`, those who are in are told to go; else there must be none. Does not wait for what the lane does.
+    fn begin_removal(&self, forced: bool) -> Result<(), DeviceError> {
+        let removed = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            let is_free = forced || word / ONE_CLIENT == 0;
+            (Phase::of(word) != Phase::Removing && is_free).then_some(word | Phase::Removing as u64)
+        });
+        match removed {
+            Ok(_) => {
+                self.going.send_replace(true);
+                Ok(())
+            }
+            Err(word) if Phase::of(word) == Phase::Removing => Err(DeviceError::Removing(self.name.clone())),
+            Err(word) => Err(DeviceError::InUse { name: self.name.clone(), clients: word / ONE_CLIENT }),
+        }
+    }
+
+    /// Closes the back end, once all clients are gone. To be called after [`begin_removal`](Self::begin_removal).
+    async fn close(self: &Arc<Self>) -> Result<(), DeviceError> {
+        self.change(Change::Close).await
+    }
+
+    async fn change(self: &Arc<Self>, what: Change) -> Result<(), DeviceError> {
+        let asked = self.ask(what)?;
+        self.answered(asked).await
+    }
+
+    /// Leaves a job in the lane.
+    fn ask(&self, what: Change) -> Result<Asked, DeviceError> {
+        let (answer, answered) = oneshot::channel();
+        match self.lane.push(Job { what, answer }) {
+            Ok(action) => Ok(Asked { action, answered }),
+            Err(_) => Err(DeviceError::Busy(self.name.clone())),
+        }
+    }
+
+    /// Has the job done that was left, and waits for it.
+    async fn answered(self: &Arc<Self>, asked: Asked) -> Result<(), DeviceError> {
+        if asked.action == Action::Submit {
+            self.run();
+        }
+        asked.answered.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// Runs the lane here as far as that takes no waiting, and then in a task.
+    fn run(self: &Arc<Self>) {
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(Self::work(Arc::clone(self)));
+        let _entered = self.runtime.enter();
+        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.runtime.spawn(work);
+        }
+    }
+
+    async fn work(device: Arc<Self>) {
+        let Some(mut run) = device.lane.begin() else { return };
+        while let Some(job) = run.pop() {
+            let done = device.carry_out(job.what).await;
+            // Who asked may have gone.
+            let _ = job.answer.send(done);
+        }
+    }
+
+    async fn carry_out(&self, what: Change) -> Result<(), DeviceError> {
+        match what {
+            Change::Settle => Ok(()),
+            Change::Open(opener) => self.do_open(&opener).await,
+            Change::Suspend => {
+                self.still(self.gate.close()).await?;
+                self.move_to(Phase::Suspended)
+            }
+            Change::Resume => {
+                self.move_to(Phase::Ready)?;
+                self.gate.open();
+                Ok(())
+            }
+            Change::Resize(size) => self.do_resize(size).await,
+            Change::Close => self.do_close().await,
+        }
+    }
+
+    async fn do_open(&self, opener: &Opener) -> Result<(), DeviceError> {
+        match self.still(self.spec.open(opener)).await? {
+            Ok(backend) => {
+                let _ = self.backend.set(backend);
+                self.move_to(Phase::Ready)
+            }
+            Err(e) => {
+                // Whoever removes it meanwhile may have been faster.
+                let _ = self.begin_removal(true);
+                Err(self.failed(e))
+            }
+        }
+    }
+
+    async fn do_resize(&self, size: u64) -> Result<(), DeviceError> {
+        let Some(backend) = self.backend.get() else { return Err(self.gone()) };
+        let was_closed = self.gate.is_closed();
+        let closed = self.still(self.gate.close()).await;
+        let done = match closed {
+            Ok(()) => match self.still(backend.resize(size)).await {
+                Ok(done) => done.map_err(|e| self.failed(e)),
+                Err(gone) => Err(gone),
+            },
+            Err(gone) => Err(gone),
+        };
+        if !was_closed {
+            self.gate.open();
+        }
+        done
+    }
+
+    async fn do_close(&self) -> Result<(), DeviceError> {
+        loop {
+            let mut left = std::pin::pin!(self.left.notified());
+            left.as_mut().enable();
+            if self.clients() == 0 {
+                break;
+            }
+            left.await;
+        }
+        match self.backend.get() {
+            Some(backend) => backend.close().await.map_err(|e| self.failed(e)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for something, but not longer than the device is there: its removal does not wait for a back end that is stuck.
+    async fn still<T>(&self, work: impl Future<Output = T>) -> Result<T, DeviceError> {
+        let mut going = self.going.subscribe();
+        tokio::select! {
+            biased;
+            done = work => Ok(done),
+            _ = going.wait_for(|going| *going) => Err(self.gone()),
+        }
+    }
+
+    /// What says that somebody has passed the gate, who leaves when it is dropped.
+    pub(crate) fn inside(self: &Arc<Self>) -> Inside {
+        Inside(Arc::clone(self))
+    }
+
+    /// Begins an I/O that has waited; the device may have become smaller meanwhile.
+    pub(crate) fn start_again(&self, io: Io) -> Started {
+        match self.backend.get() {
+            Some(backend) if io.end() <= backend.size() => backend.start(io),
+            Some(_) => Started::Now(Err(Fault::NoSpace)),
+            None => Started::Now(Err(Fault::Shutdown)),
+        }
+    }
+
+    /// From any phase but *removing*.
+    fn move_to(&self, phase: Phase) -> Result<(), DeviceError> {
+        let moved = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+            (Phase::of(word) != Phase::Removing).then_some(word & !PHASE_BITS | phase as u64)
+        });
+        moved.map(drop).map_err(|_| self.gone())
+    }
+
+    fn gone(&self) -> DeviceError {
+        DeviceError::Removing(self.name.clone())
+    }
+
+    fn failed(&self, why: impl fmt::Display) -> DeviceError {
+        DeviceError::Backend { name: self.name.clone(), why: why.to_string() }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("phase", &self.phase())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Somebody has passed the gate.
+pub(crate) struct Inside(Arc<Device>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.gate.leave();
+    }
+}
+
+/// A client's hold of a device, which must be let go of for the device to be removed.
+#[derive(Debug)]
+pub struct Attached(Arc<Device>);
+
+impl Attached {
+    /// What holds the bytes.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        // Who came in saw a phase in which there is one.
+        &**self.0.backend.get().expect("a device that is ready has a back end")
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.0
+    }
+
+    /// True once the device is being removed.
+    pub(crate) fn going(&self) -> watch::Receiver<bool> {
+        self.0.going.subscribe()
+    }
+
+    /// What a client is told who knows it by this name.
+    pub(crate) fn export_as(&self, name: &str) -> Export {
+        let backend = self.backend();
+        Export {
+            name: name.to_owned(),
+            description: self.0.description.clone(),
+            size: backend.size(),
+            can: backend.can(),
+        }
+    }
+
+    /// Reads a few bytes without a connection, as benches and tests do.
+    pub fn read_now(&self, offset: u64, len: u32, out: &mut bytes::BytesMut) -> bool {
+        self.0.gate.enter() && {
+            let done = self.backend().read_now(offset, len, out);
+            self.0.gate.leave();
+            done
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // Release: what the client did comes before the close.
+        let before = self.0.word.fetch_sub(ONE_CLIENT, Ordering::Release);
+        if before / ONE_CLIENT == 1 {
+            self.0.left.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The table of devices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_lockstat::{Class, RwLock};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::{Attached, Change, Device, DeviceError, Phase};
+use crate::backend::{Backend, Opener, Spec};
+use crate::proto::{Can, NAME_MAX, Refused};
+
+/// Guards the table. Held to find a device, to add one or to remove one, never for anything that is done with a device.
+static REGISTRY: Class = Class::new("nbd.registry");
+
+/// How long a forced removal waits for the back end's end; then that goes on by itself.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// All devices of a gateway.
+pub struct Registry {
+    devices: RwLock<BTreeMap<String, Arc<Device>>>,
+    opener: Arc<Opener>,
+    runtime: Handle,
+}
+
+/// A device that is to be.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// Its name, of at most 4,096 bytes.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// What it stands on.
+    pub spec: Spec,
+}
+
+/// What is told of a device.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// As it was specified.
+    pub spec: String,
+    /// What it is in.
+    pub phase: Phase,
+    /// Clients that use it.
+    pub clients: u64,
+    /// What kind of back end it has, how many bytes, and what it can do, once it is open.
+    pub backend: Option<(&'static str, u64, Can)>,
+}
+
+impl Registry {
+    /// An empty one. Devices are worked on by tasks of `runtime`.
+    pub fn new(opener: Opener, runtime: Handle) -> Arc<Self> {
+        Arc::new(Self { devices: RwLock::new(&REGISTRY, BTreeMap::new()), opener: Arc::new(opener), runtime })
+    }
+
+    /// Adds a device and opens what it stands on. Clients that ask for it meanwhile wait.
+    ///
+    /// # Errors
+    /// [`DeviceError::Exists`]; [`DeviceError::Backend`] if that cannot be opened: then there is no device.
+    pub async fn add(&self, definition: Definition) -> Result<(), DeviceError> {
+        if definition.name.len() > NAME_MAX || definition.description.len() > NAME_MAX {
+            return Err(DeviceError::Name);
+        }
+        let device = Device::new(definition, self.runtime.clone());
+        // Before anybody finds the device, so that who does waits behind it.
+        let asked = device.ask(Change::Open(Arc::clone(&self.opener)))?;
+        self.insert(&device)?;
+        let opened = device.answered(asked).await;
+        if opened.is_err() {
+            self.forget(&device);
+        }
+        opened
+    }
+
+    /// Adds a device with a back end that is open.
+    ///
+    /// # Errors
+    /// [`DeviceError::Exists`].
+    pub fn add_open(&self, name: &str, backend: Box<dyn Backend>) -> Result<(), DeviceError> {
+        self.insert(&Device::with_backend(name, backend, self.runtime.clone()))
+    }
+
+    /// Removes a device. If it is `forced` its clients are told and disconnected; else there must be none. Returns when the back end is closed; if that takes long and the removal is
+    /// forced, before.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unknown`], [`DeviceError::InUse`], [`DeviceError::Removing`]; or what closing the back end said: then the device is removed all the same.
+    pub async fn remove(&self, name: &str, forced: bool) -> Result<(), DeviceError> {
+        let device = self.find(name)?;
+        device.begin_removal(forced)?;
+        let closed = if forced {
+            timeout(CLOSE_PATIENCE, device.close()).await.unwrap_or(Ok(()))
+        } else {
+            device.close().await
+        };
+        self.forget(&device);
+        closed
+    }
+
+    /// Comes in as a client. The empty name is that of the only device, if there is one.
+    ///
+    /// # Errors
+    /// There is no such device, or it goes.
+    pub async fn attach(&self, name: &str) -> Result<Attached, Refused> {
+        let device = self.find_or_only(name).ok_or(Refused::Unknown)?;
+        device.attach().await.map_err(|_| Refused::Shutdown)
+    }
+
+    /// Lets requests to a device wait, and returns when none is under way.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unknown`], [`DeviceError::Removing`].
+    pub async fn suspend(&self, name: &str) -> Result<(), DeviceError> {
+        self.find(name)?.suspend().await
+    }
+
+    /// Lets requests go on.
+    ///
+    /// # Errors
+    /// As [`Registry::suspend`].
+    pub async fn resume(&self, name: &str) -> Result<(), DeviceError> {
+        self.find(name)?.resume().await
+    }
+
+    /// Sets a device's size, while no request is under way. Clients learn of it when they connect again.
+    ///
+    /// # Errors
+    /// As [`Registry::suspend`]; what the back end says.
+    pub async fn resize(&self, name: &str, size: u64) -> Result<(), DeviceError> {
+        self.find(name)?.resize(size).await
+    }
+
+    /// Removes all devices, whoever uses them.
+    pub async fn close(&self) {
+        let names: Vec<String> = self.all().iter().map(|device| device.name.clone()).collect();
+        futures_util::future::join_all(names.iter().map(|name| self.remove(name, true))).await;
+        self.opener.shutdown().await;
+    }
+
+    /// What is told of all devices, by name.
+    pub fn list(&self) -> Vec<Info> {
+        self.all().iter().map(|device| device.info()).collect()
+    }
+
+    /// Names and descriptions of the devices that can be used.
+    pub(crate) fn exports(&self) -> Vec<(String, String)> {
+        let all = self.all();
+        let usable = all.iter().filter(|device| device.phase() != Phase::Removing);
+        usable.map(|device| (device.name.clone(), device.description.clone())).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<Device>> {
+        self.devices.read().values().cloned().collect()
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Device>, DeviceError> {
+        let found = self.devices.read().get(name).cloned();
+        found.ok_or_else(|| DeviceError::Unknown(name.to_owned()))
+    }
+
+    fn find_or_only(&self, name: &str) -> Option<Arc<Device>> {
+        let devices = self.devices.read();
+        let only = || devices.values().next().filter(|_| name.is_empty() && devices.len() == 1);
+        devices.get(name).or_else(only).cloned()
+    }
+
+    fn insert(&self, device: &Arc<Device>) -> Result<(), DeviceError> {
+        let mut devices = self.devices.write();
+        if devices.contains_key(&device.name) {
+            return Err(DeviceError::Exists(device.name.clone()));
+        }
+        devices.insert(device.name.clone(), Arc::clone(device));
+        Ok(())
+    }
+
+    /// Takes a device out, if it is still the one of its name.
+    fn forget(&self, device: &Arc<Device>) {
+        let mut devices = self.devices.write();
+        if devices.get(&device.name).is_some_and(|known| Arc::ptr_eq(known, device)) {
+            devices.remove(&device.name);
+        }
+    }
+}
+
+impl Device {
+    fn info(&self) -> Info {
+        Info {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            spec: self.spec.to_string(),
+            phase: self.phase(),
+            clients: self.clients(),
+            backend: self.backend.get().map(|backend| (backend.kind(), backend.size(), backend.can())),
+        }
+    }
+}

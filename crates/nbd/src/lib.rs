@@ -1,0 +1,44 @@
+//! A gateway: any number of block devices over the NBD protocol, of which none feels another.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use loligo_nbd::{Definition, Opener, Registry, Server, Spec};
+//!
+//! let registry = Registry::new(Opener::local(), tokio::runtime::Handle::current());
+//! let spec = Spec::parse("memory:1G")?;
+//! registry.add(Definition { name: "disk".to_owned(), description: String::new(), spec }).await?;
+//! let mut server = Server::new(registry, None);
+//! server.listen("127.0.0.1:10809".parse()?).await?;
+//! // … nbdinfo nbd://localhost/disk
+//! server.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`proto`] is the protocol without I/O: the handshake, requests, replies.
+//! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`] file, as a [`Spec`] says it.
+//! - [`Registry`] is the table of devices. It is locked to find, add or remove one; each device has a lane in which it is opened, resized, suspended and closed, so that
+//!   a back end that is stuck delays its own device alone.
+//! - [`Server`] listens at sockets, with TLS if it is given [certificates](tls::acceptor).
+//! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.
+//!
+//! What this crate refuses to do: it does not attach devices to this machine's kernel, does not speak the older handshake (oldstyle), and keeps no data: what it has answered its back end has.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod config;
+mod connection;
+pub mod control;
+mod device;
+pub mod fuzz;
+pub mod proto;
+mod server;
+pub mod tls;
+
+pub use backend::{
+    Access, Backend, BackendError, Done, Later, LocalFile, Memory, Opener, Rbd, Spec, SpecError, Started,
+    Striped, Work,
+};
+pub use config::{Config, Export as ConfigExport, Tls as ConfigTls};
+pub use device::{Attached, Definition, DeviceError, Info, Phase, Registry};
+pub use server::Server;

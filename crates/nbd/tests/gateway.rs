@@ -1,0 +1,280 @@
+//! Goal: what clients and back ends do wrong harms nobody else. Method: a gateway over real sockets, clients that send any bytes, back ends that hang.
+
+mod client;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use client::{Client, DISC, FLUSH, READ, SHUTDOWN, WRITE};
+use loligo_nbd::proto::{Can, Io};
+use loligo_nbd::{Backend, Definition, DeviceError, Memory, Opener, Registry, Server, Spec, Started, Work};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Memory whose I/Os wait while it is stuck.
+struct Stuck {
+    memory: Memory,
+    stuck: watch::Receiver<bool>,
+}
+
+impl Backend for Stuck {
+    fn kind(&self) -> &'static str {
+        "stuck"
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn can(&self) -> Can {
+        self.memory.can()
+    }
+
+    fn start(&self, io: Io) -> Started {
+        let (mut stuck, io) = (self.stuck.clone(), self.memory.start(io));
+        Started::Later(Box::pin(async move {
+            let _ = stuck.wait_for(|stuck| !stuck).await;
+            match io {
+                Started::Now(done) => done,
+                Started::Later(io) => io.await,
+            }
+        }))
+    }
+
+    fn resize(&self, size: u64) -> Work {
+        self.memory.resize(size)
+    }
+
+    fn close(&self) -> Work {
+        self.memory.close()
+    }
+}
+
+struct Gateway {
+    registry: Arc<Registry>,
+    server: Server,
+    addr: SocketAddr,
+    stuck: watch::Sender<bool>,
+}
+
+impl Gateway {
+    /// With a device `free` of a megabyte, and one `stuck`.
+    async fn start() -> Self {
+        let registry = Registry::new(Opener::local(), Handle::current());
+        let stuck = watch::channel(true).0;
+        let backend = Stuck { memory: Memory::new(1 << 20, false), stuck: stuck.subscribe() };
+        registry.add_open("stuck", Box::new(backend)).expect("the name is free");
+        registry.add(definition("free", "memory:1M")).await.expect("memory");
+        let mut server = Server::new(Arc::clone(&registry), None);
+        let addr = server.listen("127.0.0.1:0".parse().expect("an address")).await.expect("a free port");
+        Self { registry, server, addr, stuck }
+    }
+
+    async fn client(&self, name: &str) -> Client {
+        Client::connect(self.addr, name).await.expect("it listens")
+    }
+
+    async fn clients_of(&self, name: &str) -> u64 {
+        self.registry.list().iter().find(|info| info.name == name).expect("it is there").clients
+    }
+
+    async fn until_nobody_uses(&self, name: &str) {
+        let gone = async {
+            while self.clients_of(name).await > 0 {
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(PATIENCE, gone).await.expect("who has gone is let go");
+    }
+}
+
+fn definition(name: &str, spec: &str) -> Definition {
+    let spec = Spec::parse(spec).expect("it is one");
+    Definition { name: name.to_owned(), description: String::new(), spec }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_is_read_over_another_connection() {
+    let gateway = Gateway::start().await;
+    let (mut writer, mut reader) = (gateway.client("free").await, gateway.client("free").await);
+    assert_eq!(writer.size, 1 << 20);
+    let data: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+    assert_eq!(writer.write(777, &data).await, 0);
+    writer.send(FLUSH, 3, 0, 0, b"").await;
+    assert_eq!(writer.reply().await.expect("an answer"), (0, 3));
+    assert_eq!(reader.read(777, 100_000).await, Ok(data));
+    assert_eq!(reader.read((1 << 20) - 1, 2).await, Err(22));
+    assert_eq!(writer.write((1 << 20) - 1, b"ab").await, 28);
+    writer.send(DISC, 4, 0, 0, b"").await;
+    assert!(writer.is_over().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_back_end_that_is_stuck_delays_its_own_requests_alone() {
+    let gateway = Gateway::start().await;
+    let mut waiting = gateway.client("stuck").await;
+    for cookie in 0..100 {
+        waiting.send(WRITE, cookie, 4096 * cookie, 4, b"data").await;
+    }
+    let mut free = gateway.client("free").await;
+    for n in 0..100 {
+        assert_eq!(free.write(n, b"x").await, 0);
+    }
+    let more = timeout(Duration::from_millis(20), waiting.reply()).await;
+    assert!(more.is_err(), "nothing is answered that is not done");
+    gateway.stuck.send_replace(false);
+    let mut cookies: Vec<u64> = Vec::new();
+    for _ in 0..100 {
+        let (error, cookie) = timeout(PATIENCE, waiting.reply()).await.expect("in time").expect("an answer");
+        assert_eq!(error, 0);
+        cookies.push(cookie);
+    }
+    cookies.sort_unstable();
+    assert_eq!(cookies, (0..100).collect::<Vec<u64>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_in_use_is_removed_only_by_force_and_its_clients_are_told() {
+    let gateway = Gateway::start().await;
+    let mut waiting = gateway.client("stuck").await;
+    waiting.send(READ, 9, 0, 4096, b"").await;
+    // What is under way is known once the server has read it.
+    sleep(Duration::from_millis(20)).await;
+    let refused = gateway.registry.remove("stuck", false).await;
+    assert_eq!(refused, Err(DeviceError::InUse { name: "stuck".to_owned(), clients: 1 }));
+    let removed = tokio::spawn({
+        let registry = Arc::clone(&gateway.registry);
+        async move { registry.remove("stuck", true).await }
+    });
+    assert_eq!(timeout(PATIENCE, waiting.reply()).await.expect("told").expect("an answer"), (SHUTDOWN, 9));
+    // Whoever asks again is told again, and is let go when it goes.
+    waiting.send(READ, 10, 0, 1, b"").await;
+    assert_eq!(waiting.reply().await.expect("an answer"), (SHUTDOWN, 10));
+    waiting.send(DISC, 11, 0, 0, b"").await;
+    assert!(waiting.is_over().await);
+    removed.await.expect("it ends").expect("it is removed");
+    assert!(Client::connect(gateway.addr, "stuck").await.is_err(), "there is none any more");
+    // One that does not go is dropped.
+    let mut stubborn = gateway.client("free").await;
+    gateway.registry.remove("free", true).await.expect("it is removed");
+    assert!(timeout(PATIENCE, stubborn.is_over()).await.expect("in time"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_in_the_middle_leaves_nothing_behind() {
+    let gateway = Gateway::start().await;
+    let mut client = gateway.client("free").await;
+    assert_eq!(client.write(0, b"before").await, 0);
+    let whole = Client::request(WRITE, 1, 0, 6, b"after!");
+    for cut in [1, 27, 28, 31, 33] {
+        let mut client = gateway.client("free").await;
+        client.stream.write_all(&whole[..cut]).await.expect("it listens");
+        drop(client);
+    }
+    // One whose requests hang is let go, too.
+    let mut hangs = gateway.client("stuck").await;
+    hangs.send(WRITE, 1, 0, 4, b"data").await;
+    sleep(Duration::from_millis(20)).await;
+    drop(hangs);
+    gateway.until_nobody_uses("stuck").await;
+    assert_eq!(client.read(0, 6).await, Ok(b"before".to_vec()));
+    drop(client);
+    gateway.until_nobody_uses("free").await;
+    gateway.registry.remove("free", false).await.expect("nobody uses it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_to_a_suspended_device_wait() {
+    let gateway = Gateway::start().await;
+    let mut client = gateway.client("free").await;
+    gateway.registry.suspend("free").await.expect("nothing is under way");
+    client.send(WRITE, 5, 0, 4, b"data").await;
+    client.send(READ, 6, 1 << 19, 4096, b"").await;
+    assert!(timeout(Duration::from_millis(20), client.reply()).await.is_err());
+    // While they wait the device becomes smaller than one of them.
+    gateway.registry.resize("free", 4096).await.expect("memory");
+    gateway.registry.resume("free").await.expect("it is suspended");
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        answers.push(timeout(PATIENCE, client.reply()).await.expect("in time").expect("an answer"));
+    }
+    answers.sort_unstable_by_key(|(_, cookie)| *cookie);
+    assert_eq!(answers, [(0, 5), (28, 6)]);
+    assert_eq!(client.read(0, 4).await, Ok(b"data".to_vec()));
+}
+
+/// Requests whose data are long, many at once, of a client that reads nothing for a while: the server takes in no more than its bounds allow, and loses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_is_not_read_from() {
+    const READS: u64 = 400;
+    const LEN: u32 = 1 << 20;
+    let gateway = Gateway::start().await;
+    let mut client = gateway.client("free").await;
+    assert_eq!(client.write(0, &vec![7; LEN as usize]).await, 0);
+    let requests: Vec<u8> = (0..READS).flat_map(|n| Client::request(READ, n, 0, LEN, b"")).collect();
+    client.stream.write_all(&requests).await.expect("room for some kilobytes");
+    sleep(Duration::from_millis(50)).await;
+    let mut data = vec![0; LEN as usize];
+    for n in 0..READS {
+        let reply = timeout(PATIENCE, client.reply()).await.expect("in time").expect("an answer");
+        assert_eq!(reply, (0, n), "what needs no waiting is answered in order");
+        client.stream.read_exact(&mut data).await.expect("the data");
+        assert!(data.iter().all(|byte| *byte == 7));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_bytes_end_their_own_connection_at_most() {
+    let gateway = Gateway::start().await;
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut others = gateway.client("free").await;
+    for round in 0..200 {
+        let mut junk: Vec<u8> = (0..rng.usize(1..400)).map(|_| rng.u8(..)).collect();
+        if round % 2 == 0 {
+            // A handshake, and requests of which one has been damaged.
+            let mut good = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 4], b"free"].concat();
+            (0..8).for_each(|n| good.extend(Client::request(rng.u16(..9), n, rng.u64(..1 << 19), 8, b"")));
+            let at = rng.usize(4..good.len());
+            good[at] = rng.u8(..);
+            junk.splice(..0, good);
+        }
+        let mut stream = TcpStream::connect(gateway.addr).await.expect("it listens");
+        let _ = stream.write_all(&junk).await;
+        let _ = stream.shutdown().await;
+        let mut answers = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut answers)).await.expect("it ends");
+        assert_eq!(others.write(1 << 19, b"unharmed").await, 0);
+    }
+    gateway.until_nobody_uses("stuck").await;
+    drop(others);
+    gateway.until_nobody_uses("free").await;
+    timeout(PATIENCE, gateway.server.close()).await.expect("it ends");
+    assert!(gateway.registry.list().is_empty());
+}
+
+#[tokio::test]
+async fn exports_that_are_only_read_refuse_to_be_written() {
+    let gateway = Gateway::start().await;
+    let path = std::env::temp_dir().join(format!("loligo-nbd-ro.{}", std::process::id()));
+    std::fs::write(&path, b"the file's bytes").expect("room");
+    let spec = format!("file:{},ro", path.display());
+    gateway.registry.add(definition("ro", &spec)).await.expect("it is there");
+    let mut client = gateway.client("ro").await;
+    assert_eq!(client.size, 16);
+    assert_eq!(client.write(0, b"x").await, 1);
+    assert_eq!(client.read(4, 4).await, Ok(b"file".to_vec()));
+    let mut into = BytesMut::new();
+    let attached = gateway.registry.attach("ro").await.expect("it is ready");
+    assert!(
+        !attached.read_now(0, 1 << 30, &mut into) && into.is_empty(),
+        "what is long is never read at once"
+    );
+    std::fs::remove_file(&path).expect("it was there");
+}

@@ -1,0 +1,82 @@
+//! Which parts of an image have objects.
+
+use loligo_stripe::ObjectNo;
+use loligo_wire::rbd::object_map::NONEXISTENT;
+use loligo_wire::rbd::{ObjectMap, feature};
+
+use crate::features::OBJECT_MAP_INVALID;
+use crate::image::{Image, Inner};
+use crate::object_map::load;
+use crate::{Error, names};
+
+/// Pieces of objects that are looked at for one answer.
+const LOOKS_MAX: usize = 1 << 16;
+
+/// A part of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Bytes.
+    pub len: u64,
+    /// There may be objects; if not, all of it reads as zeros.
+    pub exists: bool,
+}
+
+impl Image {
+    /// Which parts of a range have objects, by the object map; neighbours differ. If there is no map that can be relied on all may have. The answer may end before
+    /// the range, but has one part if that has a byte.
+    ///
+    /// # Errors
+    /// The object map cannot be read; [`Error::Clone`], since what a clone has no object for its parent may have.
+    pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
+        let inner = &self.inner;
+        let view = inner.view.load_full();
+        if view.parent.is_some() {
+            return Err(Error::Clone);
+        }
+        let flags = match inner.snap {
+            None => view.flags,
+            Some(id) => view
+                .snapshots
+                .iter()
+                .find(|snap| snap.info.id == id)
+                .map_or(OBJECT_MAP_INVALID, |snap| snap.flags),
+        };
+        if !view.has(feature::OBJECT_MAP) || flags & OBJECT_MAP_INVALID != 0 {
+            return Ok(vec![Allocation { len, exists: true }]);
+        }
+        let stored = match inner.snap {
+            None if inner.map.is_open() => None,
+            snap => Some(load(&inner.io, &names::object_map(&inner.id, snap.map(|id| id.0))).await?),
+        };
+        Ok(inner.parts(offset, len, stored.as_ref()))
+    }
+}
+
+impl Inner {
+    fn parts(&self, offset: u64, len: u64, stored: Option<&ObjectMap>) -> Vec<Allocation> {
+        let layout = self.fixed.layout;
+        // Objects that hold one unit after another are looked at once.
+        let step = if layout.stripe_count() == 1 { layout.object_size() } else { layout.stripe_unit() };
+        let is_missing = |number: u64| match stored {
+            // What a map does not cover is not known.
+            Some(map) => number < map.count() && map.get(number) == NONEXISTENT,
+            None => self.map.is_missing(number),
+        };
+        let mut parts: Vec<Allocation> = Vec::new();
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        for _ in 0..LOOKS_MAX {
+            if at >= end {
+                break;
+            }
+            let len = (step - at % step).min(end - at);
+            let (ObjectNo(number), _) = layout.locate(at);
+            let exists = !is_missing(number);
+            match parts.last_mut() {
+                Some(last) if last.exists == exists => last.len += len,
+                _ => parts.push(Allocation { len, exists }),
+            }
+            at += len;
+        }
+        parts
+    }
+}
