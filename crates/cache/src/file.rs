@@ -17,8 +17,6 @@ use crate::span::{Part, parts};
 
 /// Objects of a file that an opener finds without looking them up; a power of two.
 const RECENT: usize = 64;
-/// Bytes that are read with one request at most.
-const LOAD_BYTES_MAX: usize = 4 << 20;
 
 /// A cache of objects' bytes, for any number of files over back ends of one type. A copy is the same cache.
 #[derive(Debug)]
@@ -111,7 +109,7 @@ impl<B: Backend> CachedFile<B> {
     /// # Errors
     /// [`Error::Read`]; what is in `buf` then is of no meaning.
     pub async fn read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Result<(), Error<B::Error>> {
-        let load_max = LOAD_BYTES_MAX.min((self.source.shared.options.size / 16) as usize);
+        let load_max = self.source.load_max();
         let mut at = 0;
         while at < buf.len() {
             let rest = &mut buf[at..];
@@ -146,7 +144,14 @@ impl<B: Backend> CachedFile<B> {
     /// # Errors
     /// [`Error::Read`].
     pub async fn fetch(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
-        self.source.fetch(object, offset, len as usize).await
+        let load_max = self.source.load_max();
+        let mut at = 0;
+        while at < len {
+            let here = (len - at).min(load_max as u64);
+            self.source.fetch(object, offset + at, here as usize).await?;
+            at += here;
+        }
+        Ok(())
     }
 
     /// The same, in the background: as far as there is room for it, and without telling whether it worked. With `mark`, who reads the first
@@ -162,8 +167,8 @@ impl<B: Backend> CachedFile<B> {
     /// caches that write to one block lose each other's bytes.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if nothing more may be dirty and something of the file could not be written back; in [`Mode::WriteThrough`]
-    /// if this could not, though it is in the cache. [`Error::Read`] if bytes in between were needed. A part may be written.
+    /// [`Error::WriteBack`] or [`Error::GivenUp`] if nothing more may be dirty and something of the file could not be written back, and
+    /// [`Error::Full`] if nothing of other files could, time and again; in [`Mode::WriteThrough`] if this could not, though it is in the cache. [`Error::Read`] if bytes in between were needed. A part may be written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
         let shared = &self.source.shared;
         let all: SmallVec<[Part; BATCH]> = parts(shared.options.block_bytes, offset, data.len()).collect();
@@ -218,7 +223,7 @@ impl<B: Backend> CachedFile<B> {
     /// what is on its way. Where the range begins or ends within a block that is dirty, that block is written back first.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten.
+    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten, unless the block was written while others were being forgotten.
     pub async fn discard(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
         let block = u64::from(self.source.shared.options.block_bytes);
         let end = offset.saturating_add(len);
@@ -258,10 +263,8 @@ impl<B: Backend> CachedFile<B> {
         // Whoever shares this opener may have been told of our own failure.
         match (told, flushed) {
             (None, Ok(())) => Ok(()),
-            (Some(e), _) => Err(Error::WriteBack(e)),
-            (None, Err(Failed)) => {
-                Err(self.source.failed_since(failures).map_or(Error::GivenUp, Error::WriteBack))
-            }
+            (Some(e), _) => Err(e),
+            (None, Err(Failed)) => Err(self.source.failed_since(failures).unwrap_or(Error::GivenUp)),
         }
     }
 
@@ -325,7 +328,9 @@ type Blocks = std::ops::RangeInclusive<u32>;
 
 /// Whether some blocks could be forgotten.
 enum Forgotten {
-    Yes,
+    All,
+    /// The first ones; the next one is this.
+    Until(u32),
     /// A part of one must be written back before.
     IsDirty,
     /// One is on its way.
@@ -344,21 +349,23 @@ impl<B: Backend> Source<B> {
     }
 
     /// Forgets blocks when none of them is on its way. False if one of `cut` is dirty: then nothing is forgotten.
-    async fn forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
+    async fn forget(&self, object: &Arc<Object<B>>, mut blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
         loop {
             let told = object.changed.notified();
             tokio::pin!(told);
             told.as_mut().enable();
             match self.try_forget(object, blocks.clone(), cut) {
-                Forgotten::Yes => return true,
+                Forgotten::All => return true,
+                Forgotten::Until(next) => blocks = next..=*blocks.end(),
                 Forgotten::IsDirty => return false,
                 Forgotten::IsWritten => told.await,
             }
         }
     }
 
+    /// Forgets the first few of some blocks.
     fn try_forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> Forgotten {
-        let Some(mut state) = object.lock() else { return Forgotten::Yes };
+        let Some(mut state) = object.lock() else { return Forgotten::All };
         if state.writing.range(blocks.clone()).next().is_some() {
             return Forgotten::IsWritten;
         }
@@ -366,9 +373,11 @@ impl<B: Backend> Source<B> {
             return Forgotten::IsDirty;
         }
         state.forgotten += 1;
-        let numbers: Vec<u32> = state.blocks.range(blocks).map(|(number, _)| *number).collect();
-        let (mut pages, mut clean) = (Vec::with_capacity(numbers.len()), 0);
-        for number in numbers {
+        let mut numbers = state.blocks.range(blocks).map(|(number, _)| *number);
+        let some: SmallVec<[u32; BATCH]> = numbers.by_ref().take(BATCH).collect();
+        let done = numbers.next().map_or(Forgotten::All, Forgotten::Until);
+        let (mut pages, mut clean) = (Vec::with_capacity(some.len()), 0);
+        for number in some {
             clean += self.forget_block(object, &mut state, number, &mut pages);
         }
         if !state.is_busy() {
@@ -378,7 +387,7 @@ impl<B: Backend> Source<B> {
         drop(state);
         self.shared.blocks_are_clean(clean);
         self.shared.blocks_are_gone(pages.len() as u64);
-        Forgotten::Yes
+        done
     }
 
     /// Returns how many blocks are not dirty any more.

@@ -139,11 +139,13 @@ impl<B: Backend> Source<B> {
                 if !self.is_busy() || self.is_written_back.swap(true, Ordering::SeqCst) {
                     return;
                 }
+            } else if flushed.is_err() && self.openers.load(Ordering::SeqCst) == 0 {
+                // Nobody is there any more who could be told; who opens the file now, or waits for leave to write, begins anew.
+                self.is_written_back.store(false, Ordering::SeqCst);
+                return;
             }
             pause = match flushed {
                 Ok(()) => self.shared.options.dirty_time,
-                // Nobody is there any more who could be told.
-                Err(Failed) if self.openers.load(Ordering::SeqCst) == 0 => return,
                 Err(Failed) => {
                     let pause = pause.clamp(RETRY_TIMES.0, RETRY_TIMES.1 / 2) * 2;
                     tokio::time::sleep(RETRY_TIMES.0).await;
@@ -174,12 +176,15 @@ async fn send<B: Backend>(
     let Batch { blocks: sent, _permit } = batch;
     // The pages are not needed any more, so that who writes to them need not copy them.
     drop(sent);
-    let mut under_way = UnderWay { source, object, blocks, arrived: false };
+    let mut under_way = UnderWay { source, object, blocks, arrived: false, failed: false };
     let result = under_way.source.backend.write(under_way.object.number, extents).await;
     match result {
         Ok(()) => under_way.arrived = true,
-        // Before anybody can see that it is dirty again.
-        Err(e) => under_way.source.failed(e),
+        Err(e) => {
+            // Before anybody can see that it is dirty again.
+            under_way.source.failed(Some(e));
+            under_way.failed = true;
+        }
     }
     if under_way.arrived { Ok(()) } else { Err(Failed) }
 }
@@ -190,10 +195,18 @@ struct UnderWay<B: Backend> {
     object: Arc<Object<B>>,
     blocks: Vec<(u32, u64)>,
     arrived: bool,
+    /// It is noted already.
+    failed: bool,
 }
 
 impl<B: Backend> Drop for UnderWay<B> {
     fn drop(&mut self) {
+        match (self.arrived, self.failed) {
+            (true, _) => self.source.shared.goes_on(),
+            // The task has ended before the back end did.
+            (false, false) => self.source.failed(None),
+            (false, true) => {}
+        }
         for some in self.blocks.chunks(BATCH) {
             note(&self.source, &self.object, some, self.arrived);
         }

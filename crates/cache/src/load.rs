@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
 use crate::error::Error;
@@ -14,6 +15,9 @@ use crate::page::Page;
 use crate::shared::{Room, Shared};
 use crate::source::{BATCH, Object, Source, State};
 use crate::span::{Part, parts};
+
+/// Bytes that are read with one request at most.
+const LOAD_BYTES_MAX: usize = 4 << 20;
 
 /// What keeps a range from being copied.
 enum Lack<B: Backend> {
@@ -37,6 +41,11 @@ struct Load<B: Backend> {
 }
 
 impl<B: Backend> Source<B> {
+    /// Bytes that are loaded at a time at most.
+    pub(crate) fn load_max(&self) -> usize {
+        LOAD_BYTES_MAX.min(self.shared.transit_blocks as usize * self.shared.options.block_bytes as usize)
+    }
+
     /// Reads a range that was not all in the cache, and keeps it, if there is room.
     pub(crate) async fn load(
         self: &Arc<Self>,
@@ -47,7 +56,7 @@ impl<B: Backend> Source<B> {
         let mut lack = self.coming(object, offset, buf.len()).await;
         loop {
             if let Lack::Load(load) = lack {
-                if load.run(self, offset, Some(&mut *buf)).await? {
+                if load.run(self, offset, Some(&mut *buf), None).await? {
                     return Ok(());
                 }
             } else if self.copy(object, offset, buf).is_some() {
@@ -66,7 +75,7 @@ impl<B: Backend> Source<B> {
         len: usize,
     ) -> Result<(), Error<B::Error>> {
         match self.coming(object, offset, len).await {
-            Lack::Load(load) => load.run(self, offset, None).await.map(drop),
+            Lack::Load(load) => load.run(self, offset, None, None).await.map(drop),
             _ => Ok(()),
         }
     }
@@ -82,8 +91,7 @@ impl<B: Backend> Source<B> {
         let source = Arc::clone(self);
         tokio::spawn(async move {
             // Who needs what could not be read reads it again, and is told why.
-            let _ = load.run(&source, offset, None).await;
-            drop(permit);
+            let _ = load.run(&source, offset, None, Some(permit)).await;
         });
     }
 
@@ -148,16 +156,22 @@ impl<B: Backend> Load<B> {
     }
 
     /// Reads what is missing, keeps what there is room for, and copies all of the range that begins at `offset` to `buf`. False if
-    /// something of it was discarded meanwhile.
+    /// something of it was discarded meanwhile. Without leave for the memory of the answer it waits for it.
     async fn run(
         self,
         source: &Source<B>,
         offset: u64,
         mut buf: Option<&mut [u8]>,
+        leave: Option<OwnedSemaphorePermit>,
     ) -> Result<bool, Error<B::Error>> {
         let block_bytes = u64::from(self.shared.options.block_bytes);
         let begins = u64::from(*self.missing.start()) * block_bytes;
         let len = (u64::from(*self.missing.end()) + 1) * block_bytes - begins;
+        // Freed after the answer. Who has it waits for the back end alone.
+        let _leave = match leave {
+            Some(leave) => leave,
+            None => self.leave((len / block_bytes) as u32).await?,
+        };
         let answer = source.backend.read(self.object.number, begins, len).await.map_err(Error::Read)?;
         let begin = begins.max(offset);
         let wanted: SmallVec<[Part; BATCH]> = match &buf {
@@ -171,6 +185,12 @@ impl<B: Backend> Load<B> {
             }
         }
         Ok(true)
+    }
+
+    /// Leave to have an answer of so many blocks in memory.
+    async fn leave(&self, blocks: u32) -> Result<OwnedSemaphorePermit, Error<B::Error>> {
+        let blocks = blocks.min(self.shared.transit_blocks);
+        Arc::clone(&self.shared.transit).acquire_many_owned(blocks).await.map_err(|_| Error::GivenUp)
     }
 
     /// Pages of what was read, if there is room.

@@ -16,6 +16,9 @@ use crate::source::{Object, Source};
 /// Held to find, add or remove one open file.
 static SOURCES: Class = Class::new("cache.sources");
 
+/// Held to count a failure, or a success after failures; a leaf.
+static STANDSTILL: Class = Class::new("cache.standstill");
+
 /// What a block costs beside its bytes: its page's counter, its entry in the object's tree (whose nodes may be half empty), its place in
 /// the queue, and what is remembered of it when it is gone.
 const BLOCK_COST: u64 = 256;
@@ -23,6 +26,16 @@ const BLOCK_COST: u64 = 256;
 const OBJECT_COST: u64 = 512;
 /// Blocks that are looked at for one that may be thrown out; the next one is, even if it was used.
 const LOOKS_MAX: usize = 64;
+/// So often writing back fails, of any file, before those are told who wait because of it: once may be by chance.
+const FAILURES_MIN: u64 = 3;
+
+/// Failures to write back, of any file, since something was written back last.
+#[derive(Debug)]
+struct Standstill<E> {
+    failures: u64,
+    /// Why; none if there was no answer.
+    last: Option<Arc<E>>,
+}
 
 /// See [`Cache`](crate::Cache).
 #[derive(Debug)]
@@ -37,6 +50,8 @@ pub(crate) struct Shared<B: Backend> {
     /// Bytes of pages that exist.
     pub(crate) held: Arc<AtomicU64>,
     pub(crate) queues: Queues<Arc<Object<B>>>,
+    /// What keeps dirty blocks from becoming fewer.
+    standstill: Mutex<Standstill<B::Error>>,
     /// Told when there may be room again, of either sort.
     pub(crate) room: Notify,
     /// Blocks that may be copied for their way to the back end, or be read ahead.
@@ -57,6 +72,7 @@ impl<B: Backend> Shared<B> {
             dirty: AtomicU64::new(0),
             held: Arc::default(),
             queues: Queues::new(blocks as usize),
+            standstill: Mutex::new(&STANDSTILL, Standstill { failures: 0, last: None }),
             room: Notify::new(),
             transit: Arc::new(Semaphore::new(transit_blocks as usize)),
             transit_blocks,
@@ -93,7 +109,8 @@ impl<B: Backend> Shared<B> {
     /// Waits until so many more blocks may be dirty.
     ///
     /// # Errors
-    /// If meanwhile something of `source` could not be written back.
+    /// If meanwhile something of `source` could not be written back; or it has nothing to write back, and other files fail to, again and
+    /// again.
     pub(crate) async fn wait_to_dirty(
         &self,
         source: &Source<B>,
@@ -109,11 +126,41 @@ impl<B: Backend> Shared<B> {
                 return Ok(Dirtying { shared: self, blocks });
             }
             if let Some(e) = source.failed_since(failures) {
-                return Err(Error::WriteBack(e));
+                return Err(e);
+            }
+            if let Some(e) = self.stands_still().filter(|_| !source.is_busy()) {
+                return Err(e);
             }
             self.hurry();
             told.await;
         }
+    }
+
+    /// Something could not be written back.
+    pub(crate) fn failed(&self, e: Option<Arc<B::Error>>) {
+        let mut standstill = self.standstill.lock();
+        standstill.failures += 1;
+        let old = std::mem::replace(&mut standstill.last, e);
+        drop(standstill);
+        drop(old);
+        // Who waits for leave to write more is told of it.
+        self.room.notify_waiters();
+    }
+
+    /// Something was written back.
+    pub(crate) fn goes_on(&self) {
+        let mut standstill = self.standstill.lock();
+        standstill.failures = 0;
+        let old = standstill.last.take();
+        drop(standstill);
+        drop(old);
+    }
+
+    /// The last failure, if there were several and nothing was written back since.
+    fn stands_still(&self) -> Option<Error<B::Error>> {
+        let standstill = self.standstill.lock();
+        let error = || standstill.last.clone().map_or(Error::GivenUp, Error::Full);
+        (standstill.failures >= FAILURES_MIN).then(error)
     }
 
     /// Whether it is time to write back.
@@ -171,7 +218,10 @@ impl<B: Backend> Shared<B> {
     /// Has all files write back now.
     fn hurry(&self) {
         let sources: Vec<_> = self.sources.lock().values().filter_map(std::sync::Weak::upgrade).collect();
-        sources.iter().for_each(|source| source.hurry());
+        for source in sources.iter().filter(|source| source.is_busy()) {
+            source.write_back_later();
+            source.hurry();
+        }
     }
 }
 

@@ -3,22 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::BuildHasher;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use loligo_lockstat::{Class, Mutex, MutexGuard};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::backend::Backend;
 use crate::block::Block;
+use crate::error::Error;
 use crate::evict::Slot;
 use crate::shared::Shared;
 
 /// Held to look at or change some blocks of one object, at most [`BATCH`] at a time; a page's bytes are copied under it only where a part
 /// of a block is written.
 static OBJECT: Class = Class::new("cache.object");
-/// Held to find, add or remove one object. Taken under an object's lock; nothing is taken under it.
+/// Held to find, add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock; nothing is taken under it.
 static TABLE: Class = Class::new("cache.table");
 /// Held to note or to report a failure; a leaf.
 static FAILURES: Class = Class::new("cache.failures");
@@ -48,14 +51,15 @@ pub(crate) struct Source<B: Backend> {
 struct Tables<B: Backend>([Mutex<Table<B>>; TABLES]);
 
 struct Table<B: Backend> {
-    objects: FxHashMap<u64, Arc<Object<B>>>,
+    objects: BTreeMap<u64, Arc<Object<B>>>,
     /// Those with blocks that the back end does not have.
-    busy: FxHashSet<u64>,
+    busy: BTreeSet<u64>,
 }
 
 /// What could not be written back, as Linux's `errseq_t` counts it: each opener learns of it once; and if nobody has, the next opener does.
 struct Failures<E> {
     count: u64,
+    /// Why; none if there was no answer.
     last: Option<Arc<E>>,
     is_told: bool,
 }
@@ -93,7 +97,7 @@ impl State {
 
 impl<B: Backend> Source<B> {
     pub(crate) fn new(shared: Arc<Shared<B>>, id: Vec<u8>, backend: B) -> Self {
-        let table = || Table { objects: FxHashMap::default(), busy: FxHashSet::default() };
+        let table = || Table { objects: BTreeMap::new(), busy: BTreeSet::new() };
         Self {
             shared,
             backend,
@@ -148,19 +152,17 @@ impl<B: Backend> Source<B> {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Object<B>>> {
-        self.tables
-            .0
-            .iter()
-            .flat_map(|table| table.lock().objects.values().cloned().collect::<Vec<_>>())
-            .collect()
+        self.tables.list(|table, after| {
+            let range = table.objects.range((after, Bound::Unbounded));
+            range.map(|(number, object)| (*number, Some(Arc::clone(object)))).take(BATCH).collect()
+        })
     }
 
     pub(crate) fn busy(&self) -> Vec<Arc<Object<B>>> {
-        let of_table = |table: &Mutex<Table<B>>| {
-            let table = table.lock();
-            table.busy.iter().filter_map(|number| table.objects.get(number).cloned()).collect::<Vec<_>>()
-        };
-        self.tables.0.iter().flat_map(of_table).collect()
+        self.tables.list(|table, after| {
+            let range = table.busy.range((after, Bound::Unbounded));
+            range.map(|number| (*number, table.objects.get(number).cloned())).take(BATCH).collect()
+        })
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -180,25 +182,25 @@ impl<B: Backend> Source<B> {
         };
     }
 
-    pub(crate) fn failed(&self, e: B::Error) {
-        let e = Arc::new(e);
+    /// Something could not be written back: why, or that there was no answer.
+    pub(crate) fn failed(&self, e: Option<B::Error>) {
+        let e = e.map(Arc::new);
         let mut failures = self.failures.lock();
         failures.count += 1;
         failures.is_told = false;
-        let old = failures.last.replace(e);
+        let old = std::mem::replace(&mut failures.last, e.clone());
         drop(failures);
         drop(old);
-        // Who waits for leave to write more is told of it.
-        self.shared.room.notify_waiters();
+        self.shared.failed(e);
     }
 
     pub(crate) fn failures(&self) -> u64 {
         self.failures.lock().count
     }
 
-    pub(crate) fn failed_since(&self, count: u64) -> Option<Arc<B::Error>> {
+    pub(crate) fn failed_since(&self, count: u64) -> Option<Error<B::Error>> {
         let failures = self.failures.lock();
-        failures.last.clone().filter(|_| failures.count > count)
+        (failures.count > count).then(|| failures.error())
     }
 
     /// What a new opener begins with: the failures so far, less the last if nobody was told of it.
@@ -208,14 +210,14 @@ impl<B: Backend> Source<B> {
     }
 
     /// The last failure, if this opener was not told of it yet.
-    pub(crate) fn tell(&self, seen: &AtomicU64) -> Option<Arc<B::Error>> {
+    pub(crate) fn tell(&self, seen: &AtomicU64) -> Option<Error<B::Error>> {
         let mut failures = self.failures.lock();
         // Relaxed: read and written under the lock.
         if seen.swap(failures.count, Ordering::Relaxed) == failures.count {
             return None;
         }
         failures.is_told = true;
-        failures.last.clone()
+        Some(failures.error())
     }
 
     fn table(&self, number: u64) -> &Mutex<Table<B>> {
@@ -223,11 +225,39 @@ impl<B: Backend> Source<B> {
     }
 }
 
+impl<E> Failures<E> {
+    fn error(&self) -> Error<E> {
+        self.last.clone().map_or(Error::GivenUp, Error::WriteBack)
+    }
+}
+
 impl<B: Backend> Tables<B> {
+    /// Lists what `some` finds of each table behind a number, a few at a time; what comes or goes meanwhile may be missing.
+    fn list(&self, some: impl Fn(&Table<B>, Bound<u64>) -> Found<B>) -> Vec<Arc<Object<B>>> {
+        let mut all = Vec::new();
+        for table in &self.0 {
+            let mut after = Bound::Unbounded;
+            loop {
+                let found = some(&table.lock(), after);
+                let Some((last, _)) = found.last() else { break };
+                after = Bound::Excluded(*last);
+                let is_full = found.len() == BATCH;
+                all.extend(found.into_iter().filter_map(|(_, object)| object));
+                if !is_full {
+                    break;
+                }
+            }
+        }
+        all
+    }
+
     fn of(&self, number: u64) -> &Mutex<Table<B>> {
         &self.0[number as usize % TABLES]
     }
 }
+
+/// Objects by their numbers, ascending.
+type Found<B> = SmallVec<[(u64, Option<Arc<Object<B>>>); BATCH]>;
 
 impl<B: Backend> Drop for Source<B> {
     fn drop(&mut self) {

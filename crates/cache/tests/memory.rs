@@ -4,12 +4,14 @@ mod place;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use loligo_cache::{Backend, Cache, Options};
 
 struct Counting;
 
 static BYTES: AtomicI64 = AtomicI64::new(0);
+static MOST: AtomicI64 = AtomicI64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY:
@@ -17,7 +19,8 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 // - counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        let size = layout.size() as i64;
+        MOST.fetch_max(BYTES.fetch_add(size, Ordering::Relaxed) + size, Ordering::Relaxed);
         CALLS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
@@ -48,8 +51,58 @@ impl Backend for Zeros {
     }
 }
 
+/// Zeros that take a while.
+struct Late;
+
+impl Backend for Late {
+    type Error = place::Failure;
+
+    async fn read(&self, _: u64, _: u64, len: u64) -> Result<bytes::Bytes, place::Failure> {
+        let answer = bytes::Bytes::from(vec![0; len as usize]);
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        Ok(answer)
+    }
+
+    async fn write(&self, _: u64, _: Vec<(u64, bytes::Bytes)>) -> Result<(), place::Failure> {
+        Ok(())
+    }
+}
+
+/// What is counted is counted of one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn answers_on_their_way_are_within_what_was_configured() {
+    let _one = ONE.lock();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let size = 32 << 20;
+    let mut buffers: Vec<_> = (0..64).map(|_| vec![0; 1 << 20]).collect();
+    let before = BYTES.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let file = Arc::new(Cache::new(Options::of_size(size)).open("f", Late));
+    runtime.block_on(async {
+        let readers = buffers.drain(..).enumerate().map(|(n, mut buf)| {
+            let file = Arc::clone(&file);
+            tokio::spawn(async move {
+                for at in 0..8 {
+                    file.read(n as u64, at << 20, &mut buf).await.unwrap();
+                }
+                buf
+            })
+        });
+        for reader in readers.collect::<Vec<_>>() {
+            buffers.push(reader.await.unwrap());
+        }
+    });
+    let part = (MOST.load(Ordering::Relaxed) - before) as f64 / size as f64;
+    println!("most: {part:.3}");
+    assert!(part <= 1.05, "{part}");
+}
+
 #[test]
 fn memory_is_what_was_configured_and_hits_allocate_nothing() {
+    let _one = ONE.lock();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {

@@ -216,7 +216,7 @@ impl From<loligo_cache::Error<Error>> for Error {
     fn from(e: loligo_cache::Error<Error>) -> Self {
         match e {
             loligo_cache::Error::Read(e) => e,
-            loligo_cache::Error::WriteBack(e) => Self::WriteBack(e),
+            loligo_cache::Error::WriteBack(e) | loligo_cache::Error::Full(e) => Self::WriteBack(e),
             loligo_cache::Error::GivenUp => Self::AfterFailure,
         }
     }

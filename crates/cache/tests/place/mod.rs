@@ -27,6 +27,10 @@ pub(crate) struct Inner {
     pub(crate) fails_after: AtomicU64,
     /// All writes fail.
     pub(crate) is_broken: AtomicBool,
+    /// A write does not come back.
+    pub(crate) panics: AtomicBool,
+    /// No read is answered.
+    pub(crate) reads_hang: AtomicBool,
     /// Nothing is answered.
     is_cut_off: AtomicBool,
     back: Notify,
@@ -100,12 +104,16 @@ impl Backend for Store {
             Bytes::copy_from_slice(&content[at..content.len().min((offset + len) as usize)])
         };
         let before = early.then(take);
+        if self.reads_hang.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.answer().await?;
         Ok(before.unwrap_or_else(take))
     }
 
     async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Failure> {
         self.answer().await?;
+        assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(self.fail());
         }
