@@ -17,7 +17,7 @@
 //!
 //! - [`proto`] is the protocol without I/O: the handshake, requests, replies.
 //! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`] file, as a [`Spec`] says it.
-//! - [`Registry`] is the table of devices. It is locked to find, add or remove one; each device has a lane in which it is opened, resized, suspended and closed, so that
+//! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the table; each device has a lane in which it is opened, resized, suspended and closed, so that
 //!   a back end that is stuck delays its own device alone.
 //! - [`Server`] listens at sockets, with TLS if it is given [certificates](tls::acceptor).
 //! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.

@@ -107,6 +107,7 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
             _ => {
                 let got = image.read(offset, len).await.expect("read");
                 assert!(got == model[range], "{name}, step {step}: {offset}~{len}");
+                holes_are_zeros(&image, &model).await;
             }
         }
     }
@@ -115,6 +116,7 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
     for (snap, bytes) in &snaps {
         let at = Image::open_snapshot(io, name, snap).await.expect("opens");
         assert!(at.read(0, 2 << 20).await.expect("read") == *bytes, "{name}@{snap}");
+        holes_are_zeros(&at, bytes).await;
     }
     if image.view().features & feature::OBJECT_MAP != 0 {
         assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
@@ -122,6 +124,39 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
         assert_eq!(usage.len(), snaps.len() + 1);
     }
     image.close().await.expect("closes");
+}
+
+/// What the map says is not there reads as zeros; where there is a map, it says so of what was never written.
+async fn holes_are_zeros(image: &Image, model: &[u8]) {
+    let parts = image.allocation(0, model.len() as u64).await.expect("the map");
+    assert_eq!(parts.iter().map(|part| part.len).sum::<u64>(), model.len() as u64);
+    assert!(parts.windows(2).all(|two| two[0].exists != two[1].exists), "{parts:?}");
+    let mut at = 0;
+    for part in parts {
+        let these = &model[at..at + part.len as usize];
+        assert!(part.exists || these.iter().all(|byte| *byte == 0), "a hole at {at}");
+        at += these.len();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_never_written_is_a_hole_where_there_is_a_map() {
+    let (_server, io) = place().await;
+    for (features, exists) in [(feature::LAYERING, true), (loligo_rbd::features::DEFAULT, false)] {
+        let name = format!("image{exists}");
+        loligo_rbd::create(&io, &name, small(features, None)).await.expect("made");
+        let image = Image::open(&io, &name, Mode::ReadWrite).await.expect("opens");
+        let part = |len, exists| loligo_rbd::Allocation { len, exists };
+        assert_eq!(image.allocation(0, 1 << 20).await.expect("the map"), [part(1 << 20, exists)]);
+        image.write(64 << 10, vec![1; 4096].into()).await.expect("written");
+        let parts = image.allocation(32 << 10, 128 << 10).await.expect("the map");
+        if exists {
+            assert_eq!(parts, [part(128 << 10, true)]);
+        } else {
+            assert_eq!(parts, [part(32 << 10, false), part(64 << 10, true), part(32 << 10, false)]);
+        }
+        image.close().await.expect("closes");
+    }
 }
 
 async fn compare(image: &Image, model: &mut [u8], offset: u64) {
