@@ -9,6 +9,18 @@ use loligo_wire::message::Msg;
 
 use crate::Level;
 
+/// Messages were dropped, since the connection is closed or its queue full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped;
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection is closed or its queue is full")
+    }
+}
+
+impl std::error::Error for Dropped {}
+
 /// Why a connection was lost, refused or closed.
 #[derive(Debug)]
 pub enum Error {

@@ -35,7 +35,7 @@ mod throttle;
 pub use config::{Config, Limits, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket, Unpacked};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
-pub use error::{Error, SendError};
+pub use error::{Dropped, Error, SendError};
 pub use log::{Level, Log, bounded_log, process_log};
 pub use loligo_cephx::handshake::Identity;
 pub use loligo_msgr_proto::{Compression, Method};

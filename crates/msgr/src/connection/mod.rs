@@ -23,7 +23,7 @@ use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
 pub(crate) use self::write::Writer;
 use crate::socket::Socket;
-use crate::{Error, Hold, Limits, Policy, SendError};
+use crate::{Dropped, Error, Hold, Limits, Policy, SendError};
 
 static SESSION: Class = Class::new("msgr.session");
 
@@ -132,25 +132,19 @@ impl Connection {
         ticket.0.take().is_some()
     }
 
-    /// Queues messages in order and leaves packing and writing them to the connection's writer task. For many at once, from a
-    /// thread that others wait for: a message costs it no more than a place in the queue. Those that find no place are dropped,
-    /// as on a connection that is lost.
-    ///
-    /// On a lossless connection each is packed and sent at once.
+    /// Queues messages and leaves packing and writing them to the connection's writer task: for many at once, from a thread that
+    /// others wait for. On a lossless connection they are packed and sent at once.
     ///
     /// # Errors
-    /// [`SendError::Closed`] if the connection is closed, [`SendError::Full`] with the first that found no place.
-    pub fn leave(&self, msgs: impl IntoIterator<Item = Box<dyn Unpacked>>) -> Result<(), SendError> {
-        if self.is_lossless() {
-            // Its messages are kept until they are acknowledged, and it may stand by.
-            return msgs.into_iter().try_for_each(|msg| self.send(msg.pack()));
+    /// If the connection is closed or its queue full, they are dropped: all of them, on a lossy connection.
+    pub fn leave(&self, msgs: Box<dyn Unpacked>) -> Result<(), Dropped> {
+        if !self.is_lossless() {
+            return self.queue.push_for_task(msgs).map_err(|_| Dropped);
         }
-        let mut items = msgs.into_iter().map(Item::Unpacked).collect();
-        match (self.queue.push_for_task(&mut items), items.pop_front()) {
-            (Err(Refusal::Full), Some(first)) => Err(full(first)),
-            (Err(_), _) => Err(SendError::Closed),
-            (Ok(()), _) => Ok(()),
-        }
+        // They are kept until they are acknowledged, and the connection may stand by.
+        let mut sent = Ok(());
+        msgs.pack(&mut |msg| sent = sent.and(self.send(msg).map_err(|_| Dropped)));
+        sent
     }
 
     /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next `send` may find
@@ -243,16 +237,13 @@ impl Connection {
             Err(refused) => *refused,
         };
         match refused {
-            (Refusal::Full, item) => Err(full(item)),
+            (Refusal::Full, item) => {
+                let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
+                Err(SendError::Full(Box::new(msg)))
+            }
             (Refusal::Closed, _) => Err(SendError::Closed),
         }
     }
-}
-
-/// A message that found no place comes back.
-fn full(item: Item) -> SendError {
-    let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
-    SendError::Full(Box::new(msg))
 }
 
 /// What the connection's tasks do with it.

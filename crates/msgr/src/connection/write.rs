@@ -114,13 +114,14 @@ impl Connection {
             sealer.keepalive2_ack(theirs, out)?;
         }
         for item in batch.drain(..) {
-            let Some(mut msg) = item.into_msg() else { continue };
-            if !self.is_lossless() {
-                *out_seq += 1;
-                msg.header.seq = *out_seq;
-            }
-            msg.header.ack_seq = ack_seq;
-            sealer.message(&msg, out)?;
+            item.unpack(|mut msg| {
+                if !self.is_lossless() {
+                    *out_seq += 1;
+                    msg.header.seq = *out_seq;
+                }
+                msg.header.ack_seq = ack_seq;
+                sealer.message(&msg, out)
+            })?;
         }
         // Memory that only a rare backlog needs is let go.
         batch.shrink_to(KEPT_MESSAGES);

@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 
 use crate::testing::OpenDoor;
 use crate::{
-    Config, Connection, Dispatcher, Error, Hold, Level, Limits, Messenger, Policies, Policy, SendError,
-    State, Unpacked,
+    Config, Connection, Dispatcher, Dropped, Error, Hold, Level, Limits, Messenger, Policies, Policy,
+    SendError, State, Unpacked,
 };
 
 /// What a test waits for; it is there within milliseconds or not at all.

@@ -44,7 +44,7 @@ use tokio::sync::{mpsc, watch};
 use self::commands::Commands;
 use self::linger::Lingers;
 use self::op::Pending;
-use self::session::{Admission, Answered, pack_first};
+use self::session::{Admission, Answered};
 use self::sessions::{NoSession, Sessions};
 use self::steward::{Event, MAPS_WAITING_MAX};
 use self::target::Unplaceable;
@@ -236,7 +236,7 @@ impl Objecter {
         drop(view);
         match self.sessions.with(place.osd, place.epoch, |session| session.admit(op, &place)) {
             Ok(Admission::Send(conn)) => {
-                send(&conn, pack_first(op, &place));
+                send(&conn, op.pack_first(&place));
                 Submitted::Sent
             }
             Ok(Admission::Taken) => Submitted::Sent,
@@ -277,12 +277,12 @@ impl Objecter {
         // Those that come now find the sessions closed.
         self.commands.close();
         for session in sessions {
-            let (conn, entries) = session.end();
+            let (conn, ops) = session.end();
             if let Some(conn) = conn {
                 conn.mark_down();
             }
-            for entry in entries {
-                self.fail(&entry.op, OpError::Shutdown);
+            for (_, op) in ops {
+                self.fail(&op, OpError::Shutdown);
             }
         }
     }
@@ -403,7 +403,7 @@ impl Objecter {
                     }
                     op.finish(Ok(reply));
                 }
-                Answered::Again(entry, reply) => self.tell(Event::Again { entry, reply }),
+                Answered::Again(op, reply) => self.tell(Event::Again { op, reply }),
             }
         }
     }

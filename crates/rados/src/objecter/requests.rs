@@ -6,6 +6,7 @@ use loligo_msgr::State;
 use loligo_wire::{Epoch, OsdId, PgId, Tid};
 
 use super::Objecter;
+use super::op::{Flight, Op};
 
 /// An operation in flight: what stock clients show as `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,21 @@ impl WaitsFor {
             _ if is_backed_off => Self::Backoff,
             Some(State::Open) => Self::Answer,
             _ => Self::Connection,
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn of(op: &Op, flight: &Flight, waits_for: WaitsFor) -> Self {
+        let (_, oid, _) = flight.address(op);
+        Self {
+            tid: op.tid,
+            object: oid.to_vec(),
+            pg: flight.place.spgid.pgid,
+            osd: flight.place.osd.map(|(osd, _)| osd),
+            epoch: flight.place.epoch,
+            attempts: u32::try_from(flight.attempts).unwrap_or(0),
+            waits_for,
         }
     }
 }

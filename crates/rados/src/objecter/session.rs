@@ -7,14 +7,13 @@ use std::time::Duration;
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::{Connection, Unpacked};
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{Attempt, HObject, MOSDBackoff, ObjectLocator, OsdFlags, OsdReply};
+use loligo_wire::message::osd::{MOSDBackoff, OsdReply};
 use loligo_wire::{EntityAddr, Epoch, OsdId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::op::Op;
-use super::replica::ANYWHERE;
+use super::op::{Flight, Numbered, Op};
 use super::requests::{Request, WaitsFor};
 use super::target::Placement;
 
@@ -40,148 +39,38 @@ struct State {
     /// Nobody may come any more: the OSD is gone or has moved, or the client is shut down.
     ended: bool,
     gated: bool,
-    held: VecDeque<InFlight>,
-    table: FxHashMap<Tid, InFlight>,
+    held: VecDeque<Arc<Op>>,
+    table: FxHashMap<Tid, Arc<Op>>,
     backoffs: Vec<Backoff>,
 }
 
 /// How many operations the steward puts into a table at most while it holds a session's lock: some ten microseconds of work.
-pub(super) const HELD_OPS_MAX: usize = 32;
+const HELD_OPS_MAX: usize = 32;
 
-/// An operation's place and history.
-#[derive(Clone)]
-pub(super) struct InFlight {
-    /// The operation's, here too: operations lie all over the memory.
-    pub(super) tid: Tid,
-    pub(super) op: Arc<Op>,
-    pub(super) place: Placement,
-    /// How often it was sent.
-    pub(super) attempts: i32,
-    /// Where it goes instead of where it was asked to go.
-    pub(super) elsewhere: Option<Arc<Elsewhere>>,
-    /// Another copy than the primary's could not answer.
-    pub(super) primary_only: bool,
-}
+/// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
+/// attempts of operations behind it are packed already, and must not overtake it.
+pub(super) struct Attempts(Vec<(Arc<Op>, Flight)>);
 
-/// An attempt that waits for its turn to be packed.
-struct Waiting(InFlight);
-
-/// About how long a message is without its data.
+/// About how long a request is without its data.
 const REQUEST_LEN: usize = 256;
 
-impl Unpacked for Waiting {
+impl Unpacked for Attempts {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
     fn bytes(&self) -> usize {
-        REQUEST_LEN + self.0.op.data_len
+        self.0.iter().map(|(op, ..)| REQUEST_LEN + op.data_len).sum()
     }
 
-    fn pack(self: Box<Self>) -> Msg {
-        self.0.pack()
+    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
+        self.0.iter().map(|(op, flight)| op.pack(flight)).for_each(each);
     }
-}
-
-/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
-pub(super) struct Elsewhere {
-    pub(super) locator: ObjectLocator,
-    pub(super) oid: Vec<u8>,
-    pub(super) flags: OsdFlags,
-}
-
-impl InFlight {
-    pub(super) fn new(op: Arc<Op>, place: Placement) -> Self {
-        Self { tid: op.tid, op, place, attempts: 0, elsewhere: None, primary_only: false }
-    }
-
-    /// Where it goes: the locator, the name, and the flags of that.
-    pub(super) fn address(&self) -> (&ObjectLocator, &[u8], OsdFlags) {
-        let request = &self.op.request;
-        let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
-        match &self.elsewhere {
-            Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
-            None => (&request.locator, &request.oid, flags),
-        }
-    }
-
-    /// The next attempt, to be packed later.
-    fn attempt(&mut self) -> Box<dyn Unpacked> {
-        self.attempts += 1;
-        Box::new(Waiting(self.clone()))
-    }
-
-    /// The message of the attempt that was counted last.
-    fn pack(&self) -> Msg {
-        let retry_attempt = self.attempts - 1;
-        let (locator, oid, flags) = self.address();
-        pack(&self.op, &self.place, retry_attempt, locator, oid, flags)
-    }
-
-    fn shown(&self, waits_for: WaitsFor) -> Request {
-        let (_, oid, _) = self.address();
-        Request {
-            tid: self.tid,
-            object: oid.to_vec(),
-            pg: self.place.spgid.pgid,
-            osd: self.place.osd.map(|(osd, _)| osd),
-            epoch: self.place.epoch,
-            attempts: u32::try_from(self.attempts).unwrap_or(0),
-            waits_for,
-        }
-    }
-
-    fn object(&self) -> HObject {
-        let (locator, oid, _) = self.address();
-        HObject {
-            key: locator.key.clone(),
-            oid: oid.to_vec(),
-            snap: self.op.request.snapid,
-            hash: self.place.hash,
-            max: false,
-            nspace: locator.nspace.clone(),
-            pool: self.place.spgid.pgid.pool.0,
-        }
-    }
-}
-
-/// The message of an operation's first attempt.
-pub(super) fn pack_first(op: &Op, place: &Placement) -> Msg {
-    let request = &op.request;
-    pack(op, place, 0, &request.locator, &request.oid, request.flags)
-}
-
-fn pack(
-    op: &Op,
-    place: &Placement,
-    retry_attempt: i32,
-    locator: &ObjectLocator,
-    oid: &[u8],
-    flags: OsdFlags,
-) -> Msg {
-    let pool = place.spgid.pgid.pool;
-    let tiered;
-    let locator = if locator.pool == pool {
-        locator
-    } else {
-        tiered = ObjectLocator { pool, ..locator.clone() };
-        &tiered
-    };
-    if let Some(marks) = &op.marks {
-        marks.queued(place.spgid.pgid, place.osd.as_ref().map(|(osd, _)| *osd));
-    }
-    let retry = if retry_attempt > 0 { OsdFlags::RETRY } else { OsdFlags::empty() };
-    let attempt = Attempt {
-        spgid: place.spgid,
-        hash: place.hash,
-        map_epoch: place.epoch,
-        flags: flags | retry,
-        locator,
-        oid,
-        retry_attempt,
-    };
-    op.request.pack(&attempt).with_tid(op.tid)
 }
 
 /// What became of an operation that came to a session.
 pub(super) enum Admission {
-    /// It is in the table: send it, with [`pack_first`].
+    /// It is in the table: send it, with [`Op::pack_first`].
     Send(Arc<Connection>),
     /// It is in the table or waits at the gate, and will be sent by others.
     Taken,
@@ -194,7 +83,7 @@ pub(super) enum Answered {
     /// It is the end.
     Done(Arc<Op>, OsdReply),
     /// The operation has to be sent again, perhaps elsewhere.
-    Again(InFlight, OsdReply),
+    Again(Arc<Op>, OsdReply),
 }
 
 impl Session {
@@ -218,7 +107,8 @@ impl Session {
         let mut state = self.state.lock();
         let holds = state.gated && !state.ended;
         if holds {
-            state.held.push_back(InFlight::new(Arc::clone(op), place.clone()));
+            op.flight().place = place.clone();
+            state.held.push_back(Arc::clone(op));
         }
         holds
     }
@@ -229,14 +119,17 @@ impl Session {
         if state.ended || place.epoch < state.epoch {
             return Admission::Stale;
         }
-        let mut entry = InFlight::new(Arc::clone(op), place.clone());
+        let mut flight = op.flight();
+        flight.place = place.clone();
         if state.gated {
-            state.held.push_back(entry);
+            drop(flight);
+            state.held.push_back(Arc::clone(op));
             return Admission::Taken;
         }
-        let conn = if place.paused || state.is_backed_off(&entry) { None } else { state.conn.clone() };
-        entry.attempts = i32::from(conn.is_some());
-        state.table.insert(op.tid, entry);
+        let conn = if place.paused || state.is_backed_off(op, &flight) { None } else { state.conn.clone() };
+        flight.attempts = i32::from(conn.is_some());
+        drop(flight);
+        state.table.insert(op.tid, Arc::clone(op));
         conn.map_or(Admission::Taken, Admission::Send)
     }
 
@@ -246,17 +139,13 @@ impl Session {
         let mut answered = Vec::with_capacity(replies.len());
         let mut state = self.state.lock();
         for (tid, reply) in replies {
-            let Some(entry) = state.table.get(&tid) else { continue };
-            if reply.retry_attempt >= 0 && reply.retry_attempt != entry.attempts - 1 {
+            let Some(op) = state.table.get(&tid) else { continue };
+            if reply.retry_attempt >= 0 && reply.retry_attempt != op.flight().attempts - 1 {
                 continue;
             }
-            let Some(entry) = state.table.remove(&tid) else { continue };
+            let Some(op) = state.table.remove(&tid) else { continue };
             let again = reply.redirect.is_some() || reply.result == -EAGAIN;
-            answered.push(if again {
-                Answered::Again(entry, reply)
-            } else {
-                Answered::Done(entry.op, reply)
-            });
+            answered.push(if again { Answered::Again(op, reply) } else { Answered::Done(op, reply) });
         }
         answered
     }
@@ -264,11 +153,11 @@ impl Session {
     /// Takes one operation out of the table: its answer could not be read, or nobody waits for it any more.
     pub(super) fn remove(&self, tid: Tid) -> Option<Arc<Op>> {
         let mut state = self.state.lock();
-        if let Some(entry) = state.table.remove(&tid) {
-            return Some(entry.op);
+        if let Some(op) = state.table.remove(&tid) {
+            return Some(op);
         }
-        let at = state.held.iter().position(|entry| entry.tid == tid)?;
-        state.held.remove(at).map(|entry| entry.op)
+        let at = state.held.iter().position(|op| op.tid == tid)?;
+        state.held.remove(at)
     }
 
     /// Holds back operations on a range of objects; `false` if the connection is not this session's any more.
@@ -290,14 +179,22 @@ const EAGAIN: i32 = 11;
 impl Session {
     /// The operations in flight.
     pub(super) fn requests(&self) -> Vec<Request> {
-        let state = self.state.lock();
-        let conn = state.conn.as_ref().map(|conn| conn.state());
-        let in_table = state.table.values().map(|entry| {
-            let is_backed_off = state.is_backed_off(entry);
-            (entry, WaitsFor::of(self.is_homeless(), entry.place.paused, is_backed_off, conn))
-        });
-        let held = state.held.iter().map(|entry| (entry, WaitsFor::Turn));
-        in_table.chain(held).map(|(entry, waits_for)| entry.shown(waits_for)).collect()
+        let (ops, conn) = {
+            let state = self.state.lock();
+            let in_table = state.table.values().map(|op| (Arc::clone(op), state.is_backed_off_now(op)));
+            let mut ops: Vec<_> = in_table.map(|(op, backed_off)| (op, Some(backed_off))).collect();
+            ops.extend(state.held.iter().map(|op| (Arc::clone(op), None)));
+            (ops, state.conn.as_ref().map(|conn| conn.state()))
+        };
+        let shown = |(op, backed_off): (Arc<Op>, Option<bool>)| {
+            let flight = op.flight().clone();
+            let waits_for = match backed_off {
+                Some(backed_off) => WaitsFor::of(self.is_homeless(), flight.place.paused, backed_off, conn),
+                None => WaitsFor::Turn,
+            };
+            Request::of(&op, &flight, waits_for)
+        };
+        ops.into_iter().map(shown).collect()
     }
 }
 
@@ -316,7 +213,7 @@ impl Session {
     }
 
     /// Opens the gate if nobody waits at it; else returns those who wait.
-    pub(super) fn open_gate(&self) -> Option<VecDeque<InFlight>> {
+    pub(super) fn open_gate(&self) -> Option<VecDeque<Arc<Op>>> {
         let mut state = self.state.lock();
         if state.held.is_empty() {
             state.gated = false;
@@ -325,35 +222,39 @@ impl Session {
         Some(std::mem::take(&mut state.held))
     }
 
-    /// Says where each operation in the table is.
-    pub(super) fn places(&self) -> Vec<(Tid, Placement)> {
-        self.state.lock().table.iter().map(|(tid, entry)| (*tid, entry.place.clone())).collect()
+    /// The operations in the table.
+    pub(super) fn in_table(&self) -> Vec<Arc<Op>> {
+        self.state.lock().table.values().cloned().collect()
     }
 
     /// Takes operations out of the table that are still there.
-    pub(super) fn take(&self, tids: &[Tid]) -> Vec<InFlight> {
+    pub(super) fn take(&self, tids: &[Tid]) -> Vec<Numbered> {
         let mut state = self.state.lock();
-        tids.iter().filter_map(|tid| state.table.remove(tid)).collect()
+        tids.iter().filter_map(|tid| state.table.remove_entry(tid)).collect()
     }
 
-    /// Puts the next operations into the table, whatever the gate, and adds the attempts that are to be sent now. `None` when there
-    /// are no more; else where to send them, if there is a connection. Call it again.
+    /// Puts the next operations into the table, whatever the gate. `None` when there are no more; else those that are to be sent now,
+    /// and where to. Call it again.
     pub(super) fn place(
         &self,
-        entries: &mut impl Iterator<Item = InFlight>,
-        attempts: &mut Vec<Box<dyn Unpacked>>,
-    ) -> Option<Option<Arc<Connection>>> {
+        ops: &mut impl ExactSizeIterator<Item = Numbered>,
+    ) -> Option<(Attempts, Option<Arc<Connection>>)> {
+        if ops.len() == 0 {
+            return None;
+        }
+        let mut attempts = Vec::with_capacity(ops.len().min(HELD_OPS_MAX));
         let mut state = self.state.lock();
         let conn = state.conn.clone();
-        let mut count = 0;
-        for mut entry in entries.take(HELD_OPS_MAX) {
-            count += 1;
-            if conn.is_some() && !entry.place.paused && !state.is_backed_off(&entry) {
-                attempts.push(entry.attempt());
+        for (tid, op) in ops.take(HELD_OPS_MAX) {
+            let mut flight = op.flight();
+            if conn.is_some() && !flight.place.paused && !state.is_backed_off(&op, &flight) {
+                flight.attempts += 1;
+                attempts.push((Arc::clone(&op), flight.clone()));
             }
-            state.table.insert(entry.tid, entry);
+            drop(flight);
+            state.table.insert(tid, op);
         }
-        (count > 0).then_some(conn)
+        Some((Attempts(attempts), conn))
     }
 
     /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one after the end. Backoffs belong
@@ -390,39 +291,46 @@ impl Session {
     }
 
     /// Takes all operations of the table out.
-    pub(super) fn take_all(&self) -> Vec<InFlight> {
-        self.state.lock().table.drain().map(|(_, entry)| entry).collect()
+    pub(super) fn take_all(&self) -> Vec<Numbered> {
+        self.state.lock().table.drain().collect()
     }
 
     /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because of it.
-    pub(super) fn unblock(&self, msg: &MOSDBackoff) -> Vec<InFlight> {
+    pub(super) fn unblock(&self, msg: &MOSDBackoff) -> Vec<Numbered> {
         let mut state = self.state.lock();
         let Some(at) = state.backoffs.iter().position(|backoff| backoff.is(msg)) else {
             return Vec::new();
         };
         let backoff = state.backoffs.swap_remove(at);
-        let covered = |entry: &InFlight| backoff.covers(entry.place.spgid, &entry.object());
-        let tids: Vec<_> =
-            state.table.iter().filter(|(_, entry)| covered(entry)).map(|(tid, _)| *tid).collect();
-        tids.iter().filter_map(|tid| state.table.remove(tid)).collect()
+        state
+            .table
+            .extract_if(|_, op| {
+                let flight = op.flight();
+                backoff.covers(flight.place.spgid, &flight.object(op))
+            })
+            .collect()
     }
 
     /// Ends the session: gives back its connection and all its operations, and takes no more.
-    pub(super) fn end(&self) -> (Option<Arc<Connection>>, Vec<InFlight>) {
+    pub(super) fn end(&self) -> (Option<Arc<Connection>>, Vec<Numbered>) {
         let mut state = self.state.lock();
         state.ended = true;
-        let mut entries: Vec<_> = state.table.drain().map(|(_, entry)| entry).collect();
-        entries.extend(state.held.drain(..));
-        (state.conn.take(), entries)
+        let mut ops: Vec<_> = state.table.drain().collect();
+        ops.extend(state.held.drain(..).map(|op| (op.tid, op)));
+        (state.conn.take(), ops)
     }
 }
 
 impl State {
-    fn is_backed_off(&self, entry: &InFlight) -> bool {
+    fn is_backed_off(&self, op: &Op, flight: &Flight) -> bool {
         if self.backoffs.is_empty() {
             return false;
         }
-        let object = entry.object();
-        self.backoffs.iter().any(|backoff| backoff.covers(entry.place.spgid, &object))
+        let object = flight.object(op);
+        self.backoffs.iter().any(|backoff| backoff.covers(flight.place.spgid, &object))
+    }
+
+    fn is_backed_off_now(&self, op: &Op) -> bool {
+        !self.backoffs.is_empty() && self.is_backed_off(op, &op.flight())
     }
 }

@@ -15,8 +15,9 @@ use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
+use super::op::{Elsewhere, Numbered, Op};
 use super::replica::Location;
-use super::session::{Elsewhere, HELD_OPS_MAX, InFlight, Session};
+use super::session::Session;
 use super::target::MapView;
 use super::{Objecter, OpError, Resent};
 
@@ -47,7 +48,7 @@ pub(super) enum Event {
     /// An OSD wants an operation to be sent again, or to another object.
     Again {
         /// The operation, which is in no table.
-        entry: InFlight,
+        op: Arc<Op>,
         /// What the OSD said.
         reply: OsdReply,
     },
@@ -87,7 +88,7 @@ impl Steward {
                 }
                 Event::Lost { session, conn_id } => self.reconnect(session, conn_id),
                 Event::Unblocked { session, backoff } => self.unblock(&session, &backoff),
-                Event::Again { entry, reply } => self.send_again(entry, reply),
+                Event::Again { op, reply } => self.send_again(op, reply),
             }
         }
     }
@@ -146,13 +147,13 @@ impl Steward {
     }
 
     /// Ends the session with an OSD that is down or has moved; returns what was in flight.
-    fn end(&self, session: &Arc<Session>) -> Vec<InFlight> {
-        let (conn, entries) = session.end();
+    fn end(&self, session: &Arc<Session>) -> Vec<Numbered> {
+        let (conn, ops) = session.end();
         if let Some(conn) = conn {
             conn.mark_down();
         }
         self.objecter.sessions.remove(session);
-        entries
+        ops
     }
 
     /// The operations of a session that have to be placed anew. Placement is computed outside the session's lock; what
@@ -165,7 +166,8 @@ impl Steward {
         let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
         let mut moved = Vec::new();
-        for (tid, place) in session.places() {
+        for op in session.in_table() {
+            let place = op.flight().place.clone();
             let pg = place.spgid.pgid;
             let stays = !skipped
                 && !place.paused
@@ -173,7 +175,7 @@ impl Steward {
                 && *unchanged.entry(pg).or_insert_with(|| new.continues(old, pg))
                 && !new.pauses(pg.pool, place.flags);
             if !stays {
-                moved.push(tid);
+                moved.push(op.tid);
             }
         }
         moved
@@ -198,7 +200,7 @@ fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
 /// Operations that go to the same place.
 struct Batch {
     target: Option<(OsdId, EntityAddr)>,
-    entries: Vec<InFlight>,
+    ops: Vec<Numbered>,
 }
 
 /// Sending again.
@@ -233,45 +235,53 @@ impl Steward {
     }
 
     /// Sends an operation to the primary after EAGAIN, or to where it was redirected.
-    fn send_again(&self, mut entry: InFlight, reply: OsdReply) {
+    fn send_again(&self, op: Arc<Op>, reply: OsdReply) {
+        let mut flight = op.flight().clone();
         if let Some(redirect) = reply.redirect {
-            let (_, oid, _) = entry.address();
+            let (_, oid, _) = flight.address(&op);
             let elsewhere = Elsewhere {
                 locator: redirect.locator,
                 oid: if redirect.object.is_empty() { oid.to_vec() } else { redirect.object },
                 flags: OsdFlags::REDIRECTED | OsdFlags::IGNORE_CACHE | OsdFlags::IGNORE_OVERLAY,
             };
-            entry.elsewhere = Some(Arc::new(elsewhere));
+            flight.elsewhere = Some(Arc::new(elsewhere));
         }
-        entry.primary_only = true;
-        let (locator, oid, flags) = entry.address();
-        // By the newest map, or by an older one, by which it is placed again.
+        flight.primary_only = true;
+        let (locator, oid, flags) = flight.address(&op);
         match self.objecter.view.load().place(locator, oid, flags) {
-            Ok(place) => entry.place = place,
-            Err(e) => return self.objecter.fail(&entry.op, OpError::Os(e.errno())),
+            Ok(place) => flight.place = place,
+            Err(e) => return self.objecter.fail(&op, OpError::Os(e.errno())),
         }
-        self.place_all(vec![entry]);
+        // It is in no table and no queue: nobody else has it.
+        *op.flight() = flight;
+        self.place_all(vec![(op.tid, op)]);
     }
 
     /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
     /// gone end.
-    fn place_all(&self, mut entries: Vec<InFlight>) {
-        entries.sort_by_cached_key(|entry| entry.tid);
+    fn place_all(&self, mut ops: Vec<Numbered>) {
+        ops.sort_unstable_by_key(|(tid, _)| *tid);
         let view = self.objecter.view.load_full();
         // One object's operations all go to one OSD.
         let mut by_target: Vec<Batch> = Vec::new();
-        for mut entry in entries {
-            entry.place = match view.place_again(&entry.place) {
-                Ok(place) => place,
+        for (tid, op) in ops {
+            let mut flight = op.flight();
+            let target = match view.place_again(&flight.place) {
+                Ok(place) => {
+                    flight.place = place;
+                    flight.place.osd
+                }
                 // Pool numbers are not used twice: a pool that the map has lost is gone for good.
                 Err(e) => {
-                    self.objecter.fail(&entry.op, OpError::Os(e.errno()));
+                    drop(flight);
+                    self.objecter.fail(&op, OpError::Os(e.errno()));
                     continue;
                 }
             };
-            match by_target.iter_mut().find(|batch| batch.target == entry.place.osd) {
-                Some(batch) => batch.entries.push(entry),
-                None => by_target.push(Batch { target: entry.place.osd, entries: vec![entry] }),
+            drop(flight);
+            match by_target.iter_mut().find(|batch| batch.target == target) {
+                Some(batch) => batch.ops.push((tid, op)),
+                None => by_target.push(Batch { target, ops: vec![(tid, op)] }),
             }
         }
         for batch in by_target {
@@ -281,25 +291,23 @@ impl Steward {
 
     /// Puts operations that were placed by the map of `epoch` into their session's table, some at a time, and sends them.
     fn send_batch(&self, epoch: Epoch, batch: Batch) {
-        let mut entries = batch.entries.into_iter();
-        let mut attempts = Vec::with_capacity(HELD_OPS_MAX);
+        let mut ops = batch.ops.into_iter();
         let placed = self.objecter.sessions.with(batch.target, epoch, |session| {
-            while let Some(conn) = session.place(&mut entries, &mut attempts) {
-                let Some(conn) = conn.filter(|_| !attempts.is_empty()) else { continue };
+            while let Some((attempts, conn)) = session.place(&mut ops) {
                 // Lost with the connection, if that is closed, and found again as all that is lost with it.
-                let _ = conn.leave(attempts.drain(..));
+                let _ = conn.map(|conn| conn.leave(Box::new(attempts)));
             }
         });
         if placed.is_err() {
             // There is no session only because the client is being shut down: the map is the newest.
-            entries.for_each(|entry| self.objecter.fail(&entry.op, OpError::Shutdown));
+            ops.for_each(|(_, op)| self.objecter.fail(&op, OpError::Shutdown));
         }
     }
 
     /// Lets those in who wait at a gate, then opens it.
     fn open_gate(&self, session: &Arc<Session>) {
         while let Some(held) = session.open_gate() {
-            self.place_all(held.into());
+            self.place_all(held.into_iter().map(|op| (op.tid, op)).collect());
         }
     }
 }

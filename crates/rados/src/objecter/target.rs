@@ -36,6 +36,15 @@ pub(super) struct Placement {
     pub(super) flags: OsdFlags,
 }
 
+impl Default for Placement {
+    /// Nowhere yet.
+    fn default() -> Self {
+        let spgid = SpgId::whole(PgId { pool: PoolId(-1), seed: 0 });
+        let (pool, epoch, flags) = (spgid.pgid.pool, Epoch(0), OsdFlags::empty());
+        Self { spgid, pool, hash: 0, epoch, osd: None, paused: false, flags }
+    }
+}
+
 /// Why an operation belongs nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unplaceable {

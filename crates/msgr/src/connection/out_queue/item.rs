@@ -15,27 +15,44 @@ pub(crate) enum Item {
     Plain(Msg),
     /// One that can be taken back while it waits; it stays counted until its turn comes.
     Revocable(Arc<Slot>),
-    /// One that is packed when its turn comes.
+    /// Some that are packed when their turn comes.
     Unpacked(Box<dyn Unpacked>),
 }
 
-/// A message that is packed by whoever writes the socket, when its turn comes: see [`Connection::leave`](crate::Connection::leave).
+/// Messages that are packed by whoever writes the socket, when their turn comes: see [`Connection::leave`](crate::Connection::leave).
 pub trait Unpacked: Send + Sync {
-    /// About how many bytes it is, counted against the queue's bound: the same whenever it is asked.
+    /// How many they are at most.
+    fn count(&self) -> usize;
+
+    /// About how many bytes they are, counted against the queue's bound: the same whenever it is asked.
     fn bytes(&self) -> usize;
 
-    /// The message.
-    fn pack(self: Box<Self>) -> Msg;
+    /// Gives the messages out, in order.
+    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg));
 }
 
 impl Item {
-    /// The message, unless it was revoked.
+    /// The message, unless it was revoked; of several, which no lossless session's queue has, none.
     pub(crate) fn into_msg(self) -> Option<Msg> {
         match self {
             Self::Plain(msg) => Some(msg),
             Self::Revocable(slot) => slot.take(),
-            Self::Unpacked(msg) => Some(msg.pack()),
+            Self::Unpacked(_) => None,
         }
+    }
+
+    /// Gives the messages out that were not revoked, until one cannot be taken.
+    pub(crate) fn unpack<E>(self, mut each: impl FnMut(Msg) -> Result<(), E>) -> Result<(), E> {
+        let mut taken = Ok(());
+        match self {
+            Self::Unpacked(msgs) => msgs.pack(&mut |msg| {
+                if taken.is_ok() {
+                    taken = each(msg);
+                }
+            }),
+            one => taken = one.into_msg().map_or(Ok(()), each),
+        }
+        taken
     }
 
     /// Bytes, also of a message that was revoked.

@@ -239,36 +239,28 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Queues messages in order, some in each critical section, and leaves writing them to the writer task.
-    ///
-    /// # Errors
-    /// What did not find place stays in `items`.
-    pub(crate) fn push_for_task(&self, items: &mut VecDeque<Item>) -> Result<(), Refusal> {
+    /// Queues messages and leaves writing them to the writer task.
+    pub(crate) fn push_for_task(&self, msgs: Box<dyn Unpacked>) -> Result<(), Refusal> {
+        let (count, bytes) = (msgs.count(), msgs.bytes());
         let mut larger = VecDeque::new();
-        while !items.is_empty() {
+        loop {
             let mut inner = self.lock();
             let closed = inner.state == State::Closed;
             if closed || self.is_full(&inner) {
-                inner.crowded = true;
                 self.unlock_and_go(inner);
                 return Err(if closed { Refusal::Closed } else { Refusal::Full });
             }
-            for _ in 0..MOVED_MAX {
-                if !inner.has_memory(&mut larger) {
-                    break;
-                }
-                let Some(item) = items.pop_front() else { break };
-                let len = item.len();
-                inner.append(item, len);
+            if inner.has_memory(&mut larger) {
+                inner.append(Item::Unpacked(msgs), bytes);
+                inner.weigh(count as i64 - 1);
+                inner.wake_writer |= inner.hand_to_task();
+                self.unlock_and_go(inner);
+                return Ok(());
             }
-            let wanted = inner.wanted(&larger).max(inner.waiting.len() + items.len());
-            inner.wake_writer |= inner.hand_to_task();
+            let wanted = inner.wanted(&larger);
             self.unlock_and_go(inner);
-            if larger.capacity() < wanted && !items.is_empty() {
-                larger = VecDeque::with_capacity(wanted);
-            }
+            larger = VecDeque::with_capacity(wanted);
         }
-        Ok(())
     }
 
     /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
