@@ -70,6 +70,8 @@ mod tests {
                 missing: 2,
                 miss_bytes: 64 << 10,
                 delay: Duration::from_millis(1),
+                miss_every: Duration::from_millis(2),
+                hit_every: Duration::from_millis(1),
             }),
             Box::new(apply::Apply { sequencers: 4, threads: &[3] }),
             Box::new(log::Log { threads: &[2] }),
