@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// A test program that says nothing for this long hangs: the longest test takes two minutes, and what is compiled in a
-/// test run is compiled by cargo itself, which has no child then but compilers.
+/// A test program that says nothing for this long hangs: tests that take minutes say what they are at, and while something is compiled
+/// cargo has no child but compilers.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// How a watched command ended.

@@ -3,7 +3,8 @@
 mod client;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -22,6 +23,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Stuck {
     memory: Memory,
     stuck: watch::Receiver<bool>,
+    seen: Arc<Seen>,
+}
+
+/// What a stuck back end tells.
+#[derive(Default)]
+struct Seen {
+    under_way: AtomicUsize,
+    /// I/Os that were under way when it was closed.
+    at_close: OnceLock<usize>,
+}
+
+/// An I/O under way, which takes a while to be given up.
+struct UnderWay(Arc<Seen>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(20));
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Backend for Stuck {
@@ -39,7 +59,10 @@ impl Backend for Stuck {
 
     fn start(&self, io: Io) -> Started {
         let (mut stuck, io) = (self.stuck.clone(), self.memory.start(io));
+        self.seen.under_way.fetch_add(1, Ordering::SeqCst);
+        let under_way = UnderWay(Arc::clone(&self.seen));
         Started::Later(Box::pin(async move {
+            let _under_way = under_way;
             let _ = stuck.wait_for(|stuck| !stuck).await;
             match io {
                 Started::Now(done) => done,
@@ -53,6 +76,7 @@ impl Backend for Stuck {
     }
 
     fn close(&self) -> Work {
+        let _ = self.seen.at_close.set(self.seen.under_way.load(Ordering::SeqCst));
         self.memory.close()
     }
 }
@@ -62,6 +86,7 @@ struct Gateway {
     server: Server,
     addr: SocketAddr,
     stuck: watch::Sender<bool>,
+    seen: Arc<Seen>,
 }
 
 impl Gateway {
@@ -69,12 +94,14 @@ impl Gateway {
     async fn start() -> Self {
         let registry = Registry::new(Opener::local(), Handle::current());
         let stuck = watch::channel(true).0;
-        let backend = Stuck { memory: Memory::new(1 << 20, false), stuck: stuck.subscribe() };
+        let seen = Arc::new(Seen::default());
+        let backend =
+            Stuck { memory: Memory::new(1 << 20, false), stuck: stuck.subscribe(), seen: Arc::clone(&seen) };
         registry.add_open("stuck", Box::new(backend)).expect("the name is free");
         registry.add(definition("free", "memory:1M")).await.expect("memory");
         let mut server = Server::new(Arc::clone(&registry), None);
         let addr = server.listen("127.0.0.1:0".parse().expect("an address")).await.expect("a free port");
-        Self { registry, server, addr, stuck }
+        Self { registry, server, addr, stuck, seen }
     }
 
     async fn client(&self, name: &str) -> Client {
@@ -165,6 +192,30 @@ async fn a_device_in_use_is_removed_only_by_force_and_its_clients_are_told() {
     let mut stubborn = gateway.client("free").await;
     gateway.registry.remove("free", true).await.expect("it is removed");
     assert!(timeout(PATIENCE, stubborn.is_over()).await.expect("in time"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_back_end_is_closed_when_nothing_is_under_way() {
+    let gateway = Gateway::start().await;
+    let mut waiting = gateway.client("stuck").await;
+    for cookie in 0..5 {
+        waiting.send(READ, cookie, 0, 4096, b"").await;
+    }
+    let begun = async {
+        while gateway.seen.under_way.load(Ordering::SeqCst) < 5 {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, begun).await.expect("requests are begun as they come");
+    // The client goes, and the device at the first moment at which it is not in use.
+    drop(waiting);
+    let removed = async {
+        while gateway.registry.remove("stuck", false).await.is_err() {
+            sleep(Duration::from_micros(100)).await;
+        }
+    };
+    timeout(PATIENCE, removed).await.expect("in time");
+    assert_eq!(gateway.seen.at_close.get(), Some(&0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -41,7 +41,7 @@ struct Inner {
     access: Access,
     /// The file system says at once whether it has something in memory.
     can_look: AtomicBool,
-    at_disk: Semaphore,
+    at_disk: Arc<Semaphore>,
 }
 
 impl LocalFile {
@@ -64,7 +64,7 @@ impl LocalFile {
             is_regular: kind.is_file(),
             access,
             can_look: AtomicBool::new(true),
-            at_disk: Semaphore::new(AT_DISK_MAX as usize),
+            at_disk: Arc::new(Semaphore::new(AT_DISK_MAX as usize)),
         })))
     }
 
@@ -76,13 +76,12 @@ impl LocalFile {
     ) -> impl Future<Output = io::Result<T>> + Send + 'static {
         let inner = Arc::clone(&self.0);
         async move {
-            let place = inner.at_disk.acquire_many(places).await.map_err(io::Error::other)?;
-            // The place is given back when the work is done, also if nobody waits for it any more.
-            place.forget();
+            let at_disk = Arc::clone(&inner.at_disk);
+            let place = at_disk.acquire_many_owned(places).await.map_err(io::Error::other)?;
             let done = tokio::task::spawn_blocking(move || {
-                let done = work(&inner);
-                inner.at_disk.add_permits(places as usize);
-                done
+                // Given back when the work is done, also if nobody waits for it any more.
+                let _place = place;
+                work(&inner)
             });
             done.await.map_err(io::Error::other)?
         }

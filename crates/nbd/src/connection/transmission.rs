@@ -54,7 +54,6 @@ pub(crate) enum Ended {
 /// See the module's documentation.
 pub(super) struct Transmission<S> {
     stream: S,
-    device: Attached,
     style: Style,
     status: bool,
     decoder: Decoder,
@@ -69,6 +68,8 @@ pub(super) struct Transmission<S> {
     /// Bytes of what is pending.
     pending_bytes: usize,
     phase: Phase,
+    /// The last field, so that it is dropped last: whoever removes the device closes its back end when it is let go of, and nothing may be under way then.
+    device: Attached,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
     pub(super) fn new(stream: S, device: Attached, chosen: Chosen, inbound: BytesMut) -> Self {
         Self {
             stream,
-            device,
             style: chosen.style,
             status: chosen.status,
             decoder: Decoder::new(chosen.style),
@@ -116,6 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
             pending: FuturesUnordered::new(),
             pending_bytes: 0,
             phase: Phase::Open,
+            device,
         }
     }
 

@@ -181,7 +181,8 @@ impl Device {
     }
 
     fn clients(&self) -> u64 {
-        self.word.load(Ordering::Relaxed) / ONE_CLIENT
+        // Acquire: who sees that a client has gone sees what it did.
+        self.word.load(Ordering::Acquire) / ONE_CLIENT
     }
 
     /// Comes in as a client; waits for a back end that is just being opened.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -56,6 +56,7 @@ impl Load {
 
     /// Waits until each writer has got on.
     pub(crate) async fn progress(&self, when: &str) {
+        let began = Instant::now();
         let done = self.done.lock().expect("no panic").clone();
         let goal: Vec<u64> = done.iter().map(|done| done.load(Ordering::Relaxed) + 5).collect();
         let behind =
@@ -69,6 +70,7 @@ impl Load {
         let in_time = tokio::time::timeout(limit, reached).await.is_ok();
         assert!(!self.has_lost_one(), "a writer has failed {when}");
         assert!(in_time, "{} of {} writers are stuck {when}: {}", behind(), done.len(), self.waiting());
+        println!("  {when}: got on after {} s", began.elapsed().as_secs());
     }
 
     /// What is in flight.
