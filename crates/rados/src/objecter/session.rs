@@ -44,15 +44,19 @@ struct State {
     backoffs: Vec<Backoff>,
 }
 
-/// How many operations the steward puts into a table at most while it holds a session's lock: some ten microseconds of work.
-const HELD_OPS_MAX: usize = 32;
-
 /// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
 /// attempts of operations behind it are packed already, and must not overtake it.
+#[derive(Default)]
 pub(super) struct Attempts(Vec<(Arc<Op>, Flight)>);
 
 /// About how long a request is without its data.
 const REQUEST_LEN: usize = 256;
+
+impl Attempts {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl Unpacked for Attempts {
     fn count(&self) -> usize {
@@ -233,28 +237,25 @@ impl Session {
         tids.iter().filter_map(|tid| state.table.remove_entry(tid)).collect()
     }
 
-    /// Puts the next operations into the table, whatever the gate. `None` when there are no more; else those that are to be sent now,
-    /// and where to. Call it again.
+    /// Puts a few operations into the table, whatever the gate. Those that are to be sent now, over the connection that is given back,
+    /// are added to `attempts`.
     pub(super) fn place(
         &self,
-        ops: &mut impl ExactSizeIterator<Item = Numbered>,
-    ) -> Option<(Attempts, Option<Arc<Connection>>)> {
-        if ops.len() == 0 {
-            return None;
-        }
-        let mut attempts = Vec::with_capacity(ops.len().min(HELD_OPS_MAX));
+        ops: impl Iterator<Item = Arc<Op>>,
+        attempts: &mut Attempts,
+    ) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         let conn = state.conn.clone();
-        for (tid, op) in ops.take(HELD_OPS_MAX) {
+        for op in ops {
             let mut flight = op.flight();
             if conn.is_some() && !flight.place.paused && !state.is_backed_off(&op, &flight) {
                 flight.attempts += 1;
-                attempts.push((Arc::clone(&op), flight.clone()));
+                attempts.0.push((Arc::clone(&op), flight.clone()));
             }
             drop(flight);
-            state.table.insert(tid, op);
+            state.table.insert(op.tid, op);
         }
-        Some((Attempts(attempts), conn))
+        conn
     }
 
     /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one after the end. Backoffs belong

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Target, Targets};
 use loligo_wire::message::osd::{ObjectLocator, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
+use rustc_hash::FxHashMap;
 
 use super::replica::{ANYWHERE, Location, nearest};
 use crate::error::Errno;
@@ -107,8 +108,13 @@ impl MapView {
         Ok(self.placement(locator.pool, target.ok_or(Unplaceable::NoPool)?, flags))
     }
 
+    /// For placing many operations again.
+    pub(super) fn places_again(&self) -> PlacesAgain<'_> {
+        PlacesAgain { view: self, known: None }
+    }
+
     /// Where an operation belongs that was placed by an earlier map, for the same object and with the same flags.
-    pub(super) fn place_again(&self, place: &Placement) -> Result<Placement, Unplaceable> {
+    fn place_again(&self, place: &Placement) -> Result<Placement, Unplaceable> {
         // Full hashes do not change: how a pool hashes is settled when it is made.
         let pool_id = self.serving_pool(place.pool, place.flags)?;
         let target = self.targets.target_of_hash(pool_id, place.hash);
@@ -116,7 +122,7 @@ impl MapView {
     }
 
     fn placement(&self, pool: PoolId, target: Target, flags: OsdFlags) -> Placement {
-        let addr = |osd: OsdId| Some((osd, *self.map().client_addrs(osd)?.msgr2()?));
+        let addr = |osd: OsdId| Some((osd, self.addr_of(osd)?));
         let mut spgid = SpgId::whole(target.pg);
         let mut osd = target.primary;
         if self.map().pool(target.pg.pool).is_some_and(PgPool::is_erasure) {
@@ -133,6 +139,10 @@ impl MapView {
             paused: self.pauses(pool, flags),
             flags,
         }
+    }
+
+    fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
+        self.map().client_addrs(osd)?.msgr2().copied()
     }
 
     /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a few microseconds.
@@ -203,5 +213,57 @@ impl MapView {
             && before.last_force_op_resend == now.last_force_op_resend
             && !now.flags.has(PoolFlags::EIO)
             && old.map().pg_to_up_acting(pg) == self.map().pg_to_up_acting(pg)
+    }
+}
+
+/// Places operations again one after the other, and keeps in mind what those of one pool have in common.
+pub(super) struct PlacesAgain<'a> {
+    view: &'a MapView,
+    known: Option<Known>,
+}
+
+/// Of a replicated pool's operations with the same flags, for the primary.
+struct Known {
+    pool: PoolId,
+    serving: PoolId,
+    flags: OsdFlags,
+    paused: bool,
+    /// Where the OSDs seen so far listen: as many as share the pool, or as had something in flight.
+    addrs: FxHashMap<OsdId, Option<EntityAddr>>,
+}
+
+impl PlacesAgain<'_> {
+    /// Gives an operation that was placed by an earlier map its place in this one, for the same object and with the same flags.
+    pub(super) fn place(&mut self, place: &mut Placement) -> Result<(), Unplaceable> {
+        if self.known.as_ref().is_none_or(|known| known.pool != place.pool || known.flags != place.flags) {
+            self.known = self.learn(place)?;
+        }
+        let Some(known) = &mut self.known else {
+            *place = self.view.place_again(place)?;
+            return Ok(());
+        };
+        let targets = &self.view.targets;
+        let target = targets.target_of_hash(known.serving, place.hash).ok_or(Unplaceable::NoPool)?;
+        place.spgid = SpgId::whole(target.pg);
+        place.epoch = targets.map().epoch;
+        place.paused = known.paused;
+        place.osd = target.primary.and_then(|osd| {
+            let addr = known.addrs.entry(osd).or_insert_with(|| self.view.addr_of(osd));
+            addr.map(|addr| (osd, addr))
+        });
+        Ok(())
+    }
+
+    /// `None` where each operation has to be looked at in full.
+    fn learn(&self, place: &Placement) -> Result<Option<Known>, Unplaceable> {
+        let view = self.view;
+        let (pool, flags) = (place.pool, place.flags);
+        let serving = view.serving_pool(pool, flags)?;
+        let is_erasure = view.map().pool(serving).is_some_and(PgPool::is_erasure);
+        if is_erasure || flags.intersects(ANYWHERE) {
+            return Ok(None);
+        }
+        let (paused, addrs) = (view.pauses(pool, flags), FxHashMap::default());
+        Ok(Some(Known { pool, serving, flags, paused, addrs }))
     }
 }
