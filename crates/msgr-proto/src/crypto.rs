@@ -4,7 +4,7 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use loligo_cephx::handshake::AuthKeys;
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::Sha256;
 
 use crate::CryptoError;
