@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use hmac::{Hmac, KeyInit, Mac};
 use loligo_cephx::handshake::AuthKeys;
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::Sha256;
 
 use crate::CryptoError;
