@@ -91,7 +91,9 @@ impl<'d> Chaos<'d> {
         }
         // To read everything over connections that break would take long.
         self.proxies.for_each(FaultProxy::calm_down);
+        let ended = Instant::now();
         self.load.finish().await;
+        println!("  all was read and compared in {} s", ended.elapsed().as_secs());
         mourner.await.expect("no panic");
         for pool in [format!("{two}-renamed"), three, coded] {
             self.ceph(&format!("osd pool delete {pool} {pool} --yes-i-really-really-mean-it"));
@@ -226,7 +228,9 @@ impl<'d> Chaos<'d> {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
         };
+        let began = Instant::now();
         let in_time = tokio::time::timeout(Duration::from_secs(180), clean).await;
         assert!(in_time.is_ok(), "not clean: {}", self.ceph("pg stat"));
+        println!("  clean after {} s", began.elapsed().as_secs());
     }
 }
