@@ -44,6 +44,11 @@ impl Client {
         (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
     }
 
+    /// An option of the configuration.
+    pub(crate) fn option(&self, name: &str) -> Result<Option<String>, Failure> {
+        Ok(self.builder.load().context(|| "connect".to_owned())?.text(name))
+    }
+
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
         self.builder.connect().await.context(|| "connect".to_owned())
     }

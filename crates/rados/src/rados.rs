@@ -85,6 +85,11 @@ impl Rados {
         self.core().objecter.resent()
     }
 
+    /// The oldest release that clients must be of, as the newest known map says (12 is luminous, 13 mimic); 0: not said.
+    pub fn require_min_compat_client(&self) -> u8 {
+        self.core().objecter.view().map().require_min_compat_client
+    }
+
     /// Waits until the map is as new as the monitors' is now.
     pub async fn wait_for_latest_osdmap(&self) -> Result<(), Error> {
         self.patiently(self.core().objecter.wait_for_newest()).await

@@ -17,7 +17,7 @@ const LOOKS_MAX: usize = 1 << 16;
 pub struct Allocation {
     /// Bytes.
     pub len: u64,
-    /// There may be objects; if not, all of it reads as zeros.
+    /// There may be objects, or the parent's; if not, all of it reads as zeros.
     pub exists: bool,
 }
 
@@ -26,13 +26,10 @@ impl Image {
     /// the range, but has one part if that has a byte.
     ///
     /// # Errors
-    /// The object map cannot be read; [`Error::Clone`], since what a clone has no object for its parent may have.
+    /// The object map cannot be read.
     pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         let inner = &self.inner;
         let view = inner.view.load_full();
-        if view.parent.is_some() {
-            return Err(Error::Clone);
-        }
         let flags = match inner.snap {
             None => view.flags,
             Some(id) => view
@@ -57,7 +54,9 @@ impl Inner {
         let layout = self.fixed.layout;
         // Objects that hold one unit after another are looked at once.
         let step = if layout.stripe_count() == 1 { layout.object_size() } else { layout.stripe_unit() };
+        // What a clone has no object for its parent may have.
         let is_missing = |number: u64| match stored {
+            _ if self.covered(number) > 0 => false,
             // What a map does not cover is not known.
             Some(map) => number < map.count() && map.get(number) == NONEXISTENT,
             None => self.map.is_missing(number),

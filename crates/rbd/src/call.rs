@@ -6,7 +6,7 @@ use loligo_wire::{Decode, Reader, Writer};
 
 use crate::Error;
 
-const CLASS: &str = "rbd";
+pub(crate) const CLASS: &str = "rbd";
 
 /// An input.
 pub(crate) fn input(fill: impl FnOnce(&mut Writer)) -> Bytes {

@@ -27,9 +27,17 @@ pub enum Error {
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
-    /// The image has a parent, whose data it would need.
-    #[error("the image is a clone, which can only be looked at here")]
-    Clone,
+    /// A clone of a clone of a clone, and so on.
+    #[error("the image has more than {0} ancestors")]
+    Ancestors(u32),
+    /// The image is no clone.
+    #[error("the image has no parent")]
+    NoParent,
+    /// A clone of the first version needs a protected snapshot in its own namespace.
+    #[error(
+        "snapshot '{0}' must be protected, and in the clone's namespace, for a clone of the first version"
+    )]
+    Unprotected(String),
     /// Numbers that are no layout.
     #[error(
         "objects of 2^{order} bytes, stripe unit {stripe_unit}, stripe count {stripe_count} are no layout of an image"
@@ -89,6 +97,23 @@ pub enum Error {
     /// Somebody has locked the image by hand.
     #[error("the image is locked by {0}")]
     Locked(String),
+    /// The image belongs to a group.
+    #[error("the image belongs to a group")]
+    InGroup,
+    /// There is no such image in the trash.
+    #[error("no image of id '{0}' in the trash")]
+    NotInTrash(String),
+    /// The image is kept; its removal can be forced.
+    #[error("the image is kept until {0} (UTC)")]
+    KeptUntil(String),
+    /// Images that were to be removed, and are not.
+    #[error("{count} images could not be removed; the first: {why}")]
+    Kept {
+        /// How many.
+        count: usize,
+        /// Why the first of them could not.
+        why: Box<Error>,
+    },
     /// The bytes there are others.
     #[error("byte {0} of the image differs")]
     Mismatch(u64),
@@ -110,14 +135,22 @@ impl Error {
     pub fn errno(&self) -> Errno {
         match self {
             Self::Rados(e) => e.errno(),
-            Self::NoImage(_) | Self::NoSnapshot(_) | Self::NoNamespace(_) | Self::NoObjectMap => {
-                Errno::ENOENT
-            }
+            Self::NoImage(_)
+            | Self::NoSnapshot(_)
+            | Self::NoNamespace(_)
+            | Self::NoObjectMap
+            | Self::NotInTrash(_) => Errno::ENOENT,
+            Self::InGroup => EMLINK,
+            Self::KeptUntil(_) => Errno::EPERM,
+            Self::Kept { why, .. } => why.errno(),
             Self::ImageExists(_) | Self::SnapshotExists(_) | Self::NamespaceExists(_) => Errno::EEXIST,
-            Self::Features(_) | Self::Clone => Errno::EOPNOTSUPP,
+            Self::Features(_) => Errno::EOPNOTSUPP,
+            Self::Ancestors(_) => ELOOP,
             Self::Layout { .. }
             | Self::Range { .. }
             | Self::Indivisible { .. }
+            | Self::NoParent
+            | Self::Unprotected(_)
             | Self::WouldShrink { .. } => Errno::EINVAL,
             Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) => ENOTEMPTY,
@@ -139,6 +172,9 @@ impl From<Errno> for Error {
 }
 
 pub(crate) const EBUSY: Errno = Errno(16);
+pub(crate) const EMLINK: Errno = Errno(31);
+pub(crate) const ELOOP: Errno = Errno(40);
 pub(crate) const ENOTEMPTY: Errno = Errno(39);
 pub(crate) const EILSEQ: Errno = Errno(84);
 pub(crate) const ESTALE: Errno = Errno(116);
+pub(crate) const EUCLEAN: Errno = Errno(117);

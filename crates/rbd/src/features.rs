@@ -1,6 +1,6 @@
 //! Names of features and flags.
 
-use loligo_wire::rbd::feature;
+use loligo_wire::rbd::{feature, op_feature};
 
 /// Of features, in the order of their bits, as `rbd info` names them.
 const FEATURES: [(u64, &str); 12] = [
@@ -18,11 +18,12 @@ const FEATURES: [(u64, &str); 12] = [
     (feature::DIRTY_CACHE, "dirty-cache"),
 ];
 
-/// The image belongs to a group.
-pub(crate) const OP_GROUP: u64 = 4;
-
-const OP_FEATURES: [(u64, &str); 4] =
-    [(1, "clone-parent"), (2, "clone-child"), (OP_GROUP, "group"), (8, "snap-trash")];
+const OP_FEATURES: [(u64, &str); 4] = [
+    (op_feature::CLONE_PARENT, "clone-parent"),
+    (op_feature::CLONE_CHILD, "clone-child"),
+    (op_feature::GROUP, "group"),
+    (op_feature::SNAP_TRASH, "snap-trash"),
+];
 
 /// The object map does not say what there is.
 pub(crate) const OBJECT_MAP_INVALID: u64 = 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
 use loligo_stripe::Layout;
 use loligo_wire::rbd::feature;
@@ -12,8 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::call::{ask, tell};
+use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::object_map::Keeper;
+use crate::parent::{Link, name_of};
 use crate::view::{Fixed, View};
 use crate::{Error, lock, names, view};
 
@@ -54,6 +56,11 @@ pub(crate) struct Inner {
     /// Why nothing can be changed any more: an errno, or 0.
     pub(crate) ended: AtomicI32,
     pub(crate) map: Keeper,
+    pub(crate) copies: Copies,
+    /// The parent, once it was needed.
+    pub(crate) parent: ArcSwapOption<Link>,
+    /// How many clones there are between this and the image that was opened.
+    pub(crate) generation: u32,
 }
 
 /// How an image is opened.
@@ -73,21 +80,29 @@ pub(crate) enum Which<'a> {
     Known { name: &'a str, id: &'a str },
 }
 
+/// The image, or which of its snapshots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum At<'a> {
+    Head,
+    Name(&'a str),
+    Id(SnapId),
+}
+
 impl Image {
     /// Opens an image by its name.
     ///
     /// # Errors
-    /// [`Error::NoImage`]; [`Error::Features`] if it can only be used by who knows more than is known here.
+    /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows more than is known here.
     pub async fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
-        Self::open_at(io, Which::Name(name), None, mode).await
+        Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors().await
     }
 
-    /// Opens an image by its id.
+    /// Opens an image by its id, also one in the trash.
     ///
     /// # Errors
     /// As [`Image::open`].
     pub async fn open_by_id(io: &IoCtx, id: &str, mode: Mode) -> Result<Self, Error> {
-        Self::open_at(io, Which::Id(id), None, mode).await
+        Self::open_at(io, Which::Id(id), None, mode).await?.with_ancestors().await
     }
 
     /// Opens an image as it was at a snapshot, for reading.
@@ -95,7 +110,8 @@ impl Image {
     /// # Errors
     /// As [`Image::open`]; [`Error::NoSnapshot`].
     pub async fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
-        Self::open_at(io, Which::Name(name), Some(snapshot), Mode::ReadOnly).await
+        let at = Self::open_at(io, Which::Name(name), Some(snapshot), Mode::ReadOnly).await?;
+        at.with_ancestors().await
     }
 
     pub(crate) async fn open_at(
@@ -104,42 +120,15 @@ impl Image {
         snapshot: Option<&str>,
         mode: Mode,
     ) -> Result<Self, Error> {
-        let (name, id) = identify(io, which).await?;
-        let (fixed, view) = view::load(io, &id).await.map_err(|e| missing(e, &name))?;
-        if mode == Mode::ReadWrite && view.features & !view::READABLE != 0 {
-            return Err(Error::Features(crate::features::text(view.features & !view::READABLE)));
-        }
-        if view.parent.is_some() && mode == Mode::ReadWrite {
-            return Err(Error::Clone);
-        }
-        let snap = match snapshot {
-            Some(snapshot) => Some(view.snapshot(snapshot)?.info.id),
-            None => None,
-        };
-        let data = match fixed.data_pool {
-            Some(pool) => io.rados().ioctx_by_id(PoolId(pool)).with_namespace(io.namespace().to_vec()),
-            None => io.clone(),
-        };
-        let map = Keeper::new(io.clone(), &id);
-        let inner = Inner {
-            io: io.clone(),
-            data,
-            name,
-            header: names::header(&id),
-            id,
-            fixed,
-            view: ArcSwap::from_pointee(view),
-            stale: AtomicBool::new(false),
-            snap,
-            read_only: mode == Mode::ReadOnly,
-            gate: Semaphore::new(GATE_PLACES as usize),
-            owned: AtomicBool::new(false),
-            freed: Notify::new(),
-            cookie: AtomicU64::new(0),
-            ended: AtomicI32::new(0),
-            map,
-        };
+        let at = snapshot.map_or(At::Head, At::Name);
+        let inner = Inner::load(io, which, at, mode == Mode::ReadOnly, 0).await?;
         Self::start(Arc::new(inner)).await
+    }
+
+    /// An image whose ancestors cannot be opened is of no use.
+    async fn with_ancestors(self) -> Result<Self, Error> {
+        self.inner.open_ancestors().await?;
+        Ok(self)
     }
 
     /// Who writes watches the header.
@@ -251,11 +240,58 @@ impl Drop for Image {
 }
 
 impl Inner {
+    /// Reads what an image is. Nothing is watched yet.
+    pub(crate) async fn load(
+        io: &IoCtx,
+        which: Which<'_>,
+        at: At<'_>,
+        read_only: bool,
+        generation: u32,
+    ) -> Result<Self, Error> {
+        let (name, id) = identify(io, which).await?;
+        let (fixed, view) = view::load(io, &id).await.map_err(|e| missing(e, &name))?;
+        if !read_only && view.features & !view::READABLE != 0 {
+            return Err(Error::Features(crate::features::text(view.features & !view::READABLE)));
+        }
+        let snap = match at {
+            At::Head => None,
+            At::Name(name) => Some(view.snapshot(name)?.info.id),
+            At::Id(id) => {
+                view.snapshot_by_id(id).ok_or_else(|| Error::NoSnapshot(format!("{name}@{}", id.0)))?;
+                Some(id)
+            }
+        };
+        let data = match fixed.data_pool {
+            Some(pool) => io.rados().ioctx_by_id(PoolId(pool)).with_namespace(io.namespace().to_vec()),
+            None => io.clone(),
+        };
+        Ok(Self {
+            io: io.clone(),
+            data,
+            name,
+            header: names::header(&id),
+            map: Keeper::new(io.clone(), &id),
+            id,
+            fixed,
+            view: ArcSwap::from_pointee(view),
+            stale: AtomicBool::new(false),
+            snap,
+            read_only,
+            gate: Semaphore::new(GATE_PLACES as usize),
+            owned: AtomicBool::new(false),
+            freed: Notify::new(),
+            cookie: AtomicU64::new(0),
+            ended: AtomicI32::new(0),
+            copies: Copies::default(),
+            parent: ArcSwapOption::empty(),
+            generation,
+        })
+    }
+
     pub(crate) fn size(&self) -> u64 {
         let view = self.view.load();
-        let at = |snap| view.snapshots.iter().find(|known| known.info.id == snap);
         match self.snap {
-            Some(snap) => at(snap).map_or(0, |snap| snap.info.size),
+            Some(snap) => view.snapshot_by_id(snap).map_or(0, |snap| snap.info.size),
             None => view.size,
         }
     }
@@ -309,8 +345,8 @@ async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Erro
             Ok((name.to_owned(), id.map_err(|e| missing(e, name))?))
         }
         Which::Id(id) => {
-            let name = ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await;
-            Ok((name.map_err(|e| missing(e, id))?, id.to_owned()))
+            let (name, _) = name_of(io, id).await?;
+            Ok((name, id.to_owned()))
         }
         Which::Known { name, id } => Ok((name.to_owned(), id.to_owned())),
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
 use loligo_stripe::Layout;
-use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
+use loligo_wire::rbd::{feature, op_feature};
 
 use crate::call::{ask, listed, tell, telling};
 use crate::image::{Image, Mode, Which};
@@ -18,7 +18,7 @@ const ID_LEN_MAX: usize = 14;
 const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 
 /// Features that a new image may be given here.
-const CREATABLE: u64 = feature::LAYERING
+pub(crate) const CREATABLE: u64 = feature::LAYERING
     | feature::STRIPINGV2
     | feature::EXCLUSIVE_LOCK
     | feature::OBJECT_MAP
@@ -86,9 +86,12 @@ impl NewImage {
 /// # Errors
 /// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`]; [`Error::NoNamespace`].
 pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
-    if name.is_empty() || name.contains(['/', '@']) {
-        return Err(Errno::EINVAL.into());
-    }
+    make(io, name, image).await.map(drop)
+}
+
+/// The id of what was made.
+pub(crate) async fn make(io: &IoCtx, name: &str, image: NewImage) -> Result<String, Error> {
+    names::checked(name)?;
     let (image, layout) = image.checked()?;
     let id = new_id(io);
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
@@ -107,7 +110,7 @@ pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error
         let _ = io.remove(names::header(&id)).await;
         let _ = io.remove(names::id_object(name)).await;
     }
-    made
+    made.map(|()| id)
 }
 
 async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
@@ -171,13 +174,31 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
     Ok(all.into_iter().collect())
 }
 
-/// Removes an image and its data; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.
+/// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]. If it fails in between it can be repeated.
+/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between it can be repeated.
 pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let id = id_of(io, name).await?;
-    match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {
+    erase(io, name, &id, progress).await?;
+    gone(io.remove(names::id_object(name)).await.map_err(Error::from))?;
+    gone(
+        tell(io, names::DIRECTORY, "dir_remove_image", |w| {
+            w.put(name);
+            w.put(&id);
+        })
+        .await,
+    )
+}
+
+/// Removes all of an image but its name.
+pub(crate) async fn erase(
+    io: &IoCtx,
+    name: &str,
+    id: &str,
+    progress: impl FnMut(u64, u64),
+) -> Result<(), Error> {
+    match Image::open_at(io, Which::Known { name, id }, None, Mode::ReadWrite).await {
         Ok(image) => {
             let removed = empty(&image, progress).await;
             let closed = image.close().await;
@@ -187,16 +208,10 @@ pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> R
         Err(Error::NoImage(_)) => {}
         Err(e) => return Err(e),
     }
-    for oid in [names::object_map(&id, None), names::header(&id), names::id_object(name)] {
+    for oid in [names::object_map(id, None), names::header(id)] {
         gone(io.remove(oid).await.map_err(Error::from))?;
     }
-    gone(
-        tell(io, names::DIRECTORY, "dir_remove_image", |w| {
-            w.put(name);
-            w.put(&id);
-        })
-        .await,
-    )
+    Ok(())
 }
 
 /// The id of a name, which two objects know, so that one of them may be lost.
@@ -213,19 +228,25 @@ async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
 
 /// Removes all data of an image that nobody else uses, and that belongs to no group.
 async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-    let in_group = image.view().op_features & features::OP_GROUP != 0;
-    if in_group || !image.is_alone().await? {
+    if image.view().op_features & op_feature::GROUP != 0 {
+        return Err(Error::InGroup);
+    }
+    if !image.is_alone().await? {
         return Err(Error::InUse);
     }
     let inner = &image.inner;
     let _all = inner.enter_alone().await?;
     match inner.view.load().snapshots.len() {
-        0 => inner.trim(0, progress).await,
+        0 => {
+            inner.trim(0, progress).await?;
+            inner.detach_child().await
+        }
         count => Err(Error::HasSnapshots(count)),
     }
 }
 
-fn gone(done: Result<(), Error>) -> Result<(), Error> {
+/// What is gone already need not be removed.
+pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Err(e) if !e.is_not_found() => Err(e),
         _ => Ok(()),
@@ -237,9 +258,7 @@ fn gone(done: Result<(), Error>) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::ImageExists`].
 pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
-    if to.is_empty() || to.contains(['/', '@']) {
-        return Err(Errno::EINVAL.into());
-    }
+    names::checked(to)?;
     let image = Image::open(io, from, Mode::ReadOnly).await?;
     let id = image.id().to_owned();
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));

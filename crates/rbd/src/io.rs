@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
-use loligo_rados::{Errno, IoCtx, WriteOp, WriteOptions};
+use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
 
 use crate::image::{Image, Inner};
@@ -21,9 +21,6 @@ impl Image {
     /// The first by offset.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         let size = self.inner.size();
-        if self.inner.view.load().parent.is_some() {
-            return Err(Error::Clone);
-        }
         if len > IO_BYTES_MAX {
             return Err(Error::Range { offset, end: offset.saturating_add(len), size });
         }
@@ -43,11 +40,13 @@ impl Image {
         let _writing = inner.map.writing(numbers(&extents)).await?;
         let data = &data;
         try_join_all(extents.into_iter().map(|extent| async move {
-            let op = inner.pieces(extent).fold(WriteOp::new(), |op, (at, object_offset, len)| {
-                let from = (at - offset) as usize;
-                op.write(object_offset, data.slice(from..from + len as usize))
-            });
-            inner.change(io, extent, op).await
+            let write = |op| {
+                inner.pieces(extent).fold(op, |op: WriteOp, (at, object_offset, len)| {
+                    let from = (at - offset) as usize;
+                    op.write(object_offset, data.slice(from..from + len as usize))
+                })
+            };
+            done(&inner.change(io, extent, true, write).await?)
         }))
         .await?;
         Ok(())
@@ -89,10 +88,12 @@ impl Image {
         let _writing = inner.map.writing(numbers(&extents)).await?;
         let pattern = &pattern;
         try_join_all(extents.into_iter().map(|extent| async move {
-            let op = inner.pieces(extent).fold(WriteOp::new(), |op, (at, object_offset, len)| {
-                repeat(op, pattern, at - offset, object_offset, len)
-            });
-            inner.change(io, extent, op).await
+            let write = |op| {
+                inner.pieces(extent).fold(op, |op, (at, object_offset, len)| {
+                    repeat(op, pattern, at - offset, object_offset, len)
+                })
+            };
+            done(&inner.change(io, extent, true, write).await?)
         }))
         .await?;
         Ok(())
@@ -113,12 +114,14 @@ impl Image {
         }
         let io = inner.writer()?;
         let _writing = inner.map.writing(numbers(&extents)).await?;
-        let op = WriteOp::new().compare_bytes(extent.offset, expected).write(extent.offset, data);
-        let done = io.execute(inner.object(extent), op, WriteOptions::default()).await?;
-        if done.result <= MISMATCH {
-            return Err(Error::Mismatch(offset + u64::from((MISMATCH - done.result).unsigned_abs())));
+        let swap = |op: WriteOp| {
+            op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
+        };
+        let outcome = inner.change(&io, extent, false, swap).await?;
+        if outcome.result <= MISMATCH {
+            return Err(Error::Mismatch(offset + u64::from((MISMATCH - outcome.result).unsigned_abs())));
         }
-        done.errno().map_or(Ok(()), |errno| Err(errno.into()))
+        done(&outcome)
     }
 
     /// Waits until all changes that were under way are safe. Nothing is kept back here: a change that is done is safe.
@@ -133,7 +136,7 @@ impl Image {
 }
 
 impl Inner {
-    async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+    pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         let io = match self.snap {
             Some(snap) => &self.data.at_snapshot(snap),
             None => &self.data,
@@ -159,13 +162,24 @@ impl Inner {
         Ok(all.freeze())
     }
 
-    /// What an object holds of a range; nothing, if there is none.
+    /// What an object holds of a range, or the parent, if there is none; nothing if that has none either.
     async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
-        match io.read(self.object(extent), extent.offset, extent.len).await {
-            Err(e) if e.is_not_found() => Ok(Bytes::new()),
-            // More than was asked for is no answer.
-            Ok(data) if data.len() as u64 > extent.len => Err(Errno::EPROTO.into()),
-            done => Ok(done?),
+        loop {
+            let overlap = self.overlap();
+            match io.read(self.object(extent), extent.offset, extent.len).await {
+                Err(e) if e.is_not_found() => {}
+                // More than was asked for is no answer.
+                Ok(data) if data.len() as u64 > extent.len => return Err(Errno::EPROTO.into()),
+                done => return Ok(done?),
+            }
+            if self.fixed.layout.object_len(extent.object, overlap) <= extent.offset {
+                return Ok(Bytes::new());
+            }
+            let found = self.from_parent(extent).await?;
+            // Whoever takes the parent away puts into the object before what was there.
+            if self.overlap() == overlap {
+                return Ok(found);
+            }
         }
     }
 
@@ -179,7 +193,7 @@ impl Inner {
     }
 
     /// Offset in the image, offset in the object and length of each part of a range of an object.
-    fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = (u64, u64, u64)> + use<> {
+    pub(crate) fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = (u64, u64, u64)> + use<> {
         let pieces = self.fixed.layout.pieces(extent);
         pieces.map(|piece| (piece.file_offset, piece.object_offset, piece.len))
     }
@@ -188,12 +202,25 @@ impl Inner {
         names::data_object(&self.fixed.prefix, extent.object.0)
     }
 
-    async fn change(&self, io: &IoCtx, extent: ObjectExtent, op: WriteOp) -> Result<(), Error> {
-        Ok(io.operate(self.object(extent), op).await?)
+    /// Makes a range of an object zeros. One that the parent has something of must be there, to hide that.
+    async fn clear(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
+        let number = extent.object.0;
+        if self.covered(number) == 0 {
+            return self.cut(io, extent).await;
+        }
+        let _writing = self.map.writing(vec![number]).await?;
+        let end = extent.offset + extent.len;
+        let to_end = end >= self.fixed.layout.object_len(extent.object, self.size());
+        let clear = |op: WriteOp| match (extent.offset, to_end) {
+            (0, true) => op.create(false).truncate(0),
+            (offset, true) => op.truncate(offset),
+            (offset, false) => op.zero(offset, extent.len),
+        };
+        done(&self.change(io, extent, extent.offset == 0 && to_end, clear).await?)
     }
 
-    /// Makes a range of an object zeros.
-    pub(crate) async fn clear(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
+    /// Makes a range of an object zeros that no parent has anything of, or that the image ends before.
+    pub(crate) async fn cut(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
         let number = extent.object.0;
         let oid = self.object(extent);
         let to_end = extent.offset + extent.len >= self.fixed.layout.object_len(extent.object, self.size());
@@ -217,6 +244,11 @@ impl Inner {
             done => Ok(done?),
         }
     }
+}
+
+/// What a request ended with.
+fn done(outcome: &Outcome) -> Result<(), Error> {
+    outcome.errno().map_or(Ok(()), |errno| Err(errno.into()))
 }
 
 fn numbers(extents: &[ObjectExtent]) -> Vec<u64> {

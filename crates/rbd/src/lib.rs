@@ -16,20 +16,27 @@
 //! - [`namespaces`] are those of a pool that may have images.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
 //!   together; a change that is done is safe.
+//! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
+//!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
+//! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
 //! Images are of the second format, and stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
 //! is written to by whoever has the lock, which goes from client to client (`lock.rs`); the object map is kept as librbd keeps it
 //! (`object_map.rs`).
 //!
-//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format. Clones,
-//! the trash and groups are not there yet: an image that has a parent can be looked at, but not read.
+//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format.
+//! Groups are not there yet.
 #![forbid(unsafe_code)]
 
 mod allocation;
 mod call;
+mod children;
+mod clone;
+mod copyup;
 mod error;
 pub mod features;
+mod flatten;
 mod image;
 mod images;
 mod io;
@@ -39,17 +46,38 @@ mod metadata;
 mod names;
 pub mod namespaces;
 mod object_map;
+mod parent;
 mod resize;
 mod snapshots;
+pub mod trash;
 mod usage;
 mod view;
 
 pub use allocation::Allocation;
+pub use children::Child;
+pub use clone::{CloneFormat, NewClone, clone};
 pub use error::Error;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};
 pub use io::IO_BYTES_MAX;
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
+pub use parent::Parent;
 pub use resize::Shrink;
 pub use usage::Usage;
 pub use view::{Snapshot, View};
+
+/// Work on an image may go from thread to thread.
+const _: () = {
+    const fn may_move<F: Send>(_: &F) {}
+    #[expect(dead_code, reason = "it is compiled, never called")]
+    fn work(image: &'static Image) {
+        may_move(&image.read(0, 0));
+        may_move(&image.write(0, bytes::Bytes::new()));
+        may_move(&image.discard(0, 0));
+        may_move(&image.resize(0, Shrink::Refused));
+        may_move(&image.remove_snapshot(""));
+        may_move(&image.flatten(|_, _| {}));
+        may_move(&image.children(None));
+        may_move(&image.roll_back("", |_, _| {}));
+    }
+};

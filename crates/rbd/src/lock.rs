@@ -42,7 +42,7 @@ impl Inner {
         loop {
             let place = self.gate.acquire().await.map_err(|_| Errno::ENOTCONN)?;
             self.check()?;
-            if self.may_write() {
+            if self.may_write() && !self.map.is_doubtful() {
                 self.refresh_if_stale().await?;
                 return Ok(place);
             }
@@ -59,6 +59,7 @@ impl Inner {
         if !self.may_write() {
             self.acquire().await?;
         }
+        self.map.be_certain().await?;
         self.refresh_if_stale().await?;
         Ok(all)
     }
@@ -148,10 +149,12 @@ impl Inner {
         }))
     }
 
-    /// Keeps a dead owner out of the cluster, and breaks his lock.
+    /// Keeps a dead owner out of the cluster, and breaks his lock. One of this very client, who was dropped as he took it, is not kept out.
     async fn put_out(&self, owner: &LockHolder) -> Result<(), Error> {
-        let Some(sock) = owner.addr.sock else { return Err(Errno::EPROTO.into()) };
-        self.io.rados().block(&format!("{sock}/{}", owner.addr.nonce), None).await?;
+        if u64::try_from(owner.client.num) != Ok(self.client_id().client) {
+            let Some(sock) = owner.addr.sock else { return Err(Errno::EPROTO.into()) };
+            self.io.rados().block(&format!("{sock}/{}", owner.addr.nonce), None).await?;
+        }
         match self.io.break_lock(&*self.header, LOCK, owner.client, &owner.cookie).await {
             Err(e) if !e.is_not_found() => Err(e.into()),
             _ => Ok(()),
@@ -187,6 +190,11 @@ impl Inner {
     fn announce(&self, message: Message) {
         let (io, header) = (self.io.clone(), self.header.clone());
         tokio::spawn(async move { io.notify(header, message.to_bytes(), NEWS_TIMEOUT).await });
+    }
+
+    /// Says that the header is about to change: if whoever changes it is dropped before he has read it again, the next one reads it.
+    pub(crate) fn header_changes(&self) {
+        self.stale.store(true, Ordering::Release);
     }
 
     /// Tells all who have the image open that its header has changed, and waits until they know.

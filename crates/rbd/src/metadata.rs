@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use loligo_rados::IoCtx;
 use loligo_wire::Encode as _;
 
 use crate::Error;
@@ -18,21 +19,7 @@ impl Image {
     /// # Errors
     /// They cannot be read.
     pub async fn metadata(&self) -> Result<BTreeMap<String, Bytes>, Error> {
-        let inner = &self.inner;
-        let mut all = BTreeMap::new();
-        let mut after = String::new();
-        loop {
-            let page: BTreeMap<String, Bytes> = ask(&inner.io, &inner.header, "metadata_list", |w| {
-                w.put(&after);
-                w.u64(PAIRS_AT_A_TIME);
-            })
-            .await?;
-            let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
-                return Ok(all);
-            };
-            after = last.clone();
-            all.extend(page);
-        }
+        load(&self.inner.io, &self.inner.header).await
     }
 
     /// Sets the value of a key.
@@ -54,5 +41,23 @@ impl Image {
         ask::<Bytes>(&inner.io, &inner.header, "metadata_get", |w| w.put(key)).await?;
         tell(&inner.io, &inner.header, "metadata_remove", |w| w.put(key)).await?;
         inner.header_changed().await
+    }
+}
+
+/// All pairs of an image.
+pub(crate) async fn load(io: &IoCtx, header: &str) -> Result<BTreeMap<String, Bytes>, Error> {
+    let mut all = BTreeMap::new();
+    let mut after = String::new();
+    loop {
+        let page: BTreeMap<String, Bytes> = ask(io, header, "metadata_list", |w| {
+            w.put(&after);
+            w.u64(PAIRS_AT_A_TIME);
+        })
+        .await?;
+        let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
+            return Ok(all);
+        };
+        after = last.clone();
+        all.extend(page);
     }
 }

@@ -1,5 +1,17 @@
 //! What the objects of images are called (`include/rbd_types.h`).
 
+use loligo_rados::Errno;
+
+use crate::Error;
+
+/// A name that an image or a namespace may have.
+pub(crate) fn checked(name: &str) -> Result<(), Error> {
+    match name.is_empty() || name.contains(['/', '@']) {
+        true => Err(Errno::EINVAL.into()),
+        false => Ok(()),
+    }
+}
+
 /// Names and ids of all images.
 pub(crate) const DIRECTORY: &str = "rbd_directory";
 

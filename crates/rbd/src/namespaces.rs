@@ -25,9 +25,7 @@ pub async fn list(io: &IoCtx) -> Result<Vec<String>, Error> {
 /// # Errors
 /// [`Error::NamespaceExists`]; EINVAL if it is no name.
 pub async fn create(io: &IoCtx, name: &str) -> Result<(), Error> {
-    if name.is_empty() || name.contains(['/', '@']) {
-        return Err(Errno::EINVAL.into());
-    }
+    names::checked(name)?;
     let all = io.with_namespace("");
     match tell(&all, names::NAMESPACES, "namespace_add", |w| w.put(name)).await {
         Err(e) if e.errno() == Errno::EEXIST => return Err(Error::NamespaceExists(name.to_owned())),

@@ -8,6 +8,7 @@
 //! the map but for changes to the same object.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, IoCtx, LockMode, LockOptions, WriteOp};
@@ -32,6 +33,8 @@ pub(crate) struct Keeper {
     oid: String,
     state: Mutex<State>,
     changed: Notify,
+    /// Whoever changed the map as a whole was dropped before he knew whether it was done: the copy may be another one.
+    doubtful: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,7 +54,13 @@ struct Entry {
 impl Keeper {
     pub(crate) fn new(io: IoCtx, id: &str) -> Self {
         let state = Mutex::new(&ENTRIES, State::default());
-        Self { io, oid: names::object_map(id, None), state, changed: Notify::new() }
+        Self {
+            io,
+            oid: names::object_map(id, None),
+            state,
+            changed: Notify::new(),
+            doubtful: AtomicBool::new(false),
+        }
     }
 
     /// Takes the map's own lock away from whoever had it, and reads the map. Only who has the exclusive lock may.
@@ -63,6 +72,7 @@ impl Keeper {
             map.resize(objects, NONEXISTENT);
         }
         self.state.lock().map = Some(map);
+        self.doubtful.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -103,6 +113,23 @@ impl Keeper {
         }
     }
 
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Acquire)
+    }
+
+    /// Makes the copy the cluster's map again. To be called alone.
+    pub(crate) async fn be_certain(&self) -> Result<(), Error> {
+        if self.is_doubtful() && self.is_open() {
+            self.reload().await?;
+        }
+        self.doubtful.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn doubt(&self) {
+        self.doubtful.store(true, Ordering::Release);
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.state.lock().map.is_some()
     }
@@ -114,8 +141,19 @@ impl Keeper {
 
     /// Says that these objects, which ascend, exist; they are not removed while the result lives.
     pub(crate) async fn writing(&self, objects: Vec<u64>) -> Result<Writing<'_>, Error> {
+        let held = self.held(&objects).await;
+        self.mark(&objects).await?;
+        Ok(held)
+    }
+
+    /// An object, of which nothing is said yet, is not removed while the result lives.
+    pub(crate) async fn holding(&self, object: u64) -> Writing<'_> {
+        self.held(&[object]).await
+    }
+
+    async fn held(&self, objects: &[u64]) -> Writing<'_> {
         let mut held = Writing { keeper: self, objects: Vec::with_capacity(objects.len()) };
-        for object in &objects {
+        for object in objects {
             self.enter(*object, |entry| {
                 entry.writers += 1;
                 true
@@ -123,8 +161,17 @@ impl Keeper {
             .await;
             held.objects.push(*object);
         }
-        self.mark(&objects).await?;
-        Ok(held)
+        held
+    }
+
+    /// Says of an object that is held and that nobody had written to that it exists, in this state. What a writer says meanwhile counts more.
+    pub(crate) async fn copying(&self, object: u64, state: u8) -> Result<(), Error> {
+        let now = self.state.lock().map.as_ref().map(|map| map.get(object));
+        match now {
+            Some(NONEXISTENT) => self.update(object, object + 1, state, now).await,
+            Some(PENDING) => self.mark(&[object]).await,
+            _ => Ok(()),
+        }
     }
 
     /// Waits until nobody removes the object.
@@ -220,10 +267,12 @@ impl Keeper {
         if !self.is_open() {
             return Ok(());
         }
+        self.doubt();
         self.resize_stored(objects).await?;
         if let Some(map) = &mut self.state.lock().map {
             map.resize(objects, NONEXISTENT);
         }
+        self.doubtful.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -249,6 +298,7 @@ impl Keeper {
         if !self.is_open() {
             return Ok(());
         }
+        self.doubt();
         self.io.operate(&*self.oid, telling(self.locked(), "object_map_snap_add", |_| {})).await?;
         self.reload().await
     }
@@ -263,6 +313,7 @@ impl Keeper {
             Some(next) => (WriteOp::new(), names::object_map(id, Some(next))),
             None => (self.locked(), self.oid.clone()),
         };
+        self.doubt();
         let op = telling(op, "object_map_snap_remove", |w| map.encode_with(w, true));
         self.io.operate(oid, op).await?;
         self.reload().await
@@ -274,6 +325,19 @@ impl Keeper {
             Err(e) if !e.is_not_found() => Err(e.into()),
             _ => Ok(()),
         }
+    }
+
+    /// The image, which has so many objects now, is about to become what a snapshot was: it may have the objects of both.
+    pub(crate) async fn begin_roll_back(&self, id: &str, snap: u64, objects: u64) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let then = load(&self.io, &names::object_map(id, Some(snap))).await?;
+        let mut map = load(&self.io, &self.oid).await?;
+        map.resize(objects, NONEXISTENT);
+        let there = then.count().min(objects);
+        (0..there).filter(|n| then.get(*n) != NONEXISTENT).for_each(|n| map.set(n, EXISTS));
+        self.replace(map).await
     }
 
     /// The image, which has so many objects now, becomes what a snapshot was.
@@ -300,14 +364,17 @@ impl Keeper {
 
     /// Replaces the map.
     pub(crate) async fn replace(&self, map: ObjectMap) -> Result<(), Error> {
+        self.doubt();
         self.io.operate(&*self.oid, self.locked().write_full(map.to_bytes())).await?;
         self.state.lock().map = Some(map);
+        self.doubtful.store(false, Ordering::Release);
         Ok(())
     }
 
     async fn reload(&self) -> Result<(), Error> {
         let map = load(&self.io, &self.oid).await?;
         self.state.lock().map = Some(map);
+        self.doubtful.store(false, Ordering::Release);
         Ok(())
     }
 }

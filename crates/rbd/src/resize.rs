@@ -44,33 +44,43 @@ impl Image {
         if size < from && shrink == Shrink::Refused {
             return Err(Error::WouldShrink { from, to: size });
         }
-        let objects = inner.fixed.layout.object_count(size);
-        if size >= from {
-            inner.map.resize(objects).await?;
-            inner.set_size(size).await?;
-        } else {
-            inner.trim(size, progress).await?;
-            inner.set_size(size).await?;
-            inner.map.resize(objects).await?;
-        }
+        inner.become_of_size(size, progress).await?;
         inner.header_changed().await
     }
 }
 
 impl Inner {
+    /// To be called alone. Nobody has been told yet.
+    pub(crate) async fn become_of_size(
+        &self,
+        size: u64,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        let objects = self.fixed.layout.object_count(size);
+        if size >= self.view.load().size {
+            self.map.resize(objects).await?;
+            return self.set_size(size).await;
+        }
+        self.trim(size, progress).await?;
+        self.set_size(size).await?;
+        self.map.resize(objects).await
+    }
+
     async fn set_size(&self, size: u64) -> Result<(), Error> {
+        self.header_changes();
         tell(&self.io, &self.header, "set_size", |w| w.u64(size)).await
     }
 
     /// Removes the data behind `size`.
     pub(crate) async fn trim(&self, size: u64, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let layout = self.fixed.layout;
+        self.keep_for_snapshots(size).await?;
         let (from, io) = (self.view.load().size, &self.writer()?);
         let (kept, all) = (layout.object_count(size), layout.object_count(from));
         // Objects that stay may hold something behind the new end: those of the last set, at most.
         let cut = (kept.saturating_sub(layout.stripe_count())..kept).filter_map(|n| self.behind(n, size));
         let gone = (kept..all).filter_map(|n| self.behind(n, size));
-        let cleared = stream::iter(cut.chain(gone)).map(|extent| self.clear(io, extent));
+        let cleared = stream::iter(cut.chain(gone)).map(|extent| self.cut(io, extent));
         let mut cleared = cleared.buffer_unordered(REMOVALS);
         let (mut done, total) = (0, all - kept);
         while cleared.try_next().await?.is_some() {

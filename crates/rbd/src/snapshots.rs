@@ -1,18 +1,16 @@
 //! Snapshots of an image.
 
-use std::collections::BTreeSet;
-
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rados::{Errno, IoCtx, SnapId};
+use loligo_rados::{Errno, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::{SnapKind, feature};
 
-use crate::call::{ask, tell};
+use crate::call::tell;
 use crate::error::ESTALE;
 use crate::image::{Image, Inner};
 use crate::resize::REMOVALS;
 use crate::view::Snapshot;
-use crate::{Error, names, namespaces};
+use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;
 const UNPROTECTING: u8 = 1;
@@ -51,31 +49,35 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Removes a snapshot.
+    /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the last clone it is gone.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected or has clones.
+    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
     pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        let (_all, snap) = self.alone_with(name).await?;
+        if snap.protected {
+            return Err(Error::SnapshotBusy(name.to_owned()));
+        }
+        let inner = &self.inner;
+        if snap.info.children > 0 {
+            inner.header_changes();
+            tell(&inner.io, &inner.header, "snapshot_trash_add", |w| w.u64(snap.info.id.0)).await?;
+            return inner.header_changed().await;
+        }
+        inner.erase_snapshot(&snap).await
+    }
+
+    /// Removes a snapshot in the trash whose last clone is gone.
+    pub(crate) async fn remove_trashed_snapshot(&self, id: SnapId) -> Result<(), Error> {
         let inner = &self.inner;
         let _all = inner.enter_alone().await?;
         inner.refresh().await?;
-        let view = inner.view.load_full();
-        let snap = view.snapshot(name)?;
-        if snap.protected || snap.info.children > 0 {
-            return Err(Error::SnapshotBusy(name.to_owned()));
+        let snap = inner.view.load().snapshot_by_id(id).cloned();
+        match snap.filter(|snap| matches!(snap.info.kind, SnapKind::Trash { .. }) && snap.info.children == 0)
+        {
+            Some(snap) => inner.erase_snapshot(&snap).await,
+            None => Ok(()),
         }
-        let id = snap.info.id;
-        let next = view.snapshots.iter().map(|snap| snap.info.id).find(|other| *other > id);
-        if view.has(feature::FAST_DIFF) {
-            inner.map.pass_on(&inner.id, id.0, next.map(|next| next.0)).await?;
-        }
-        inner.data.remove_managed_snapshot(id).await?;
-        tell(&inner.io, &inner.header, "snapshot_remove", |w| w.u64(id.0)).await?;
-        // Last: as long as the snapshot is there, so is its map.
-        if view.has(feature::OBJECT_MAP) {
-            inner.map.forget(&inner.id, id.0).await?;
-        }
-        inner.header_changed().await
     }
 
     /// Gives a snapshot another name.
@@ -108,11 +110,11 @@ impl Image {
         self.inner.header_changed().await
     }
 
-    /// Lets a snapshot be removed again. Clones of the second version are counted in its header; those of the first are looked for in each namespace
-    /// of each pool.
+    /// Lets a snapshot be removed again. Clones of the first version, which need its protection, are looked for in each namespace of each pool;
+    /// those of the second keep it by themselves.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones; EINVAL if it is not protected.
+    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is not protected.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
         let (_all, snap) = self.alone_with(name).await?;
         if !snap.protected {
@@ -121,8 +123,8 @@ impl Image {
         let inner = &self.inner;
         inner.set_protection(snap.info.id, UNPROTECTING).await?;
         // Who makes a clone of the first version enters it first, and looks whether the snapshot is protected afterwards.
-        let clones = inner.has_old_clones(snap.info.id).await;
-        let busy = snap.info.children > 0 || !matches!(clones, Ok(false));
+        let clones = inner.old_clones(snap.info.id).await;
+        let busy = !matches!(&clones, Ok(clones) if clones.is_empty());
         inner.set_protection(snap.info.id, if busy { PROTECTED } else { UNPROTECTED }).await?;
         inner.header_changed().await?;
         clones?;
@@ -137,14 +139,12 @@ impl Image {
         let (_all, snap) = self.alone_with(name).await?;
         let inner = &self.inner;
         let (id, layout) = (snap.info.id, inner.fixed.layout);
-        let now = inner.view.load().size;
-        if now != snap.info.size {
-            if snap.info.size < now {
-                inner.trim(snap.info.size, |_, _| {}).await?;
-            }
-            tell(&inner.io, &inner.header, "set_size", |w| w.u64(snap.info.size)).await?;
+        if inner.view.load().size != snap.info.size {
+            inner.become_of_size(snap.info.size, |_, _| {}).await?;
         }
         inner.refresh().await?;
+        // What there is now and what there was then: if this ends in between the map misses nothing.
+        inner.map.begin_roll_back(&inner.id, id.0, layout.object_count(snap.info.size)).await?;
         let (io, all) = (&inner.writer()?, layout.object_count(snap.info.size));
         let back = stream::iter(0..all).map(|number| async move {
             let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: 0 };
@@ -177,6 +177,7 @@ impl Inner {
     /// between is a map of a snapshot that never was, and the image's own map says of too much that it has changed.
     async fn add_snapshot(&self, name: &str, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
+        self.header_changes();
         tell(&self.io, &self.header, "snapshot_add", |w| {
             w.put(name);
             w.u64(id.0);
@@ -185,46 +186,33 @@ impl Inner {
         .await
     }
 
+    /// Removes a snapshot that nobody needs any more. To be called alone.
+    async fn erase_snapshot(&self, snap: &Snapshot) -> Result<(), Error> {
+        let (view, id) = (self.view.load_full(), snap.info.id);
+        let next = view.snapshots.iter().map(|snap| snap.info.id).find(|other| *other > id);
+        let with_parent = view.snapshots.iter().filter(|snap| snap.overlap.is_some()).count();
+        if snap.overlap.is_some() && view.overlap.is_none() && with_parent == 1 {
+            // It was the last that needed the parent.
+            self.detach_child().await?;
+        }
+        if view.has(feature::FAST_DIFF) {
+            self.map.pass_on(&self.id, id.0, next.map(|next| next.0)).await?;
+        }
+        self.header_changes();
+        self.data.remove_managed_snapshot(id).await?;
+        tell(&self.io, &self.header, "snapshot_remove", |w| w.u64(id.0)).await?;
+        // Last: as long as the snapshot is there, so is its map.
+        if view.has(feature::OBJECT_MAP) {
+            self.map.forget(&self.id, id.0).await?;
+        }
+        self.header_changed().await
+    }
+
     async fn set_protection(&self, snap: SnapId, status: u8) -> Result<(), Error> {
         tell(&self.io, &self.header, "set_protection_status", |w| {
             w.u64(snap.0);
             w.u8(status);
         })
         .await
-    }
-
-    /// Whether a snapshot has clones of the first version, in any namespace of any pool.
-    async fn has_old_clones(&self, snap: SnapId) -> Result<bool, Error> {
-        for (pool, _) in self.io.rados().pools() {
-            let io = self.io.rados().ioctx_by_id(pool);
-            let namespaces = match namespaces::list(&io).await {
-                // An OSD without the class knows no clones.
-                Err(e) if e.errno() == Errno::EOPNOTSUPP => continue,
-                namespaces => namespaces?,
-            };
-            if self.has_old_clones_in(&io, snap).await? {
-                return Ok(true);
-            }
-            for namespace in namespaces {
-                if self.has_old_clones_in(&io.with_namespace(namespace), snap).await? {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    async fn has_old_clones_in(&self, io: &IoCtx, snap: SnapId) -> Result<bool, Error> {
-        let children: Result<BTreeSet<String>, Error> = ask(io, names::CHILDREN, "get_children", |w| {
-            w.i64(self.io.pool().0);
-            w.put(&self.id);
-            w.u64(snap.0);
-        })
-        .await;
-        match children {
-            Ok(children) => Ok(!children.is_empty()),
-            Err(e) if e.is_not_found() => Ok(false),
-            Err(e) => Err(e),
-        }
     }
 }

@@ -1,10 +1,12 @@
 //! What an image takes, and whether its object map is right.
 
+use std::collections::HashSet;
+
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
-use loligo_wire::rbd::{ObjectMap, feature};
+use loligo_wire::rbd::{ObjectMap, SnapKind, feature};
 
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::image::{Image, Inner};
@@ -24,7 +26,7 @@ pub struct Usage {
 }
 
 impl Image {
-    /// What each snapshot and the image take, oldest first, by the object maps.
+    /// What each snapshot and the image take, oldest first, by the object maps; of a clone, what it has itself.
     ///
     /// # Errors
     /// [`Error::NoObjectMap`] if the image has no valid ones, or they do not tell what has changed (fast-diff).
@@ -37,17 +39,20 @@ impl Image {
         if !usable || view.snapshots.iter().any(|snap| !valid(snap.flags)) {
             return Err(Error::NoObjectMap);
         }
-        let snaps = view.snapshots.iter();
-        let snaps = snaps.map(|snap| (Some((snap.info.id, snap.info.name.clone())), snap.info.size));
-        let mut all = Vec::new();
-        for (snapshot, provisioned) in snaps.chain([(None, view.size)]) {
-            let oid = names::object_map(&inner.id, snapshot.as_ref().map(|(id, _)| id.0));
-            let map = load(&inner.io, &oid).await?;
-            let is_first = all.is_empty();
+        let snaps = view.snapshots.iter().map(|snap| (Some(&snap.info), snap.info.size));
+        let (mut all, mut changed, mut is_first) = (Vec::new(), HashSet::new(), true);
+        for (snap, provisioned) in snaps.chain([(None, view.size)]) {
+            let map = load(&inner.io, &names::object_map(&inner.id, snap.map(|snap| snap.id.0))).await?;
             let counts = |state: u8| state == EXISTS || (is_first && state != NONEXISTENT);
-            let used =
-                (0..map.count()).filter(|n| counts(map.get(*n))).map(|n| inner.share(n, provisioned)).sum();
-            all.push(Usage { snapshot, provisioned, used });
+            changed.extend((0..map.count()).filter(|n| counts(map.get(*n))));
+            is_first = false;
+            if snap.is_some_and(|snap| matches!(snap.kind, SnapKind::Trash { .. })) {
+                // What it has counts for what comes next.
+                continue;
+            }
+            let there = changed.drain().filter(|n| *n < map.count() && map.get(*n) != NONEXISTENT);
+            let used = there.map(|n| inner.share(n, provisioned)).sum();
+            all.push(Usage { snapshot: snap.map(|snap| (snap.id, snap.name.clone())), provisioned, used });
         }
         Ok(all)
     }

@@ -48,8 +48,10 @@ pub struct View {
     pub(crate) snap_seq: SnapId,
     /// The snapshots, oldest first.
     pub snapshots: Vec<Snapshot>,
-    /// The snapshot that the image is a clone of.
+    /// The snapshot that the image is a clone of, or that its snapshots are.
     pub parent: Option<ParentSpec>,
+    /// Bytes of the image that the parent may have; `None`: only snapshots still need it.
+    pub overlap: Option<u64>,
     /// When the image was made, last read and last written to, as far as librbd keeps note of it.
     pub times: [UTime; 3],
 }
@@ -63,6 +65,8 @@ pub struct Snapshot {
     pub protected: bool,
     /// `RBD_FLAG_*` of its object map.
     pub flags: u64,
+    /// Bytes of it that the image's parent may have; `None`: none, it needs no parent.
+    pub overlap: Option<u64>,
 }
 
 impl View {
@@ -70,6 +74,11 @@ impl View {
     pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
         let named = |snap: &&Snapshot| snap.info.kind == SnapKind::User && snap.info.name == name;
         self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
+    }
+
+    /// The snapshot of this id, whatever made it.
+    pub(crate) fn snapshot_by_id(&self, id: SnapId) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|snap| snap.info.id == id)
     }
 
     pub(crate) fn has(&self, features: u64) -> bool {
@@ -110,6 +119,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
     op = asking(op, "get_data_pool", nothing);
     op = asking(op, "op_features_get", nothing);
     op = asking(op, "parent_get", nothing);
+    op = asking(op, "parent_overlap_get", head);
     op = asking(op, "get_create_timestamp", nothing);
     op = asking(op, "get_access_timestamp", nothing);
     op = asking(op, "get_modify_timestamp", nothing);
@@ -128,6 +138,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
     let data_pool: i64 = next(answers, "get_data_pool")?;
     let op_features = next(answers, "op_features_get")?;
     let parent: ParentSpec = next(answers, "parent_get")?;
+    let overlap: Option<u64> = next(answers, "parent_overlap_get")?;
     let times = [
         next(answers, "get_create_timestamp")?,
         next(answers, "get_access_timestamp")?,
@@ -152,6 +163,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
         flags,
         snap_seq: SnapId(seq),
         snapshots: Vec::new(),
+        overlap: overlap.filter(|_| parent.exists()),
         parent: parent.exists().then_some(parent),
         times,
     };
@@ -167,7 +179,7 @@ async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Sna
         return Err(loligo_rados::Errno::ERANGE.into());
     }
     let op = ids.iter().fold(ReadOp::new(), |op, id| {
-        ["snapshot_get", "get_flags", "get_protection_status"]
+        ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"]
             .iter()
             .fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
     });
@@ -177,7 +189,8 @@ async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Sna
         let info = next(&mut answers, "snapshot_get")?;
         let flags = next(&mut answers, "get_flags")?;
         let protection: u8 = next(&mut answers, "get_protection_status")?;
-        snapshots.push(Snapshot { info, protected: protection != 0, flags });
+        let overlap = next(&mut answers, "parent_overlap_get")?;
+        snapshots.push(Snapshot { info, protected: protection != 0, flags, overlap });
     }
     snapshots.reverse();
     Ok(snapshots)

@@ -42,6 +42,7 @@ const KNOWN: &[&str] = &[
     "objecter_inflight_ops",
     "rados_mon_op_timeout",
     "rados_osd_op_timeout",
+    "rbd_default_clone_format",
 ];
 
 /// What the environment says.

@@ -77,6 +77,27 @@ pub(crate) enum RbdCommand {
         /// By default all of the pool.
         image: Option<String>,
     },
+    /// Make an image that has what a snapshot has until that is overwritten (rbd_default_clone_format says which version of clones).
+    Clone {
+        /// IMAGE@SNAPSHOT.
+        snapshot: String,
+        image: String,
+        #[command(flatten)]
+        shape: CloneShape,
+    },
+    /// List the clones of an image, or of one of its snapshots.
+    Children {
+        image: String,
+        /// Those in the trash too.
+        #[arg(long, short)]
+        all: bool,
+    },
+    /// Give a clone all that it has of its parent, and part it from that.
+    Flatten {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Measure an image.
     Bench(Bench),
     /// Snapshots of an image.
@@ -91,6 +112,9 @@ pub(crate) enum RbdCommand {
     /// Namespaces of a pool.
     #[command(subcommand)]
     Namespace(Namespace),
+    /// Images that were removed and are kept for a while.
+    #[command(subcommand)]
+    Trash(Trash),
 }
 
 /// How an image is laid out.
@@ -100,6 +124,26 @@ pub(crate) struct Shape {
     #[arg(long, value_parser = size, default_value = "4M")]
     pub(crate) object_size: u64,
     /// Features: layering, exclusive-lock, object-map, fast-diff, deep-flatten (default: all of these).
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) image_feature: Vec<String>,
+    /// Bytes that lie in one object before the next one's turn comes.
+    #[arg(long, value_parser = size, requires = "stripe_count")]
+    pub(crate) stripe_unit: Option<u64>,
+    /// Objects over which a stripe goes.
+    #[arg(long, requires = "stripe_unit")]
+    pub(crate) stripe_count: Option<u64>,
+    /// The pool of the image's data, if it is another one.
+    #[arg(long)]
+    pub(crate) data_pool: Option<String>,
+}
+
+/// How a clone is laid out; as its parent, if nothing is said.
+#[derive(Args)]
+pub(crate) struct CloneShape {
+    /// Bytes of an object, a power of two from 4K to 32M.
+    #[arg(long, value_parser = size)]
+    pub(crate) object_size: Option<u64>,
+    /// Features, layering among them.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
     /// Bytes that lie in one object before the next one's turn comes.
@@ -127,8 +171,13 @@ pub(crate) enum Snap {
     Create { image: String },
     /// List an image's snapshots.
     #[command(alias = "list")]
-    Ls { image: String },
-    /// Remove a snapshot.
+    Ls {
+        image: String,
+        /// Those too that were removed and that clones still need.
+        #[arg(long, short)]
+        all: bool,
+    },
+    /// Remove a snapshot. It is kept in a trash as long as it has clones of the second version.
     #[command(alias = "remove")]
     Rm { image: String },
     /// Remove all snapshots that are not protected.
@@ -136,7 +185,7 @@ pub(crate) enum Snap {
     /// Give a snapshot another name.
     #[command(alias = "mv")]
     Rename { image: String, to: String },
-    /// Keep a snapshot from being removed.
+    /// Keep a snapshot from being removed, so that it can have clones of the first version.
     Protect { image: String },
     /// Let a snapshot be removed again.
     Unprotect { image: String },
@@ -193,6 +242,59 @@ pub(crate) enum Namespace {
     Rm {
         /// POOL/NAMESPACE; or -p and -N say it.
         place: Option<String>,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Trash {
+    /// Put an image into the trash.
+    #[command(alias = "move")]
+    Mv {
+        image: String,
+        /// Until when it is to be kept, in words that date(1) understands.
+        #[arg(long, default_value = "now", value_name = "DATE")]
+        expires_at: String,
+    },
+    /// List what is in the trash.
+    #[command(alias = "list")]
+    Ls {
+        /// POOL[/NAMESPACE].
+        place: Option<String>,
+        /// Also what no user put there.
+        #[arg(long, short)]
+        all: bool,
+        /// When it was put there, how long it is kept, and its parents.
+        #[arg(long, short)]
+        long: bool,
+    },
+    /// Remove an image in the trash for good.
+    #[command(alias = "remove")]
+    Rm {
+        /// [POOL/[NAMESPACE/]]ID.
+        id: String,
+        /// Also if it is to be kept for longer.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Take an image out of the trash.
+    Restore {
+        /// [POOL/[NAMESPACE/]]ID.
+        id: String,
+        /// What it is called then, if not as before.
+        #[arg(long)]
+        image: Option<String>,
+    },
+    /// Remove all that need not be kept any longer.
+    Purge {
+        /// POOL[/NAMESPACE].
+        place: Option<String>,
+        /// Only what need not be kept any longer at this time, in words that date(1) understands.
+        #[arg(long, default_value = "now", value_name = "DATE")]
+        expired_before: String,
+        #[command(flatten)]
+        quiet: Quiet,
     },
 }
 

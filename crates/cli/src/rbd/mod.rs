@@ -2,16 +2,18 @@
 
 mod args;
 mod bench;
+mod clones;
 mod show;
 mod spec;
 mod transfer;
+mod trash;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use loligo_rados::{IoCtx, Rados};
-use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, features, namespaces};
+use loligo_rados::{IoCtx, PoolId, Rados};
+use loligo_rbd::{CloneFormat, Error, Image, Mode, NewImage, Shrink, SnapKind, features, namespaces};
 use serde_json::json;
 
 use self::args::{ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
@@ -33,8 +35,9 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
         let (pool, namespace, snap) = client.place();
         let (pool, namespace) = (pool.unwrap_or(POOL).to_owned(), namespace.to_owned());
         let (snap, format) = (snap.map(str::to_owned), client.format);
+        let clone_format = clones::format(client.option("rbd_default_clone_format")?.as_deref())?;
         let rados = client.cluster().await?;
-        let place = Place { rados, pool, namespace, snap, format };
+        let place = Place { rados, pool, namespace, snap, clone_format, format };
         let done = one(&place, command).await;
         place.rados.shutdown().await;
         done
@@ -47,6 +50,7 @@ struct Place {
     pool: String,
     namespace: String,
     snap: Option<String>,
+    clone_format: CloneFormat,
     format: Format,
 }
 
@@ -83,6 +87,14 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         }
         RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
         RbdCommand::Du { image } => usage(place, image.as_deref()).await,
+        RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
+        RbdCommand::Children { image, all } => clones::list(place, image, *all).await,
+        RbdCommand::Flatten { image, quiet } => {
+            let bar = Bar::new("Image flatten", quiet);
+            let open = place.open(image, Mode::ReadWrite).await?;
+            let done = open.flatten(|n, of| bar.at(n, of)).await;
+            closing(open, done, &format!("flatten {image}")).await
+        }
         RbdCommand::Bench(options) => {
             let image = place.open(&options.image, Mode::ReadWrite).await?;
             let done = bench::run(&image, options, place.format).await;
@@ -94,6 +106,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
+        RbdCommand::Trash(command) => trash::run(place, command).await,
     }
 }
 
@@ -104,6 +117,14 @@ impl Place {
         // The default namespace of another pool, not one that was meant for this.
         let namespace = namespace.unwrap_or(if pool.is_some() { "" } else { &self.namespace });
         Ok(io.with_namespace(namespace))
+    }
+
+    /// POOL[/NAMESPACE].
+    async fn named(&self, named: Option<&str>) -> Result<IoCtx, Failure> {
+        match named.map(|named| named.split_once('/').unwrap_or((named, ""))) {
+            Some((pool, namespace)) => self.io(Some(pool), Some(namespace)).await,
+            None => self.io(None, None).await,
+        }
     }
 
     /// Where an image lies, and what it is called.
@@ -140,11 +161,7 @@ async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<
 }
 
 async fn list(place: &Place, named: Option<&str>) -> Result<(), Failure> {
-    let (pool, namespace) = match named.map(|named| named.split_once('/').unwrap_or((named, ""))) {
-        Some((pool, namespace)) => (Some(pool), Some(namespace)),
-        None => (None, None),
-    };
-    let images = loligo_rbd::list(&place.io(pool, namespace).await?).await.context(|| "ls".to_owned())?;
+    let images = loligo_rbd::list(&place.named(named).await?).await.context(|| "ls".to_owned())?;
     match place.format {
         Format::Plain => images.keys().for_each(|name| println!("{name}")),
         Format::Json => println!("{}", json!(images.keys().collect::<Vec<_>>())),
@@ -156,22 +173,29 @@ async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Fai
     if !shape.object_size.is_power_of_two() {
         return Err(Failure::new("--object-size", "is no power of two"));
     }
-    let mut wanted = 0;
-    for name in &shape.image_feature {
-        wanted |= features::by_name(name)
-            .ok_or_else(|| Failure::new("--image-feature", format!("there is no feature '{name}'")))?;
-    }
-    let data_pool = match &shape.data_pool {
-        Some(name) => Some(place.rados.pool_id(name).await.context(|| format!("open pool {name}"))?),
-        None => None,
-    };
     Ok(NewImage {
         order: shape.object_size.ilog2() as u8,
-        features: if shape.image_feature.is_empty() { features::DEFAULT } else { wanted },
+        features: wanted(&shape.image_feature)?.unwrap_or(features::DEFAULT),
         striping: shape.stripe_unit.zip(shape.stripe_count),
-        data_pool,
+        data_pool: data_pool(place, shape.data_pool.as_deref()).await?,
         ..NewImage::of_size(size)
     })
+}
+
+/// The features of these names, if there is one.
+fn wanted(named: &[String]) -> Result<Option<u64>, Failure> {
+    let mut wanted = None;
+    for name in named {
+        let feature = features::by_name(name)
+            .ok_or_else(|| Failure::new("--image-feature", format!("there is no feature '{name}'")))?;
+        wanted = Some(wanted.unwrap_or(0) | feature);
+    }
+    Ok(wanted)
+}
+
+async fn data_pool(place: &Place, named: Option<&str>) -> Result<Option<PoolId>, Failure> {
+    let Some(name) = named else { return Ok(None) };
+    Ok(Some(place.rados.pool_id(name).await.context(|| format!("open pool {name}"))?))
 }
 
 async fn info(place: &Place, text: &str) -> Result<(), Failure> {
@@ -181,7 +205,8 @@ async fn info(place: &Place, text: &str) -> Result<(), Failure> {
         Some(snap) => Some(view.snapshot(snap).context(|| format!("info {text}"))?),
         None => None,
     };
-    show::info(&place.rados, &image, snap, place.format);
+    let parent = image.parent().await.context(|| format!("info {text}"))?;
+    show::info(&place.rados, &image, snap, parent.as_ref(), place.format);
     Ok(())
 }
 
@@ -263,7 +288,7 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
 
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     let (text, name) = match command {
-        Snap::Ls { image } | Snap::Purge { image } => (image, None),
+        Snap::Ls { image, .. } | Snap::Purge { image } => (image, None),
         Snap::Create { image }
         | Snap::Rm { image }
         | Snap::Rename { image, .. }
@@ -271,9 +296,9 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
         | Snap::Unprotect { image }
         | Snap::Rollback { image, .. } => (image, place.image(image).await?.1.snap),
     };
-    if let Snap::Ls { .. } = command {
+    if let Snap::Ls { all, .. } = command {
         let image = place.open(text, Mode::ReadOnly).await?;
-        show::snapshots(&image.view().snapshots, place.format);
+        show::snapshots(&image.view().snapshots, *all, place.format);
         return Ok(());
     }
     let name = name.unwrap_or_default();
@@ -303,10 +328,11 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
 
 async fn purge(image: &Image) -> Result<(), Error> {
     let view = image.view();
-    for snap in view.snapshots.iter().filter(|snap| !snap.protected) {
+    let of_users = || view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User);
+    for snap in of_users().filter(|snap| !snap.protected) {
         image.remove_snapshot(&snap.info.name).await?;
     }
-    match view.snapshots.iter().find(|snap| snap.protected) {
+    match of_users().find(|snap| snap.protected) {
         Some(snap) => Err(Error::SnapshotBusy(snap.info.name.clone())),
         None => Ok(()),
     }

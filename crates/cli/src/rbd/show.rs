@@ -1,24 +1,28 @@
 //! What is printed, in the words of `rbd`.
 
-use loligo_rados::{PoolId, Rados};
-use loligo_rbd::{Image, Snapshot, Usage, features};
+use loligo_rados::Rados;
+use loligo_rbd::{Image, Parent, SnapKind, Snapshot, Usage, features};
 use loligo_wire::UTime;
 use serde_json::{Value, json};
 
+use super::clones::{path, pool_name};
 use crate::args::Format;
 
 /// What an image is.
-pub(super) fn info(rados: &Rados, image: &Image, snap: Option<&Snapshot>, format: Format) {
+pub(super) fn info(
+    rados: &Rados,
+    image: &Image,
+    snap: Option<&Snapshot>,
+    parent: Option<&Parent>,
+    format: Format,
+) {
     let view = image.view();
     let layout = image.layout();
     let (size, objects) = (image.size(), layout.object_count(image.size()));
     let [created, accessed, modified] = view.times.map(date);
-    let pool_name = |id: PoolId| {
-        rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
-    };
     let striping = (layout.stripe_unit() != layout.object_size() || layout.stripe_count() != 1)
         .then(|| (layout.stripe_unit(), layout.stripe_count()));
-    let data_pool = image.data_pool().map(pool_name);
+    let data_pool = image.data_pool().map(|pool| pool_name(rados, pool));
     if format == Format::Json {
         let mut all = json!({
             "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
@@ -34,6 +38,12 @@ pub(super) fn info(rados: &Rados, image: &Image, snap: Option<&Snapshot>, format
         if let Some(snap) = snap {
             // As text, as `rbd` has it.
             all["protected"] = snap.protected.to_string().into();
+        }
+        if let Some(parent) = parent {
+            all["parent"] = json!({
+                "pool": pool_name(rados, parent.pool), "pool_namespace": parent.namespace, "image": parent.image,
+                "id": parent.id, "snapshot": parent.snapshot, "trash": parent.in_trash, "overlap": parent.overlap,
+            });
         }
         if let Some((unit, count)) = striping {
             all["stripe_unit"] = unit.into();
@@ -61,36 +71,71 @@ pub(super) fn info(rados: &Rados, image: &Image, snap: Option<&Snapshot>, format
     if let Some(snap) = snap {
         println!("\tprotected: {}", if snap.protected { "True" } else { "False" });
     }
+    if let Some(parent) = parent {
+        let trash = if parent.in_trash { format!(" (trash {})", parent.id) } else { String::new() };
+        let of = path(rados, parent.pool, &parent.namespace, &parent.image);
+        println!("\tparent: {of}@{}{trash}", parent.snapshot);
+        println!("\toverlap: {}", bytes(parent.overlap));
+    }
     if let Some((unit, count)) = striping {
         println!("\tstripe unit: {}\n\tstripe count: {count}", bytes(unit));
     }
 }
 
-/// An image's snapshots.
-pub(super) fn snapshots(snaps: &[Snapshot], format: Format) {
+/// An image's snapshots; those that users made, or all.
+pub(super) fn snapshots(snaps: &[Snapshot], all: bool, format: Format) {
+    let snaps = snaps.iter().filter(|snap| all || snap.info.kind == SnapKind::User);
     if format == Format::Json {
         let one = |snap: &Snapshot| {
             let info = &snap.info;
             // Whether it is protected is text, as `rbd` has it.
-            json!({
+            let mut one = json!({
                 "id": info.id.0, "name": info.name, "size": info.size, "protected": snap.protected.to_string(),
                 "timestamp": date(info.taken),
-            })
+            });
+            if all {
+                one["namespace"] = json!({"type": kind(&info.kind)});
+                if let SnapKind::Trash { name, .. } = &info.kind {
+                    one["namespace"]["original_name"] = name.clone().into();
+                }
+            }
+            one
         };
-        println!("{}", Value::from(snaps.iter().map(one).collect::<Vec<_>>()));
+        println!("{}", Value::from(snaps.map(one).collect::<Vec<_>>()));
         return;
     }
     let row = |snap: &Snapshot| {
         let info = &snap.info;
         let protected = if snap.protected { "yes" } else { "" };
-        [info.id.0.to_string(), info.name.clone(), bytes(info.size), protected.to_owned(), date(info.taken)]
+        let namespace = match &info.kind {
+            SnapKind::Trash { name, .. } => format!("trash ({name})"),
+            kind_of => kind(kind_of).to_owned(),
+        };
+        let [size, taken] = [bytes(info.size), date(info.taken)];
+        [info.id.0.to_string(), info.name.clone(), size, protected.to_owned(), taken, namespace]
     };
-    let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP"].map(str::to_owned);
-    if !snaps.is_empty() {
-        table(
-            [true, false, false, false, false],
-            std::iter::once(titles).chain(snaps.iter().map(row)).collect(),
-        );
+    let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP", "NAMESPACE"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = std::iter::once(titles).chain(snaps.map(row)).collect();
+    let right = [true, false, false, false, false, false];
+    match rows.len() {
+        1 => {}
+        _ if all => table(right, rows),
+        _ => table([true, false, false, false, false], rows.into_iter().map(without_last).collect()),
+    }
+}
+
+fn without_last([a, b, c, d, e, _]: [String; 6]) -> [String; 5] {
+    [a, b, c, d, e]
+}
+
+/// What made a snapshot, as `rbd snap ls --all` calls it.
+fn kind(kind: &SnapKind) -> &'static str {
+    match kind {
+        SnapKind::User => "user",
+        SnapKind::Group { .. } => "group",
+        SnapKind::Trash { .. } => "trash",
+        SnapKind::Mirror(_) => "mirror",
+        SnapKind::Unknown(_) => "unknown",
     }
 }
 
@@ -153,7 +198,7 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
 }
 
 /// Columns under their titles, two blanks between them; which are right-aligned is said, titles never are.
-fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
+pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
     let widths: [usize; N] =
         std::array::from_fn(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));
     for (line, row) in rows.into_iter().enumerate() {
@@ -182,7 +227,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// A point in time as C's `ctime` has it, in UTC.
-fn date(time: UTime) -> String {
+pub(super) fn date(time: UTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

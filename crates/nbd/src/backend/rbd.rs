@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
 use loligo_rbd::{Error, Image, Shrink};
+use tokio::sync::Notify;
 
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
@@ -21,17 +22,41 @@ const ZEROS_STEP: u64 = 4 << 20;
 pub struct Rbd {
     /// `None` once it is closed.
     image: Mutex<Option<Arc<Image>>>,
+    /// Somebody who held the image does so no more.
+    left: Arc<Notify>,
     read_only: bool,
+}
+
+/// The image, held for as long as something is done with it.
+struct Held {
+    /// There is one until this is dropped.
+    image: Option<Arc<Image>>,
+    left: Arc<Notify>,
+}
+
+impl Held {
+    fn image(&self) -> Result<&Image, Error> {
+        self.image.as_deref().ok_or_else(|| loligo_rados::Errno::ENOTCONN.into())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // In this order: who is woken finds the image alone.
+        drop(self.image.take());
+        self.left.notify_one();
+    }
 }
 
 impl Rbd {
     /// The device that an open image is.
     pub fn new(image: Image, read_only: bool) -> Self {
-        Self { image: Mutex::new(&IMAGE, Some(Arc::new(image))), read_only }
+        Self { image: Mutex::new(&IMAGE, Some(Arc::new(image))), left: Arc::default(), read_only }
     }
 
-    fn image(&self) -> Option<Arc<Image>> {
-        self.image.lock().clone()
+    fn held(&self) -> Option<Held> {
+        let image = self.image.lock().clone()?;
+        Some(Held { image: Some(image), left: Arc::clone(&self.left) })
     }
 }
 
@@ -41,7 +66,7 @@ impl Backend for Rbd {
     }
 
     fn size(&self) -> u64 {
-        self.image().map_or(0, |image| image.size())
+        self.image.lock().as_ref().map_or(0, |image| image.size())
     }
 
     fn can(&self) -> Can {
@@ -49,30 +74,37 @@ impl Backend for Rbd {
     }
 
     fn start(&self, io: Io) -> Started {
-        match self.image() {
+        match self.held() {
             None => Started::Now(Err(Fault::Shutdown)),
-            Some(image) => Started::later(async move {
-                carry_out(&image, io).await.map_err(|e| Fault::of_errno(e.errno().0))
+            Some(held) => Started::later(async move {
+                let done = async { carry_out(held.image()?, io).await };
+                done.await.map_err(|e| Fault::of_errno(e.errno().0))
             }),
         }
     }
 
     fn resize(&self, size: u64) -> Work {
-        let image = self.image();
+        let held = self.held();
         Box::pin(async move {
-            let image = image.ok_or_else(|| BackendError("the image is closed".to_owned()))?;
+            let held = held.ok_or_else(|| BackendError("the image is closed".to_owned()))?;
+            let image = held.image().map_err(BackendError::of)?;
             image.resize(size, Shrink::Allowed).await.map_err(BackendError::of)
         })
     }
 
     fn close(&self) -> Work {
-        let image = self.image.lock().take();
+        let (image, left) = (self.image.lock().take(), Arc::clone(&self.left));
         Box::pin(async move {
-            // Whoever still has an I/O under way closes it when that ends.
-            match image.and_then(Arc::into_inner) {
-                Some(image) => image.close().await.map_err(BackendError::of),
-                None => Ok(()),
-            }
+            let Some(mut shared) = image else { return Ok(()) };
+            // Nobody begins anything any more; what is under way is waited for.
+            let image = loop {
+                match Arc::try_unwrap(shared) {
+                    Ok(image) => break image,
+                    Err(held) => shared = held,
+                }
+                left.notified().await;
+            };
+            image.close().await.map_err(BackendError::of)
         })
     }
 }
@@ -120,4 +152,39 @@ async fn extents(image: &Image, offset: u64, len: u64, one: bool) -> Result<Vec<
 pub(super) fn steps(offset: u64, len: u64, step: u64) -> impl Iterator<Item = (u64, u64)> {
     let count = len.div_ceil(step);
     (0..count).map(move |n| (offset + n * step, step.min(len - n * step)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loligo_rados::Builder;
+    use loligo_rbd::{Mode, NewImage};
+    use loligo_server::Server;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn closing_waits_for_an_io_and_gives_the_lock_up() {
+        let server = Server::memory().pool("p").start().expect("the server starts");
+        let conf = server.conf().to_str().expect("UTF-8");
+        let rados = Builder::new().conf_file(conf).connect().await.expect("connects");
+        let io = rados.ioctx("p").await.expect("the pool");
+        loligo_rbd::create(&io, "disk", NewImage::of_size(1 << 20)).await.expect("made");
+        let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+        image.write(0, vec![1; 512].into()).await.expect("written");
+        let header = format!("rbd_header.{}", image.id());
+        let device = Rbd::new(image, false);
+        let read = || device.start(Io::Read { offset: 0, len: 512, whole: false });
+        let Started::Later(under_way) = read() else { panic!("it does not wait") };
+        let closing = tokio::spawn(device.close());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!closing.is_finished());
+        assert!(matches!(read(), Started::Now(Err(Fault::Shutdown))));
+        let Ok(Done::Data(pieces)) = under_way.await else { panic!("not read") };
+        assert!(matches!(&pieces[0], Piece::Data(data) if data[..] == [1; 512]));
+        closing.await.expect("it ends").expect("closed");
+        assert!(io.lock_info(&*header, "rbd_lock").await.expect("a lock").holders.is_empty());
+        assert!(io.watchers(&*header).await.expect("watchers").is_empty());
+    }
 }

@@ -1,5 +1,7 @@
 //! What is stored in images' headers, and what clients are told of it.
 
+use std::cmp::Ordering;
+
 use crate::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
 
 /// A snapshot that an image may have as its parent (`ParentImageSpec`).
@@ -175,6 +177,96 @@ impl Decode for SnapInfo {
                 size: r.u64()?,
                 taken: r.get()?,
                 children: r.u32()?,
+            })
+        })
+    }
+}
+
+/// A clone of a snapshot (`ChildImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildSpec {
+    /// The clone's pool.
+    pub pool: i64,
+    /// The clone's id.
+    pub image: String,
+    /// The namespace it lies in.
+    pub nspace: String,
+}
+
+impl ChildSpec {
+    fn order(&self) -> (i64, &str, &str) {
+        (self.pool, &self.nspace, &self.image)
+    }
+}
+
+impl PartialOrd for ChildSpec {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ChildSpec {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl Encode for ChildSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.image);
+            w.put(&self.nspace);
+        });
+    }
+}
+
+impl Decode for ChildSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("ChildImageSpec", 1, 2, |r, version| {
+            let (pool, image) = (r.i64()?, r.get()?);
+            let nspace = if version >= 2 { r.get()? } else { String::new() };
+            Ok(Self { pool, image, nspace })
+        })
+    }
+}
+
+/// An image in the trash (`TrashImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrashImage {
+    /// What put it there ([`trash_source`](super::trash_source)).
+    pub source: u8,
+    /// What it was called.
+    pub name: String,
+    /// When it was put there.
+    pub deleted: UTime,
+    /// Until then it is only removed by force.
+    pub keep_until: UTime,
+    /// What is being done with it ([`trash_state`](super::trash_state)).
+    pub state: u8,
+}
+
+impl Encode for TrashImage {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.u8(self.source);
+            w.put(&self.name);
+            w.put(&self.deleted);
+            w.put(&self.keep_until);
+            w.u8(self.state);
+        });
+    }
+}
+
+impl Decode for TrashImage {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("TrashImageSpec", 1, 2, |r, version| {
+            Ok(Self {
+                source: r.u8()?,
+                name: r.get()?,
+                deleted: r.get()?,
+                keep_until: r.get()?,
+                state: if version >= 2 { r.u8()? } else { 0 },
             })
         })
     }

@@ -3,7 +3,7 @@
 mod image;
 pub mod object_map;
 
-pub use image::{ParentSpec, SnapInfo, SnapKind};
+pub use image::{ChildSpec, ParentSpec, SnapInfo, SnapKind, TrashImage};
 pub use object_map::ObjectMap;
 
 /// Features of an image (`RBD_FEATURE_*`).
@@ -53,4 +53,44 @@ pub mod feature {
     pub const DISABLE_ONLY: u64 = DEEP_FLATTEN;
     /// These only this class switches.
     pub const INTERNAL: u64 = OPERATIONS | MIGRATING;
+}
+
+/// What operations on an image have left behind (`RBD_OPERATION_FEATURE_*`).
+pub mod op_feature {
+    /// It has clones of the second version.
+    pub const CLONE_PARENT: u64 = 1;
+    /// It is one.
+    pub const CLONE_CHILD: u64 = 1 << 1;
+    /// It belongs to a group.
+    pub const GROUP: u64 = 1 << 2;
+    /// It has snapshots that were removed and that clones still need.
+    pub const SNAP_TRASH: u64 = 1 << 3;
+    /// Those of release 16.
+    pub const ALL: u64 = (1 << 4) - 1;
+}
+
+/// What put an image into the trash (`TrashImageSource`).
+pub mod trash_source {
+    /// A user.
+    pub const USER: u8 = 0;
+    /// Mirroring.
+    pub const MIRRORING: u8 = 1;
+    /// A migration.
+    pub const MIGRATION: u8 = 2;
+    /// Somebody who removes it at once.
+    pub const REMOVING: u8 = 3;
+    /// A user who removed an image whose snapshots have clones.
+    pub const USER_PARENT: u8 = 4;
+}
+
+/// What is being done with an image in the trash (`TrashImageState`).
+pub mod trash_state {
+    /// Nothing.
+    pub const NORMAL: u8 = 0;
+    /// It is being put there.
+    pub const MOVING: u8 = 1;
+    /// It is being removed.
+    pub const REMOVING: u8 = 2;
+    /// It is being taken back.
+    pub const RESTORING: u8 = 3;
 }

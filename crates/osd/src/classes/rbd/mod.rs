@@ -24,7 +24,7 @@ mod types;
 
 use bytes::Bytes;
 use loligo_wire::SnapId;
-use loligo_wire::rbd::feature;
+use loligo_wire::rbd::{feature, op_feature};
 
 use crate::classes::{Class, Handle, Outcome, rd, rw};
 use crate::errno::Errno;
@@ -155,15 +155,6 @@ type Answer = Result<Bytes, Errno>;
 
 fn given(answer: Answer) -> Outcome {
     answer.map(|data| (0, data))
-}
-
-/// What operations on an image have left behind (`RBD_OPERATION_FEATURE_*`).
-mod op_feature {
-    pub(super) const CLONE_PARENT: u64 = 1;
-    pub(super) const CLONE_CHILD: u64 = 1 << 1;
-    pub(super) const GROUP: u64 = 1 << 2;
-    pub(super) const SNAP_TRASH: u64 = 1 << 3;
-    pub(super) const ALL: u64 = (1 << 4) - 1;
 }
 
 /// The map's key of a snapshot.

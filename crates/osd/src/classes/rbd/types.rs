@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loligo_wire::rbd::SnapInfo;
-pub(super) use loligo_wire::rbd::{ParentSpec, SnapKind};
+pub(super) use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapKind, TrashImage};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
 
 /// An image's parent (`cls_rbd_parent`).
@@ -33,52 +33,6 @@ impl Decode for Parent {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("cls_rbd_parent", 2, 2, |r, _| {
             Ok(Self { spec: ParentSpec::decode_fields(r)?, overlap: r.get()? })
-        })
-    }
-}
-
-/// A clone of a snapshot (`ChildImageSpec`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChildSpec {
-    pub(super) pool: i64,
-    pub(super) image: String,
-    pub(super) nspace: String,
-}
-
-impl ChildSpec {
-    fn order(&self) -> (i64, &str, &str) {
-        (self.pool, &self.nspace, &self.image)
-    }
-}
-
-impl PartialOrd for ChildSpec {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ChildSpec {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl Encode for ChildSpec {
-    fn encode(&self, w: &mut Writer) {
-        w.versioned(2, 1, |w| {
-            w.i64(self.pool);
-            w.put(&self.image);
-            w.put(&self.nspace);
-        });
-    }
-}
-
-impl Decode for ChildSpec {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("ChildImageSpec", 1, 2, |r, version| {
-            let (pool, image) = (r.i64()?, r.get()?);
-            let nspace = if version >= 2 { r.get()? } else { String::new() };
-            Ok(Self { pool, image, nspace })
         })
     }
 }
@@ -270,42 +224,6 @@ impl Decode for ImageSnap {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("ImageSnapshotSpec", 1, 1, |r, _| {
             Ok(Self { pool: r.i64()?, image: r.get()?, snap: SnapId(r.u64()?) })
-        })
-    }
-}
-
-/// An image in the trash (`TrashImageSpec`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TrashImage {
-    pub(super) source: u8,
-    pub(super) name: String,
-    pub(super) deleted: UTime,
-    pub(super) keep_until: UTime,
-    pub(super) state: u8,
-}
-
-impl Encode for TrashImage {
-    fn encode(&self, w: &mut Writer) {
-        w.versioned(2, 1, |w| {
-            w.u8(self.source);
-            w.put(&self.name);
-            w.put(&self.deleted);
-            w.put(&self.keep_until);
-            w.u8(self.state);
-        });
-    }
-}
-
-impl Decode for TrashImage {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("TrashImageSpec", 1, 2, |r, version| {
-            Ok(Self {
-                source: r.u8()?,
-                name: r.get()?,
-                deleted: r.get()?,
-                keep_until: r.get()?,
-                state: if version >= 2 { r.u8()? } else { 0 },
-            })
         })
     }
 }

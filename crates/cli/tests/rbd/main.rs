@@ -1,6 +1,9 @@
 //! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of our own, and on the stock cluster that
 //! LOLIGO_STOCK_CONF names.
 
+mod clones;
+mod trash;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
@@ -127,6 +130,8 @@ fn images_by_their_words() {
     place.done("rm p/inside/one");
     place.done("namespace rm p/inside");
     assert!(place.refused("create p/inside/two --size 1").contains("create p/inside/two"));
+    clones::by_their_words(&place);
+    trash::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -152,6 +157,8 @@ fn the_stock_program_sees_what_we_see_on_stock() {
 
 fn beside(place: &Place) {
     place.make_pool();
+    clones::beside(place);
+    trash::beside(place);
     let data: Vec<u8> = (0..30_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     fs::write(place.dir.join("data"), &data).expect("written");
     place.done("import data ours --stripe-unit 64K --stripe-count 3");

@@ -1,5 +1,8 @@
 //! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random I/O on an embedded server beside the
-//! same on arrays; two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
+//! same on arrays, also on clones (`clones.rs`); two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
+
+mod clones;
+mod trash;
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -10,7 +13,7 @@ use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados};
 use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, namespaces};
 use loligo_server::{Handle, Server};
-use loligo_wire::rbd::object_map::EXISTS;
+use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
 use loligo_wire::rbd::{ObjectMap, feature};
 use loligo_wire::{Reader, Writer};
 
@@ -41,7 +44,8 @@ async fn an_image_is_an_array_of_bytes() {
     for (seed, (features, striping)) in kinds.into_iter().enumerate() {
         let name = format!("image{seed}");
         loligo_rbd::create(&io, &name, small(features, striping)).await.expect("made");
-        random_io(&io, &name, seed as u64).await;
+        let image = Image::open(&io, &name, Mode::ReadWrite).await.expect("opens");
+        random_io(&io, image, vec![0; 1 << 20], seed as u64).await;
         let image = Image::open(&io, &name, Mode::ReadWrite).await.expect("opens");
         for snap in image.view().snapshots.iter() {
             image.remove_snapshot(&snap.info.name).await.expect("removed");
@@ -56,10 +60,22 @@ async fn an_image_is_an_array_of_bytes() {
     }
 }
 
-async fn random_io(io: &IoCtx, name: &str, seed: u64) {
+/// Random I/O on an image that has the bytes of `model` and no snapshots; closes it. What it has then, and what its snapshots have.
+async fn random_io(
+    io: &IoCtx,
+    image: Image,
+    mut model: Vec<u8>,
+    seed: u64,
+) -> (Vec<u8>, BTreeMap<String, Vec<u8>>) {
+    let snaps = random_changes(&image, &mut model, seed).await;
+    check_all(io, &image, &model, &snaps).await;
+    image.close().await.expect("closes");
+    (model, snaps)
+}
+
+async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeMap<String, Vec<u8>> {
+    let name = image.name();
     let mut random = fastrand::Rng::with_seed(seed);
-    let image = Image::open(io, name, Mode::ReadWrite).await.expect("opens");
-    let mut model = vec![0u8; 1 << 20];
     let mut snaps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for step in 0..300 {
         let offset = random.u64(0..model.len() as u64);
@@ -83,7 +99,7 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
                     .chunks_mut(512)
                     .for_each(|part| part.copy_from_slice(&pattern));
             }
-            12 => compare(&image, &mut model, offset).await,
+            12 => compare(image, model, offset).await,
             13 => {
                 let size = random.u64(300 << 10..1200 << 10);
                 image.resize(size, Shrink::Allowed).await.expect("resized");
@@ -101,19 +117,24 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
                     snaps.remove(&snap);
                 } else {
                     image.roll_back(&snap, |_, _| {}).await.expect("rolled back");
-                    model = snaps[&snap].clone();
+                    model.clone_from(&snaps[&snap]);
                 }
             }
             _ => {
                 let got = image.read(offset, len).await.expect("read");
                 assert!(got == model[range], "{name}, step {step}: {offset}~{len}");
-                holes_are_zeros(&image, &model).await;
+                holes_are_zeros(image, model).await;
             }
         }
     }
+    snaps
+}
+
+async fn check_all(io: &IoCtx, image: &Image, model: &[u8], snaps: &BTreeMap<String, Vec<u8>>) {
+    let name = image.name();
     assert_eq!(image.size(), model.len() as u64);
     assert!(image.read(0, u64::from(u32::MAX >> 2)).await.expect("read") == model);
-    for (snap, bytes) in &snaps {
+    for (snap, bytes) in snaps {
         let at = Image::open_snapshot(io, name, snap).await.expect("opens");
         assert!(at.read(0, 2 << 20).await.expect("read") == *bytes, "{name}@{snap}");
         holes_are_zeros(&at, bytes).await;
@@ -123,7 +144,6 @@ async fn random_io(io: &IoCtx, name: &str, seed: u64) {
         let usage = image.usage().await.expect("a map");
         assert_eq!(usage.len(), snaps.len() + 1);
     }
-    image.close().await.expect("closes");
 }
 
 /// What the map says is not there reads as zeros; where there is a map, it says so of what was never written.
@@ -322,6 +342,40 @@ async fn what_is_written_after_a_discard_that_was_cut_off_is_in_the_map() {
         }
     }
     panic!("a discard that does not end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roll_back_that_is_cut_off_leaves_a_map_that_misses_nothing() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "disk", small(loligo_rbd::features::DEFAULT, None)).await.expect("made");
+    let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+    image.write(0, vec![1; 1 << 20].into()).await.expect("written");
+    image.create_snapshot("s").await.expect("made");
+    let map = format!("rbd_object_map.{}", image.id());
+    let mut half_done = 0;
+    for polls in 1..=POLLS_MAX {
+        image.resize(500_000, Shrink::Allowed).await.expect("resized");
+        image.discard(0, 500_000).await.expect("discarded");
+        let ended = ends_within(polls, image.roll_back("s", |_, _| {})).await;
+        let stored = io.exec(&*map, "rbd", "object_map_load", b"").await.expect("a map");
+        let stored: ObjectMap = Reader::new(&stored).get().expect("a map");
+        let mut there = 0;
+        for n in 0..16 {
+            if io.stat(format!("{}.{n:016x}", image.block_name_prefix())).await.is_ok() {
+                there += 1;
+                let known = n < stored.count() && stored.get(n) != NONEXISTENT;
+                assert!(known, "after {polls} polls object {n} is missing in the map");
+            }
+        }
+        half_done += u32::from(there > 0 && !ended);
+        if ended {
+            assert!(half_done > 0, "it was never cut off in the middle");
+            assert!(image.read(0, 1 << 20).await.expect("read") == vec![1; 1 << 20]);
+            image.close().await.expect("closes");
+            return;
+        }
+    }
+    panic!("a roll-back that does not end");
 }
 
 #[tokio::test(flavor = "multi_thread")]

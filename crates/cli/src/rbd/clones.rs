@@ -1,0 +1,81 @@
+//! `loligo rbd clone` and `children`.
+
+use loligo_rados::{PoolId, Rados};
+use loligo_rbd::{CloneFormat, Mode, NewClone};
+use serde_json::{Value, json};
+
+use super::args::CloneShape;
+use super::{Place, data_pool, wanted};
+use crate::args::Format;
+use crate::failure::{Context, Failure};
+
+/// What `rbd_default_clone_format` says.
+pub(super) fn format(option: Option<&str>) -> Result<CloneFormat, Failure> {
+    match option {
+        None | Some("auto") => Ok(CloneFormat::Auto),
+        Some("1") => Ok(CloneFormat::First),
+        Some("2") => Ok(CloneFormat::Second),
+        Some(other) => {
+            Err(Failure::new("rbd_default_clone_format", format!("is '{other}', not 1, 2 or auto")))
+        }
+    }
+}
+
+pub(super) async fn make(
+    place: &Place,
+    snapshot: &str,
+    image: &str,
+    shape: &CloneShape,
+) -> Result<(), Failure> {
+    let ((from, parent), (io, spec)) = (place.image(snapshot).await?, place.image(image).await?);
+    let Some(snap) = &parent.snap else {
+        return Err(Failure::new(format!("clone {snapshot}"), "names no snapshot: IMAGE@SNAPSHOT"));
+    };
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    let new = NewClone {
+        order: shape.object_size.map(|size| size.ilog2() as u8),
+        features: wanted(&shape.image_feature)?,
+        striping: shape.stripe_unit.zip(shape.stripe_count),
+        data_pool: data_pool(place, shape.data_pool.as_deref()).await?,
+        format: place.clone_format,
+    };
+    let made = loligo_rbd::clone(&from, &parent.image, snap, &io, &spec.image, new).await;
+    made.context(|| format!("clone {snapshot} to {image}"))
+}
+
+pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Failure> {
+    let (_, spec) = place.image(image).await?;
+    let open = place.open(image, Mode::ReadOnly).await?;
+    let mut children = open.children(spec.snap.as_deref()).await.context(|| format!("children {image}"))?;
+    children.retain(|child| all || !child.in_trash);
+    for child in children.iter().filter(|_| place.format == Format::Plain) {
+        let trash = if child.in_trash { format!(" (trash {})", child.id) } else { String::new() };
+        println!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name));
+    }
+    if place.format == Format::Json {
+        let one = |child: &loligo_rbd::Child| {
+            let pool = pool_name(&place.rados, child.pool);
+            let mut one = json!({"pool": pool, "pool_namespace": child.namespace, "image": child.name});
+            if all {
+                one["id"] = child.id.clone().into();
+                one["trash"] = child.in_trash.into();
+            }
+            one
+        };
+        println!("{}", Value::from(children.iter().map(one).collect::<Vec<_>>()));
+    }
+    Ok(())
+}
+
+/// The name of a pool; of one that is no more, its number.
+pub(super) fn pool_name(rados: &Rados, id: PoolId) -> String {
+    rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
+}
+
+/// An image as `rbd` writes it.
+pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &str, image: &str) -> String {
+    let pool = pool_name(rados, pool);
+    if namespace.is_empty() { format!("{pool}/{image}") } else { format!("{pool}/{namespace}/{image}") }
+}

@@ -1,0 +1,148 @@
+//! `loligo rbd trash`.
+
+use std::process::Command;
+use std::time::Duration;
+
+use loligo_rados::IoCtx;
+use loligo_rbd::trash::{self, Trashed, source};
+use loligo_rbd::{Error, Image, Mode, Parent};
+use loligo_wire::UTime;
+use serde_json::{Value, json};
+
+use super::args::Trash;
+use super::clones::{path, pool_name};
+use super::show::{date, table};
+use super::{Bar, Place};
+use crate::args::Format;
+use crate::failure::{Context, Failure};
+
+pub(super) async fn run(place: &Place, command: &Trash) -> Result<(), Failure> {
+    match command {
+        Trash::Mv { image, expires_at } => {
+            let (io, spec) = place.image(image).await?;
+            let (until, now) = (time(expires_at)?, UTime::now());
+            if until.sec < now.sec {
+                return Err(Failure::new(format!("--expires-at {expires_at}"), "lies in the past"));
+            }
+            let keep = Duration::from_secs(u64::from(until.sec - now.sec));
+            trash::put(&io, &spec.image, keep).await.context(|| format!("trash mv {image}"))
+        }
+        Trash::Ls { place: named, all, long } => {
+            list(place, &place.named(named.as_deref()).await?, *all, *long).await
+        }
+        Trash::Rm { id, force, quiet } => {
+            let (io, spec) = place.image(id).await?;
+            let bar = Bar::new("Removing image", quiet);
+            let removed = trash::remove(&io, &spec.image, *force, |n, of| bar.at(n, of)).await;
+            removed.context(|| format!("trash rm {id}"))
+        }
+        Trash::Restore { id, image } => {
+            let (io, spec) = place.image(id).await?;
+            let back = trash::restore(&io, &spec.image, image.as_deref()).await;
+            back.context(|| format!("trash restore {id}"))
+        }
+        Trash::Purge { place: named, expired_before, quiet } => {
+            let io = place.named(named.as_deref()).await?;
+            let bar = Bar::new("Removing images", quiet);
+            let purged = trash::purge(&io, time(expired_before)?, |n, of| bar.at(n, of)).await;
+            purged.context(|| "trash purge".to_owned())
+        }
+    }
+}
+
+/// A time in words, as `rbd` has it: date(1) knows them.
+fn time(words: &str) -> Result<UTime, Failure> {
+    if words == "now" {
+        return Ok(UTime::now());
+    }
+    let output =
+        Command::new("date").args(["-d", words, "+%s"]).output().context(|| "run date".to_owned())?;
+    let sec = String::from_utf8_lossy(&output.stdout).trim().parse();
+    match sec {
+        Ok(sec) if output.status.success() => Ok(UTime { sec, nsec: 0 }),
+        _ => Err(Failure::new(words, "is no date")),
+    }
+}
+
+async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Failure> {
+    let what = || "trash ls".to_owned();
+    let mut images = trash::list(io).await.context(what)?;
+    images.retain(|image| all || image.source == source::USER);
+    if !long {
+        match place.format {
+            Format::Plain => images.iter().for_each(|image| println!("{} {}", image.id, image.name)),
+            Format::Json => {
+                let one = |image: &Trashed| json!({"id": image.id, "name": image.name});
+                println!("{}", Value::from(images.iter().map(one).collect::<Vec<_>>()));
+            }
+        }
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    for image in images {
+        match parent_of(io, &image.id).await {
+            // It is gone meanwhile.
+            Err(Error::NoImage(_)) => {}
+            parent => rows.push((image, parent.context(what)?)),
+        }
+    }
+    match place.format {
+        Format::Plain => show(place, &rows),
+        Format::Json => {
+            println!("{}", Value::from(rows.iter().map(|row| detailed(place, row)).collect::<Vec<_>>()));
+        }
+    }
+    Ok(())
+}
+
+async fn parent_of(io: &IoCtx, id: &str) -> Result<Option<Parent>, Error> {
+    Image::open_by_id(io, id, Mode::ReadOnly).await?.parent().await
+}
+
+fn show(place: &Place, rows: &[(Trashed, Option<Parent>)]) {
+    let titles = ["ID", "NAME", "SOURCE", "DELETED_AT", "STATUS", "PARENT"].map(str::to_owned);
+    let row = |(image, parent): &(Trashed, Option<Parent>)| {
+        let of = |parent: &Parent| {
+            let image = path(&place.rados, parent.pool, &parent.namespace, &parent.image);
+            format!("{image}@{}", parent.snapshot)
+        };
+        let parent = parent.as_ref().map(of).unwrap_or_default();
+        let [id, name] = [&image.id, &image.name].map(Clone::clone);
+        [id, name, by(image.source).to_owned(), date(image.deleted), status(image), parent]
+    };
+    if !rows.is_empty() {
+        table([false; 6], std::iter::once(titles).chain(rows.iter().map(row)).collect());
+    }
+}
+
+fn detailed(place: &Place, (image, parent): &(Trashed, Option<Parent>)) -> Value {
+    let mut one = json!({
+        "id": image.id, "name": image.name, "source": by(image.source), "deleted_at": date(image.deleted),
+        "status": status(image),
+    });
+    if let Some(parent) = parent {
+        one["parent"] = json!({
+            "pool": pool_name(&place.rados, parent.pool), "pool_namespace": parent.namespace,
+            "image": parent.image, "snapshot": parent.snapshot,
+        });
+    }
+    one
+}
+
+fn by(source: u8) -> &'static str {
+    match source {
+        source::USER => "USER",
+        source::MIRRORING => "MIRRORING",
+        source::MIGRATION => "MIGRATION",
+        source::REMOVING => "REMOVING",
+        source::USER_PARENT => "USER_PARENT",
+        _ => "UNKNOWN",
+    }
+}
+
+fn status(image: &Trashed) -> String {
+    match UTime::now() < image.keep_until {
+        true => format!("protected until {}", date(image.keep_until)),
+        false => format!("expired at {}", date(image.keep_until)),
+    }
+}

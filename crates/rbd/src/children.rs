@@ -1,0 +1,170 @@
+//! An image's clones.
+//!
+//! Clones of the second version stand in the header of their parent; those of the first in the object `rbd_children` of the clone's pool and namespace,
+//! under their parent's pool, id and snapshot.
+
+use std::collections::BTreeSet;
+
+use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
+use loligo_wire::Writer;
+use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapInfo, SnapKind, op_feature};
+
+use crate::call::{ask, tell};
+use crate::image::{Image, Inner, Mode, Which};
+use crate::images::gone;
+use crate::parent::{name_of, place_of};
+use crate::{Error, names, namespaces};
+
+/// A clone of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Child {
+    /// The pool.
+    pub pool: PoolId,
+    /// The namespace.
+    pub namespace: String,
+    /// The image's name.
+    pub name: String,
+    /// Its id.
+    pub id: String,
+    /// Whether it lies in the trash.
+    pub in_trash: bool,
+}
+
+impl Image {
+    /// The clones of a snapshot; `None`: of all snapshots, also of those in the trash. Those of the first version are looked for in each namespace of each
+    /// pool.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`]; a pool cannot be read.
+    pub async fn children(&self, snapshot: Option<&str>) -> Result<Vec<Child>, Error> {
+        let inner = &self.inner;
+        inner.refresh().await?;
+        let view = inner.view.load_full();
+        let snaps = match snapshot {
+            Some(name) => std::slice::from_ref(view.snapshot(name)?),
+            None => &view.snapshots[..],
+        };
+        let mut all = BTreeSet::new();
+        for snap in snaps {
+            let mut specs = inner.old_clones(snap.info.id).await?;
+            if snap.info.children > 0 {
+                specs.extend(inner.new_clones(snap.info.id).await?);
+            }
+            for spec in specs {
+                all.extend(named(inner, spec).await?);
+            }
+        }
+        Ok(all.into_iter().collect())
+    }
+}
+
+/// `None` if it is gone meanwhile, or was left behind by somebody who did not end what he began.
+async fn named(inner: &Inner, spec: ChildSpec) -> Result<Option<Child>, Error> {
+    let io = inner.io.rados().ioctx_by_id(PoolId(spec.pool)).with_namespace(spec.nspace.clone());
+    match name_of(&io, &spec.image).await {
+        Err(e) if e.is_not_found() => Ok(None),
+        found => {
+            let (name, in_trash) = found?;
+            Ok(Some(Child { pool: io.pool(), namespace: spec.nspace, name, id: spec.image, in_trash }))
+        }
+    }
+}
+
+/// An entry of `rbd_children`.
+pub(crate) fn put_old_clone(w: &mut Writer, parent: &ParentSpec, id: &str) {
+    w.i64(parent.pool);
+    w.put(&parent.image);
+    w.u64(parent.snap.0);
+    w.put(id);
+}
+
+impl Inner {
+    /// The clone that this is, as its parent knows it.
+    pub(crate) fn child_spec(&self) -> ChildSpec {
+        let nspace = String::from_utf8_lossy(self.io.namespace()).into_owned();
+        ChildSpec { pool: self.io.pool().0, image: self.id.clone(), nspace }
+    }
+
+    async fn new_clones(&self, snap: SnapId) -> Result<BTreeSet<ChildSpec>, Error> {
+        match ask(&self.io, &self.header, "children_list", |w| w.u64(snap.0)).await {
+            Err(e) if e.is_not_found() => Ok(BTreeSet::new()),
+            clones => clones,
+        }
+    }
+
+    /// A snapshot's clones of the first version, in any namespace of any pool.
+    pub(crate) async fn old_clones(&self, snap: SnapId) -> Result<Vec<ChildSpec>, Error> {
+        let mut all = Vec::new();
+        for (pool, _) in self.io.rados().pools() {
+            let io = self.io.rados().ioctx_by_id(pool);
+            let namespaces = match namespaces::list(&io).await {
+                // An OSD without the class knows no clones.
+                Err(e) if e.errno() == Errno::EOPNOTSUPP => continue,
+                namespaces => namespaces?,
+            };
+            self.add_old_clones(&mut all, &io, String::new(), snap).await?;
+            for namespace in namespaces {
+                self.add_old_clones(&mut all, &io.with_namespace(&*namespace), namespace, snap).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn add_old_clones(
+        &self,
+        all: &mut Vec<ChildSpec>,
+        io: &IoCtx,
+        nspace: String,
+        snap: SnapId,
+    ) -> Result<(), Error> {
+        let children: Result<BTreeSet<String>, Error> = ask(io, names::CHILDREN, "get_children", |w| {
+            w.i64(self.io.pool().0);
+            w.put(&self.id);
+            w.u64(snap.0);
+        })
+        .await;
+        match children {
+            Err(e) if e.is_not_found() => Ok(()),
+            children => {
+                let spec = |image| ChildSpec { pool: io.pool().0, image, nspace: nspace.clone() };
+                all.extend(children?.into_iter().map(spec));
+                Ok(())
+            }
+        }
+    }
+
+    /// Strikes the image out of its parent's clones. Done again it does nothing; nor does it for what is no clone.
+    pub(crate) async fn detach_child(&self) -> Result<(), Error> {
+        let view = self.view.load_full();
+        let Some(parent) = &view.parent else { return Ok(()) };
+        if view.op_features & op_feature::CLONE_CHILD == 0 {
+            let put = |w: &mut Writer| put_old_clone(w, parent, &self.id);
+            return gone(tell(&self.io, names::CHILDREN, "remove_child", put).await);
+        }
+        let io = place_of(&self.io, parent);
+        let header = names::header(&parent.image);
+        gone(
+            tell(&io, &header, "child_detach", |w| {
+                w.u64(parent.snap.0);
+                w.put(&self.child_spec());
+            })
+            .await,
+        )?;
+        // The image is no clone any more, whatever becomes of the snapshot; another attempt is for who removes it by hand.
+        let _ = Box::pin(clear_snapshot(&io, &header, parent)).await;
+        Ok(())
+    }
+}
+
+/// Removes a parent's snapshot that was kept for its clones only, of which the last is gone.
+async fn clear_snapshot(io: &IoCtx, header: &str, parent: &ParentSpec) -> Result<(), Error> {
+    let snap: SnapInfo = ask(io, header, "snapshot_get", |w| w.u64(parent.snap.0)).await?;
+    if !matches!(snap.kind, SnapKind::Trash { .. }) || snap.children > 0 {
+        return Ok(());
+    }
+    let which = Which::Known { name: &parent.image, id: &parent.image };
+    let image = Image::open_at(io, which, None, Mode::ReadWrite).await?;
+    let removed = image.remove_trashed_snapshot(parent.snap).await;
+    image.close().await?;
+    removed
+}

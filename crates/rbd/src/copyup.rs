@@ -1,0 +1,204 @@
+//! Copy-up: before a clone changes a part of an object that it does not have yet, the object gets what the parent has of it.
+//!
+//! A change of an object that the parent may have something of is a request that fails if there is no such object; then the object is copied
+//! up, and the request made again. The method `copyup` does nothing if there is an object: whoever else copied up meanwhile was right too.
+//! It is called without a snapshot context, so the copy is as old as the image: the next change keeps it for all snapshots, whose object maps
+//! have been told before. (Flattening with the feature deep-flatten relies on that: what the image has an object for, its snapshots need no parent
+//! for.) Zeros are not copied: the image gets an empty object, its snapshots none. Facts: `librbd/io/CopyupRequest.cc`, `cls/rbd/cls_rbd.cc`.
+//!
+//! Whoever is dropped in between leaves an object that is the parent's, or none.
+
+use std::collections::HashSet;
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_lockstat::{Class, Mutex};
+use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::rbd::feature;
+use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
+use tokio::sync::Notify;
+
+use crate::Error;
+use crate::call::telling;
+use crate::error::{EBUSY, ESTALE};
+use crate::features::OBJECT_MAP_INVALID;
+use crate::image::Inner;
+use crate::resize::REMOVALS;
+use crate::{call, names};
+
+/// Held to enter or strike out an object that is being copied up.
+static COPIES: Class = Class::new("rbd.copies");
+
+/// Times that a change is tried again since the object is still missing. One is enough, unless a clone without exclusive lock is resized or flattened meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// Objects that are being copied up, each by one who does it while others wait.
+pub(crate) struct Copies {
+    under_way: Mutex<HashSet<u64>>,
+    ended: Notify,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self { under_way: Mutex::new(&COPIES, HashSet::new()), ended: Notify::new() }
+    }
+}
+
+impl Copies {
+    /// The turn to copy an object up; `None`, after that, if somebody else did it just now.
+    async fn turn(&self, object: u64) -> Option<Turn<'_>> {
+        let mut waited = false;
+        loop {
+            let ended = self.ended.notified();
+            {
+                let mut under_way = self.under_way.lock();
+                if waited && !under_way.contains(&object) {
+                    return None;
+                }
+                if under_way.insert(object) {
+                    return Some(Turn { copies: self, object });
+                }
+            }
+            waited = true;
+            ended.await;
+        }
+    }
+}
+
+struct Turn<'a> {
+    copies: &'a Copies,
+    object: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.copies.under_way.lock().remove(&self.object);
+        self.copies.ended.notify_waiters();
+    }
+}
+
+/// What a copy-up is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// A change, which has told the object map: there must be an object afterwards.
+    Change,
+    /// The image's own: where the parent has zeros there needs to be none.
+    Keeping,
+}
+
+impl Inner {
+    /// Changes an object by `op`, which adds to a request that may begin with a condition. `replaces`: nothing that was in the extent before is of interest.
+    ///
+    /// # Errors
+    /// What kept the request from being answered, or the object from being copied up.
+    pub(crate) async fn change(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        replaces: bool,
+        op: impl Fn(WriteOp) -> WriteOp,
+    ) -> Result<Outcome, Error> {
+        let (number, oid) = (extent.object.0, self.object(extent));
+        for _ in 0..ATTEMPTS {
+            let covered = self.covered(number);
+            let hides = replaces && extent.offset == 0 && extent.len >= covered && !self.has_snapshots();
+            if covered == 0 || hides {
+                return Ok(io.execute(oid.as_str(), op(WriteOp::new()), WriteOptions::default()).await?);
+            }
+            let guarded = op(WriteOp::new().assert_exists());
+            let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
+            if done.errno() != Some(Errno::ENOENT) {
+                return Ok(done);
+            }
+            self.copy_up(io, number, For::Change).await?;
+        }
+        Err(EBUSY.into())
+    }
+
+    /// Gives the image an object of its own if only the parent has one, so that the parent is not needed for it any more. To be called with a place
+    /// among those who change data.
+    pub(crate) async fn take_over(&self, number: u64) -> Result<(), Error> {
+        if self.covered(number) == 0 || self.has_object(number).await? {
+            return Ok(());
+        }
+        let _held = self.map.holding(number).await;
+        self.copy_up(&self.writer()?, number, For::Keeping).await
+    }
+
+    /// The map is believed if it says that there is none only: whoever was dropped in between has left it too much.
+    async fn has_object(&self, number: u64) -> Result<bool, Error> {
+        if self.map.is_missing(number) {
+            return Ok(false);
+        }
+        match self.data.stat(names::data_object(&self.fixed.prefix, number)).await {
+            Err(e) if e.is_not_found() => Ok(false),
+            done => Ok(done.map(|_| true)?),
+        }
+    }
+
+    async fn copy_up(&self, io: &IoCtx, number: u64, wanted: For) -> Result<(), Error> {
+        let Some(_turn) = self.copies.turn(number).await else { return Ok(()) };
+        let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: self.covered(number) };
+        let data = self.from_parent(extent).await?;
+        let used = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let oid = self.object(extent);
+        if used == 0 {
+            return match wanted {
+                For::Change => Ok(io.operate(oid, WriteOp::new().create(false)).await?),
+                For::Keeping => Ok(()),
+            };
+        }
+        let snaps = self.snapshots_over(number);
+        if wanted == For::Keeping {
+            // What the oldest snapshot has already has not changed since the newest one.
+            let clean = !snaps.is_empty() && self.view.load().has(feature::FAST_DIFF);
+            self.map.copying(number, if clean { EXISTS_CLEAN } else { EXISTS }).await?;
+        }
+        if self.view.load().has(feature::OBJECT_MAP) {
+            self.tell_snapshots(number, &snaps).await?;
+        }
+        let copy = WriteOp::new().exec(call::CLASS, "copyup", &data[..used]);
+        Ok(self.data.operate(oid, copy).await?)
+    }
+
+    /// Has the maps of snapshots say that there is an object. The oldest one has it anew, the others as it was.
+    async fn tell_snapshots(&self, number: u64, snaps: &[(SnapId, u64)]) -> Result<(), Error> {
+        let is_clean = self.view.load().has(feature::FAST_DIFF);
+        let mut told = Vec::with_capacity(snaps.len());
+        for (place, (snap, flags)) in snaps.iter().enumerate() {
+            if flags & OBJECT_MAP_INVALID == 0 {
+                told.push((*snap, if place > 0 && is_clean { EXISTS_CLEAN } else { EXISTS }));
+            }
+        }
+        let told = told.into_iter().map(|(snap, state)| self.tell_snapshot(number, snap, state));
+        stream::iter(told).buffer_unordered(REMOVALS).try_collect::<()>().await
+    }
+
+    async fn tell_snapshot(&self, number: u64, snap: SnapId, state: u8) -> Result<(), Error> {
+        let op = telling(WriteOp::new(), "object_map_update", |w| {
+            w.u64(number);
+            w.u64(number + 1);
+            w.u8(state);
+            w.put(&None::<u8>);
+        });
+        match self.io.operate(names::object_map(&self.id, Some(snap.0)), op).await {
+            // A map that is lost, too short or damaged is no map.
+            Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, ESTALE].contains(&e.errno()) => {
+                self.set_flags(OBJECT_MAP_INVALID, OBJECT_MAP_INVALID, snap).await
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Gives the image objects of its own for what its snapshots would lose if the parent were not asked behind `size` any more.
+    pub(crate) async fn keep_for_snapshots(&self, size: u64) -> Result<(), Error> {
+        let (overlap, layout) = (self.overlap(), self.fixed.layout);
+        if overlap <= size || !self.has_snapshots() {
+            return Ok(());
+        }
+        let from = layout.object_count(size).saturating_sub(layout.stripe_count());
+        let behind = |number: &u64| self.covered(*number) > layout.object_len(ObjectNo(*number), size);
+        let kept = (from..layout.object_count(overlap)).filter(behind).map(|number| self.take_over(number));
+        stream::iter(kept).buffer_unordered(REMOVALS).try_collect::<()>().await
+    }
+}

@@ -1,0 +1,59 @@
+//! Making a clone an image of its own.
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_wire::rbd::feature;
+
+use crate::Error;
+use crate::call::tell;
+use crate::image::{Image, Inner};
+use crate::resize::REMOVALS;
+
+impl Image {
+    /// Gives a clone objects of its own for all that its parent has, then parts it from the parent; tells how many objects of how many are done. Data may be
+    /// changed meanwhile. Snapshots are parted too, with the feature deep-flatten; without it they keep the parent until they are removed.
+    ///
+    /// # Errors
+    /// [`Error::NoParent`]; [`Error::ReadOnly`]. If it fails in between, or is dropped, it can be repeated: what is done stays done.
+    pub async fn flatten(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let inner = &self.inner;
+        drop(inner.enter().await?);
+        inner.refresh().await?;
+        if inner.view.load().overlap.is_none() {
+            return Err(Error::NoParent);
+        }
+        let all = inner.fixed.layout.object_count(inner.overlap());
+        let taken = stream::iter(0..all).map(|number| async move {
+            let _place = inner.enter().await?;
+            inner.take_over(number).await
+        });
+        let mut taken = taken.buffer_unordered(REMOVALS);
+        let mut done = 0;
+        while taken.try_next().await?.is_some() {
+            done += 1;
+            progress(done, all);
+        }
+        drop(taken);
+        inner.part().await
+    }
+}
+
+impl Inner {
+    /// Takes the parent away from an image that does not need it.
+    async fn part(&self) -> Result<(), Error> {
+        let _all = self.enter_alone().await?;
+        self.refresh().await?;
+        let view = self.view.load_full();
+        let snapshots_need_it =
+            !view.has(feature::DEEP_FLATTEN) && view.snapshots.iter().any(|snap| snap.overlap.is_some());
+        if !snapshots_need_it {
+            self.detach_child().await?;
+        }
+        self.header_changes();
+        match tell(&self.io, &self.header, "parent_detach", |_| {}).await {
+            // Somebody else was as fast.
+            Err(e) if e.is_not_found() => {}
+            done => done?,
+        }
+        self.header_changed().await
+    }
+}

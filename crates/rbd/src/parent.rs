@@ -1,0 +1,187 @@
+//! The snapshot that an image is a clone of: what the image has no object for is there, or zeros.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::{IoCtx, PoolId, SnapId};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::rbd::{ParentSpec, TrashImage};
+
+use crate::call::ask;
+use crate::image::{At, Image, Inner, Which};
+use crate::{Error, names, view};
+
+/// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
+const ANCESTORS_MAX: u32 = 64;
+
+/// Parts of one object that are read from the parent at the same time.
+const READS: usize = 32;
+
+/// The parent of an image that is open.
+pub(crate) struct Link {
+    spec: ParentSpec,
+    inner: Arc<Inner>,
+}
+
+/// What an image's parent is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The pool.
+    pub pool: PoolId,
+    /// The namespace.
+    pub namespace: String,
+    /// The image's name.
+    pub image: String,
+    /// Its id.
+    pub id: String,
+    /// The snapshot's name.
+    pub snapshot: String,
+    /// Whether the image lies in the trash.
+    pub in_trash: bool,
+    /// Bytes of the image, from its beginning, that it may have.
+    pub overlap: u64,
+}
+
+impl Image {
+    /// The parent of what is open, if it is a clone.
+    ///
+    /// # Errors
+    /// The parent's header or name cannot be read.
+    pub async fn parent(&self) -> Result<Option<Parent>, Error> {
+        let inner = &self.inner;
+        let view = inner.view.load_full();
+        let (Some(spec), Some(overlap)) = (&view.parent, inner.overlap_in(&view)) else { return Ok(None) };
+        let io = place_of(&inner.io, spec);
+        let (_, parent) = view::load(&io, &spec.image).await?;
+        let (image, in_trash) = name_of(&io, &spec.image).await?;
+        let snapshot = parent.snapshot_by_id(spec.snap).map(|snap| snap.info.name.clone());
+        Ok(Some(Parent {
+            pool: io.pool(),
+            namespace: spec.nspace.clone(),
+            image,
+            id: spec.image.clone(),
+            snapshot: snapshot.ok_or_else(|| missing_snapshot(spec))?,
+            in_trash,
+            overlap,
+        }))
+    }
+}
+
+/// Where a parent lies.
+pub(crate) fn place_of(io: &IoCtx, spec: &ParentSpec) -> IoCtx {
+    io.rados().ioctx_by_id(PoolId(spec.pool)).with_namespace(spec.nspace.clone())
+}
+
+fn missing_snapshot(spec: &ParentSpec) -> Error {
+    Error::NoSnapshot(format!("{}@{}", spec.image, spec.snap.0))
+}
+
+/// The name of the image of this id, and whether it lies in the trash.
+pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<(String, bool), Error> {
+    match ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await {
+        Err(e) if e.is_not_found() => {}
+        name => return Ok((name?, false)),
+    }
+    match ask::<TrashImage>(io, names::TRASH, "trash_get", |w| w.put(id)).await {
+        Err(e) if e.is_not_found() => Err(Error::NoImage(id.to_owned())),
+        found => Ok((found?.name, true)),
+    }
+}
+
+impl Inner {
+    /// Bytes of what is open that its parent may have.
+    pub(crate) fn overlap(&self) -> u64 {
+        self.overlap_in(&self.view.load()).unwrap_or(0)
+    }
+
+    fn overlap_in(&self, view: &view::View) -> Option<u64> {
+        view.parent.as_ref()?;
+        match self.snap {
+            None => view.overlap,
+            Some(snap) => view.snapshot_by_id(snap)?.overlap,
+        }
+    }
+
+    /// Bytes of an object, from its beginning, that the parent may have.
+    pub(crate) fn covered(&self, object: u64) -> u64 {
+        self.fixed.layout.object_len(ObjectNo(object), self.overlap())
+    }
+
+    /// Opens the parent, its parent, and so on.
+    pub(crate) async fn open_ancestors(&self) -> Result<(), Error> {
+        let mut next = self.open_parent().await?;
+        while let Some(ancestor) = next {
+            next = ancestor.open_parent().await?;
+        }
+        Ok(())
+    }
+
+    /// The parent, which is opened if it is not; `None` if nothing of it is needed.
+    async fn open_parent(&self) -> Result<Option<Arc<Self>>, Error> {
+        let view = self.view.load_full();
+        let Some(spec) = view.parent.as_ref().filter(|_| self.overlap() > 0) else { return Ok(None) };
+        if let Some(link) = &*self.parent.load()
+            && link.spec == *spec
+        {
+            return Ok(Some(Arc::clone(&link.inner)));
+        }
+        let generation = self.generation + 1;
+        if generation > ANCESTORS_MAX {
+            return Err(Error::Ancestors(ANCESTORS_MAX));
+        }
+        let which = Which::Known { name: &spec.image, id: &spec.image };
+        let parent =
+            Self::load(&place_of(&self.io, spec), which, At::Id(spec.snap), true, generation).await?;
+        let inner = Arc::new(parent);
+        self.parent.store(Some(Arc::new(Link { spec: spec.clone(), inner: Arc::clone(&inner) })));
+        Ok(Some(inner))
+    }
+
+    /// What the parent has of a range of an object; what is missing at the end are zeros.
+    pub(crate) fn from_parent(
+        &self,
+        extent: ObjectExtent,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + '_>> {
+        // Boxed, since a parent reads from its own parent.
+        Box::pin(async move {
+            let overlap = self.overlap();
+            let Some(parent) = &self.open_parent().await? else { return Ok(Bytes::new()) };
+            let pieces: Vec<(u64, usize, u64)> = self
+                .pieces(extent)
+                .map(|(at, offset, len)| (at, offset - extent.offset, len.min(overlap.saturating_sub(at))))
+                .filter(|(.., len)| *len > 0)
+                .map(|(at, offset, len)| (at, offset as usize, len))
+                .collect();
+            if let [(at, 0, len)] = pieces[..] {
+                return parent.read(at, len).await;
+            }
+            let len = pieces.iter().map(|(_, offset, len)| offset + *len as usize).max().unwrap_or(0);
+            let mut all = BytesMut::zeroed(len);
+            let reads = pieces.into_iter().map(|(at, offset, len)| async move {
+                Ok::<_, Error>((offset, parent.read(at, len).await?))
+            });
+            let mut reads = stream::iter(reads).buffer_unordered(READS);
+            while let Some((offset, data)) = reads.try_next().await? {
+                all[offset..offset + data.len()].copy_from_slice(&data);
+            }
+            Ok(all.freeze())
+        })
+    }
+
+    /// Whether there are snapshots that writes must keep.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.view.load().snapshots.is_empty()
+    }
+
+    /// Snapshots, oldest first, for which the parent may have something of an object.
+    pub(crate) fn snapshots_over(&self, object: u64) -> Vec<(SnapId, u64)> {
+        let covers = |overlap: Option<u64>| {
+            overlap.is_some_and(|overlap| self.fixed.layout.object_len(ObjectNo(object), overlap) > 0)
+        };
+        let view = self.view.load();
+        let snaps = view.snapshots.iter().filter(|snap| covers(snap.overlap));
+        snaps.map(|snap| (snap.info.id, snap.flags)).collect()
+    }
+}

@@ -1,0 +1,243 @@
+//! The trash of a pool (and namespace): images that were removed and are kept for a while, under their ids.
+//!
+//! An image in the trash has no name but in its entry in `rbd_trash`; all else of it is as it was. It may be a clone, have clones, and be opened by its id.
+//! The entry says what is being done, so that whoever finds half of it done can go on. Facts: `librbd/api/Trash.cc`, `librbd/trash/MoveRequest.cc`.
+
+use std::time::Duration;
+
+use loligo_rados::{Errno, IoCtx, WriteOp};
+use loligo_wire::UTime;
+pub use loligo_wire::rbd::trash_source as source;
+use loligo_wire::rbd::{TrashImage, op_feature, trash_state};
+
+use crate::call::{ask, listed, tell, telling};
+use crate::error::{EBUSY, EUCLEAN};
+use crate::image::{Image, Mode, Which};
+use crate::images::{erase, gone};
+use crate::{Error, names};
+
+/// An image in the trash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trashed {
+    /// Its id.
+    pub id: String,
+    /// What it was called.
+    pub name: String,
+    /// What put it there ([`source`]).
+    pub source: u8,
+    /// When it was put there.
+    pub deleted: UTime,
+    /// Until then it is only removed by force.
+    pub keep_until: UTime,
+}
+
+/// All that is in the trash, by id.
+///
+/// # Errors
+/// It cannot be read.
+pub async fn list(io: &IoCtx) -> Result<Vec<Trashed>, Error> {
+    let of = |(id, image): (String, TrashImage)| {
+        let TrashImage { name, source, deleted, keep_until, .. } = image;
+        Trashed { id, name, source, deleted, keep_until }
+    };
+    Ok(all(io).await?.into_iter().map(of).collect())
+}
+
+async fn all(io: &IoCtx) -> Result<Vec<(String, TrashImage)>, Error> {
+    listed(io, names::TRASH, "trash_list", |(id, _): &(String, TrashImage)| id.as_str()).await
+}
+
+/// Puts an image into the trash, where it is kept for `keep` at least. Repeated after a failure it goes on.
+///
+/// # Errors
+/// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if somebody does not give the exclusive lock up.
+pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
+    let id = match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
+        Err(e) if e.is_not_found() => half_put(io, name).await?,
+        id => id?,
+    };
+    let image = match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {
+        // Its header is lost; what is left of it is put away.
+        Err(Error::NoImage(_)) => None,
+        image => Some(image?),
+    };
+    if let Some(image) = &image
+        && image.view().op_features & op_feature::GROUP != 0
+    {
+        return Err(Error::InGroup);
+    }
+    let put = {
+        let _all = match &image {
+            Some(image) => Some(image.inner.enter_alone().await?),
+            None => None,
+        };
+        put_away(io, name, &id, keep).await
+    };
+    if let Some(image) = image {
+        // What is done is done.
+        let _ = image.close().await;
+    }
+    put
+}
+
+/// The id of an image of this name that somebody has begun to put into the trash.
+async fn half_put(io: &IoCtx, name: &str) -> Result<String, Error> {
+    let is_it = |image: &TrashImage| {
+        image.source == source::USER && image.state == trash_state::MOVING && image.name == name
+    };
+    let found = all(io).await?.into_iter().find(|(_, image)| is_it(image));
+    found.map(|(id, _)| id).ok_or_else(|| Error::NoImage(name.to_owned()))
+}
+
+/// The entry first: who finds it knows that the name goes.
+async fn put_away(io: &IoCtx, name: &str, id: &str, keep: Duration) -> Result<(), Error> {
+    let deleted = UTime::now();
+    let entry = TrashImage {
+        source: source::USER,
+        name: name.to_owned(),
+        deleted,
+        keep_until: deleted + keep,
+        state: trash_state::MOVING,
+    };
+    let added = tell(io, names::TRASH, "trash_add", |w| {
+        w.put(id);
+        w.put(&entry);
+    })
+    .await;
+    match added {
+        Err(e) if e.errno() == Errno::EEXIST => {}
+        added => added?,
+    }
+    gone(io.remove(names::id_object(name)).await.map_err(Error::from))?;
+    gone(
+        tell(io, names::DIRECTORY, "dir_remove_image", |w| {
+            w.put(name);
+            w.put(id);
+        })
+        .await,
+    )?;
+    set_state(io, id, trash_state::NORMAL, trash_state::MOVING).await
+}
+
+/// ESTALE if it is neither.
+async fn set_state(io: &IoCtx, id: &str, state: u8, from: u8) -> Result<(), Error> {
+    tell(io, names::TRASH, "trash_state_set", |w| {
+        w.put(id);
+        w.u8(state);
+        w.u8(from);
+    })
+    .await
+}
+
+async fn entry(io: &IoCtx, id: &str) -> Result<TrashImage, Error> {
+    match ask(io, names::TRASH, "trash_get", |w| w.put(id)).await {
+        Err(e) if e.is_not_found() => Err(Error::NotInTrash(id.to_owned())),
+        entry => entry,
+    }
+}
+
+/// Takes an image out of the trash, under its old name or a new one. Repeated after a failure it goes on.
+///
+/// # Errors
+/// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if no user has put it there; EBUSY if something else is done with it.
+pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Error> {
+    let entry = entry(io, id).await?;
+    if ![source::USER, source::MIRRORING, source::USER_PARENT].contains(&entry.source) {
+        return Err(Errno::EINVAL.into());
+    }
+    if ![trash_state::NORMAL, trash_state::RESTORING].contains(&entry.state) {
+        return Err(EBUSY.into());
+    }
+    let name = name.unwrap_or(&entry.name);
+    names::checked(name)?;
+    set_state(io, id, trash_state::RESTORING, trash_state::NORMAL).await?;
+    let named = name_again(io, id, name).await;
+    if named.is_err() {
+        // The first failure is the one to tell.
+        let _ = set_state(io, id, trash_state::NORMAL, trash_state::RESTORING).await;
+        return named;
+    }
+    tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await
+}
+
+async fn name_again(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
+    let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(id));
+    match io.operate(names::id_object(name), named).await {
+        Err(e) if e.errno() == Errno::EEXIST => {
+            let holder: String = ask(io, &names::id_object(name), "get_id", |_| {}).await?;
+            if holder != id {
+                return Err(Error::ImageExists(name.to_owned()));
+            }
+        }
+        done => done?,
+    }
+    let added = tell(io, names::DIRECTORY, "dir_add_image", |w| {
+        w.put(name);
+        w.put(id);
+    })
+    .await;
+    match added {
+        // It was named before.
+        Err(e) if e.errno() == Errno::EEXIST => Ok(()),
+        added => added,
+    }
+}
+
+/// Removes an image in the trash for good; tells how many objects of how many are gone. Repeated after a failure it goes on.
+///
+/// # Errors
+/// [`Error::NotInTrash`]; [`Error::KeptUntil`] unless it is done by `force`; as [`remove`](crate::remove).
+pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let entry = entry(io, id).await?;
+    if !force && entry.keep_until > UTime::now() {
+        return Err(Error::KeptUntil(entry.keep_until.civil()));
+    }
+    match entry.state {
+        trash_state::NORMAL | trash_state::REMOVING => {}
+        trash_state::MOVING => return Err(EUCLEAN.into()),
+        _ => return Err(EBUSY.into()),
+    }
+    set_state(io, id, trash_state::REMOVING, trash_state::NORMAL).await?;
+    let erased = erase(io, &entry.name, id, progress).await;
+    if erased.is_err() {
+        // The first failure is the one to tell.
+        let _ = set_state(io, id, trash_state::NORMAL, trash_state::REMOVING).await;
+        return erased;
+    }
+    gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
+}
+
+/// Removes all that users have put there and that need not be kept longer than until `time`, clones before their parents; tells how many images of how many
+/// are gone.
+///
+/// # Errors
+/// [`Error::Kept`] if some could not be removed, with why the first of them could not: they have snapshots, or are in use.
+pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let mut left = list(io).await?;
+    left.retain(|image| {
+        [source::USER, source::USER_PARENT].contains(&image.source) && image.keep_until <= time
+    });
+    let (mut done, all) = (0, left.len() as u64);
+    loop {
+        let (before, mut why) = (left.len(), None);
+        let mut kept = Vec::new();
+        for image in left {
+            match remove(io, &image.id, true, |_, _| {}).await {
+                Err(Error::NotInTrash(_)) | Ok(()) => {
+                    done += 1;
+                    progress(done, all);
+                }
+                Err(e) => {
+                    why.get_or_insert(e);
+                    kept.push(image);
+                }
+            }
+        }
+        match why {
+            None => return Ok(()),
+            // Parents of what was removed may be removed now.
+            Some(_) if kept.len() < before => left = kept,
+            Some(why) => return Err(Error::Kept { count: kept.len(), why: Box::new(why) }),
+        }
+    }
+}

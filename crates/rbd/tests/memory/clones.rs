@@ -1,0 +1,328 @@
+//! Goal: a clone is an array of bytes with snapshots too, whatever its parent is, while it is flattened, and wherever work on it ends; parent and
+//! clones know of each other as long as they need each other. Method: as for other images.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use loligo_rados::IoCtx;
+use loligo_rbd::{CloneFormat, Error, Image, Mode, NewClone, NewImage, Shrink, clone, features, namespaces};
+use loligo_wire::Writer;
+use loligo_wire::rbd::{ParentSpec, feature};
+
+use crate::{POLLS_MAX, POOL, check_all, connect, ends_within, place, random_changes, random_io, small};
+
+const SECOND: NewClone =
+    NewClone { order: None, features: None, striping: None, data_pool: None, format: CloneFormat::Second };
+
+async fn opened(io: &IoCtx, name: &str) -> Image {
+    Image::open(io, name, Mode::ReadWrite).await.expect("opens")
+}
+
+async fn snapshot_of(io: &IoCtx, name: &str, snap: &str) {
+    let image = opened(io, name).await;
+    image.create_snapshot(snap).await.expect("made");
+    image.protect_snapshot(snap).await.expect("protected");
+    image.close().await.expect("closes");
+}
+
+async fn bytes_at(io: &IoCtx, name: &str, snap: &str) -> Bytes {
+    let at = Image::open_snapshot(io, name, snap).await.expect("opens");
+    at.read(0, 1 << 30).await.expect("read")
+}
+
+/// An image of 1 MiB in objects of 64 KiB, of which every fourth is missing, with a protected snapshot.
+async fn parent(io: &IoCtx, features: u64) -> Vec<u8> {
+    loligo_rbd::create(io, "parent", small(features, None)).await.expect("made");
+    let image = opened(io, "parent").await;
+    let mut model = vec![0; 1 << 20];
+    for (n, part) in model.chunks_mut(64 << 10).enumerate().filter(|(n, _)| n % 4 != 3) {
+        part.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % 251) as u8 ^ n as u8);
+        image.write((n as u64) << 16, part.to_vec().into()).await.expect("written");
+    }
+    image.close().await.expect("closes");
+    snapshot_of(io, "parent", "s").await;
+    model
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clones_of_clones_are_arrays_of_bytes() {
+    let (_server, io) = place().await;
+    let default = features::DEFAULT;
+    let kinds = [
+        (feature::LAYERING, None, CloneFormat::Second),
+        (default, None, CloneFormat::First),
+        (default, Some((8 << 10, 4)), CloneFormat::Second),
+        (default & !feature::DEEP_FLATTEN, None, CloneFormat::Second),
+    ];
+    for (seed, (features, striping, format)) in kinds.into_iter().enumerate() {
+        let seed = 10 * seed as u64;
+        loligo_rbd::create(&io, "a", small(features, striping)).await.expect("made");
+        let (mut model, mut snaps) = random_io(&io, opened(&io, "a").await, vec![0; 1 << 20], seed).await;
+        let clones = [("a", "b", Some(17), None), ("b", "c", Some(15), Some((4 << 10, 3)))];
+        let mut kept = Vec::new();
+        for (step, (from, to, order, striping)) in clones.into_iter().enumerate() {
+            snapshot_of(&io, from, "base").await;
+            snaps.insert("base".to_owned(), model.clone());
+            kept.push((from, model.clone(), snaps));
+            let new = NewClone { order, striping, format, ..NewClone::default() };
+            clone(&io, from, "base", &io, to, new).await.expect("cloned");
+            (model, snaps) = random_io(&io, opened(&io, to).await, model, seed + step as u64 + 1).await;
+        }
+        // What clones do is nothing to their parents.
+        for (name, model, snaps) in &kept {
+            check_all(&io, &opened(&io, name).await, model, snaps).await;
+        }
+        flattened_under_load(&io, "c", model, snaps, seed + 5).await;
+        let (_, mut model, snaps) = kept.pop().expect("b");
+        let image = opened(&io, "b").await;
+        image.unprotect_snapshot("base").await.expect("unprotected");
+        image.flatten(|_, _| {}).await.expect("flattened");
+        assert!(image.view().parent.is_none() || features & feature::DEEP_FLATTEN == 0);
+        check_all(&io, &image, &model, &snaps).await;
+        random_changes(&image, &mut model, seed + 6).await;
+        image.close().await.expect("closes");
+        all_gone(&io, &["c", "b", "a"]).await;
+    }
+}
+
+/// Flattens a clone twice while it is changed: the first time that is cut off.
+async fn flattened_under_load(
+    io: &IoCtx,
+    name: &str,
+    mut model: Vec<u8>,
+    mut snaps: BTreeMap<String, Vec<u8>>,
+    seed: u64,
+) {
+    let image = opened(io, name).await;
+    assert!(!ends_within(3, image.flatten(|_, _| {})).await);
+    assert!(image.parent().await.expect("a parent").is_some());
+    check_all(io, &image, &model, &snaps).await;
+    let (flattened, more) =
+        tokio::join!(image.flatten(|_, _| {}), random_changes(&image, &mut model, seed + 1000));
+    flattened.expect("flattened");
+    // Names are by steps: those of before that are gone were taken again.
+    snaps.retain(|snap, _| image.view().snapshot(snap).is_ok());
+    snaps.extend(more);
+    assert!(image.parent().await.expect("none").is_none());
+    check_all(io, &image, &model, &snaps).await;
+    assert!(matches!(image.flatten(|_, _| {}).await, Err(Error::NoParent)));
+    image.close().await.expect("closes");
+}
+
+/// Removes images and their snapshots, clones first; nothing is left of them.
+async fn all_gone(io: &IoCtx, names: &[&str]) {
+    for name in names {
+        let image = opened(io, name).await;
+        for snap in &image.view().snapshots {
+            let name = &snap.info.name;
+            if snap.protected {
+                image.unprotect_snapshot(name).await.expect("unprotected");
+            }
+            image.remove_snapshot(name).await.expect("removed");
+        }
+        image.close().await.expect("closes");
+        loligo_rbd::remove(io, name, |_, _| {}).await.expect("removed");
+    }
+    let mut left = io.objects();
+    while let Some(object) = left.next().await.expect("a listing") {
+        let name = String::from_utf8_lossy(&object.oid).into_owned();
+        assert!(["rbd_directory", "rbd_children", "rbd_trash"].contains(&&*name), "{name}");
+    }
+    if io.stat("rbd_children").await.is_ok() {
+        assert_eq!(io.omap_keys("rbd_children", "", 1).await.expect("a map").keys.len(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_at_the_same_time_copies_up_once() {
+    let (server, io) = place().await;
+    let model = parent(&io, feature::LAYERING).await;
+    clone(&io, "parent", "s", &io, "clone", SECOND).await.expect("cloned");
+    let others = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    // Without an exclusive lock all write at once.
+    let (one, two) = (opened(&io, "clone").await, opened(&others, "clone").await);
+    for object in 0..8u64 {
+        let at = |n: u64| (object << 16) + n * 1000;
+        let writes = (0..60u64).map(|n| {
+            let image = if n % 2 == 0 { &one } else { &two };
+            image.write(at(n), vec![n as u8; 500].into())
+        });
+        for written in futures_util::future::join_all(writes).await {
+            written.expect("written");
+        }
+        let got = one.read(object << 16, 64 << 10).await.expect("read");
+        let mut want = model[(object as usize) << 16..][..64 << 10].to_vec();
+        (0..60usize).for_each(|n| want[n * 1000..][..500].fill(n as u8));
+        assert!(got == want, "object {object}");
+    }
+    one.close().await.expect("closes");
+    two.close().await.expect("closes");
+}
+
+/// Bytes of an object that are all what they were but those of a range, which may be `new` already.
+fn is_between(got: &[u8], old: &[u8], range: std::ops::Range<usize>, new: u8) -> bool {
+    let inside = &got[range.clone()];
+    got[..range.start] == old[..range.start]
+        && got[range.end..] == old[range.end..]
+        && (*inside == old[range] || inside.iter().all(|byte| *byte == new))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_up_that_is_cut_off_leaves_the_image_right() {
+    let (_server, io) = place().await;
+    let model = parent(&io, features::DEFAULT).await;
+    for (name, has_snapshot) in [("clone", false), ("with-snapshot", true)] {
+        let mut polls = 0;
+        'ends: for round in 0.. {
+            let name = format!("{name}{round}");
+            clone(&io, "parent", "s", &io, &name, SECOND).await.expect("cloned");
+            let image = opened(&io, &name).await;
+            if has_snapshot {
+                image.create_snapshot("then").await.expect("made");
+            }
+            for object in 0..16usize {
+                polls += 1;
+                let (at, old) = ((object as u64) << 16, &model[object << 16..][..64 << 10]);
+                // A discard of the whole, a write, zeros at the end.
+                let (ended, range, new) = match (object + round) % 3 {
+                    0 => (ends_within(polls, image.discard(at, 64 << 10)).await, 0..64 << 10, 0),
+                    1 => {
+                        let written = image.write(at + 5000, vec![9; 300].into());
+                        (ends_within(polls, written).await, 5000..5300, 9)
+                    }
+                    _ => (ends_within(polls, image.discard(at + 9000, 56_536)).await, 9000..64 << 10, 0),
+                };
+                let got = image.read(at, 64 << 10).await.expect("read");
+                assert!(is_between(&got, old, range.clone(), new), "{name}, object {object}, {polls} polls");
+                image.write(at + range.start as u64, vec![7; range.len()].into()).await.expect("written");
+                let got = image.read(at, 64 << 10).await.expect("read");
+                assert!(got[range.clone()].iter().all(|byte| *byte == 7), "{name}, object {object}");
+                assert!(is_between(&got, old, range, 7), "{name}, object {object}, {polls} polls");
+                if has_snapshot {
+                    let then = Image::open_snapshot(&io, &name, "then").await.expect("opens");
+                    assert!(then.read(at, 64 << 10).await.expect("read") == old, "{name}, object {object}");
+                }
+                if ended && polls > 3 && object > 12 {
+                    assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+                    image.flatten(|_, _| {}).await.expect("flattened");
+                    image.close().await.expect("closes");
+                    if has_snapshot {
+                        assert!(bytes_at(&io, &name, "then").await == model);
+                    }
+                    break 'ends;
+                }
+            }
+            assert!(polls < POLLS_MAX, "a change that does not end");
+            assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+            image.close().await.expect("closes");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clone_that_shrinks_does_not_get_back_what_it_lost() {
+    let (_server, io) = place().await;
+    let model = parent(&io, features::DEFAULT).await;
+    clone(&io, "parent", "s", &io, "clone", SECOND).await.expect("cloned");
+    let image = opened(&io, "clone").await;
+    image.create_snapshot("then").await.expect("made");
+    image.resize(100_000, Shrink::Allowed).await.expect("resized");
+    assert_eq!(image.parent().await.expect("a parent").expect("one").overlap, 100_000);
+    image.resize(1 << 20, Shrink::Refused).await.expect("resized");
+    let mut want = model.clone();
+    want[100_000..].fill(0);
+    assert!(image.read(0, 1 << 20).await.expect("read") == want);
+    assert!(bytes_at(&io, "clone", "then").await == model);
+    // The snapshot keeps what the parent had when it is gone.
+    image.flatten(|_, _| {}).await.expect("flattened");
+    assert!(bytes_at(&io, "clone", "then").await == model);
+    image.roll_back("then", |_, _| {}).await.expect("rolled back");
+    assert!(image.read(0, 1 << 20).await.expect("read") == model);
+    assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+    image.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parents_and_clones_know_of_each_other() {
+    let (_server, io) = place().await;
+    parent(&io, features::DEFAULT).await;
+    namespaces::create(&io, "ns").await.expect("made");
+    let inside = io.with_namespace("ns");
+    let first = NewClone { format: CloneFormat::First, ..SECOND };
+    let elsewhere = clone(&io, "parent", "s", &inside, "x", first.clone()).await;
+    assert!(matches!(elsewhere, Err(Error::Unprotected(_))), "{elsewhere:?}");
+    clone(&io, "parent", "s", &io, "one", first.clone()).await.expect("cloned");
+    clone(&io, "parent", "s", &inside, "two", SECOND).await.expect("cloned");
+    let image = opened(&io, "parent").await;
+    let names = |children: Vec<loligo_rbd::Child>| {
+        children.into_iter().map(|child| format!("{}/{}", child.namespace, child.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(image.children(Some("s")).await.expect("clones")), ["/one", "ns/two"]);
+    assert_eq!(names(image.children(None).await.expect("clones")), ["/one", "ns/two"]);
+    assert!(matches!(image.unprotect_snapshot("s").await, Err(Error::SnapshotBusy(_))));
+    assert!(matches!(loligo_rbd::remove(&io, "parent", |_, _| {}).await, Err(Error::InUse)));
+    loligo_rbd::remove(&io, "one", |_, _| {}).await.expect("removed");
+    // Those of the second version need no protection, but the snapshot, if only in the trash.
+    image.unprotect_snapshot("s").await.expect("unprotected");
+    assert!(matches!(clone(&io, "parent", "s", &io, "one", first).await, Err(Error::Unprotected(_))));
+    image.remove_snapshot("s").await.expect("removed");
+    assert!(matches!(image.remove_snapshot("s").await, Err(Error::NoSnapshot(_))));
+    assert_eq!(image.view().snapshots.len(), 1);
+    assert_eq!(image.usage().await.expect("maps").len(), 1);
+    image.create_snapshot("s").await.expect("made");
+    image.close().await.expect("closes");
+    let two = opened(&inside, "two").await;
+    let parent = two.parent().await.expect("a parent").expect("one");
+    assert_eq!((&*parent.image, parent.in_trash, parent.overlap), ("parent", false, 1 << 20));
+    two.flatten(|_, _| {}).await.expect("flattened");
+    two.close().await.expect("closes");
+    let image = opened(&io, "parent").await;
+    let left: Vec<_> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
+    assert_eq!(left, ["s"]);
+    assert_eq!(image.view().op_features, 0);
+    image.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_keeps_its_parent_parts_with_it_in_the_end() {
+    let (_server, io) = place().await;
+    let model = parent(&io, feature::LAYERING).await;
+    clone(&io, "parent", "s", &io, "clone", SECOND).await.expect("cloned");
+    let image = opened(&io, "clone").await;
+    image.create_snapshot("then").await.expect("made");
+    image.write(0, vec![1; 1 << 20].into()).await.expect("written");
+    image.flatten(|_, _| {}).await.expect("flattened");
+    assert!(image.parent().await.expect("none").is_none());
+    assert!(bytes_at(&io, "clone", "then").await == model);
+    let of = opened(&io, "parent").await;
+    assert_eq!(of.children(None).await.expect("clones").len(), 1);
+    image.remove_snapshot("then").await.expect("removed");
+    assert_eq!(of.children(None).await.expect("clones").len(), 0);
+    assert_eq!(image.view().op_features, 0);
+    image.close().await.expect("closes");
+    of.close().await.expect("closes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_is_its_own_ancestor_is_refused() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "a", NewImage::of_size(1 << 20)).await.expect("made");
+    let image = opened(&io, "a").await;
+    image.create_snapshot("one").await.expect("made");
+    let next = image.view().snapshots[0].info.id.0 + 1;
+    let spec = ParentSpec {
+        pool: io.pool().0,
+        nspace: String::new(),
+        image: image.id().to_owned(),
+        snap: loligo_rados::SnapId(next),
+    };
+    let mut w = Writer::new();
+    w.put(&spec);
+    w.u64(1 << 20);
+    let header = format!("rbd_header.{}", image.id());
+    io.exec_write(header, "rbd", "parent_attach", &w.into_bytes()).await.expect("attached");
+    image.create_snapshot("two").await.expect("made");
+    assert_eq!(image.view().snapshots[1].info.id.0, next);
+    image.close().await.expect("closes");
+    assert!(matches!(Image::open(&io, "a", Mode::ReadOnly).await, Err(Error::Ancestors(_))));
+}
