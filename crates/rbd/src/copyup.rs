@@ -139,7 +139,7 @@ impl Inner {
     async fn copy_up(&self, io: &IoCtx, number: u64, wanted: For) -> Result<(), Error> {
         let Some(_turn) = self.copies.turn(number).await else { return Ok(()) };
         let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: self.covered(number) };
-        let data = self.from_parent(extent).await?;
+        let data = self.read_parent(extent).await?;
         let used = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let oid = self.object(extent);
         if used == 0 {

@@ -175,7 +175,7 @@ impl Inner {
             if self.fixed.layout.object_len(extent.object, overlap) <= extent.offset {
                 return Ok(Bytes::new());
             }
-            let found = self.from_parent(extent).await?;
+            let found = self.read_parent(extent).await?;
             // Whoever takes the parent away puts into the object before what was there.
             if self.overlap() == overlap {
                 return Ok(found);

@@ -140,7 +140,7 @@ impl Inner {
     }
 
     /// What the parent has of a range of an object; what is missing at the end are zeros.
-    pub(crate) fn from_parent(
+    pub(crate) fn read_parent(
         &self,
         extent: ObjectExtent,
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + '_>> {
