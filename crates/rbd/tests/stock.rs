@@ -1,4 +1,4 @@
-//! Goal: stock librbd and we write to one image by turns, also when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
+//! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
 //! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use loligo_rados::{Builder, IoCtx};
-use loligo_rbd::{Image, Mode, NewImage};
+use loligo_rbd::{CloneFormat, Image, Mode, NewClone, NewImage};
 use loligo_server::Server;
 
 const MB: u64 = 1 << 20;
@@ -22,6 +22,19 @@ async fn stock_and_we_take_the_lock_from_each_other() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn stock_and_we_take_the_lock_from_each_other_on_stock() {
     Place::new(Path::new(&stock()), "turns").await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_write_to_a_clone_by_turns() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "cloned").await.cloned().await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_write_to_a_clone_by_turns_on_stock() {
+    Place::new(Path::new(&stock()), "cloned").await.cloned().await.turns().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,6 +69,21 @@ impl Place {
         let io = rados.ioctx(&pool).await.expect("the pool");
         loligo_rbd::create(&io, "disk", NewImage::of_size(256 * MB)).await.expect("made");
         Self { conf, pool, io }
+    }
+
+    /// Makes the image a clone of one that has something in every other object.
+    async fn cloned(self) -> Self {
+        let io = &self.io;
+        loligo_rbd::rename(io, "disk", "base").await.expect("renamed");
+        let base = Image::open(io, "base", Mode::ReadWrite).await.expect("opens");
+        for n in (0..64u64).step_by(2) {
+            base.write(n * 4 * MB, vec![n as u8 + 1; 3 << 20].into()).await.expect("written");
+        }
+        base.create_snapshot("s").await.expect("made");
+        base.close().await.expect("closes");
+        let new = NewClone { format: CloneFormat::Second, ..NewClone::default() };
+        loligo_rbd::clone(io, "base", "s", io, "disk", new).await.expect("cloned");
+        self
     }
 
     fn command(&self, args: &[&str]) -> Command {
