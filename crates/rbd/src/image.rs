@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
+use loligo_rados::{Errno, IoCtx, LockMode, PoolId, SnapId};
 use loligo_stripe::Layout;
 use loligo_wire::rbd::feature;
 use tokio::runtime::Handle;
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use crate::call::{ask, tell};
 use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
-use crate::object_map::Keeper;
+use crate::object_map::{Keeper, LOCK};
 use crate::parent::{Link, name_of};
 use crate::view::{Fixed, View};
 use crate::{Error, lock, names, view};
@@ -202,6 +202,15 @@ impl Image {
     /// Whether the exclusive lock is held by this.
     pub fn is_lock_owner(&self) -> bool {
         self.inner.owned.load(Ordering::Acquire)
+    }
+
+    /// How somebody has locked the image: the exclusive lock, or a lock by hand.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn lock_mode(&self) -> Result<Option<LockMode>, Error> {
+        let info = self.inner.io.lock_info(&*self.inner.header, LOCK).await?;
+        Ok(info.mode.filter(|_| !info.holders.is_empty()))
     }
 
     /// Reads the header again.

@@ -18,6 +18,9 @@ pub(crate) enum RbdCommand {
     Ls {
         /// POOL[/NAMESPACE].
         place: Option<String>,
+        /// Sizes, snapshots, parents and locks.
+        #[arg(long, short)]
+        long: bool,
     },
     /// Make an image.
     Create {

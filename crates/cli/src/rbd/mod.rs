@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clones;
+mod list;
 mod show;
 mod spec;
 mod transfer;
@@ -56,7 +57,7 @@ struct Place {
 
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
-        RbdCommand::Ls { place: named } => list(place, named.as_deref()).await,
+        RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
         RbdCommand::Create { image, shape, size } => {
             let (io, spec) = place.image(image).await?;
             let new = shaped(place, shape, *size).await?;
@@ -160,8 +161,12 @@ async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<
     Ok(done)
 }
 
-async fn list(place: &Place, named: Option<&str>) -> Result<(), Failure> {
-    let images = loligo_rbd::list(&place.named(named).await?).await.context(|| "ls".to_owned())?;
+async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Failure> {
+    let io = place.named(named).await?;
+    let images = loligo_rbd::list(&io).await.context(|| "ls".to_owned())?;
+    if long {
+        return list::long(place, &io, images.keys()).await;
+    }
     match place.format {
         Format::Plain => images.keys().for_each(|name| println!("{name}")),
         Format::Json => println!("{}", json!(images.keys().collect::<Vec<_>>())),

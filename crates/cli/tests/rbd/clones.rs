@@ -14,6 +14,7 @@ pub(crate) fn by_their_words(place: &Place) {
     assert!(place.refused("flatten file").contains("no parent"));
     place.done(&format!("{SECOND} clone file@s of-file --object-size 8M"));
     assert_eq!(place.done("children file@s"), "p/of-file\n");
+    assert!(place.done("ls --long").contains("of-file  2.9 MiB  p/file@s    2"));
     let info = place.done("info of-file");
     assert!(info.contains("\n\tparent: p/file@s\n\toverlap: 2.9 MiB\n"), "{info}");
     let exported = |image: &str| place.ours(&format!("export {image} -")).stdout;
@@ -43,7 +44,7 @@ pub(crate) fn beside(place: &Place) {
     place.done(&format!("{SECOND} clone {pool}/parent@s {pool}/b-ours --object-size 4M"));
     place.stock(&format!("clone {pool}/parent@s {pool}/c-theirs --stripe-unit 64K --stripe-count 3"));
     place.stock(&format!("clone {pool}/parent@s {pool}/d-theirs {SECOND}"));
-    for line in ["children parent@s", "children parent", "info parent"] {
+    for line in ["children parent@s", "children parent", "info parent", "ls --long"] {
         place.same(line);
     }
     for name in names {
