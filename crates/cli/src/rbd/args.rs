@@ -129,6 +129,13 @@ pub(crate) struct Shape {
     /// Features: layering, exclusive-lock, object-map, fast-diff, deep-flatten (default: all of these).
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
+}
+
+/// Where an image's data lie.
+#[derive(Args)]
+pub(crate) struct Spread {
     /// Bytes that lie in one object before the next one's turn comes.
     #[arg(long, value_parser = size, requires = "stripe_count")]
     pub(crate) stripe_unit: Option<u64>,
@@ -149,15 +156,8 @@ pub(crate) struct CloneShape {
     /// Features, layering among them.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
-    /// Bytes that lie in one object before the next one's turn comes.
-    #[arg(long, value_parser = size, requires = "stripe_count")]
-    pub(crate) stripe_unit: Option<u64>,
-    /// Objects over which a stripe goes.
-    #[arg(long, requires = "stripe_unit")]
-    pub(crate) stripe_count: Option<u64>,
-    /// The pool of the image's data, if it is another one.
-    #[arg(long)]
-    pub(crate) data_pool: Option<String>,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
 }
 
 #[derive(Args)]

@@ -37,8 +37,8 @@ pub(super) async fn make(
     let new = NewClone {
         order: shape.object_size.map(|size| size.ilog2() as u8),
         features: wanted(&shape.image_feature)?,
-        striping: shape.stripe_unit.zip(shape.stripe_count),
-        data_pool: data_pool(place, shape.data_pool.as_deref()).await?,
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         format: place.clone_format,
     };
     let made = loligo_rbd::clone(&from, &parent.image, snap, &io, &spec.image, new).await;

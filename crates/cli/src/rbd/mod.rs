@@ -36,7 +36,12 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
         let (pool, namespace, snap) = client.place();
         let (pool, namespace) = (pool.unwrap_or(POOL).to_owned(), namespace.to_owned());
         let (snap, format) = (snap.map(str::to_owned), client.format);
-        let clone_format = clones::format(client.option("rbd_default_clone_format")?.as_deref())?;
+        let clone_format = match command {
+            RbdCommand::Clone { .. } => {
+                clones::format(client.option("rbd_default_clone_format")?.as_deref())?
+            }
+            _ => CloneFormat::Auto,
+        };
         let rados = client.cluster().await?;
         let place = Place { rados, pool, namespace, snap, clone_format, format };
         let done = one(&place, command).await;
@@ -181,8 +186,8 @@ async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Fai
     Ok(NewImage {
         order: shape.object_size.ilog2() as u8,
         features: wanted(&shape.image_feature)?.unwrap_or(features::DEFAULT),
-        striping: shape.stripe_unit.zip(shape.stripe_count),
-        data_pool: data_pool(place, shape.data_pool.as_deref()).await?,
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         ..NewImage::of_size(size)
     })
 }

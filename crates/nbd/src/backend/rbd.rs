@@ -29,22 +29,17 @@ pub struct Rbd {
 
 /// The image, held for as long as something is done with it.
 struct Held {
-    /// There is one until this is dropped.
-    image: Option<Arc<Image>>,
-    left: Arc<Notify>,
+    /// Dropped before it is said: who is woken finds the image alone.
+    image: Arc<Image>,
+    _left: Leaving,
 }
 
-impl Held {
-    fn image(&self) -> Result<&Image, Error> {
-        self.image.as_deref().ok_or_else(|| loligo_rados::Errno::ENOTCONN.into())
-    }
-}
+/// Says that somebody has let go of the image.
+struct Leaving(Arc<Notify>);
 
-impl Drop for Held {
+impl Drop for Leaving {
     fn drop(&mut self) {
-        // In this order: who is woken finds the image alone.
-        drop(self.image.take());
-        self.left.notify_one();
+        self.0.notify_one();
     }
 }
 
@@ -56,7 +51,7 @@ impl Rbd {
 
     fn held(&self) -> Option<Held> {
         let image = self.image.lock().clone()?;
-        Some(Held { image: Some(image), left: Arc::clone(&self.left) })
+        Some(Held { image, _left: Leaving(Arc::clone(&self.left)) })
     }
 }
 
@@ -77,8 +72,9 @@ impl Backend for Rbd {
         match self.held() {
             None => Started::Now(Err(Fault::Shutdown)),
             Some(held) => Started::later(async move {
-                let done = async { carry_out(held.image()?, io).await };
-                done.await.map_err(|e| Fault::of_errno(e.errno().0))
+                // All of it goes along, not its image alone.
+                let held = held;
+                carry_out(&held.image, io).await.map_err(|e| Fault::of_errno(e.errno().0))
             }),
         }
     }
@@ -87,8 +83,7 @@ impl Backend for Rbd {
         let held = self.held();
         Box::pin(async move {
             let held = held.ok_or_else(|| BackendError("the image is closed".to_owned()))?;
-            let image = held.image().map_err(BackendError::of)?;
-            image.resize(size, Shrink::Allowed).await.map_err(BackendError::of)
+            held.image.resize(size, Shrink::Allowed).await.map_err(BackendError::of)
         })
     }
 
