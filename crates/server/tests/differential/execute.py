@@ -3,7 +3,8 @@
 Usage: execute.py CEPH_CONF POOL PG_NUM; makes the pool and removes it at the end. Each line of the standard input is one
 step, each line of the output its result: the return value, the object's version that librados reports, and what each
 operation of the request gave. Bytes travel in hex; outputs of more than 64 bytes as length and digest.
-Calls the functions of librados.so.2 directly: python3-rados lacks many of them.
+Calls the functions of librados.so.2 directly: python3-rados lacks many of them. Ends with 75, EX_TEMPFAIL of sysexits.h, where
+librados asked twice for a snapshot: results after that are of another script.
 """
 import ctypes as c
 import errno
@@ -18,6 +19,13 @@ for create in (LIB.rados_create_write_op, LIB.rados_create_read_op):
     create.restype = PTR
 ROOM = c.create_string_buffer(160 << 20)
 UNSET = -10000
+DISTURBED = 75
+FIRST_SNAP = 2
+"""Of a pool whose snapshots the client manages; each after it is one more, as long as none is given out twice."""
+
+
+class Disturbed(Exception):
+    """A snapshot's id was given out to nobody: librados waited in vain for the monitor, and asked again."""
 
 
 class Timespec(c.Structure):
@@ -263,6 +271,8 @@ def snapshot(io, name, args, oid):
             return 0, []
         made = U64(0)
         ret = LIB.rados_ioctx_selfmanaged_snap_create(io, c.byref(made))
+        if made.value > FIRST_SNAP + len(SNAPS):
+            raise Disturbed
         SNAPS.append(made.value)
         return ret, [made.value, context(io, SNAPS)]
     if name == "snap_create_pool":
@@ -340,10 +350,15 @@ def main(conf, pool, pg_num):
     done(LIB.rados_connect(cluster), "connect")
     mon_command(cluster, prefix="osd pool create", pool=pool, pg_num=int(pg_num))
     done(LIB.rados_ioctx_create(cluster, pool.encode(), c.byref(io)), pool)
-    run(io)
+    try:
+        run(io)
+        disturbed = False
+    except Disturbed:
+        disturbed = True
     LIB.rados_ioctx_destroy(io)
     mon_command(cluster, prefix="osd pool delete", pool=pool, pool2=pool, yes_i_really_really_mean_it=True)
     LIB.rados_shutdown(cluster)
+    sys.exit(DISTURBED if disturbed else 0)
 
 
 if __name__ == "__main__":

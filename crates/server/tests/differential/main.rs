@@ -54,7 +54,7 @@ fn requests_to_pools_with_snapshots_are_answered_as_by_a_stock_cluster() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn our_client_asks_as_librados_does() {
     let stock = stock();
-    let ours = |steps: &[Value]| native::execute(&stock, &pool(), PG_NUM, steps);
+    let ours = |steps: &[Value]| through_our_client(&stock, steps);
     // The order of a listing is the client's.
     let theirs = |steps: &[Value]| {
         let results = through_librados(&stock, steps).into_iter();
@@ -67,8 +67,8 @@ fn our_client_asks_as_librados_does() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn what_librados_cannot_ask_is_answered_as_by_a_stock_cluster() {
     let (stock, server) = (stock(), Server::memory().start().expect("the server starts"));
-    let ours = |steps: &[Value]| native::execute(server.conf(), &pool(), PG_NUM, steps);
-    let theirs = |steps: &[Value]| native::execute(&stock, &pool(), PG_NUM, steps);
+    let ours = |steps: &[Value]| through_our_client(server.conf(), steps);
+    let theirs = |steps: &[Value]| through_our_client(&stock, steps);
     same(&[21], STEPS, script::native_step, ("on our server", &ours), ("on stock", &theirs));
 }
 
@@ -156,8 +156,31 @@ fn sorted(result: &str) -> String {
     result.to_string()
 }
 
+/// How often a script is executed that was disturbed each time.
+const TRIES_MAX: usize = 4;
+
+/// `librados` and our client send a request again that a monitor under load leaves waiting; of one for a snapshot, an id is given
+/// out to nobody then, and all that follows differs without a reason.
+fn undisturbed(execute: impl Fn() -> Option<Vec<String>>) -> Vec<String> {
+    let found = (0..TRIES_MAX).find_map(|_| execute());
+    found
+        .unwrap_or_else(|| panic!("each of {TRIES_MAX} times a monitor had to be asked twice for a snapshot"))
+}
+
+/// What each step of a script gives, through our client.
+fn through_our_client(conf: &Path, steps: &[Value]) -> Vec<String> {
+    undisturbed(|| native::execute(conf, &pool(), PG_NUM, steps))
+}
+
 /// What each step of a script gives, through librados.
 fn through_librados(conf: &Path, steps: &[Value]) -> Vec<String> {
+    undisturbed(|| try_librados(conf, steps))
+}
+
+/// What `execute.py` exits with where librados asked twice for a snapshot.
+const DISTURBED: i32 = 75;
+
+fn try_librados(conf: &Path, steps: &[Value]) -> Option<Vec<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/execute.py");
     let mut child = Command::new("/usr/bin/python3")
         .arg(script)
@@ -180,8 +203,16 @@ fn through_librados(conf: &Path, steps: &[Value]) -> Vec<String> {
         };
         output.lines().map(|result| line(result).to_string()).collect()
     });
-    let well = child.wait().expect("Python ends").success();
+    let status = child.wait().expect("Python ends");
+    if status.code() == Some(DISTURBED) {
+        return None;
+    }
     let last = steps.get(results.len());
-    assert!(well, "the script failed against {} at step {}: {last:?}", conf.display(), results.len());
-    results
+    assert!(
+        status.success(),
+        "the script failed against {} at step {}: {last:?}",
+        conf.display(),
+        results.len()
+    );
+    Some(results)
 }

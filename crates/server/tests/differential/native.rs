@@ -21,8 +21,12 @@ const UNSET: i32 = -10_000;
 /// Snapshots of one script, as `execute.py` has it.
 const SNAPS_MAX: usize = 6;
 
-/// What each step of a script gives.
-pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> Vec<String> {
+/// The first snapshot of a pool whose snapshots the client manages.
+const FIRST_SNAP: u64 = 2;
+
+/// What each step of a script gives; nothing where the client asked twice for a snapshot, since the monitor kept it waiting: then
+/// an id is given out to nobody.
+pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> Option<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let builder = Builder::new().conf_file(conf.to_str().expect("a path of UTF-8"));
@@ -36,11 +40,14 @@ pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> 
         let mut results = Vec::with_capacity(steps.len());
         for step in steps {
             results.push(script.step(step).await.to_string());
+            if script.is_disturbed() {
+                break;
+            }
         }
         let delete = json!({"prefix": "osd pool delete", "pool": pool, "pool2": pool, "yes_i_really_really_mean_it": true});
         rados.mon_command(&delete.to_string(), Bytes::new()).await.expect("the pool is removed");
         rados.shutdown().await;
-        results
+        (!script.is_disturbed()).then_some(results)
     })
 }
 
@@ -56,6 +63,11 @@ impl Script {
     async fn new(rados: &Rados, pool: &str) -> Self {
         let pool = rados.ioctx(pool).await.expect("the pool is there");
         Self { pool, snaps: Vec::new(), version: 0 }
+    }
+
+    /// Whether a snapshot's id was given out to nobody.
+    fn is_disturbed(&self) -> bool {
+        self.snaps.last().is_some_and(|last| last.0 >= FIRST_SNAP + self.snaps.len() as u64)
     }
 
     async fn step(&mut self, step: &Value) -> Value {
