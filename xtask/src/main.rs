@@ -3,6 +3,7 @@
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
 
 mod bench;
+mod failures;
 mod lint;
 mod process;
 mod stock;

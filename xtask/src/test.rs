@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum as _;
 
 use crate::Result;
+use crate::failures::Failures;
 use crate::process::{cargo, workspace};
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::watched;
@@ -24,6 +25,7 @@ const CLIENT_SEEDS: &str = "2000";
 struct Totals {
     passed: u64,
     failed: u64,
+    failures: Failures,
 }
 
 /// What `cargo xtask test` takes.
@@ -66,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(why) => left_out.push(format!("{what}: {why}")),
         }
     }
+    print!("{}", totals.failures.repeated());
     for suite in &left_out {
         println!("left out: {suite}");
     }
@@ -162,7 +165,10 @@ impl Totals {
         println!("== {what}");
         let begun = Instant::now();
         let failed_before = self.failed;
-        let ended = watched::run(command, |line| self.count(line))?;
+        let ended = watched::run(command, |line| {
+            self.failures.line(line);
+            self.count(line);
+        })?;
         self.failed += ended.hung;
         if !ended.is_success && self.failed == failed_before {
             return Err(format!("{what}: cargo failed, and no test did").into());

@@ -43,6 +43,12 @@ osd max object name len = 256
 osd max object namespace len = 64
 osd class load list = *
 osd class default list = *
+# Backfill without the pauses that spare the clients of real disks: tests wait for it.
+osd recovery sleep hdd = 0
+osd recovery sleep hybrid = 0
+osd max backfills = 8
+osd recovery retry interval = 2
+osd backfill retry interval = 2
 [mgr]
 mgr data = {dir}/mgr.$id
 "

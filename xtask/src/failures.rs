@@ -1,0 +1,102 @@
+//! What failed, kept to be said again at the end: of thousands of lines, the last are what is left to be read.
+
+use std::collections::VecDeque;
+
+/// How many lines of one test program's failures are kept: the first say which test, the last what it found.
+const FIRST_LINES: usize = 20;
+const LAST_LINES: usize = 60;
+
+/// How many programs' failures are kept.
+const PROGRAMS_MAX: usize = 10;
+
+/// Collects what failing test programs say between `failures:` and their result.
+#[derive(Default)]
+pub(crate) struct Failures {
+    reports: Vec<Report>,
+    /// What is being said just now.
+    open: Option<Report>,
+}
+
+#[derive(Default)]
+struct Report {
+    first: Vec<String>,
+    last: VecDeque<String>,
+    left_out: usize,
+}
+
+impl Failures {
+    /// Takes a line that a test program printed.
+    pub(crate) fn line(&mut self, line: &str) {
+        if line.starts_with("test result: ") {
+            if let Some(mut report) = self.open.take()
+                && self.reports.len() < PROGRAMS_MAX
+            {
+                report.add(line);
+                self.reports.push(report);
+            }
+        } else if line == "failures:" {
+            self.open.get_or_insert_default();
+        } else if let Some(report) = &mut self.open {
+            report.add(line);
+        }
+    }
+
+    /// All that failed, shortened; empty if nothing did.
+    pub(crate) fn repeated(&self) -> String {
+        self.reports.iter().map(Report::shown).collect()
+    }
+}
+
+impl Report {
+    fn add(&mut self, line: &str) {
+        if self.first.len() < FIRST_LINES {
+            self.first.push(line.to_owned());
+            return;
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+            self.left_out += 1;
+        }
+        self.last.push_back(line.to_owned());
+    }
+
+    fn shown(&self) -> String {
+        let left_out = (self.left_out > 0).then(|| format!("[{} lines are above only]", self.left_out));
+        let lines = self.first.iter().chain(&left_out).chain(&self.last);
+        lines.fold("== failed:\n".to_owned(), |all, line| all + line + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(output: &str) -> String {
+        let mut failures = Failures::default();
+        output.lines().for_each(|line| failures.line(line));
+        failures.repeated()
+    }
+
+    #[test]
+    fn what_failed_is_said_again_and_nothing_else() {
+        let output = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nleft: 1\n\n\
+            failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\nrunning 1 test\ntest result: ok. 1 passed; 0 failed";
+        let repeated = said(output);
+        assert!(repeated.starts_with("== failed:\n\n---- b stdout ----\nleft: 1\n"), "{repeated}");
+        assert!(repeated.ends_with("    b\n\ntest result: FAILED. 1 passed; 1 failed\n"), "{repeated}");
+        assert_eq!(said("running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed"), "");
+    }
+
+    #[test]
+    fn of_much_the_beginning_and_the_end_are_kept() {
+        let lines: Vec<String> = (0..1000).map(|number| format!("line {number}")).collect();
+        let repeated = said(&format!("failures:\n{}\ntest result: FAILED.", lines.join("\n")));
+        assert!(
+            repeated.contains("line 0\n")
+                && repeated.contains("line 999\n")
+                && !repeated.contains("line 500\n")
+        );
+        assert_eq!(repeated.lines().count(), 1 + FIRST_LINES + 1 + LAST_LINES);
+        assert!(repeated.contains("[921 lines are above only]"), "{repeated}");
+    }
+}
