@@ -6,7 +6,7 @@
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::Msg;
 use loligo_wire::message::mon::{MCommand, MCommandReply};
-use loligo_wire::{EntityAddr, OsdId, PgId, Tid};
+use loligo_wire::{OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
@@ -111,11 +111,11 @@ impl Objecter {
 
     fn send_command(&self, tid: Tid, to: Addressee) {
         let view = self.view.load();
-        let place = match view.addressee(to) {
-            Ok(place) => place,
+        let osd = match view.addressee(to) {
+            Ok(osd) => osd,
             Err(errno) => return self.commands.end(tid, Err(OpError::Os(errno))),
         };
-        match self.sessions.with(Some(place), view.epoch(), |session| session.conn()) {
+        match self.sessions.with(Some(osd), &view, |session| session.conn()) {
             Ok(Some(conn)) => {
                 if let Some(msg) = self.commands.to_send(tid, conn.id()) {
                     super::send(&conn, msg);
@@ -130,7 +130,7 @@ impl Objecter {
 
 impl MapView {
     /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as librados says.
-    fn addressee(&self, to: Addressee) -> Result<(OsdId, EntityAddr), Errno> {
+    fn addressee(&self, to: Addressee) -> Result<OsdId, Errno> {
         let osd = match to {
             Addressee::Osd(osd) => osd,
             Addressee::Pg(pg) => {
@@ -144,9 +144,8 @@ impl MapView {
         if !self.map().exists(osd) {
             return Err(Errno::ENOENT);
         }
-        let addr =
-            self.map().client_addrs(osd).filter(|_| self.map().is_up(osd)).and_then(|addrs| addrs.msgr2());
-        addr.map(|addr| (osd, *addr)).ok_or(Errno::ENXIO)
+        let listens = self.map().is_up(osd) && self.addr_of(osd).is_some();
+        listens.then_some(osd).ok_or(Errno::ENXIO)
     }
 }
 

@@ -257,7 +257,7 @@ impl Objecter {
                 let mut state = linger.state.lock();
                 (state.moved_in, state.lost, state.disconnected) = (None, None, false);
                 state.pg = place.as_ref().map(|place| place.spgid.pgid);
-                state.osd = place.and_then(|place| place.osd);
+                state.osd = place.and_then(|place| place.osd).and_then(|osd| Some((osd, view.addr_of(osd)?)));
             }
             // The steward marks by the map that it makes ours, after it has: a map from before must not be what we noted.
             if self.view().epoch() == view.epoch() {

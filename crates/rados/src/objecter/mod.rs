@@ -233,8 +233,7 @@ impl Objecter {
             Err(Unplaceable::NoPool) => return Submitted::NoPool,
             Err(e) => return Submitted::Failed(e.errno()),
         };
-        drop(view);
-        match self.sessions.with(place.osd, place.epoch, |session| session.admit(op, &place)) {
+        match self.sessions.with(place.osd, &view, |session| session.admit(op, &place)) {
             Ok(Admission::Send(conn)) => {
                 send(&conn, op.pack_first(&place));
                 Submitted::Sent
@@ -281,8 +280,8 @@ impl Objecter {
             if let Some(conn) = conn {
                 conn.mark_down();
             }
-            for (_, op) in ops {
-                self.fail(&op, OpError::Shutdown);
+            for (_, flying) in ops {
+                self.fail(&flying.op, OpError::Shutdown);
             }
         }
     }
@@ -403,7 +402,7 @@ impl Objecter {
                     }
                     op.finish(Ok(reply));
                 }
-                Answered::Again(op, reply) => self.tell(Event::Again { op, reply }),
+                Answered::Again(flying, reply) => self.tell(Event::Again { flying, reply }),
             }
         }
     }

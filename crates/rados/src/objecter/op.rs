@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
-use loligo_lockstat::{Class, SpinLock, SpinLockGuard};
 use loligo_wire::Tid;
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{Attempt, HObject, MOSDOp, ObjectLocator, OsdFlags, OsdReply};
@@ -19,20 +18,15 @@ use super::throttle::Throttle;
 use crate::error::OpError;
 use crate::trace::Marks;
 
-/// An operation's flight: looked at by the task that sends again, by readers and by whoever packs it, for a few copies each.
-static FLIGHT: Class = Class::new("rados.flight");
-
 /// What an operation ends with.
 pub(crate) type Outcome = Result<OsdReply, OpError>;
 
 /// One operation from its first attempt to its end. In this order, so that what is asked of many operations one after the other, when they
-/// are sent again, lies in three cache lines that follow each other.
+/// are sent again, lies in one cache line, where the count of its owners is as well.
 #[repr(C)]
 pub(crate) struct Op {
     /// The same in every attempt: by it the OSD knows a repetition.
     pub(crate) tid: Tid,
-    /// Where it goes. With it here, and not in the tables that it goes through, an operation is moved by moving a pointer.
-    flight: SpinLock<Flight>,
     /// Bytes of data that are sent with it.
     pub(crate) data_len: usize,
     /// Bytes it counts for in the throttle.
@@ -51,26 +45,14 @@ impl Op {
     pub(crate) fn new(tid: Tid, request: MOSDOp, marks: Option<Box<Marks>>) -> Arc<Self> {
         let data_len = request.ops.iter().map(|op| op.data.len()).sum();
         let cost = Throttle::cost(data_len);
-        let flight = SpinLock::new(&FLIGHT, Flight::default());
         let (answered_on, outcome, waker) = (AtomicU64::new(0), OnceLock::new(), AtomicWaker::new());
-        Arc::new(Self { tid, request, cost, data_len, flight, answered_on, outcome, waker, marks })
-    }
-
-    /// Its place and history.
-    pub(super) fn flight(&self) -> SpinLockGuard<'_, Flight> {
-        self.flight.lock()
+        Arc::new(Self { tid, request, cost, data_len, answered_on, outcome, waker, marks })
     }
 
     /// The message of its first attempt, before anybody else sees it.
     pub(super) fn pack_first(&self, place: &Placement) -> Msg {
         let request = &self.request;
         pack(self, place, 0, &request.locator, &request.oid, request.flags)
-    }
-
-    /// The message of the attempt that `flight` counted last.
-    pub(super) fn pack(&self, flight: &Flight) -> Msg {
-        let (locator, oid, flags) = flight.address(self);
-        pack(self, &flight.place, flight.attempts - 1, locator, oid, flags)
     }
 
     /// Notes, before the end, on which connection the answer came.
@@ -92,11 +74,19 @@ impl Op {
     }
 }
 
-/// An operation and its number, by which it is sorted and found: operations lie all over the memory.
-pub(super) type Numbered = (Tid, Arc<Op>);
+/// An operation with its place and history, as tables and queues hold it. These are here and not with the operation: operations lie all
+/// over the memory, and thousands are moved without a look at each.
+#[derive(Clone)]
+pub(super) struct Flying {
+    pub(super) op: Arc<Op>,
+    pub(super) flight: Flight,
+}
+
+/// One and its number, by which it is sorted and found.
+pub(super) type Numbered = (Tid, Flying);
 
 /// An operation's place and history.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Flight {
     pub(super) place: Placement,
     /// How often it was sent, or stood in a queue to be sent.
@@ -112,6 +102,20 @@ pub(super) struct Elsewhere {
     pub(super) locator: ObjectLocator,
     pub(super) oid: Vec<u8>,
     pub(super) flags: OsdFlags,
+}
+
+impl Flying {
+    /// One that was never sent.
+    pub(super) fn new(op: Arc<Op>, place: Placement) -> Self {
+        Self { op, flight: Flight { place, attempts: 0, elsewhere: None, primary_only: false } }
+    }
+
+    /// The message of the attempt that was counted last.
+    pub(super) fn pack(&self) -> Msg {
+        let Self { op, flight } = self;
+        let (locator, oid, flags) = flight.address(op);
+        pack(op, &flight.place, flight.attempts - 1, locator, oid, flags)
+    }
 }
 
 impl Flight {
@@ -157,7 +161,7 @@ fn pack(
         &tiered
     };
     if let Some(marks) = &op.marks {
-        marks.queued(place.spgid.pgid, place.osd.as_ref().map(|(osd, _)| *osd));
+        marks.queued(place.spgid.pgid, place.osd);
     }
     let retry = if retry_attempt > 0 { OsdFlags::RETRY } else { OsdFlags::empty() };
     let attempt = Attempt {

@@ -6,7 +6,7 @@ use loligo_msgr::State;
 use loligo_wire::{Epoch, OsdId, PgId, Tid};
 
 use super::Objecter;
-use super::op::{Flight, Op};
+use super::op::Flying;
 
 /// An operation in flight: what stock clients show as `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +60,14 @@ impl WaitsFor {
 }
 
 impl Request {
-    pub(super) fn of(op: &Op, flight: &Flight, waits_for: WaitsFor) -> Self {
+    pub(super) fn of(flying: &Flying, waits_for: WaitsFor) -> Self {
+        let Flying { op, flight } = flying;
         let (_, oid, _) = flight.address(op);
         Self {
             tid: op.tid,
             object: oid.to_vec(),
             pg: flight.place.spgid.pgid,
-            osd: flight.place.osd.map(|(osd, _)| osd),
+            osd: flight.place.osd,
             epoch: flight.place.epoch,
             attempts: u32::try_from(flight.attempts).unwrap_or(0),
             waits_for,

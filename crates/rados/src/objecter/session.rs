@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::op::{Flight, Numbered, Op};
+use super::op::{Flying, Numbered, Op};
 use super::requests::{Request, WaitsFor};
 use super::target::Placement;
 
@@ -39,20 +39,24 @@ struct State {
     /// Nobody may come any more: the OSD is gone or has moved, or the client is shut down.
     ended: bool,
     gated: bool,
-    held: VecDeque<Arc<Op>>,
-    table: FxHashMap<Tid, Arc<Op>>,
+    held: VecDeque<Flying>,
+    table: FxHashMap<Tid, Flying>,
     backoffs: Vec<Backoff>,
 }
 
 /// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
 /// attempts of operations behind it are packed already, and must not overtake it.
 #[derive(Default)]
-pub(super) struct Attempts(Vec<(Arc<Op>, Flight)>);
+pub(super) struct Attempts(Vec<Flying>);
 
 /// About how long a request is without its data.
 const REQUEST_LEN: usize = 256;
 
 impl Attempts {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self(Vec::with_capacity(capacity))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,11 +68,11 @@ impl Unpacked for Attempts {
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(|(op, ..)| REQUEST_LEN + op.data_len).sum()
+        self.0.iter().map(|flying| REQUEST_LEN + flying.op.data_len).sum()
     }
 
     fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
-        self.0.iter().map(|(op, flight)| op.pack(flight)).for_each(each);
+        self.0.iter().map(Flying::pack).for_each(each);
     }
 }
 
@@ -87,7 +91,7 @@ pub(super) enum Answered {
     /// It is the end.
     Done(Arc<Op>, OsdReply),
     /// The operation has to be sent again, perhaps elsewhere.
-    Again(Arc<Op>, OsdReply),
+    Again(Flying, OsdReply),
 }
 
 impl Session {
@@ -111,8 +115,7 @@ impl Session {
         let mut state = self.state.lock();
         let holds = state.gated && !state.ended;
         if holds {
-            op.flight().place = place.clone();
-            state.held.push_back(Arc::clone(op));
+            state.held.push_back(Flying::new(Arc::clone(op), *place));
         }
         holds
     }
@@ -123,17 +126,14 @@ impl Session {
         if state.ended || place.epoch < state.epoch {
             return Admission::Stale;
         }
-        let mut flight = op.flight();
-        flight.place = place.clone();
+        let mut flying = Flying::new(Arc::clone(op), *place);
         if state.gated {
-            drop(flight);
-            state.held.push_back(Arc::clone(op));
+            state.held.push_back(flying);
             return Admission::Taken;
         }
-        let conn = if place.paused || state.is_backed_off(op, &flight) { None } else { state.conn.clone() };
-        flight.attempts = i32::from(conn.is_some());
-        drop(flight);
-        state.table.insert(op.tid, Arc::clone(op));
+        let conn = if place.paused || state.is_backed_off(&flying) { None } else { state.conn.clone() };
+        flying.flight.attempts = i32::from(conn.is_some());
+        state.table.insert(op.tid, flying);
         conn.map_or(Admission::Taken, Admission::Send)
     }
 
@@ -143,13 +143,16 @@ impl Session {
         let mut answered = Vec::with_capacity(replies.len());
         let mut state = self.state.lock();
         for (tid, reply) in replies {
-            let Some(op) = state.table.get(&tid) else { continue };
-            if reply.retry_attempt >= 0 && reply.retry_attempt != op.flight().attempts - 1 {
+            let Some(flying) = state.table.get(&tid) else { continue };
+            if reply.retry_attempt >= 0 && reply.retry_attempt != flying.flight.attempts - 1 {
                 continue;
             }
-            let Some(op) = state.table.remove(&tid) else { continue };
+            let Some(flying) = state.table.remove(&tid) else { continue };
             let again = reply.redirect.is_some() || reply.result == -EAGAIN;
-            answered.push(if again { Answered::Again(op, reply) } else { Answered::Done(op, reply) });
+            answered.push(match again {
+                true => Answered::Again(flying, reply),
+                false => Answered::Done(flying.op, reply),
+            });
         }
         answered
     }
@@ -157,11 +160,11 @@ impl Session {
     /// Takes one operation out of the table: its answer could not be read, or nobody waits for it any more.
     pub(super) fn remove(&self, tid: Tid) -> Option<Arc<Op>> {
         let mut state = self.state.lock();
-        if let Some(op) = state.table.remove(&tid) {
-            return Some(op);
+        if let Some(flying) = state.table.remove(&tid) {
+            return Some(flying.op);
         }
-        let at = state.held.iter().position(|op| op.tid == tid)?;
-        state.held.remove(at)
+        let at = state.held.iter().position(|flying| flying.op.tid == tid)?;
+        state.held.remove(at).map(|flying| flying.op)
     }
 
     /// Holds back operations on a range of objects; `false` if the connection is not this session's any more.
@@ -185,18 +188,20 @@ impl Session {
     pub(super) fn requests(&self) -> Vec<Request> {
         let (ops, conn) = {
             let state = self.state.lock();
-            let in_table = state.table.values().map(|op| (Arc::clone(op), state.is_backed_off_now(op)));
-            let mut ops: Vec<_> = in_table.map(|(op, backed_off)| (op, Some(backed_off))).collect();
-            ops.extend(state.held.iter().map(|op| (Arc::clone(op), None)));
+            let in_table =
+                state.table.values().map(|flying| (flying.clone(), Some(state.is_backed_off(flying))));
+            let mut ops: Vec<_> = in_table.collect();
+            ops.extend(state.held.iter().map(|flying| (flying.clone(), None)));
             (ops, state.conn.as_ref().map(|conn| conn.state()))
         };
-        let shown = |(op, backed_off): (Arc<Op>, Option<bool>)| {
-            let flight = op.flight().clone();
+        let shown = |(flying, backed_off): (Flying, Option<bool>)| {
             let waits_for = match backed_off {
-                Some(backed_off) => WaitsFor::of(self.is_homeless(), flight.place.paused, backed_off, conn),
+                Some(backed_off) => {
+                    WaitsFor::of(self.is_homeless(), flying.flight.place.paused, backed_off, conn)
+                }
                 None => WaitsFor::Turn,
             };
-            Request::of(&op, &flight, waits_for)
+            Request::of(&flying, waits_for)
         };
         ops.into_iter().map(shown).collect()
     }
@@ -217,7 +222,7 @@ impl Session {
     }
 
     /// Opens the gate if nobody waits at it; else returns those who wait.
-    pub(super) fn open_gate(&self) -> Option<VecDeque<Arc<Op>>> {
+    pub(super) fn open_gate(&self) -> Option<VecDeque<Flying>> {
         let mut state = self.state.lock();
         if state.held.is_empty() {
             state.gated = false;
@@ -226,9 +231,15 @@ impl Session {
         Some(std::mem::take(&mut state.held))
     }
 
-    /// The operations in the table.
-    pub(super) fn in_table(&self) -> Vec<Arc<Op>> {
-        self.state.lock().table.values().cloned().collect()
+    /// The places of the operations in the table: some 50 bytes each, copied under the lock.
+    pub(super) fn places(&self) -> Vec<(Tid, Placement)> {
+        let state = self.state.lock();
+        state.table.iter().map(|(tid, flying)| (*tid, flying.flight.place)).collect()
+    }
+
+    /// Makes room in the table for operations that are about to be placed, so that it does not grow step by step.
+    pub(super) fn expect(&self, ops: usize) {
+        self.state.lock().table.reserve(ops);
     }
 
     /// Takes operations out of the table that are still there.
@@ -241,19 +252,17 @@ impl Session {
     /// are added to `attempts`.
     pub(super) fn place(
         &self,
-        ops: impl Iterator<Item = Arc<Op>>,
+        ops: impl Iterator<Item = Flying>,
         attempts: &mut Attempts,
     ) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         let conn = state.conn.clone();
-        for op in ops {
-            let mut flight = op.flight();
-            if conn.is_some() && !flight.place.paused && !state.is_backed_off(&op, &flight) {
-                flight.attempts += 1;
-                attempts.0.push((Arc::clone(&op), flight.clone()));
+        for mut flying in ops {
+            if conn.is_some() && !flying.flight.place.paused && !state.is_backed_off(&flying) {
+                flying.flight.attempts += 1;
+                attempts.0.push(flying.clone());
             }
-            drop(flight);
-            state.table.insert(op.tid, op);
+            state.table.insert(flying.op.tid, flying);
         }
         conn
     }
@@ -293,7 +302,8 @@ impl Session {
 
     /// Takes all operations of the table out.
     pub(super) fn take_all(&self) -> Vec<Numbered> {
-        self.state.lock().table.drain().collect()
+        let table = std::mem::take(&mut self.state.lock().table);
+        table.into_iter().collect()
     }
 
     /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because of it.
@@ -305,10 +315,7 @@ impl Session {
         let backoff = state.backoffs.swap_remove(at);
         state
             .table
-            .extract_if(|_, op| {
-                let flight = op.flight();
-                backoff.covers(flight.place.spgid, &flight.object(op))
-            })
+            .extract_if(|_, Flying { op, flight }| backoff.covers(flight.place.spgid, &flight.object(op)))
             .collect()
     }
 
@@ -316,22 +323,20 @@ impl Session {
     pub(super) fn end(&self) -> (Option<Arc<Connection>>, Vec<Numbered>) {
         let mut state = self.state.lock();
         state.ended = true;
-        let mut ops: Vec<_> = state.table.drain().collect();
-        ops.extend(state.held.drain(..).map(|op| (op.tid, op)));
-        (state.conn.take(), ops)
+        let (table, held) = (std::mem::take(&mut state.table), std::mem::take(&mut state.held));
+        let conn = state.conn.take();
+        drop(state);
+        let held = held.into_iter().map(|flying| (flying.op.tid, flying));
+        (conn, table.into_iter().chain(held).collect())
     }
 }
 
 impl State {
-    fn is_backed_off(&self, op: &Op, flight: &Flight) -> bool {
+    fn is_backed_off(&self, Flying { op, flight }: &Flying) -> bool {
         if self.backoffs.is_empty() {
             return false;
         }
         let object = flight.object(op);
         self.backoffs.iter().any(|backoff| backoff.covers(flight.place.spgid, &object))
-    }
-
-    fn is_backed_off_now(&self, op: &Op) -> bool {
-        !self.backoffs.is_empty() && self.is_backed_off(op, &op.flight())
     }
 }

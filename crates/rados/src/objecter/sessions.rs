@@ -9,7 +9,7 @@ use loligo_wire::{EntityAddr, EntityType, Epoch, OsdId};
 
 use super::op::Op;
 use super::session::Session;
-use super::target::Placement;
+use super::target::{MapView, Placement};
 use crate::dial::Dialer;
 
 static TABLE: Class = Class::new("rados.sessions");
@@ -53,40 +53,41 @@ impl Sessions {
         }
     }
 
-    /// Hands `f` the session with an OSD, which is opened if there is none; `addr` is where the OSD listens by the map of
-    /// `epoch`.
+    /// Hands `f` the session with an OSD, which is opened if there is none.
+    ///
+    /// One that is there may be where the OSD was before `view`: then its gate is closed, and what comes is placed again when the
+    /// steward ends it.
     #[inline]
     pub(super) fn with<R>(
         &self,
-        osd: Option<(OsdId, EntityAddr)>,
-        epoch: Epoch,
+        osd: Option<OsdId>,
+        view: &MapView,
         f: impl FnOnce(&Arc<Session>) -> R,
     ) -> Result<R, NoSession> {
-        let Some((osd, addr)) = osd else { return Ok(f(&self.homeless)) };
+        let Some(osd) = osd else { return Ok(f(&self.homeless)) };
         let table = self.by_osd.load();
         match table.get(osd.0 as usize) {
-            Some(Some(session)) if session.addr == addr => Ok(f(session)),
+            Some(Some(session)) => Ok(f(session)),
             _ => {
                 drop(table);
-                self.open(osd, addr, epoch).map(|session| f(&session))
+                self.open(osd, view).map(|session| f(&session))
             }
         }
     }
 
     #[cold]
-    fn open(&self, osd: OsdId, addr: EntityAddr, epoch: Epoch) -> Result<Arc<Session>, NoSession> {
+    fn open(&self, osd: OsdId, view: &MapView) -> Result<Arc<Session>, NoSession> {
         let at = osd.0 as usize;
         let changes = self.changes.lock();
         let table = self.by_osd.load();
         match table.get(at) {
             _ if changes.closed => return Err(NoSession::Closed),
             // A session where the OSD was would stay until the next map, and keep all from where the OSD is.
-            _ if epoch < changes.epoch => return Err(NoSession::Stale),
-            Some(Some(session)) if session.addr == addr => return Ok(Arc::clone(session)),
-            // The steward, who has closed the gates, is about to end this session, whose OSD has moved.
-            Some(Some(_)) => return Err(NoSession::Stale),
+            _ if view.epoch() < changes.epoch => return Err(NoSession::Stale),
+            Some(Some(session)) => return Ok(Arc::clone(session)),
             _ => {}
         }
+        let addr = view.addr_of(osd).ok_or(NoSession::Stale)?;
         let session = Session::new(osd, addr, changes.epoch, changes.gated);
         self.connect(&session).ok_or(NoSession::Closed)?;
         let mut table = Vec::clone(&table);
@@ -174,7 +175,8 @@ mod tests {
 
     use loligo_cephx::client::AuthClient;
     use loligo_cephx::conf::{Conf, Environment};
-    use loligo_wire::EntityName;
+    use loligo_maps::OsdMap;
+    use loligo_wire::{EntityAddrVec, EntityName, UTime, Uuid};
 
     use super::*;
 
@@ -186,9 +188,19 @@ mod tests {
         let auth = AuthClient::new(conf.client_config().expect("no key is needed"));
         let sessions = Sessions::new(Arc::new(Dialer::new(Weak::new(), auth)));
         sessions.gate_all(Epoch(6));
-        let osd = Some((OsdId(0), EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], 2)))));
-        assert_eq!(sessions.with(osd, Epoch(5), |_| ()), Err(NoSession::Stale));
+        let mut map = OsdMap::build(Uuid([7; 16])).osds(1).finish().expect("a first map");
+        let mut view = |epoch: u32| {
+            while map.epoch < Epoch(epoch) {
+                let mut inc = map.next_incremental(UTime::default());
+                let addrs = EntityAddrVec::from(EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], 2))));
+                inc.osd_up(OsdId(0), addrs.clone(), addrs);
+                map = map.advance(inc).expect("a map").map;
+            }
+            MapView::new(map.clone(), Arc::default())
+        };
+        let (osd, old, new) = (Some(OsdId(0)), view(5), view(6));
+        assert_eq!(sessions.with(osd, &old, |_| ()), Err(NoSession::Stale));
         // It would be opened by the newest map, if there were still a client.
-        assert_eq!(sessions.with(osd, Epoch(6), |_| ()), Err(NoSession::Closed));
+        assert_eq!(sessions.with(osd, &new, |_| ()), Err(NoSession::Closed));
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, Target, Targets};
 use loligo_wire::message::osd::{ObjectLocator, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
-use rustc_hash::FxHashMap;
 
 use super::replica::{ANYWHERE, Location, nearest};
 use crate::error::Errno;
@@ -22,28 +21,19 @@ pub(crate) struct MapView {
 }
 
 /// Where an operation belongs, by one map.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     pub(super) spgid: SpgId,
     /// The pool that was asked for; another serves it if a cache tier lies over it.
     pub(super) pool: PoolId,
     pub(super) hash: u32,
     pub(super) epoch: Epoch,
-    /// Where it goes, mostly the primary, and where that listens; `None` while nobody serves the placement group.
-    pub(super) osd: Option<(OsdId, EntityAddr)>,
+    /// Where it goes, mostly the primary; `None` while nobody serves the placement group. Its address is the session's.
+    pub(super) osd: Option<OsdId>,
     /// Whether it has to wait: reads or writes are paused, or there is no space.
     pub(super) paused: bool,
     /// The operation's flags.
     pub(super) flags: OsdFlags,
-}
-
-impl Default for Placement {
-    /// Nowhere yet.
-    fn default() -> Self {
-        let spgid = SpgId::whole(PgId { pool: PoolId(-1), seed: 0 });
-        let (pool, epoch, flags) = (spgid.pgid.pool, Epoch(0), OsdFlags::empty());
-        Self { spgid, pool, hash: 0, epoch, osd: None, paused: false, flags }
-    }
 }
 
 /// Why an operation belongs nowhere.
@@ -122,7 +112,6 @@ impl MapView {
     }
 
     fn placement(&self, pool: PoolId, target: Target, flags: OsdFlags) -> Placement {
-        let addr = |osd: OsdId| Some((osd, self.addr_of(osd)?));
         let mut spgid = SpgId::whole(target.pg);
         let mut osd = target.primary;
         if self.map().pool(target.pg.pool).is_some_and(PgPool::is_erasure) {
@@ -135,14 +124,20 @@ impl MapView {
             pool,
             hash: target.hash,
             epoch: self.epoch(),
-            osd: osd.and_then(addr),
+            osd: osd.filter(|osd| self.listens(*osd)),
             paused: self.pauses(pool, flags),
             flags,
         }
     }
 
-    fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
+    /// Where an OSD listens.
+    pub(super) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
         self.map().client_addrs(osd)?.msgr2().copied()
+    }
+
+    /// Whether an OSD listens anywhere.
+    fn listens(&self, osd: OsdId) -> bool {
+        self.map().client_addrs(osd).is_some_and(|addrs| addrs.msgr2().is_some())
     }
 
     /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a few microseconds.
@@ -228,8 +223,6 @@ struct Known {
     serving: PoolId,
     flags: OsdFlags,
     paused: bool,
-    /// Where the OSDs seen so far listen: as many as share the pool, or as had something in flight.
-    addrs: FxHashMap<OsdId, Option<EntityAddr>>,
 }
 
 impl PlacesAgain<'_> {
@@ -238,7 +231,7 @@ impl PlacesAgain<'_> {
         if self.known.as_ref().is_none_or(|known| known.pool != place.pool || known.flags != place.flags) {
             self.known = self.learn(place)?;
         }
-        let Some(known) = &mut self.known else {
+        let Some(known) = &self.known else {
             *place = self.view.place_again(place)?;
             return Ok(());
         };
@@ -247,10 +240,7 @@ impl PlacesAgain<'_> {
         place.spgid = SpgId::whole(target.pg);
         place.epoch = targets.map().epoch;
         place.paused = known.paused;
-        place.osd = target.primary.and_then(|osd| {
-            let addr = known.addrs.entry(osd).or_insert_with(|| self.view.addr_of(osd));
-            addr.map(|addr| (osd, addr))
-        });
+        place.osd = target.primary.filter(|osd| self.view.listens(*osd));
         Ok(())
     }
 
@@ -263,7 +253,6 @@ impl PlacesAgain<'_> {
         if is_erasure || flags.intersects(ANYWHERE) {
             return Ok(None);
         }
-        let (paused, addrs) = (view.pauses(pool, flags), FxHashMap::default());
-        Ok(Some(Known { pool, serving, flags, paused, addrs }))
+        Ok(Some(Known { pool, serving, flags, paused: view.pauses(pool, flags) }))
     }
 }
