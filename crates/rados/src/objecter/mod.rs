@@ -17,6 +17,7 @@
 
 mod backoff;
 mod commands;
+mod flight;
 mod linger;
 mod op;
 mod replica;
@@ -280,8 +281,8 @@ impl Objecter {
             if let Some(conn) = conn {
                 conn.mark_down();
             }
-            for (_, flying) in ops {
-                self.fail(&flying.op, OpError::Shutdown);
+            for (_, op) in ops {
+                self.fail(&op, OpError::Shutdown);
             }
         }
     }
@@ -402,7 +403,7 @@ impl Objecter {
                     }
                     op.finish(Ok(reply));
                 }
-                Answered::Again(flying, reply) => self.tell(Event::Again { flying, reply }),
+                Answered::Again(op, reply) => self.tell(Event::Again { op, reply }),
             }
         }
     }

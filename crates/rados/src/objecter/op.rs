@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use loligo_wire::Tid;
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{Attempt, HObject, MOSDOp, ObjectLocator, OsdFlags, OsdReply};
+use loligo_wire::message::osd::{Attempt, MOSDOp, ObjectLocator, OsdFlags, OsdReply};
 
 use super::Objecter;
-use super::replica::ANYWHERE;
+use super::flight::{Flight, FlightCell};
 use super::target::Placement;
 use super::throttle::Throttle;
 use crate::error::OpError;
@@ -22,13 +22,15 @@ use crate::trace::Marks;
 pub(crate) type Outcome = Result<OsdReply, OpError>;
 
 /// One operation from its first attempt to its end. In this order, so that what is asked of many operations one after the other, when they
-/// are sent again, lies in one cache line, where the count of its owners is as well.
+/// are sent again, lies in two cache lines that follow each other.
 #[repr(C)]
 pub(crate) struct Op {
     /// The same in every attempt: by it the OSD knows a repetition.
     pub(crate) tid: Tid,
     /// Bytes of data that are sent with it.
     pub(crate) data_len: usize,
+    /// Where it goes.
+    pub(super) flight: FlightCell,
     /// Bytes it counts for in the throttle.
     pub(crate) cost: u64,
     /// What is asked, as the first attempt said it.
@@ -45,14 +47,21 @@ impl Op {
     pub(crate) fn new(tid: Tid, request: MOSDOp, marks: Option<Box<Marks>>) -> Arc<Self> {
         let data_len = request.ops.iter().map(|op| op.data.len()).sum();
         let cost = Throttle::cost(data_len);
+        let flight = FlightCell::new();
         let (answered_on, outcome, waker) = (AtomicU64::new(0), OnceLock::new(), AtomicWaker::new());
-        Arc::new(Self { tid, request, cost, data_len, answered_on, outcome, waker, marks })
+        Arc::new(Self { tid, request, cost, data_len, flight, answered_on, outcome, waker, marks })
     }
 
     /// The message of its first attempt, before anybody else sees it.
     pub(super) fn pack_first(&self, place: &Placement) -> Msg {
         let request = &self.request;
         pack(self, place, 0, &request.locator, &request.oid, request.flags)
+    }
+
+    /// The message of the attempt that `flight` counted last.
+    pub(super) fn pack(&self, flight: &Flight) -> Msg {
+        let (locator, oid, flags) = flight.address(self);
+        pack(self, &flight.place, flight.attempts - 1, locator, oid, flags)
     }
 
     /// Notes, before the end, on which connection the answer came.
@@ -74,75 +83,8 @@ impl Op {
     }
 }
 
-/// An operation with its place and history, as tables and queues hold it. These are here and not with the operation: operations lie all
-/// over the memory, and thousands are moved without a look at each.
-#[derive(Clone)]
-pub(super) struct Flying {
-    pub(super) op: Arc<Op>,
-    pub(super) flight: Flight,
-}
-
-/// One and its number, by which it is sorted and found.
-pub(super) type Numbered = (Tid, Flying);
-
-/// An operation's place and history.
-#[derive(Clone)]
-pub(super) struct Flight {
-    pub(super) place: Placement,
-    /// How often it was sent, or stood in a queue to be sent.
-    pub(super) attempts: i32,
-    /// Where it goes instead of where it was asked to go.
-    pub(super) elsewhere: Option<Arc<Elsewhere>>,
-    /// Another copy than the primary's could not answer.
-    pub(super) primary_only: bool,
-}
-
-/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
-pub(super) struct Elsewhere {
-    pub(super) locator: ObjectLocator,
-    pub(super) oid: Vec<u8>,
-    pub(super) flags: OsdFlags,
-}
-
-impl Flying {
-    /// One that was never sent.
-    pub(super) fn new(op: Arc<Op>, place: Placement) -> Self {
-        Self { op, flight: Flight { place, attempts: 0, elsewhere: None, primary_only: false } }
-    }
-
-    /// The message of the attempt that was counted last.
-    pub(super) fn pack(&self) -> Msg {
-        let Self { op, flight } = self;
-        let (locator, oid, flags) = flight.address(op);
-        pack(op, &flight.place, flight.attempts - 1, locator, oid, flags)
-    }
-}
-
-impl Flight {
-    /// Where the operation goes: the locator, the name, and the flags of that.
-    pub(super) fn address<'a>(&'a self, op: &'a Op) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
-        let request = &op.request;
-        let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
-        match &self.elsewhere {
-            Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
-            None => (&request.locator, &request.oid, flags),
-        }
-    }
-
-    /// The object that it goes to.
-    pub(super) fn object(&self, op: &Op) -> HObject {
-        let (locator, oid, _) = self.address(op);
-        HObject {
-            key: locator.key.clone(),
-            oid: oid.to_vec(),
-            snap: op.request.snapid,
-            hash: self.place.hash,
-            max: false,
-            nspace: locator.nspace.clone(),
-            pool: self.place.spgid.pgid.pool.0,
-        }
-    }
-}
+/// An operation and its number, by which it is sorted and found: operations lie all over the memory.
+pub(super) type Numbered = (Tid, Arc<Op>);
 
 fn pack(
     op: &Op,

@@ -6,7 +6,8 @@ use loligo_msgr::State;
 use loligo_wire::{Epoch, OsdId, PgId, Tid};
 
 use super::Objecter;
-use super::op::Flying;
+use super::flight::Flight;
+use super::op::Op;
 
 /// An operation in flight: what stock clients show as `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +61,7 @@ impl WaitsFor {
 }
 
 impl Request {
-    pub(super) fn of(flying: &Flying, waits_for: WaitsFor) -> Self {
-        let Flying { op, flight } = flying;
+    pub(super) fn of(op: &Op, flight: &Flight, waits_for: WaitsFor) -> Self {
         let (_, oid, _) = flight.address(op);
         Self {
             tid: op.tid,

@@ -13,7 +13,8 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
-use super::op::{Flying, Numbered, Op};
+use super::flight::Flight;
+use super::op::{Numbered, Op};
 use super::requests::{Request, WaitsFor};
 use super::target::Placement;
 
@@ -39,15 +40,15 @@ struct State {
     /// Nobody may come any more: the OSD is gone or has moved, or the client is shut down.
     ended: bool,
     gated: bool,
-    held: VecDeque<Flying>,
-    table: FxHashMap<Tid, Flying>,
+    held: VecDeque<Arc<Op>>,
+    table: FxHashMap<Tid, Arc<Op>>,
     backoffs: Vec<Backoff>,
 }
 
 /// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
 /// attempts of operations behind it are packed already, and must not overtake it.
 #[derive(Default)]
-pub(super) struct Attempts(Vec<Flying>);
+pub(super) struct Attempts(Vec<(Arc<Op>, Flight)>);
 
 /// About how long a request is without its data.
 const REQUEST_LEN: usize = 256;
@@ -68,11 +69,11 @@ impl Unpacked for Attempts {
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(|flying| REQUEST_LEN + flying.op.data_len).sum()
+        self.0.iter().map(|(op, ..)| REQUEST_LEN + op.data_len).sum()
     }
 
     fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
-        self.0.iter().map(Flying::pack).for_each(each);
+        self.0.iter().map(|(op, flight)| op.pack(flight)).for_each(each);
     }
 }
 
@@ -91,7 +92,7 @@ pub(super) enum Answered {
     /// It is the end.
     Done(Arc<Op>, OsdReply),
     /// The operation has to be sent again, perhaps elsewhere.
-    Again(Flying, OsdReply),
+    Again(Arc<Op>, OsdReply),
 }
 
 impl Session {
@@ -115,7 +116,8 @@ impl Session {
         let mut state = self.state.lock();
         let holds = state.gated && !state.ended;
         if holds {
-            state.held.push_back(Flying::new(Arc::clone(op), *place));
+            op.flight.set_place(place);
+            state.held.push_back(Arc::clone(op));
         }
         holds
     }
@@ -126,14 +128,14 @@ impl Session {
         if state.ended || place.epoch < state.epoch {
             return Admission::Stale;
         }
-        let mut flying = Flying::new(Arc::clone(op), *place);
+        op.flight.set_place(place);
         if state.gated {
-            state.held.push_back(flying);
+            state.held.push_back(Arc::clone(op));
             return Admission::Taken;
         }
-        let conn = if place.paused || state.is_backed_off(&flying) { None } else { state.conn.clone() };
-        flying.flight.attempts = i32::from(conn.is_some());
-        state.table.insert(op.tid, flying);
+        let conn = if place.paused || state.is_backed_off(op) { None } else { state.conn.clone() };
+        op.flight.set_attempts(i32::from(conn.is_some()));
+        state.table.insert(op.tid, Arc::clone(op));
         conn.map_or(Admission::Taken, Admission::Send)
     }
 
@@ -143,16 +145,13 @@ impl Session {
         let mut answered = Vec::with_capacity(replies.len());
         let mut state = self.state.lock();
         for (tid, reply) in replies {
-            let Some(flying) = state.table.get(&tid) else { continue };
-            if reply.retry_attempt >= 0 && reply.retry_attempt != flying.flight.attempts - 1 {
+            let Some(op) = state.table.get(&tid) else { continue };
+            if reply.retry_attempt >= 0 && reply.retry_attempt != op.flight.attempts() - 1 {
                 continue;
             }
-            let Some(flying) = state.table.remove(&tid) else { continue };
+            let Some(op) = state.table.remove(&tid) else { continue };
             let again = reply.redirect.is_some() || reply.result == -EAGAIN;
-            answered.push(match again {
-                true => Answered::Again(flying, reply),
-                false => Answered::Done(flying.op, reply),
-            });
+            answered.push(if again { Answered::Again(op, reply) } else { Answered::Done(op, reply) });
         }
         answered
     }
@@ -160,11 +159,11 @@ impl Session {
     /// Takes one operation out of the table: its answer could not be read, or nobody waits for it any more.
     pub(super) fn remove(&self, tid: Tid) -> Option<Arc<Op>> {
         let mut state = self.state.lock();
-        if let Some(flying) = state.table.remove(&tid) {
-            return Some(flying.op);
+        if let Some(op) = state.table.remove(&tid) {
+            return Some(op);
         }
-        let at = state.held.iter().position(|flying| flying.op.tid == tid)?;
-        state.held.remove(at).map(|flying| flying.op)
+        let at = state.held.iter().position(|op| op.tid == tid)?;
+        state.held.remove(at)
     }
 
     /// Holds back operations on a range of objects; `false` if the connection is not this session's any more.
@@ -188,20 +187,18 @@ impl Session {
     pub(super) fn requests(&self) -> Vec<Request> {
         let (ops, conn) = {
             let state = self.state.lock();
-            let in_table =
-                state.table.values().map(|flying| (flying.clone(), Some(state.is_backed_off(flying))));
+            let flying = |op: &Arc<Op>, backed_off| (Arc::clone(op), op.flight.load(), backed_off);
+            let in_table = state.table.values().map(|op| flying(op, Some(state.is_backed_off(op))));
             let mut ops: Vec<_> = in_table.collect();
-            ops.extend(state.held.iter().map(|flying| (flying.clone(), None)));
+            ops.extend(state.held.iter().map(|op| flying(op, None)));
             (ops, state.conn.as_ref().map(|conn| conn.state()))
         };
-        let shown = |(flying, backed_off): (Flying, Option<bool>)| {
+        let shown = |(op, flight, backed_off): (Arc<Op>, Flight, Option<bool>)| {
             let waits_for = match backed_off {
-                Some(backed_off) => {
-                    WaitsFor::of(self.is_homeless(), flying.flight.place.paused, backed_off, conn)
-                }
+                Some(backed_off) => WaitsFor::of(self.is_homeless(), flight.place.paused, backed_off, conn),
                 None => WaitsFor::Turn,
             };
-            Request::of(&flying, waits_for)
+            Request::of(&op, &flight, waits_for)
         };
         ops.into_iter().map(shown).collect()
     }
@@ -222,7 +219,7 @@ impl Session {
     }
 
     /// Opens the gate if nobody waits at it; else returns those who wait.
-    pub(super) fn open_gate(&self) -> Option<VecDeque<Flying>> {
+    pub(super) fn open_gate(&self) -> Option<VecDeque<Arc<Op>>> {
         let mut state = self.state.lock();
         if state.held.is_empty() {
             state.gated = false;
@@ -231,10 +228,9 @@ impl Session {
         Some(std::mem::take(&mut state.held))
     }
 
-    /// The places of the operations in the table: some 50 bytes each, copied under the lock.
-    pub(super) fn places(&self) -> Vec<(Tid, Placement)> {
-        let state = self.state.lock();
-        state.table.iter().map(|(tid, flying)| (*tid, flying.flight.place)).collect()
+    /// The operations in the table.
+    pub(super) fn in_table(&self) -> Vec<Arc<Op>> {
+        self.state.lock().table.values().cloned().collect()
     }
 
     /// Makes room in the table for operations that are about to be placed, so that it does not grow step by step.
@@ -252,17 +248,19 @@ impl Session {
     /// are added to `attempts`.
     pub(super) fn place(
         &self,
-        ops: impl Iterator<Item = Flying>,
+        ops: impl Iterator<Item = Arc<Op>>,
         attempts: &mut Attempts,
     ) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         let conn = state.conn.clone();
-        for mut flying in ops {
-            if conn.is_some() && !flying.flight.place.paused && !state.is_backed_off(&flying) {
-                flying.flight.attempts += 1;
-                attempts.0.push(flying.clone());
+        for op in ops {
+            let mut flight = op.flight.load();
+            if conn.is_some() && !flight.place.paused && !state.is_backed_off(&op) {
+                flight.attempts += 1;
+                op.flight.set_attempts(flight.attempts);
+                attempts.0.push((Arc::clone(&op), flight));
             }
-            state.table.insert(flying.op.tid, flying);
+            state.table.insert(op.tid, op);
         }
         conn
     }
@@ -315,7 +313,10 @@ impl Session {
         let backoff = state.backoffs.swap_remove(at);
         state
             .table
-            .extract_if(|_, Flying { op, flight }| backoff.covers(flight.place.spgid, &flight.object(op)))
+            .extract_if(|_, op| {
+                let flight = op.flight.load();
+                backoff.covers(flight.place.spgid, &flight.object(op))
+            })
             .collect()
     }
 
@@ -326,16 +327,16 @@ impl Session {
         let (table, held) = (std::mem::take(&mut state.table), std::mem::take(&mut state.held));
         let conn = state.conn.take();
         drop(state);
-        let held = held.into_iter().map(|flying| (flying.op.tid, flying));
-        (conn, table.into_iter().chain(held).collect())
+        (conn, table.into_iter().chain(held.into_iter().map(|op| (op.tid, op))).collect())
     }
 }
 
 impl State {
-    fn is_backed_off(&self, Flying { op, flight }: &Flying) -> bool {
+    fn is_backed_off(&self, op: &Op) -> bool {
         if self.backoffs.is_empty() {
             return false;
         }
+        let flight = op.flight.load();
         let object = flight.object(op);
         self.backoffs.iter().any(|backoff| backoff.covers(flight.place.spgid, &object))
     }

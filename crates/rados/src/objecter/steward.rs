@@ -15,7 +15,8 @@ use loligo_wire::{Epoch, OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
-use super::op::{Elsewhere, Flying, Numbered};
+use super::flight::Elsewhere;
+use super::op::{Numbered, Op};
 use super::replica::Location;
 use super::session::{Attempts, Session};
 use super::target::MapView;
@@ -48,7 +49,7 @@ pub(super) enum Event {
     /// An OSD wants an operation to be sent again, or to another object.
     Again {
         /// The operation, which is in no table.
-        flying: Flying,
+        op: Arc<Op>,
         /// What the OSD said.
         reply: OsdReply,
     },
@@ -88,7 +89,7 @@ impl Steward {
                 }
                 Event::Lost { session, conn_id } => self.reconnect(session, conn_id),
                 Event::Unblocked { session, backoff } => self.unblock(&session, &backoff),
-                Event::Again { flying, reply } => self.send_again(flying, reply),
+                Event::Again { op, reply } => self.send_again(op, reply),
             }
         }
     }
@@ -166,7 +167,8 @@ impl Steward {
         let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
         let mut moved = Vec::new();
-        for (tid, place) in session.places() {
+        for op in session.in_table() {
+            let place = op.flight.place();
             let pg = place.spgid.pgid;
             let stays = !skipped
                 && !place.paused
@@ -174,7 +176,7 @@ impl Steward {
                 && *unchanged.entry(pg).or_insert_with(|| new.continues(old, pg))
                 && !new.pauses(pg.pool, place.flags);
             if !stays {
-                moved.push(tid);
+                moved.push(op.tid);
             }
         }
         moved
@@ -199,7 +201,7 @@ fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
 /// Operations that go to the same OSD, or to nobody for now.
 struct Portion {
     osd: Option<OsdId>,
-    ops: Vec<Flying>,
+    ops: Vec<Arc<Op>>,
 }
 
 /// How many operations are left with a connection as one thing: each of these wakes its writer task, which costs some microseconds.
@@ -208,26 +210,29 @@ const PORTION_OPS: usize = 512;
 /// How many operations go into a table while its session is locked: some microseconds of work.
 const HELD_OPS: usize = 32;
 
+/// How many operations are brought near at a time: their flights, of two cache lines each, fit into a core's first cache.
+const NEAR_OPS: usize = 32;
+
 /// Has the processor fetch operations that lie all over the memory, many at the same time: none of these loads waits for another.
-fn bring_near(ops: &[Flying]) {
-    for flying in ops {
-        std::hint::black_box(flying.op.data_len);
+fn bring_near(ops: &[Arc<Op>]) {
+    for op in ops {
+        std::hint::black_box(op.tid);
+        std::hint::black_box(op.data_len);
     }
 }
 
 /// Operations in the order of their numbers, which mostly lie close to each other.
-fn in_order(mut ops: Vec<Numbered>) -> Vec<Flying> {
+fn in_order(mut ops: Vec<Numbered>) -> Vec<Arc<Op>> {
     let numbers = ops.iter().map(|(tid, _)| tid.0);
     let (first, last) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
     let span = last - first;
     if span >= 4 * ops.len() as u64 {
         ops.sort_unstable_by_key(|(tid, _)| *tid);
-        return ops.into_iter().map(|(_, flying)| flying).collect();
+        return ops.into_iter().map(|(_, op)| op).collect();
     }
-    let mut places: Vec<Option<Flying>> = Vec::new();
-    places.resize_with(span as usize + 1, || None);
-    for (tid, flying) in ops {
-        places[(tid.0 - first) as usize] = Some(flying);
+    let mut places = vec![None; span as usize + 1];
+    for (tid, op) in ops {
+        places[(tid.0 - first) as usize] = Some(op);
     }
     places.into_iter().flatten().collect()
 }
@@ -264,8 +269,8 @@ impl Steward {
     }
 
     /// Sends an operation to the primary after EAGAIN, or to where it was redirected.
-    fn send_again(&self, flying: Flying, reply: OsdReply) {
-        let Flying { op, mut flight } = flying;
+    fn send_again(&self, op: Arc<Op>, reply: OsdReply) {
+        let mut flight = op.flight.load();
         if let Some(redirect) = reply.redirect {
             let (_, oid, _) = flight.address(&op);
             let elsewhere = Elsewhere {
@@ -281,7 +286,9 @@ impl Steward {
             Ok(place) => flight.place = place,
             Err(e) => return self.objecter.fail(&op, OpError::Os(e.errno())),
         }
-        self.place_all(vec![(op.tid, Flying { op, flight })]);
+        // It is in no table and no queue: nobody else has it.
+        op.flight.store(flight);
+        self.place_all(vec![(op.tid, op)]);
     }
 
     /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
@@ -291,12 +298,21 @@ impl Steward {
         let mut places = view.places_again();
         // One object's operations all go to one OSD.
         let mut portions: Vec<Portion> = Vec::new();
+        let mut left = ops.len();
         let mut ops = in_order(ops).into_iter();
-        while let Some(mut flying) = ops.next() {
-            match places.place(&mut flying.flight.place) {
-                Ok(()) => self.add(&mut portions, &view, flying, ops.len()),
-                // Pool numbers are not used twice: a pool that the map has lost is gone for good.
-                Err(e) => self.objecter.fail(&flying.op, OpError::Os(e.errno())),
+        while !ops.as_slice().is_empty() {
+            bring_near(&ops.as_slice()[..NEAR_OPS.min(ops.len())]);
+            for op in ops.by_ref().take(NEAR_OPS) {
+                left -= 1;
+                let mut place = op.flight.place();
+                match places.place(&mut place) {
+                    Ok(()) => {
+                        op.flight.set_place(&place);
+                        self.add(&mut portions, &view, place.osd, op, left);
+                    }
+                    // Pool numbers are not used twice: a pool that the map has lost is gone for good.
+                    Err(e) => self.objecter.fail(&op, OpError::Os(e.errno())),
+                }
             }
         }
         for portion in &mut portions {
@@ -305,15 +321,14 @@ impl Steward {
     }
 
     /// Puts an operation with those that go to the same OSD, and sends them once they are enough. `left` are still to come.
-    fn add(&self, portions: &mut Vec<Portion>, view: &MapView, flying: Flying, left: usize) {
-        let osd = flying.flight.place.osd;
+    fn add(&self, portions: &mut Vec<Portion>, view: &MapView, osd: Option<OsdId>, op: Arc<Op>, left: usize) {
         let at = portions.iter().position(|portion| portion.osd == osd).unwrap_or_else(|| {
             portions.push(Portion { osd, ops: Vec::with_capacity(PORTION_OPS.min(left + 1)) });
             portions.len() - 1
         });
         let share = left / portions.len();
         let portion = &mut portions[at];
-        portion.ops.push(flying);
+        portion.ops.push(op);
         if portion.ops.len() == PORTION_OPS {
             self.send(view, portion, share);
         }
@@ -326,8 +341,7 @@ impl Steward {
             let mut attempts = Attempts::with_capacity(portion.ops.len());
             let mut ops = portion.ops.drain(..);
             let mut conn = None;
-            while !ops.as_slice().is_empty() {
-                bring_near(&ops.as_slice()[..HELD_OPS.min(ops.len())]);
+            while ops.len() > 0 {
                 // The same each time: nobody but this task gives a session another one.
                 conn = session.place(ops.by_ref().take(HELD_OPS), &mut attempts);
             }
@@ -338,14 +352,14 @@ impl Steward {
         });
         if sent.is_err() {
             // There is no session only because the client is being shut down: the map is the newest.
-            portion.ops.drain(..).for_each(|flying| self.objecter.fail(&flying.op, OpError::Shutdown));
+            portion.ops.drain(..).for_each(|op| self.objecter.fail(&op, OpError::Shutdown));
         }
     }
 
     /// Lets those in who wait at a gate, then opens it.
     fn open_gate(&self, session: &Arc<Session>) {
         while let Some(held) = session.open_gate() {
-            self.place_all(held.into_iter().map(|flying| (flying.op.tid, flying)).collect());
+            self.place_all(held.into_iter().map(|op| (op.tid, op)).collect());
         }
     }
 }

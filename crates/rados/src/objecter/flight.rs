@@ -1,0 +1,201 @@
+//! An operation's place and history.
+//!
+//! They lie with the operation, so that it moves from table to table as a pointer, and without a lock: who may write a flight holds
+//! the operation alone. That is its sender before anybody else sees it, who writes under the lock of the session that takes it in; and
+//! from then on the one [steward](super::steward), as only it sends again. Who else reads (whoever an answer comes to, whoever looks
+//! what is in flight) has found the operation in a table, under its session's lock, which the writer took to put it there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use loligo_wire::message::osd::{HObject, ObjectLocator, OsdFlags};
+use loligo_wire::{Epoch, OsdId, PgId, PoolId, SpgId};
+
+use super::op::Op;
+use super::replica::ANYWHERE;
+use super::target::Placement;
+
+/// An operation's place and history, as it is at one moment.
+#[derive(Clone)]
+pub(super) struct Flight {
+    pub(super) place: Placement,
+    /// How often it was sent, or stood in a queue to be sent.
+    pub(super) attempts: i32,
+    /// Where it goes instead of where it was asked to go.
+    pub(super) elsewhere: Option<Arc<Elsewhere>>,
+    /// Another copy than the primary's could not answer.
+    pub(super) primary_only: bool,
+}
+
+/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
+pub(super) struct Elsewhere {
+    pub(super) locator: ObjectLocator,
+    pub(super) oid: Vec<u8>,
+    pub(super) flags: OsdFlags,
+}
+
+impl Flight {
+    /// Where the operation goes: the locator, the name, and the flags of that.
+    pub(super) fn address<'a>(&'a self, op: &'a Op) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
+        let request = &op.request;
+        let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
+        match &self.elsewhere {
+            Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
+            None => (&request.locator, &request.oid, flags),
+        }
+    }
+
+    /// The object that it goes to.
+    pub(super) fn object(&self, op: &Op) -> HObject {
+        let (locator, oid, _) = self.address(op);
+        HObject {
+            key: locator.key.clone(),
+            oid: oid.to_vec(),
+            snap: op.request.snapid,
+            hash: self.place.hash,
+            max: false,
+            nspace: locator.nspace.clone(),
+            pool: self.place.spgid.pgid.pool.0,
+        }
+    }
+}
+
+/// A [`Flight`] that is read and written in parts, without a lock: see the [module's](self) documentation for who may.
+///
+/// All is Relaxed: what orders a write before a read is the session's lock, under which the operation came into the table where
+/// the reader found it, or that reader and writer are one task.
+pub(super) struct FlightCell {
+    serving: AtomicU64,
+    pool: AtomicU64,
+    hash: AtomicU32,
+    seed: AtomicU32,
+    epoch: AtomicU32,
+    /// [`NOBODY`] if there is none.
+    osd: AtomicI32,
+    flags: AtomicU32,
+    attempts: AtomicI32,
+    /// The shard in the lowest eight bits, and [`PAUSED`], [`PRIMARY_ONLY`] and [`ELSEWHERE`].
+    rest: AtomicU32,
+    elsewhere: ArcSwapOption<Elsewhere>,
+}
+
+/// In the place of an OSD's number.
+const NOBODY: i32 = -1;
+const PAUSED: u32 = 1 << 8;
+const PRIMARY_ONLY: u32 = 1 << 9;
+/// There is an [`Elsewhere`]: mostly there is none, and this is cheaper to ask.
+const ELSEWHERE: u32 = 1 << 10;
+
+impl FlightCell {
+    /// Nowhere yet.
+    pub(super) fn new() -> Self {
+        Self {
+            serving: AtomicU64::new(0),
+            pool: AtomicU64::new(0),
+            hash: AtomicU32::new(0),
+            seed: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
+            osd: AtomicI32::new(NOBODY),
+            flags: AtomicU32::new(0),
+            attempts: AtomicI32::new(0),
+            rest: AtomicU32::new(0),
+            elsewhere: ArcSwapOption::const_empty(),
+        }
+    }
+
+    pub(super) fn load(&self) -> Flight {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let elsewhere = (rest & ELSEWHERE != 0).then(|| self.elsewhere.load_full()).flatten();
+        let primary_only = rest & PRIMARY_ONLY != 0;
+        Flight { place: self.place(), attempts: self.attempts(), elsewhere, primary_only }
+    }
+
+    pub(super) fn store(&self, flight: Flight) {
+        let primary_only = if flight.primary_only { PRIMARY_ONLY } else { 0 };
+        let elsewhere = if flight.elsewhere.is_some() { ELSEWHERE } else { 0 };
+        self.rest.store(primary_only | elsewhere, Ordering::Relaxed);
+        self.attempts.store(flight.attempts, Ordering::Relaxed);
+        self.elsewhere.store(flight.elsewhere);
+        self.set_place(&flight.place);
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> Placement {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let pool = |pool: &AtomicU64| PoolId(pool.load(Ordering::Relaxed) as i64);
+        let pgid = PgId { pool: pool(&self.serving), seed: self.seed.load(Ordering::Relaxed) };
+        let osd = self.osd.load(Ordering::Relaxed);
+        Placement {
+            spgid: SpgId { pgid, shard: rest as u8 as i8 },
+            pool: pool(&self.pool),
+            hash: self.hash.load(Ordering::Relaxed),
+            epoch: Epoch(self.epoch.load(Ordering::Relaxed)),
+            osd: (osd != NOBODY).then_some(OsdId(osd)),
+            paused: rest & PAUSED != 0,
+            flags: OsdFlags(self.flags.load(Ordering::Relaxed)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_place(&self, place: &Placement) {
+        let Placement { spgid, pool, hash, epoch, osd, paused, flags } = *place;
+        self.serving.store(spgid.pgid.pool.0 as u64, Ordering::Relaxed);
+        self.pool.store(pool.0 as u64, Ordering::Relaxed);
+        self.hash.store(hash, Ordering::Relaxed);
+        self.seed.store(spgid.pgid.seed, Ordering::Relaxed);
+        self.epoch.store(epoch.0, Ordering::Relaxed);
+        self.osd.store(osd.map_or(NOBODY, |osd| osd.0), Ordering::Relaxed);
+        self.flags.store(flags.0, Ordering::Relaxed);
+        let kept = self.rest.load(Ordering::Relaxed) & (PRIMARY_ONLY | ELSEWHERE);
+        let paused = if paused { PAUSED } else { 0 };
+        self.rest.store(kept | paused | u32::from(spgid.shard as u8), Ordering::Relaxed);
+    }
+
+    /// How often it was sent, or stood in a queue to be sent.
+    #[inline]
+    pub(super) fn attempts(&self) -> i32 {
+        self.attempts.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_attempts(&self, attempts: i32) {
+        self.attempts.store(attempts, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_gives_back_what_was_put_in() {
+        let cell = FlightCell::new();
+        let pgid = PgId { pool: PoolId(-7), seed: u32::MAX };
+        let place = Placement {
+            spgid: SpgId { pgid, shard: -1 },
+            pool: PoolId(i64::MAX),
+            hash: 0xdead_beef,
+            epoch: Epoch(9),
+            osd: Some(OsdId(3)),
+            paused: true,
+            flags: OsdFlags::READ | OsdFlags::BALANCE_READS,
+        };
+        let elsewhere = Elsewhere {
+            locator: ObjectLocator::default(),
+            oid: b"there".to_vec(),
+            flags: OsdFlags::REDIRECTED,
+        };
+        cell.store(Flight { place, attempts: 4, elsewhere: Some(Arc::new(elsewhere)), primary_only: true });
+        let shown = |place: Placement| format!("{place:?}");
+        let flight = cell.load();
+        assert_eq!(shown(flight.place), shown(place));
+        assert_eq!((flight.attempts, flight.primary_only), (4, true));
+        assert_eq!(flight.elsewhere.expect("there is one").oid, b"there");
+        let next = Placement { spgid: SpgId { pgid, shard: 5 }, osd: None, paused: false, ..place };
+        cell.set_place(&next);
+        assert_eq!(shown(cell.place()), shown(next));
+        assert!(cell.load().primary_only, "it outlives the place");
+        cell.set_attempts(5);
+        assert_eq!(cell.attempts(), 5);
+    }
+}
