@@ -152,6 +152,30 @@ impl FlightCell {
         self.rest.store(kept | paused | u32::from(spgid.shard as u8), Ordering::Relaxed);
     }
 
+    /// Where it goes within its pool, as placement seed and hash, if there is nothing else to be said of it: it goes to the pool
+    /// that was asked, to the whole placement group, to the object that was named.
+    #[inline]
+    pub(super) fn usual(&self) -> Option<(u32, u32)> {
+        let rest = self.rest.load(Ordering::Relaxed);
+        let is_whole = rest as u8 as i8 == SpgId::NO_SHARD && rest & (PRIMARY_ONLY | ELSEWHERE) == 0;
+        let serves_itself = self.serving.load(Ordering::Relaxed) == self.pool.load(Ordering::Relaxed);
+        (is_whole && serves_itself)
+            .then(|| (self.seed.load(Ordering::Relaxed), self.hash.load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.rest.load(Ordering::Relaxed) & PAUSED != 0
+    }
+
+    /// Counts an attempt. Only one writes at a time.
+    #[inline]
+    pub(super) fn next_attempt(&self) -> i32 {
+        let attempts = self.attempts() + 1;
+        self.set_attempts(attempts);
+        attempts
+    }
+
     /// How often it was sent, or stood in a queue to be sent.
     #[inline]
     pub(super) fn attempts(&self) -> i32 {
@@ -196,6 +220,11 @@ mod tests {
         assert_eq!(shown(cell.place()), shown(next));
         assert!(cell.load().primary_only, "it outlives the place");
         cell.set_attempts(5);
-        assert_eq!(cell.attempts(), 5);
+        assert_eq!((cell.attempts(), cell.next_attempt(), cell.attempts()), (5, 6, 6));
+        assert_eq!(cell.usual(), None, "it goes elsewhere");
+        cell.store(Flight { place, attempts: 0, elsewhere: None, primary_only: false });
+        assert_eq!(cell.usual(), None, "another pool serves it");
+        cell.set_place(&Placement { pool: pgid.pool, ..place });
+        assert_eq!(cell.usual(), Some((u32::MAX, 0xdead_beef)));
     }
 }

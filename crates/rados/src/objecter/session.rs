@@ -8,7 +8,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::{Connection, Unpacked};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDBackoff, OsdReply};
-use loligo_wire::{EntityAddr, Epoch, OsdId, Tid};
+use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, SpgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -47,33 +47,92 @@ struct State {
 
 /// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
 /// attempts of operations behind it are packed already, and must not overtake it.
-#[derive(Default)]
-pub(super) struct Attempts(Vec<(Arc<Op>, Flight)>);
+pub(super) struct Attempts {
+    osd: Option<OsdId>,
+    epoch: Epoch,
+    all: Vec<Attempt>,
+    bytes: usize,
+}
+
+struct Attempt {
+    op: Arc<Op>,
+    to: To,
+}
+
+/// Where an attempt goes: thousands come at once, and mostly little has to be said of each.
+enum To {
+    /// See [`FlightCell::usual`](super::flight::FlightCell::usual).
+    Usual {
+        seed: u32,
+        hash: u32,
+        attempts: i32,
+    },
+    Other(Box<Flight>),
+}
 
 /// About how long a request is without its data.
 const REQUEST_LEN: usize = 256;
 
 impl Attempts {
-    pub(super) fn with_capacity(capacity: usize) -> Self {
-        Self(Vec::with_capacity(capacity))
+    /// None yet, to an OSD by the map of `epoch`.
+    pub(super) fn new(osd: Option<OsdId>, epoch: Epoch) -> Self {
+        Self { osd, epoch, all: Vec::new(), bytes: 0 }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Takes all out.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.osd, self.epoch))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Adds the next attempt of an operation, as it is placed now.
+    fn add(&mut self, op: &Arc<Op>) {
+        let attempts = op.flight.next_attempt();
+        let to = match op.flight.usual() {
+            Some((seed, hash)) => To::Usual { seed, hash, attempts },
+            None => To::Other(Box::new(op.flight.load())),
+        };
+        self.bytes += REQUEST_LEN + op.data_len;
+        self.all.push(Attempt { op: Arc::clone(op), to });
+    }
+
+    fn packed(&self, Attempt { op, to }: &Attempt) -> Msg {
+        let usual;
+        let flight = match to {
+            To::Other(flight) => flight,
+            To::Usual { seed, hash, attempts } => {
+                let pool = op.request.locator.pool;
+                let place = Placement {
+                    spgid: SpgId::whole(PgId { pool, seed: *seed }),
+                    pool,
+                    hash: *hash,
+                    epoch: self.epoch,
+                    osd: self.osd,
+                    paused: false,
+                    flags: op.request.flags,
+                };
+                usual = Flight { place, attempts: *attempts, elsewhere: None, primary_only: false };
+                &usual
+            }
+        };
+        op.pack(flight)
     }
 }
 
 impl Unpacked for Attempts {
     fn count(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     fn bytes(&self) -> usize {
-        self.0.iter().map(|(op, ..)| REQUEST_LEN + op.data_len).sum()
+        self.bytes
     }
 
     fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
-        self.0.iter().map(|(op, flight)| op.pack(flight)).for_each(each);
+        self.all.iter().map(|attempt| self.packed(attempt)).for_each(each);
     }
 }
 
@@ -233,32 +292,26 @@ impl Session {
         self.state.lock().table.values().cloned().collect()
     }
 
-    /// Makes room in the table for operations that are about to be placed, so that it does not grow step by step.
-    pub(super) fn expect(&self, ops: usize) {
-        self.state.lock().table.reserve(ops);
-    }
-
     /// Takes operations out of the table that are still there.
     pub(super) fn take(&self, tids: &[Tid]) -> Vec<Numbered> {
         let mut state = self.state.lock();
         tids.iter().filter_map(|tid| state.table.remove_entry(tid)).collect()
     }
 
-    /// Puts a few operations into the table, whatever the gate. Those that are to be sent now, over the connection that is given back,
-    /// are added to `attempts`.
+    /// Puts a few operations into the table, whatever the gate, and makes room in it for `more`, so that it does not grow step by step.
+    /// Those that are to be sent now, over the connection that is given back, are added to `attempts`.
     pub(super) fn place(
         &self,
-        ops: impl Iterator<Item = Arc<Op>>,
+        ops: impl ExactSizeIterator<Item = Arc<Op>>,
+        more: usize,
         attempts: &mut Attempts,
     ) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         let conn = state.conn.clone();
+        state.table.reserve(ops.len() + more);
         for op in ops {
-            let mut flight = op.flight.load();
-            if conn.is_some() && !flight.place.paused && !state.is_backed_off(&op) {
-                flight.attempts += 1;
-                op.flight.set_attempts(flight.attempts);
-                attempts.0.push((Arc::clone(&op), flight));
+            if conn.is_some() && !op.flight.is_paused() && !state.is_backed_off(&op) {
+                attempts.add(&op);
             }
             state.table.insert(op.tid, op);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_maps::{Incremental, OsdMap};
+use loligo_msgr::Connection;
 use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, OsdFlags, OsdReply};
 use loligo_wire::{Epoch, OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
@@ -201,17 +202,49 @@ fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
 /// Operations that go to the same OSD, or to nobody for now.
 struct Portion {
     osd: Option<OsdId>,
+    /// Those that are in no table yet.
     ops: Vec<Arc<Op>>,
+    /// Of those that are.
+    attempts: Attempts,
+    /// For them; the same each time, as nobody but this task gives a session another one.
+    conn: Option<Arc<Connection>>,
 }
 
 /// How many operations are left with a connection as one thing: each of these wakes its writer task, which costs some microseconds.
 const PORTION_OPS: usize = 512;
 
-/// How many operations go into a table while its session is locked: some microseconds of work.
-const HELD_OPS: usize = 32;
-
-/// How many operations are brought near at a time: their flights, of two cache lines each, fit into a core's first cache.
+/// How many operations are brought near at a time and go into tables before the next: what is asked of them, two cache lines of each,
+/// fits into a core's first cache, and a session is locked for some microseconds of work.
 const NEAR_OPS: usize = 32;
+
+/// One for each OSD; there may be hundreds.
+#[derive(Default)]
+struct Portions {
+    all: Vec<Portion>,
+    at: FxHashMap<Option<OsdId>, usize>,
+}
+
+impl Portions {
+    fn of(&mut self, osd: Option<OsdId>, epoch: Epoch) -> &mut Portion {
+        let at = *self.at.entry(osd).or_insert_with(|| {
+            let (ops, attempts) = (Vec::with_capacity(NEAR_OPS), Attempts::new(osd, epoch));
+            self.all.push(Portion { osd, ops, attempts, conn: None });
+            self.all.len() - 1
+        });
+        &mut self.all[at]
+    }
+}
+
+/// Leaves a portion's attempts with its connection.
+fn leave(portion: &mut Portion) {
+    if portion.attempts.len() == 0 {
+        return;
+    }
+    if let Some(conn) = &portion.conn {
+        // Lost with the connection, if that is closed, and found again as all that is lost with it.
+        let _ = conn.leave(Box::new(portion.attempts.take()));
+    }
+}
 
 /// Has the processor fetch operations that lie all over the memory, many at the same time: none of these loads waits for another.
 fn bring_near(ops: &[Arc<Op>]) {
@@ -297,62 +330,45 @@ impl Steward {
         let view = self.objecter.view.load_full();
         let mut places = view.places_again();
         // One object's operations all go to one OSD.
-        let mut portions: Vec<Portion> = Vec::new();
-        let mut left = ops.len();
+        let mut portions = Portions::default();
         let mut ops = in_order(ops).into_iter();
         while !ops.as_slice().is_empty() {
             bring_near(&ops.as_slice()[..NEAR_OPS.min(ops.len())]);
             for op in ops.by_ref().take(NEAR_OPS) {
-                left -= 1;
                 let mut place = op.flight.place();
                 match places.place(&mut place) {
                     Ok(()) => {
                         op.flight.set_place(&place);
-                        self.add(&mut portions, &view, place.osd, op, left);
+                        portions.of(place.osd, view.epoch()).ops.push(op);
                     }
                     // Pool numbers are not used twice: a pool that the map has lost is gone for good.
                     Err(e) => self.objecter.fail(&op, OpError::Os(e.errno())),
                 }
             }
+            let share = ops.len() / portions.all.len().max(1);
+            for portion in &mut portions.all {
+                self.enter(&view, portion, share);
+            }
         }
-        for portion in &mut portions {
-            self.send(&view, portion, 0);
-        }
+        portions.all.iter_mut().for_each(leave);
     }
 
-    /// Puts an operation with those that go to the same OSD, and sends them once they are enough. `left` are still to come.
-    fn add(&self, portions: &mut Vec<Portion>, view: &MapView, osd: Option<OsdId>, op: Arc<Op>, left: usize) {
-        let at = portions.iter().position(|portion| portion.osd == osd).unwrap_or_else(|| {
-            portions.push(Portion { osd, ops: Vec::with_capacity(PORTION_OPS.min(left + 1)) });
-            portions.len() - 1
-        });
-        let share = left / portions.len();
-        let portion = &mut portions[at];
-        portion.ops.push(op);
-        if portion.ops.len() == PORTION_OPS {
-            self.send(view, portion, share);
+    /// Puts a portion's operations, which were placed by `view`, into their session's table, and leaves them with its connection
+    /// once they are enough. About `more` follow.
+    fn enter(&self, view: &MapView, portion: &mut Portion, more: usize) {
+        if portion.ops.is_empty() {
+            return;
         }
-    }
-
-    /// Puts operations that were placed by `view` into their session's table and sends them. About `more` follow.
-    fn send(&self, view: &MapView, portion: &mut Portion, more: usize) {
-        let sent = self.objecter.sessions.with(portion.osd, view, |session| {
-            session.expect(portion.ops.len() + more);
-            let mut attempts = Attempts::with_capacity(portion.ops.len());
-            let mut ops = portion.ops.drain(..);
-            let mut conn = None;
-            while ops.len() > 0 {
-                // The same each time: nobody but this task gives a session another one.
-                conn = session.place(ops.by_ref().take(HELD_OPS), &mut attempts);
-            }
-            if let Some(conn) = conn.filter(|_| !attempts.is_empty()) {
-                // Lost with the connection, if that is closed, and found again as all that is lost with it.
-                let _ = conn.leave(Box::new(attempts));
-            }
+        let Portion { osd, ops, attempts, conn } = portion;
+        let entered = self.objecter.sessions.with(*osd, view, |session| {
+            *conn = session.place(ops.drain(..), more, attempts);
         });
-        if sent.is_err() {
+        if entered.is_err() {
             // There is no session only because the client is being shut down: the map is the newest.
-            portion.ops.drain(..).for_each(|op| self.objecter.fail(&op, OpError::Shutdown));
+            ops.drain(..).for_each(|op| self.objecter.fail(&op, OpError::Shutdown));
+        }
+        if attempts.len() >= PORTION_OPS {
+            leave(portion);
         }
     }
 
