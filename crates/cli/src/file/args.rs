@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::local::Way;
 use crate::args::size;
 
 const PUT: &str = "\
 Examples:
   loligo -p data file put film.mkv /srv/film.mkv
   loligo -p data file put --recursive backup /home --parallel 8 --verify
+  loligo -p data file put dump.img /srv/dump.img --direct
   tar c /srv | loligo -p data file put srv.tar - --stripe-count 8 --stripe-unit 1M --object-size 8M";
 
 const GET: &str = "\
@@ -143,7 +145,17 @@ pub(crate) struct Transfer {
     /// Compare checksums of the local file with those that the OSDs make of the objects, in the end.
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Read or write the local file past the page cache (O_DIRECT): nothing else falls out of it, and --verify checks what the disk has.
+    /// Not every file system can.
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Bytes of one file under way at most; as few of them as the way to the OSDs needs.
     #[arg(long, value_parser = size, value_name = "BYTES", default_value = "64M")]
     pub(crate) window: u64,
+}
+
+impl Transfer {
+    pub(super) fn way(&self) -> Way {
+        if self.direct { Way::Direct } else { Way::Cached }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod copy;
+mod direct;
 mod get;
 mod local;
 mod put;
