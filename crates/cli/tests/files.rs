@@ -346,6 +346,25 @@ fn an_interrupt_leaves_no_lock() {
 }
 
 #[test]
+fn files_have_attributes() {
+    let place = Place::new("xattrs");
+    assert!(place.fails(&["setxattr", "s", "colour", "red"]).contains("No such file"));
+    place.piped(&["put", "s", "-"], b"content");
+    place.file(&["setxattr", "s", "colour", "red"]);
+    place.piped(&["setxattr", "s", "bytes", "-"], b"");
+    place.piped(&["setxattr", "s", "piped"], b"\xff\0");
+    assert_eq!(place.text(&["listxattr", "s"]), "bytes\ncolour\npiped\n");
+    assert_eq!(place.json(&["listxattr", "s"]), serde_json::json!(["bytes", "colour", "piped"]));
+    assert_eq!(place.file(&["getxattr", "s", "piped"]), b"\xff\0");
+    assert_eq!(place.file(&["getxattr", "s", "bytes"]), b"-");
+    place.file(&["rmxattr", "s", "piped"]);
+    let said = place.fails(&["getxattr", "s", "piped"]);
+    assert!(said.starts_with("loligo: getxattr p/s piped: "), "{said}");
+    assert!(place.fails(&["setxattr", "s", "striper.size", "0"]).contains("the file's own"));
+    assert_eq!(place.file(&["cat", "s"]), b"content");
+}
+
+#[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn files_are_exchanged_with_rados() {
     let place = Place::new("exchange");
@@ -373,6 +392,18 @@ fn files_are_exchanged_with_rados() {
         lines
     };
     assert_eq!(sorted(place.text(&["ls"])), sorted(rados(&["ls"])));
+    for name in ["ours", "stock"] {
+        rados(&["setxattr", name, "colour", "red"]);
+        place.file(&["setxattr", name, "shape", "round"]);
+        assert_eq!(place.text(&["listxattr", name]), rados(&["listxattr", name]));
+        for attribute in ["colour", "shape"] {
+            let shown = place.text(&["getxattr", name, attribute]);
+            assert_eq!(shown.trim_end(), rados(&["getxattr", name, attribute]).trim_end());
+        }
+        place.file(&["rmxattr", name, "colour"]);
+        rados(&["rmxattr", name, "shape"]);
+        assert_eq!(place.text(&["listxattr", name]) + &rados(&["listxattr", name]), "");
+    }
     rados(&["truncate", "ours", "100000"]);
     assert!(place.file(&["cat", "ours"]) == data[..100_000]);
     place.file(&["rm", "ours", "stock"]);

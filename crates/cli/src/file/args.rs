@@ -106,6 +106,14 @@ pub(crate) enum FileCommand {
         #[arg(value_parser = size)]
         size: u64,
     },
+    /// Set an attribute of a striped file; without VALUE it is read from standard input.
+    Setxattr { name: String, attribute: String, value: Option<String> },
+    /// Print an attribute of a striped file.
+    Getxattr { name: String, attribute: String },
+    /// Remove an attribute of a striped file.
+    Rmxattr { name: String, attribute: String },
+    /// List a striped file's attributes, but for those that say how long it is and how it is laid out.
+    Listxattr { name: String },
     /// Show how a striped file is laid out; with --offset in which objects a part of it lies.
     Layout {
         name: String,
