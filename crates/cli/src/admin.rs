@@ -90,11 +90,16 @@ pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
     }
     let client = Observed::default();
     let observed = Arc::clone(&client);
-    admin.command(Command::new("objecter_requests", "The operations in flight.", move |request| {
-        let in_flight = observed.get().map(InFlight::requests).unwrap_or_default();
-        Ok(request.json(&ops::as_stock_has_it(&in_flight)))
-    }));
+    show_requests(&admin, move || observed.get().cloned());
     let socket = AdminSocket::open(Path::new(&name), admin)
         .inspect_err(|e| eprintln!("loligo: admin socket {name}: {e}; going on without it"));
     Some(OfClient { _socket: socket.ok()?, client })
+}
+
+/// Has an admin socket tell what a client has in flight, or nothing as long as there is no client.
+pub(crate) fn show_requests(admin: &Admin, client: impl Fn() -> Option<InFlight> + Send + Sync + 'static) {
+    admin.command(Command::new("objecter_requests", "The operations in flight.", move |request| {
+        let in_flight = client().map(|client| client.requests()).unwrap_or_default();
+        Ok(request.json(&ops::as_stock_has_it(&in_flight)))
+    }));
 }

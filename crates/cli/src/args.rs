@@ -40,7 +40,7 @@ const OPS: &str = "\
 Show what operations a running program has in flight, and which of a server's took longest of late.
 
 Asks at an admin socket: DIR/loligo.asok of `loligo serve --data DIR`, or that of a client with --admin-socket PATH (or `admin socket` \
-in ceph.conf), as in `loligo --admin-socket /tmp/c.asok -p p bench 60 write`. Those of stock OSDs and clients answer, too. Of a client's \
+in ceph.conf), as in `loligo --admin-socket /tmp/c.asok -p p bench 60 write`; or at the control socket of `loligo nbd serve`. Those of stock OSDs and clients answer, too. Of a client's \
 operations: how old each is, where it goes, how often it was sent, and what it waits for. Of a server's: who asked, how long it \
 takes, and how far it has come. --format json has all that the program tells, the events of each operation as well.";
 

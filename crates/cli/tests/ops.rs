@@ -19,9 +19,13 @@ struct Place {
 
 impl Place {
     fn new(name: &str) -> Self {
+        Self::with_delay(name, DELAY)
+    }
+
+    fn with_delay(name: &str, delay: Duration) -> Self {
         let dir = env::temp_dir().join(format!("loligo-ops-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("room");
-        let server = Server::memory().pool("p").commit_delay(DELAY).start().expect("the server starts");
+        let server = Server::memory().pool("p").commit_delay(delay).start().expect("the server starts");
         Self { server, dir }
     }
 
@@ -125,6 +129,36 @@ fn client_and_server_tell_of_the_same_operation() {
     assert!(age.flatten().is_some_and(|age| age >= DELAY.as_secs_f64()), "the slowest is the last: {after}");
 }
 
+/// A gateway is a client as well; its control socket tells of it.
+#[test]
+fn a_gateway_tells_what_its_devices_wait_for() {
+    let place = Place::with_delay("gateway", Duration::from_millis(700));
+    let control = place.dir.join("control");
+    let loligo = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.arg("-c").arg(place.server.conf()).args(["-p", "p"]).args(args).env_remove("CEPH_ARGS");
+        command.current_dir(&place.dir).stdin(Stdio::null());
+        command
+    };
+    assert!(loligo(&["file", "put", "f", "-"]).status().expect("it starts").success());
+    let mut gateway = loligo(&["nbd", "serve", "--unix", "s", "--control", "control"]);
+    let mut gateway = gateway.stdout(Stdio::null()).spawn().expect("it starts");
+    let begun = Instant::now();
+    while !control.exists() {
+        assert!(begun.elapsed() < DELAY * 20, "it is not ready");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(told(&control), serde_json::json!({ "kind": "client", "in_flight": [] }), "no cluster yet");
+    // The file's lock is taken.
+    let mut add = loligo(&["nbd", "add", "control", "f", "striped:f"]).spawn().expect("it starts");
+    let told = in_flight(&control);
+    assert_eq!(told["in_flight"][0]["object_id"], "f.0000000000000000", "{told}");
+    assert!(add.wait().expect("a child").success());
+    let pid = gateway.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().expect("kill").success());
+    assert!(gateway.wait().expect("a child").success());
+}
+
 #[test]
 fn who_cannot_be_asked_is_explained() {
     let place = Place::new("refused");
@@ -177,4 +211,44 @@ fn stock_clients_tell_as_ours_do() {
     let new: Vec<_> = keys(ours).into_iter().filter(|key| !known.contains(key)).collect();
     assert_eq!(new, ["waits_for"], "{stock}");
     assert!(put.wait().expect("a child").success());
+}
+
+/// The sockets of a stock cluster's daemons.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn stock_daemons_tell_of_their_operations() {
+    let dir = PathBuf::from(env::var_os("LOLIGO_STOCK_DIR").expect("LOLIGO_STOCK_DIR is set"));
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    let object = format!("ops-{}", std::process::id());
+    let done = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.arg("-c").arg(&conf).args(["-p", "p"]).args(args).env_remove("CEPH_ARGS");
+        assert!(command.stdin(Stdio::null()).status().expect("it starts").success(), "{args:?}");
+    };
+    let sockets =
+        fs::read_dir(dir.join("run")).expect("the cluster runs").map(|entry| entry.expect("readable").path());
+    let of = |kind: &str| {
+        let kind = format!("ceph-{kind}.");
+        move |path: &PathBuf| {
+            path.to_string_lossy().contains(&kind) && path.extension().is_some_and(|e| e == "asok")
+        }
+    };
+    let sockets: Vec<PathBuf> = sockets.collect();
+    let osd = sockets.iter().cloned().find(of("osd")).expect("an OSD's socket");
+    let mon = sockets.iter().cloned().find(of("mon")).expect("a monitor's socket");
+    // One of the slowest of late, unless others were slower: one in many is.
+    let begun = Instant::now();
+    loop {
+        done(&["put", &object, "-"]);
+        let told = told(&osd);
+        assert_eq!(told["kind"], "server", "{told}");
+        if told["slowest"].as_array().is_some_and(|ops| !ops.is_empty()) {
+            break;
+        }
+        assert!(begun.elapsed() < DELAY * 20, "{told}");
+    }
+    done(&["rm", &object]);
+    let shown = table(&osd);
+    assert!(shown.contains("CLIENT") && shown.contains("osd_op("), "{shown}");
+    assert_eq!(told(&mon)["kind"], "server");
 }
