@@ -1,15 +1,19 @@
 //! Admin sockets: that of a client, for who has configured one, and asking at others'.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use loligo_admin::{Admin, AdminSocket, ConfigOption};
+use loligo_admin::{Admin, AdminSocket, Command, ConfigOption};
 use loligo_cephx::conf::Conf;
+use loligo_rados::InFlight;
 use serde_json::Value;
 
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
+use crate::ops;
 
 /// How long a server may take to answer: a little longer than it gives commands that take their time.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -29,18 +33,73 @@ pub(crate) fn ask(socket: &Path, request: &Value) -> Result<String, Failure> {
         stream.take(u64::from(u32::from_be_bytes(len)).min(ANSWER_MAX)).read_to_string(&mut text)?;
         Ok(text)
     };
-    exchange().context(|| format!("ask {}", socket.display()))
+    exchange().map_err(|e| Failure::new(format!("ask {}", socket.display()), why(socket, &e)))
+}
+
+/// What keeps a program from answering, and what can be done.
+fn why(socket: &Path, e: &io::Error) -> String {
+    let meta = std::fs::metadata(socket);
+    match (e.kind(), meta) {
+        (io::ErrorKind::NotFound, _) => format!(
+            "there is no admin socket ({e}); a server's is loligo.asok in the directory of its data, and a client has one while it runs if it \
+             is started with --admin-socket PATH, or with `admin socket` in its configuration"
+        ),
+        (_, Ok(meta)) if meta.is_dir() => {
+            format!(
+                "a directory; the socket of a server whose data it has is {}",
+                socket.join("loligo.asok").display()
+            )
+        }
+        (_, Ok(meta)) if !meta.file_type().is_socket() => "not a socket".to_owned(),
+        (io::ErrorKind::ConnectionRefused, _) => {
+            format!("nobody listens ({e}): the program that had this socket has ended without removing it")
+        }
+        (io::ErrorKind::PermissionDenied, _) => {
+            format!("{e}; only the user who runs the program may ask, and root")
+        }
+        (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _) => {
+            format!("no answer for {} s", PATIENCE.as_secs())
+        }
+        _ => e.to_string(),
+    }
+}
+
+/// The admin socket of this program as a client, as long as it is kept.
+pub(crate) struct OfClient {
+    _socket: AdminSocket,
+    client: Observed,
+}
+
+/// The client whose operations an admin socket shows, once it is connected.
+pub(crate) type Observed = Arc<OnceLock<InFlight>>;
+
+impl OfClient {
+    /// Where the client is to be put when it is connected.
+    pub(crate) fn client(&self) -> Observed {
+        Arc::clone(&self.client)
+    }
 }
 
 /// Opens the socket that `admin_socket` names, as stock clients do; none if it is not set. Like them we go on without it if
 /// it can't be had, and say so.
-pub(crate) fn of_client(conf: &Conf) -> Option<AdminSocket> {
+pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
     let name = conf.text("admin_socket").filter(|name| !name.is_empty())?;
     let admin = Admin::new();
     for (option, value) in [("name", conf.name().to_string()), ("admin_socket", name.clone())] {
         admin.option(ConfigOption::new(option, move || value.clone()));
     }
-    AdminSocket::open(Path::new(&name), admin)
-        .inspect_err(|e| eprintln!("loligo: admin socket {name}: {e}; going on without it"))
-        .ok()
+    let client = Observed::default();
+    let observed = Arc::clone(&client);
+    show_requests(&admin, move || observed.get().cloned());
+    let socket = AdminSocket::open(Path::new(&name), admin)
+        .inspect_err(|e| eprintln!("loligo: admin socket {name}: {e}; going on without it"));
+    Some(OfClient { _socket: socket.ok()?, client })
+}
+
+/// Has an admin socket tell what a client has in flight, or nothing as long as there is no client.
+pub(crate) fn show_requests(admin: &Admin, client: impl Fn() -> Option<InFlight> + Send + Sync + 'static) {
+    admin.command(Command::new("objecter_requests", "The operations in flight.", move |request| {
+        let in_flight = client().map(|client| client.requests()).unwrap_or_default();
+        Ok(request.json(&ops::as_stock_has_it(&in_flight)))
+    }));
 }

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::file::FileCommand;
 use crate::nbd::NbdCommand;
+use crate::ops::OpsOptions;
 use crate::rbd::RbdCommand;
 use crate::timeline::TraceOptions;
 
@@ -34,6 +35,14 @@ for Prometheus (--format). How long locks were held is measured in the modes ful
 
   ceph --admin-daemon SOCKET lock_stat mode off|contended|full|exact
   ceph --admin-daemon SOCKET lock_stat reset";
+
+const OPS: &str = "\
+Show what operations a running program has in flight, and which of a server's took longest of late.
+
+Asks at an admin socket: DIR/loligo.asok of `loligo serve --data DIR`, or that of a client with --admin-socket PATH (or `admin socket` \
+in ceph.conf), as in `loligo --admin-socket /tmp/c.asok -p p bench 60 write`; or at the control socket of `loligo nbd serve`. Those of stock OSDs and clients answer, too. Of a client's \
+operations: how old each is, where it goes, how often it was sent, and what it waits for. Of a server's: who asked, how long it \
+takes, and how far it has come. --format json has all that the program tells, the events of each operation as well.";
 
 /// Objects in Ceph pools, and a Ceph-compatible server in one process.
 #[derive(Parser)]
@@ -273,6 +282,9 @@ pub(crate) enum Command {
     /// Show who waits for whose lock in running programs.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
+    /// Show what operations a running program has in flight, and which of a server's took longest of late.
+    #[command(long_about = OPS)]
+    Ops(OpsOptions),
     /// Show what the operations of a command waited for that had --trace, or draw how they overlap.
     Trace(TraceOptions),
     /// Measure published contention cases, before and after, on this machine.

@@ -3,6 +3,7 @@
 use loligo_rados::{Builder, IoCtx, Rados};
 use tokio::runtime::Runtime;
 
+use crate::admin::Observed;
 use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
 
@@ -12,6 +13,7 @@ pub(crate) struct Client {
     pool: Option<String>,
     namespace: String,
     snap: Option<String>,
+    observed: Option<Observed>,
     pub(crate) format: Format,
 }
 
@@ -36,7 +38,12 @@ impl Client {
             FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
         };
         let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
-        Ok(Self { builder, pool, namespace, snap, format })
+        Ok(Self { builder, pool, namespace, snap, observed: None, format })
+    }
+
+    /// The same; an admin socket shows what it has in flight.
+    pub(crate) fn observed(self, observed: Option<Observed>) -> Self {
+        Self { observed, ..self }
     }
 
     /// Pool, namespace and snapshot, as far as they were named.
@@ -50,7 +57,12 @@ impl Client {
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
-        self.builder.connect().await.context(|| "connect".to_owned())
+        let rados = self.builder.connect().await.context(|| "connect".to_owned())?;
+        if let Some(observed) = self.observed {
+            // A command connects once.
+            let _ = observed.set(rados.observe());
+        }
+        Ok(rados)
     }
 
     pub(crate) async fn pool(self) -> Result<Pool, Failure> {

@@ -21,6 +21,7 @@ mod log;
 mod nbd;
 mod object;
 mod omap;
+mod ops;
 mod pool;
 mod rbd;
 mod serve;
@@ -72,6 +73,7 @@ fn run() -> Result<(), Failure> {
             | Command::Serve(_)
             | Command::Lockstat(_)
             | Command::Nbd(_)
+            | Command::Ops(_)
             | Command::Trace(_)
     );
     if cli.trace.is_some() && !is_client {
@@ -89,6 +91,7 @@ fn run() -> Result<(), Failure> {
         Command::Serve(options) => serve::run(options, &cli.pool, &builder),
         Command::Lockstat(options) => lockstat::run(options, cli.format),
         Command::Nbd(command) => nbd::run(command, builder, &cli.pool, cli.format),
+        Command::Ops(options) => ops::run(options, cli.format),
         Command::Trace(options) => timeline::run(options, cli.format),
         _ => client_command(&cli, builder),
     }
@@ -97,22 +100,23 @@ fn run() -> Result<(), Failure> {
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
     let _log = log::of_client(&conf)?;
-    let _admin = admin::of_client(&conf);
+    let admin = admin::of_client(&conf);
     let tracing = Tracing::start(cli.trace.as_deref())?;
-    let done = traced_command(cli, tracing.of(builder));
+    let observed = admin.as_ref().map(admin::OfClient::client);
+    let client = Client::new(tracing.of(builder), cli).map(|client| client.observed(observed));
+    let done = client.and_then(|client| traced_command(cli, client));
     let traced = tracing.finish();
     done.and(traced)
 }
 
-fn traced_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
+fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
     match &cli.command {
-        Command::Bench(options) => bench::run(Client::new(builder, cli)?, options),
-        Command::LoadGen(options) => bench::load_gen::run(Client::new(builder, cli)?, options),
-        Command::Cleanup { run_name } => bench::cleanup(Client::new(builder, cli)?, run_name.as_deref()),
-        Command::Rbd(command) => rbd::run(Client::new(builder, cli)?, command),
-        Command::File(command) => file::run(Client::new(builder, cli)?, command),
+        Command::Bench(options) => bench::run(client, options),
+        Command::LoadGen(options) => bench::load_gen::run(client, options),
+        Command::Cleanup { run_name } => bench::cleanup(client, run_name.as_deref()),
+        Command::Rbd(command) => rbd::run(client, command),
+        Command::File(command) => file::run(client, command),
         command => {
-            let client = Client::new(builder, cli)?;
             let runtime = client::runtime(1)?;
             runtime.block_on(async {
                 match command {

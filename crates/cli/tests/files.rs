@@ -1,6 +1,7 @@
 //! `loligo file` against a server of its own, and beside the stock `rados --striper`: what one writes the other reads.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::{env, fs};
@@ -153,9 +154,47 @@ fn pipes_are_read_and_written() {
     assert_eq!(place.file(&["cat", "version"]), fs::read("/proc/version").expect("Linux"));
 }
 
+/// Past the page cache it is the same, of any length and with holes; and what cannot be is told.
+#[test]
+fn direct_io_carries_the_same_bytes() {
+    let place = Place::new("direct");
+    for len in [0, 1, 4096, (9 << 20) + 13] {
+        let data = pattern(len);
+        place.make("f", &data);
+        place.file(&[&["put", "s", "f", "--direct", "--verify"][..], &WIDE].concat());
+        assert!(place.file(&["cat", "s"]) == data);
+        place.file(&["get", "s", "back", "--direct", "--verify"]);
+        assert!(place.read("back") == data, "{len}");
+    }
+    // Gone on with from the middle of a block.
+    place.make("back", &pattern(5_000_003));
+    let shown = place.json(&["get", "s", "back", "--direct", "--resume"]);
+    assert_eq!(shown["bytes"].as_u64(), Some((9 << 20) + 13 - 5_000_003));
+    assert!(place.read("back") == pattern((9 << 20) + 13));
+    // A hole between data, and one at the end.
+    place.file(&["truncate", "s", "30000001"]);
+    place.piped(&["append", "s", "-"], &pattern(100_000));
+    place.file(&["truncate", "s", "60M"]);
+    place.file(&["get", "s", "cached"]);
+    place.file(&["get", "s", "back", "--direct", "--verify"]);
+    assert!(place.read("back") == place.read("cached"));
+    let blocks = fs::metadata(place.dir.join("back")).expect("there").blocks();
+    assert!(blocks < 25_000, "{blocks} blocks of 512 bytes");
+    place.make("d/a", &pattern(70_000));
+    place.file(&["put", "-r", "d", "d", "--direct"]);
+    place.file(&["get", "-r", "d", "out", "--direct", "--verify"]);
+    assert!(place.read("out/a") == pattern(70_000));
+
+    assert!(place.fails(&["put", "s", "/proc/version", "--direct"]).contains("O_DIRECT"));
+    assert!(place.fails(&["put", "s", "-", "--direct"]).contains("standard input"));
+    assert!(place.fails(&["put", "s", "none"]).contains("open none"));
+    assert_eq!(place.json(&["stat", "s"])["size"], 60 << 20, "what cannot be read replaces nothing");
+    assert!(place.fails(&["get", "s", "-", "--direct"]).contains("standard output"));
+    assert!(place.fails(&["get", "s", "/dev/null", "--direct"]).contains("neither a file nor"));
+}
+
 #[test]
 fn holes_stay_holes() {
-    use std::os::unix::fs::MetadataExt as _;
     let place = Place::new("holes");
     place.piped(&["put", "s", "-"], &pattern(100_000));
     place.file(&["truncate", "s", "100M"]);
@@ -307,6 +346,25 @@ fn an_interrupt_leaves_no_lock() {
 }
 
 #[test]
+fn files_have_attributes() {
+    let place = Place::new("xattrs");
+    assert!(place.fails(&["setxattr", "s", "colour", "red"]).contains("No such file"));
+    place.piped(&["put", "s", "-"], b"content");
+    place.file(&["setxattr", "s", "colour", "red"]);
+    place.piped(&["setxattr", "s", "bytes", "-"], b"");
+    place.piped(&["setxattr", "s", "piped"], b"\xff\0");
+    assert_eq!(place.text(&["listxattr", "s"]), "bytes\ncolour\npiped\n");
+    assert_eq!(place.json(&["listxattr", "s"]), serde_json::json!(["bytes", "colour", "piped"]));
+    assert_eq!(place.file(&["getxattr", "s", "piped"]), b"\xff\0");
+    assert_eq!(place.file(&["getxattr", "s", "bytes"]), b"-");
+    place.file(&["rmxattr", "s", "piped"]);
+    let said = place.fails(&["getxattr", "s", "piped"]);
+    assert!(said.starts_with("loligo: getxattr p/s piped: "), "{said}");
+    assert!(place.fails(&["setxattr", "s", "striper.size", "0"]).contains("the file's own"));
+    assert_eq!(place.file(&["cat", "s"]), b"content");
+}
+
+#[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn files_are_exchanged_with_rados() {
     let place = Place::new("exchange");
@@ -334,6 +392,18 @@ fn files_are_exchanged_with_rados() {
         lines
     };
     assert_eq!(sorted(place.text(&["ls"])), sorted(rados(&["ls"])));
+    for name in ["ours", "stock"] {
+        rados(&["setxattr", name, "colour", "red"]);
+        place.file(&["setxattr", name, "shape", "round"]);
+        assert_eq!(place.text(&["listxattr", name]), rados(&["listxattr", name]));
+        for attribute in ["colour", "shape"] {
+            let shown = place.text(&["getxattr", name, attribute]);
+            assert_eq!(shown.trim_end(), rados(&["getxattr", name, attribute]).trim_end());
+        }
+        place.file(&["rmxattr", name, "colour"]);
+        rados(&["rmxattr", name, "shape"]);
+        assert_eq!(place.text(&["listxattr", name]) + &rados(&["listxattr", name]), "");
+    }
     rados(&["truncate", "ours", "100000"]);
     assert!(place.file(&["cat", "ours"]) == data[..100_000]);
     place.file(&["rm", "ours", "stock"]);

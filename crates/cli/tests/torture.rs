@@ -8,10 +8,10 @@
 //!
 //! `LOLIGO_TORTURE_KILLS` says how often (10), `LOLIGO_TORTURE_SEED` what (1). `cargo xtask torture` runs it for long.
 
+mod server_process;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, fs};
@@ -19,6 +19,7 @@ use std::{env, fs};
 use bytes::Bytes;
 use fastrand::Rng;
 use loligo_rados::{Builder, Errno, Error, IoCtx, Rados, WriteOp};
+use server_process::ServerProcess;
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 6;
@@ -64,49 +65,6 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 
 fn setting(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
-/// A server that can be killed.
-struct ServerProcess(Child);
-
-impl ServerProcess {
-    fn start(dir: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
-            .args([
-                "--no-config-file",
-                "-p",
-                "p",
-                "serve",
-                "--store",
-                "disk",
-                "--mon-addr",
-                "127.0.0.1:0",
-                "--data",
-            ])
-            .arg(dir)
-            .env_remove("CEPH_CONF")
-            .env_remove("CEPH_ARGS")
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let mut ready = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut ready).expect("a line");
-        assert!(ready.starts_with("ready "), "{ready:?}; see {}", dir.join("loligo.log").display());
-        Self(child)
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().expect("it runs");
-        self.0.wait().expect("it ends");
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 async fn connect(dir: &Path, namespace: &str) -> (Rados, IoCtx) {

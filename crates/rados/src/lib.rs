@@ -53,6 +53,6 @@ pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
 pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
 pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
-pub use objecter::{Request, Resent, WaitsFor};
+pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;
 pub use trace::{Trace, Traced};

@@ -18,7 +18,7 @@ use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
 use crate::mgrc::{Service, ToMgr};
-use crate::objecter::{Addressee, Request, Resent};
+use crate::objecter::{Addressee, InFlight, Request, Resent};
 use crate::{Builder, Error, IoCtx};
 
 /// How long to wait for a manager to let a service's daemon go (`mgr_client_service_daemon_unregister_timeout`).
@@ -78,6 +78,24 @@ impl Rados {
     /// those of one OSD, none goes to that OSD.
     pub fn requests(&self) -> Vec<Request> {
         self.core().objecter.requests()
+    }
+
+    /// A look at the [operations in flight](Rados::requests) that may outlive the client.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), loligo_rados::Error> {
+    /// let rados = loligo_rados::Rados::connect().await?;
+    /// let in_flight = rados.observe();
+    /// std::thread::spawn(move || {
+    ///     for request in in_flight.requests() {
+    ///         eprintln!("{request}, for {:?}", request.age);
+    ///     }
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observe(&self) -> InFlight {
+        InFlight::new(Arc::downgrade(self.core()))
     }
 
     /// What the last change of the map that moved operations had sent again, and how long that took; zeros before the first one.

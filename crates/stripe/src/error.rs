@@ -25,6 +25,9 @@ pub enum Error {
         /// What it says.
         value: String,
     },
+    /// The attribute is not for users: it says how long the file is or how it is laid out, or is its lock.
+    #[error("the attribute {} is the file's own", .0.escape_ascii())]
+    OwnAttribute(Vec<u8>),
     /// Somebody reads or writes it, so that it cannot be truncated or removed; or truncates or removes it.
     #[error("in use: its lock is held by {}", if holders.is_empty() { "somebody" } else { holders })]
     InUse {
@@ -57,6 +60,7 @@ impl Error {
             // libradosstriper's answer when an attribute is missing.
             Self::NotStriped(_) => Errno::ENOENT,
             Self::InUse { .. } => EBUSY,
+            Self::OwnAttribute(_) => EPERM,
             Self::LockLost(_) | Self::AfterFailure => Errno::EIO,
             Self::WriteBack(e) => e.errno(),
             Self::TooLong => EFBIG,
@@ -69,6 +73,8 @@ impl Error {
     }
 }
 
+/// Nobody may.
+const EPERM: Errno = Errno(1);
 /// Somebody else has it.
 pub(crate) const EBUSY: Errno = Errno(16);
 /// The file is too long.

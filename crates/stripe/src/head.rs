@@ -130,6 +130,29 @@ impl Head {
         Ok(self.io.set_xattr(self.name.clone(), SIZE, size.to_string()).await?)
     }
 
+    /// The attributes of its users.
+    pub(crate) async fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
+        let mut all = self.io.xattrs(self.name.clone()).await?;
+        all.retain(|name, _| !is_striper_attribute(name));
+        Ok(all)
+    }
+
+    pub(crate) async fn xattr(&self, name: &[u8]) -> Result<Bytes, Error> {
+        Ok(self.io.xattr(self.name.clone(), name).await?)
+    }
+
+    /// Changes an attribute of its users, if there is such an object.
+    pub(crate) async fn change_xattr(
+        &self,
+        name: &[u8],
+        change: impl FnOnce(WriteOp) -> WriteOp,
+    ) -> Result<(), Error> {
+        if is_striper_attribute(name) {
+            return Err(Error::OwnAttribute(name.to_vec()));
+        }
+        Ok(self.io.operate(self.name.clone(), change(WriteOp::new().assert_exists())).await?)
+    }
+
     pub(crate) fn name(&self) -> &[u8] {
         &self.name
     }

@@ -1,7 +1,9 @@
 //! The striped files of a pool.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use loligo_rados::{Errno, IoCtx, LockGuard, LockMode, ObjectList};
 
@@ -194,6 +196,62 @@ impl Striper {
     fn head(&self, file: &[u8]) -> Head {
         let name = ObjectNames::Striper(file.to_vec()).name(ObjectNo(0));
         Head::new(self.io.clone(), name, self.lock_time)
+    }
+}
+
+/// Attributes that users give to files. They lie with the file's first object, so that `rados --striper` and libradosstriper see and change
+/// the same ones; nobody needs the file's lock for them.
+///
+/// ```no_run
+/// # async fn example(striper: loligo_stripe::Striper) -> Result<(), loligo_stripe::Error> {
+/// striper.set_xattr("a film", "year", "1927").await?;
+/// assert_eq!(striper.xattr("a film", "year").await?, "1927");
+/// for (name, value) in striper.xattrs("a film").await? {
+///     println!("{}: {} bytes", name.escape_ascii(), value.len());
+/// }
+/// striper.remove_xattr("a film", "year").await?;
+/// # Ok(())
+/// # }
+/// ```
+impl Striper {
+    /// The value of an attribute. As in libradosstriper, the file's [own](crate::is_striper_attribute) can be read, too.
+    ///
+    /// # Errors
+    /// ENOENT: no such file; ENODATA: it has none of that name.
+    pub async fn xattr(&self, file: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
+        self.head(file.as_ref()).xattr(name.as_ref()).await
+    }
+
+    /// All attributes, by name, but for the file's [own](crate::is_striper_attribute).
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub async fn xattrs(&self, file: impl AsRef<[u8]>) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
+        self.head(file.as_ref()).xattrs().await
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// ENOENT: no such file, where libradosstriper would make an object that is none. [`Error::OwnAttribute`]; what the OSDs refuse: E2BIG,
+    /// ENAMETOOLONG.
+    pub async fn set_xattr(
+        &self,
+        file: impl AsRef<[u8]>,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        self.head(file.as_ref()).change_xattr(name, |op| op.set_xattr(name, value)).await
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// ENOENT: no such file; ENODATA: it has none of that name; [`Error::OwnAttribute`].
+    pub async fn remove_xattr(&self, file: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<(), Error> {
+        let name = name.as_ref();
+        self.head(file.as_ref()).change_xattr(name, |op| op.remove_xattr(name)).await
     }
 }
 

@@ -609,3 +609,42 @@ impl Array {
         &self.bytes[offset.min(end) as usize..end as usize]
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_have_attributes_and_files_their_own() {
+    let place = Place::new().await;
+    let striper = in_pool(place.pool().await, layout(1, 2, 1));
+    for missing in [
+        striper.set_xattr("f", "colour", "red").await,
+        striper.remove_xattr("f", "colour").await,
+        striper.xattr("f", "colour").await.map(drop),
+        striper.xattrs("f").await.map(drop),
+    ] {
+        assert!(missing.expect_err("no such file").is_not_found());
+    }
+    assert!(striper.stat("f").await.expect_err("it was not made").is_not_found());
+    let file = striper.create("f").await.expect("made");
+    assert!(striper.xattrs("f").await.expect("listed").is_empty());
+    // Also while it is open; of any bytes.
+    striper.set_xattr("f", "colour", "red").await.expect("set");
+    striper.set_xattr("f", b"\xff\0", b"\0").await.expect("set");
+    striper.set_xattr("f", "colour", "blue").await.expect("set");
+    file.write(0, pattern(5 * UNIT, 1)).await.expect("written");
+    file.close().await.expect("closed");
+    let all = striper.xattrs("f").await.expect("listed");
+    let expected = [(b"colour".to_vec(), Bytes::from("blue")), (b"\xff\0".to_vec(), Bytes::from("\0"))];
+    assert_eq!(all, expected.into());
+    assert_eq!(striper.xattr("f", "colour").await.expect("there"), "blue");
+    assert_eq!(striper.xattr("f", "striper.size").await.expect("as stock"), (5 * UNIT).to_string());
+    for own in ["striper.size", "striper.layout.stripe_unit", "lock.striper.lock"] {
+        let set = striper.set_xattr("f", own, "0").await.expect_err("not for users");
+        assert!(matches!(&set, Error::OwnAttribute(name) if name == own.as_bytes()), "{set}");
+        assert_eq!(striper.remove_xattr("f", own).await.expect_err("not for users").errno(), Errno(1));
+    }
+    striper.remove_xattr("f", "colour").await.expect("removed");
+    assert_eq!(striper.xattr("f", "colour").await.expect_err("gone").errno(), Errno::ENODATA);
+    striper.truncate("f", 0).await.expect("cut");
+    assert_eq!(striper.xattrs("f").await.expect("listed").len(), 1, "they stay with the file");
+    striper.remove("f").await.expect("removed");
+    assert!(striper.xattrs("f").await.expect_err("gone").is_not_found());
+}

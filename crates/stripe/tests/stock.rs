@@ -44,6 +44,58 @@ async fn the_stock_program_does_with_our_files_what_it_does_with_its_own_on_stoc
     commands(&stock()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn attributes_are_the_same_for_the_stock_program() {
+    let server = Server::memory().start().expect("the server starts");
+    attributes(server.conf()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn attributes_are_the_same_for_the_stock_program_on_stock() {
+    attributes(&stock()).await;
+}
+
+/// Set by one and seen, changed and removed by the other; nobody lists what is a file's own.
+async fn attributes(conf: &Path) {
+    let place = Place::new(conf, "attributes").await;
+    let striper = Striper::new(place.pool.clone()).with_layout(Layout::new(UNIT, 3, UNIT).expect("valid"));
+    let striper = striper.expect("stock reads it");
+    let rados = |args: &[&str]| place.rados(args);
+    let source = place.write("source", &pattern(5 << 20, 1));
+    rados(&["put", "theirs", &source]).expect("put");
+    let mut file = striper.create("ours").await.expect("made");
+    file.append(pattern(9 * UNIT, 2)).await.expect("written");
+    file.close().await.expect("closed");
+    for name in ["ours", "theirs"] {
+        assert_eq!(rados(&["listxattr", name]).expect("listed"), "", "{name}");
+        assert!(striper.xattrs(name).await.expect("listed").is_empty(), "{name}");
+        rados(&["setxattr", name, "colour", "red"]).expect("set");
+        striper.set_xattr(name, "shape", "round").await.expect("set");
+        assert_eq!(rados(&["listxattr", name]).expect("listed"), "colour\nshape\n", "{name}");
+        assert_eq!(rados(&["getxattr", name, "shape"]).expect("there").trim_end(), "round", "{name}");
+        let all = striper.xattrs(name).await.expect("listed");
+        let expected = [("colour", "red"), ("shape", "round")];
+        let expected = expected.map(|(name, value)| (name.as_bytes().to_vec(), Bytes::from(value)));
+        assert_eq!(all, expected.into(), "{name}");
+        rados(&["setxattr", name, "shape", "flat"]).expect("set");
+        assert_eq!(striper.xattr(name, "shape").await.expect("there"), "flat", "{name}");
+        rados(&["rmxattr", name, "shape"]).expect("removed");
+        striper.remove_xattr(name, "colour").await.expect("removed");
+        for gone in ["colour", "shape"] {
+            assert_eq!(striper.xattr(name, gone).await.expect_err("gone").errno().0, 61, "{name}");
+            assert!(rados(&["getxattr", name, gone]).is_err(), "{name}");
+        }
+        // What is removed twice is an error for both, or for none.
+        let (ours, stock) = (striper.remove_xattr(name, "shape").await, rados(&["rmxattr", name, "shape"]));
+        assert_eq!(ours.is_ok(), stock.is_ok(), "{name}: {ours:?} {stock:?}");
+        assert_eq!(rados(&["listxattr", name]).expect("listed"), "", "{name}");
+        striper.remove(name).await.expect("removed");
+    }
+    place.end().await;
+}
+
 async fn exchange(conf: &Path) {
     let place = Place::new(conf, "exchange").await;
     let mut stock = place.libradosstriper();

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::local::Way;
 use crate::args::size;
 
 const PUT: &str = "\
 Examples:
   loligo -p data file put film.mkv /srv/film.mkv
   loligo -p data file put --recursive backup /home --parallel 8 --verify
+  loligo -p data file put dump.img /srv/dump.img --direct
   tar c /srv | loligo -p data file put srv.tar - --stripe-count 8 --stripe-unit 1M --object-size 8M";
 
 const GET: &str = "\
@@ -104,6 +106,14 @@ pub(crate) enum FileCommand {
         #[arg(value_parser = size)]
         size: u64,
     },
+    /// Set an attribute of a striped file; without VALUE it is read from standard input.
+    Setxattr { name: String, attribute: String, value: Option<String> },
+    /// Print an attribute of a striped file.
+    Getxattr { name: String, attribute: String },
+    /// Remove an attribute of a striped file.
+    Rmxattr { name: String, attribute: String },
+    /// List a striped file's attributes, but for those that say how long it is and how it is laid out.
+    Listxattr { name: String },
     /// Show how a striped file is laid out; with --offset in which objects a part of it lies.
     Layout {
         name: String,
@@ -143,7 +153,17 @@ pub(crate) struct Transfer {
     /// Compare checksums of the local file with those that the OSDs make of the objects, in the end.
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Read or write the local file past the page cache (O_DIRECT): nothing else falls out of it, and --verify checks what the disk has.
+    /// Not every file system can.
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Bytes of one file under way at most; as few of them as the way to the OSDs needs.
     #[arg(long, value_parser = size, value_name = "BYTES", default_value = "64M")]
     pub(crate) window: u64,
+}
+
+impl Transfer {
+    pub(super) fn way(&self) -> Way {
+        if self.direct { Way::Direct } else { Way::Cached }
+    }
 }

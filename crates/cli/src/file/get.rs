@@ -8,7 +8,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::ProgressBar;
 use loligo_stripe::{File, StreamOptions};
 
-use super::local::{Sink, is_dash};
+use super::local::{Sink, Way, is_dash};
 use super::put::compare;
 use super::sums::Sums;
 use super::{Carried, Transfer, carry_all, closing, progress, striper, tree};
@@ -58,7 +58,7 @@ pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: Options) 
 
 /// Writes files to standard output.
 pub(super) async fn cat(pool: &Pool, names: &[String], offset: u64, len: Option<u64>) -> Result<(), Failure> {
-    let mut sink = Sink::open(Path::new("-"), 0)?;
+    let mut sink = Sink::open(Path::new("-"), 0, Way::Cached)?;
     for name in names {
         let what = || pool.names("cat", name);
         let file = striper(pool).open(name).await.context(what)?;
@@ -114,14 +114,14 @@ impl Getting<'_> {
         let regular = fs::metadata(path).is_ok_and(|meta| meta.is_file()) || !path.exists();
         let reread = regular && !is_dash(path);
         let mut sums = (verify && !reread).then(|| Sums::new(file.layout()));
-        let mut sink = Sink::open(path, from)?;
+        let mut sink = Sink::open(path, from, self.options.transfer.way())?;
         let options =
             StreamOptions { window_max: window, sparse: self.options.sparse, ..StreamOptions::default() };
         let carried =
             carry(file, (from, u64::MAX), options, &mut sink, sums.as_mut(), &self.bar, what).await?;
         sink.finish().await?;
         if verify && reread {
-            sums = Some(Sums::of_file(file.layout(), path, u64::MAX).await?);
+            sums = Some(Sums::of_file(file.layout(), path, u64::MAX, self.options.transfer.way()).await?);
         }
         if let Some(sums) = sums {
             if sums.len() != from + carried {
@@ -139,7 +139,7 @@ impl Getting<'_> {
         if there == 0 || there > file.size().await.context(what)? {
             return Ok(0);
         }
-        let sums = Sums::of_file(file.layout(), path, there).await?;
+        let sums = Sums::of_file(file.layout(), path, there, self.options.transfer.way()).await?;
         let difference = sums.first_difference(file.direct()).await.context(what)?;
         Ok(if difference.is_none() && sums.len() == there { there } else { 0 })
     }

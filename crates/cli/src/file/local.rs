@@ -10,14 +10,24 @@ use bytes::Bytes;
 use loligo_stripe::{Segment, Segments};
 use tokio::sync::{mpsc, oneshot};
 
+use super::direct;
 use crate::failure::{Context, Failure};
 
 /// Bytes of a piece, and pieces between a thread and the network.
-const PIECE_BYTES: u64 = 4 << 20;
+pub(super) const PIECE_BYTES: u64 = 4 << 20;
 const PIECES_MAX: usize = 4;
 
 pub(super) fn is_dash(file: &Path) -> bool {
     file.as_os_str() == "-"
+}
+
+/// How a local file is read and written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Through the page cache.
+    Cached,
+    /// Past it.
+    Direct,
 }
 
 /// A local file or standard input, piece by piece.
@@ -28,16 +38,23 @@ pub(super) struct Source {
 
 impl Source {
     /// Reads from a byte on; standard input always from its beginning.
-    pub(super) fn open(file: &Path, offset: u64) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path, offset: u64, way: Way) -> Result<Self, Failure> {
         let what = || format!("open {}", file.display());
-        let from: Box<dyn Read + Send> = match is_dash(file) {
-            true => Box::new(io::stdin()),
-            false => {
+        let from: Next = match way {
+            _ if is_dash(file) => {
+                no_direct_pipe(way, "standard input")?;
+                read_through(io::stdin())
+            }
+            Way::Direct => {
+                let mut reader = direct::Reader::open(file, offset).context(what)?;
+                Box::new(move || reader.next())
+            }
+            Way::Cached => {
                 let mut opened = File::open(file).context(what)?;
                 if offset > 0 {
                     opened.seek(SeekFrom::Start(offset)).context(what)?;
                 }
-                Box::new(opened)
+                read_through(opened)
             }
         };
         let (give, pieces) = mpsc::channel(PIECES_MAX);
@@ -48,22 +65,49 @@ impl Source {
         Ok(Self { pieces, shown: file.display().to_string() })
     }
 
+    /// Whether there is something to read that way: to be asked before anything is made room for.
+    pub(super) fn check(file: &Path, way: Way) -> Result<(), Failure> {
+        let what = || format!("open {}", file.display());
+        match way {
+            _ if is_dash(file) => no_direct_pipe(way, "standard input"),
+            Way::Direct => direct::Reader::open(file, 0).map(drop).context(what),
+            // To open a pipe twice would be to lose what is in it.
+            Way::Cached if file.is_file() => File::open(file).map(drop).context(what),
+            Way::Cached => Ok(()),
+        }
+    }
+
     /// The next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         self.pieces.recv().await.transpose().context(|| format!("read {}", self.shown))
     }
 }
 
-/// Reads to the end, or until nobody wants it any more.
-fn read(mut from: Box<dyn Read + Send>, give: &mpsc::Sender<io::Result<Bytes>>) {
-    loop {
-        let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
-        let read = from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece);
-        let last = !matches!(read, Ok(n) if n > 0);
-        if read.is_ok() && last {
-            return;
+fn no_direct_pipe(way: Way, pipe: &str) -> Result<(), Failure> {
+    match way {
+        Way::Cached => Ok(()),
+        Way::Direct => {
+            Err(Failure::new("--direct", format!("{pipe} is nothing that it is for; name a file")))
         }
-        if give.blocking_send(read.map(|_| piece.into())).is_err() || last {
+    }
+}
+
+/// The next piece of something; `None` at its end.
+type Next = Box<dyn FnMut() -> io::Result<Option<Bytes>> + Send>;
+
+fn read_through(mut from: impl Read + Send + 'static) -> Next {
+    Box::new(move || {
+        let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
+        let read = from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece)?;
+        Ok((read > 0).then(|| piece.into()))
+    })
+}
+
+/// Reads to the end, or until nobody wants it any more.
+fn read(mut from: Next, give: &mpsc::Sender<io::Result<Bytes>>) {
+    while let Some(piece) = from().transpose() {
+        let failed = piece.is_err();
+        if give.blocking_send(piece).is_err() || failed {
             return;
         }
     }
@@ -78,11 +122,15 @@ pub(super) struct Sink {
 
 impl Sink {
     /// Writes from a byte on; what the file had behind it is cut off. Standard output always from where it is.
-    pub(super) fn open(file: &Path, offset: u64) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path, offset: u64, way: Way) -> Result<Self, Failure> {
         let what = || format!("open {}", file.display());
-        let mut to = match is_dash(file) {
-            true => Out::Pipe(Box::new(io::stdout())),
-            false => {
+        let mut to = match way {
+            _ if is_dash(file) => {
+                no_direct_pipe(way, "standard output")?;
+                Out::Pipe(Box::new(io::stdout()))
+            }
+            Way::Direct => Out::Direct(Box::new(direct::Writer::open(file, offset).context(what)?)),
+            Way::Cached => {
                 let mut opened = OpenOptions::new()
                     .write(true)
                     .create(true)
@@ -140,6 +188,7 @@ fn gone() -> io::Error {
 
 enum Out {
     File(File),
+    Direct(Box<direct::Writer>),
     Pipe(Box<dyn Write + Send>),
 }
 
@@ -147,6 +196,7 @@ impl Out {
     fn write(&mut self, segments: &Segments) -> io::Result<()> {
         for part in segments.parts() {
             match (&mut *self, part) {
+                (Self::Direct(file), part) => file.write(part)?,
                 (Self::File(file), Segment::Data(data)) => file.write_all(data)?,
                 (Self::Pipe(pipe), Segment::Data(data)) => pipe.write_all(data)?,
                 (Self::File(file), Segment::Hole(len)) => {
@@ -167,6 +217,7 @@ impl Out {
     fn finish(self) -> io::Result<()> {
         match self {
             Self::File(_) => Ok(()),
+            Self::Direct(file) => file.finish(),
             Self::Pipe(mut pipe) => pipe.flush(),
         }
     }

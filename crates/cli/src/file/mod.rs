@@ -2,12 +2,14 @@
 
 mod args;
 mod copy;
+mod direct;
 mod get;
 mod local;
 mod put;
 mod show;
 mod sums;
 mod tree;
+mod xattrs;
 
 use std::time::{Duration, Instant};
 
@@ -80,6 +82,12 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
         FileCommand::Truncate { name, size } => {
             striper(pool).truncate(name, *size).await.context(|| pool.names("truncate", name))
         }
+        FileCommand::Setxattr { name, attribute, value } => {
+            xattrs::set(pool, name, attribute, value.as_deref()).await
+        }
+        FileCommand::Getxattr { name, attribute } => xattrs::get(pool, name, attribute).await,
+        FileCommand::Rmxattr { name, attribute } => xattrs::remove(pool, name, attribute).await,
+        FileCommand::Listxattr { name } => xattrs::list(pool, name).await,
         FileCommand::Layout { name, offset, length } => show::layout(pool, name, *offset, *length).await,
     }
 }

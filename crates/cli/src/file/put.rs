@@ -10,7 +10,7 @@ use loligo_rados::Errno;
 use loligo_stripe::{File, Layout, ObjectNo, StreamOptions, Striper};
 use serde::{Deserialize, Serialize};
 
-use super::local::{Source, is_dash};
+use super::local::{Source, Way, is_dash};
 use super::sums::Sums;
 use super::{Carried, LayoutOptions, Transfer, carry_all, closing, progress, striper, tree};
 use crate::client::Pool;
@@ -89,7 +89,7 @@ pub(super) async fn append(
 ) -> Result<(), Failure> {
     let what = || pool.names("append", name);
     let layout = layout.layout().context(what)?.unwrap_or_default();
-    let mut source = Source::open(file, 0)?;
+    let mut source = Source::open(file, 0, Way::Cached)?;
     let len =
         std::fs::metadata(file).ok().filter(|meta| meta.is_file() && !is_dash(file)).map(|meta| meta.len());
     let bar = progress(len);
@@ -118,6 +118,7 @@ impl Putting<'_> {
             false => Some(std::fs::metadata(file).context(|| format!("open {}", file.display()))?),
         };
         let meta = meta.filter(Metadata::is_file);
+        Source::check(file, self.options.transfer.way())?;
         let note = meta.as_ref().filter(|_| self.options.resume).map(Note::of);
         let (target, from) = self.target(name, note.as_ref()).await.context(what)?;
         let done = self.fill(&target, name, file, meta.as_ref(), note, from).await;
@@ -187,11 +188,13 @@ impl Putting<'_> {
         let what = || self.pool.names("put", &shown);
         let Transfer { verify, window, .. } = self.options.transfer;
         let mut sums = match verify {
-            true if from > 0 => Some(Sums::of_file(target.layout(), file, from).await?),
+            true if from > 0 => {
+                Some(Sums::of_file(target.layout(), file, from, self.options.transfer.way()).await?)
+            }
             true => Some(Sums::new(target.layout())),
             false => None,
         };
-        let mut source = Source::open(file, from)?;
+        let mut source = Source::open(file, from, self.options.transfer.way())?;
         self.bar.inc(from);
         let options = StreamOptions {
             window_max: window,

@@ -9,7 +9,7 @@ use loligo_rados::{Checksum, ChecksumKind, ReadOp};
 use loligo_stripe::{Direct, Layout, ObjectNo};
 use loligo_wire::crc::crc32c;
 
-use super::local::Source;
+use super::local::{Source, Way};
 use crate::failure::Failure;
 
 /// Objects that are asked about at a time.
@@ -47,8 +47,8 @@ impl Sums {
     }
 
     /// Those of a local file's first `len` bytes, or of all of it.
-    pub(super) async fn of_file(layout: Layout, file: &Path, len: u64) -> Result<Self, Failure> {
-        let mut source = Source::open(file, 0)?;
+    pub(super) async fn of_file(layout: Layout, file: &Path, len: u64, way: Way) -> Result<Self, Failure> {
+        let mut source = Source::open(file, 0, way)?;
         let mut sums = Self::new(layout);
         while let Some(piece) = source.next().await? {
             let wanted = (len - sums.at).min(piece.len() as u64);

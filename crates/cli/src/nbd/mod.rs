@@ -14,7 +14,7 @@ use loligo_rados::Builder;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::admin::ask;
+use crate::admin::{ask, show_requests};
 use crate::args::FormatName;
 use crate::client;
 use crate::failure::{Context, Failure};
@@ -182,5 +182,7 @@ async fn listen(plan: &Plan, registry: &Arc<Registry>) -> Result<(Server, Vec<St
 fn open_control(path: &Path, registry: &Arc<Registry>, runtime: &Handle) -> Result<AdminSocket, Failure> {
     let admin = Admin::new();
     control::register(&admin, registry, runtime);
+    let observed = Arc::clone(registry);
+    show_requests(&admin, move || observed.observe());
     AdminSocket::open(path, admin).context(|| format!("control socket {}", path.display()))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use loligo_rados::{Builder, IoCtx, Rados};
+use loligo_rados::{Builder, InFlight, IoCtx, Rados};
 use loligo_rbd::{Image, Mode};
 use loligo_stripe::Striper;
 use tokio::sync::OnceCell;
@@ -170,6 +170,11 @@ impl Opener {
             builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))
         });
         rados.await?.ioctx(pool).await.map_err(|e| BackendError(format!("pool {pool}: {e}")))
+    }
+
+    /// A look at what is in flight to the cluster, once there is a connection.
+    pub(crate) fn observe(&self) -> Option<InFlight> {
+        self.rados.get().map(Rados::observe)
     }
 
     /// Ends the connection to the cluster, if there is one.

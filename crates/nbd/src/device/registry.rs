@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use loligo_rados::InFlight;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -143,6 +144,11 @@ impl Registry {
         let names: Vec<String> = self.all().iter().map(|device| device.name.clone()).collect();
         futures_util::future::join_all(names.iter().map(|name| self.remove(name, true))).await;
         self.opener.shutdown().await;
+    }
+
+    /// A look at what its devices have in flight to the cluster; `None` as long as none of them has needed one.
+    pub fn observe(&self) -> Option<InFlight> {
+        self.opener.observe()
     }
 
     /// What is told of all devices, by name.

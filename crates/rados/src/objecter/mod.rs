@@ -59,7 +59,7 @@ pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
 pub(crate) use self::op::Op;
 pub(crate) use self::replica::Location;
-pub use self::requests::{Request, WaitsFor};
+pub use self::requests::{InFlight, Request, WaitsFor};
 pub(crate) use self::session::Session;
 pub(crate) use self::sessions::Link;
 pub(crate) use self::steward::Steward;

@@ -1,13 +1,17 @@
 //! What is in flight, to be looked at.
 
 use std::fmt;
+use std::sync::Weak;
+use std::time::Duration;
 
 use loligo_msgr::State;
-use loligo_wire::{Epoch, OsdId, PgId, Tid};
+use loligo_wire::message::osd::{OpCode, OsdOp};
+use loligo_wire::{Epoch, OsdId, PgId, SnapId, Tid};
 
 use super::Objecter;
 use super::flight::Flight;
-use super::op::Op;
+use super::op::{Op, coarse_now};
+use crate::core::Core;
 
 /// An operation in flight: what stock clients show as `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +19,18 @@ use super::op::Op;
 pub struct Request {
     /// Its number.
     pub tid: Tid,
+    /// How long ago it was new, to a few milliseconds.
+    pub age: Duration,
     /// The object's name.
     pub object: Vec<u8>,
+    /// Its namespace; empty is the default one.
+    pub namespace: Vec<u8>,
+    /// Placed by this instead of by the object's name, unless empty.
+    pub locator_key: Vec<u8>,
+    /// The snapshot that is read.
+    pub snap: SnapId,
+    /// What is to be done, by Ceph's names of it, with the range of bytes where it has one: `write 4096~512`.
+    pub operations: Vec<String>,
     /// The placement group that it belongs to by the map of `epoch`.
     pub pg: PgId,
     /// The OSD that it goes to.
@@ -62,10 +76,15 @@ impl WaitsFor {
 
 impl Request {
     pub(super) fn of(op: &Op, flight: &Flight, waits_for: WaitsFor) -> Self {
-        let (_, oid, _) = flight.address(op);
+        let (locator, oid, _) = flight.address(op);
         Self {
             tid: op.tid,
+            age: coarse_now().saturating_sub(op.began),
             object: oid.to_vec(),
+            namespace: locator.nspace.clone(),
+            locator_key: locator.key.clone(),
+            snap: op.request.snapid,
+            operations: op.request.ops.iter().map(described).collect(),
             pg: flight.place.spgid.pgid,
             osd: flight.place.osd,
             epoch: flight.place.epoch,
@@ -77,13 +96,52 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tid, object, pg, osd, epoch, attempts, waits_for } = self;
+        let Self { tid, object, pg, osd, epoch, attempts, waits_for, .. } = self;
         let object = object.escape_ascii();
         write!(f, "{} on '{object}' in {pg}, map {}, sent {attempts} times", tid.0, epoch.0)?;
         if let Some(osd) = osd {
             write!(f, " to osd.{}", osd.0)?;
         }
         write!(f, ", waits for {waits_for:?}")
+    }
+}
+
+/// As Ceph names it: those that are about a range of bytes with it.
+fn described(op: &OsdOp) -> String {
+    let ranged = [
+        OpCode::READ,
+        OpCode::SPARSE_READ,
+        OpCode::WRITE,
+        OpCode::WRITEFULL,
+        OpCode::APPEND,
+        OpCode::ZERO,
+        OpCode::MAPEXT,
+    ];
+    if !ranged.contains(&op.code) {
+        return op.code.to_string();
+    }
+    let extent = op.extent();
+    format!("{} {}~{}", op.code, extent.offset, extent.length)
+}
+
+/// Looks at what a client has in flight, without keeping the client alive: for admin sockets and other observers.
+#[derive(Clone)]
+pub struct InFlight(Weak<Core>);
+
+impl InFlight {
+    pub(crate) fn new(core: Weak<Core>) -> Self {
+        Self(core)
+    }
+
+    /// As [`Rados::requests`](crate::Rados::requests); nothing once the client has ended.
+    pub fn requests(&self) -> Vec<Request> {
+        self.0.upgrade().map(|core| core.objecter.requests()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for InFlight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.requests()).finish()
     }
 }
 

@@ -1,0 +1,44 @@
+//! Attributes that users give to striped files, as `rados --striper` has them.
+
+use serde_json::json;
+
+use super::striper;
+use crate::args::Format;
+use crate::client::Pool;
+use crate::failure::{Context, Failure};
+use crate::object::{given_or_read, print_bytes};
+
+pub(super) async fn set(
+    pool: &Pool,
+    name: &str,
+    attribute: &str,
+    value: Option<&str>,
+) -> Result<(), Failure> {
+    let value = given_or_read(value)?;
+    let done = striper(pool).set_xattr(name, attribute, value).await;
+    done.context(|| names(pool, "setxattr", name, attribute))
+}
+
+pub(super) async fn get(pool: &Pool, name: &str, attribute: &str) -> Result<(), Failure> {
+    let value = striper(pool).xattr(name, attribute).await;
+    print_bytes(&value.context(|| names(pool, "getxattr", name, attribute))?)
+}
+
+pub(super) async fn remove(pool: &Pool, name: &str, attribute: &str) -> Result<(), Failure> {
+    let done = striper(pool).remove_xattr(name, attribute).await;
+    done.context(|| names(pool, "rmxattr", name, attribute))
+}
+
+pub(super) async fn list(pool: &Pool, name: &str) -> Result<(), Failure> {
+    let xattrs = striper(pool).xattrs(name).await.context(|| pool.names("listxattr", name))?;
+    let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
+    match pool.format {
+        Format::Plain => names.for_each(|name| println!("{name}")),
+        Format::Json => println!("{}", json!(names.collect::<Vec<_>>())),
+    }
+    Ok(())
+}
+
+fn names(pool: &Pool, command: &str, name: &str, attribute: &str) -> String {
+    format!("{} {attribute}", pool.names(command, name))
+}

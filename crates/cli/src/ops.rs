@@ -1,0 +1,268 @@
+//! `loligo ops`: what a running program has in flight, and what took long, as its admin socket tells it.
+//!
+//! Clients are asked for `objecter_requests` and daemons for `dump_ops_in_flight` and `dump_historic_ops_by_duration`, in the JSON of
+//! Ceph's programs (`Objecter::dump_requests` of src/osdc/Objecter.cc; src/common/TrackedOp.cc), so that stock ones can be asked as well.
+
+use std::path::{Path, PathBuf};
+
+use loligo_rados::{OsdId, Request, WaitsFor};
+use loligo_wire::SnapId;
+use serde_json::{Value, json};
+
+use crate::admin::ask;
+use crate::args::FormatName;
+use crate::failure::{Context, Failure};
+
+/// What to ask.
+#[derive(clap::Args)]
+pub(crate) struct OpsOptions {
+    /// The admin socket of a server or client.
+    socket: PathBuf,
+}
+
+const OF_CLIENTS: &str = "objecter_requests";
+/// OSDs and metadata servers, monitors.
+const OF_SERVERS: [&str; 2] = ["dump_ops_in_flight", "ops"];
+const OF_LATE: [&str; 2] = ["dump_historic_ops_by_duration", "dump_historic_ops"];
+
+pub(crate) fn run(options: &OpsOptions, format: FormatName) -> Result<(), Failure> {
+    let told = Told::by(&options.socket)?;
+    match format {
+        FormatName::Plain => print!("{}", told.table()),
+        FormatName::Json => println!("{}", told.json()),
+        _ => return Err(Failure::new("--format", "plain or JSON")),
+    }
+    Ok(())
+}
+
+/// A client's operations in the form of stock ones; and what each waits for, which those do not tell.
+pub(crate) fn as_stock_has_it(requests: &[Request]) -> Value {
+    let ops = requests.iter().map(|request| {
+        let object = String::from_utf8_lossy(&request.object);
+        let locator = locator(request);
+        let snap =
+            if request.snap == SnapId::HEAD { "head".to_owned() } else { format!("{:x}", request.snap.0) };
+        json!({
+            "tid": request.tid.0,
+            "pg": request.pg.to_string(),
+            "osd": request.osd.map_or(-1, |OsdId(osd)| osd),
+            "object_id": object,
+            "object_locator": locator,
+            "target_object_id": object,
+            "target_object_locator": locator,
+            "paused": u8::from(request.waits_for == WaitsFor::Unpause),
+            "age": request.age.as_secs_f64(),
+            "attempts": request.attempts,
+            "snapid": snap,
+            "osd_ops": request.operations,
+            "waits_for": words_for(request.waits_for),
+        })
+    });
+    json!({
+        "ops": ops.collect::<Vec<_>>(),
+        "linger_ops": [],
+        "pool_ops": [],
+        "pool_stat_ops": [],
+        "statfs_ops": [],
+        "command_ops": [],
+    })
+}
+
+/// As Ceph prints it: the pool, the namespace, the key.
+fn locator(request: &Request) -> String {
+    let mut text = format!("@{}", request.pg.pool);
+    for (mark, part) in [(';', &request.namespace), (':', &request.locator_key)] {
+        if !part.is_empty() {
+            text.push(mark);
+            text += &String::from_utf8_lossy(part);
+        }
+    }
+    text
+}
+
+fn words_for(waits_for: WaitsFor) -> &'static str {
+    match waits_for {
+        WaitsFor::Osd => "an OSD that serves its placement group",
+        WaitsFor::Unpause => "the end of a pause, or room",
+        WaitsFor::Turn => "those before it",
+        WaitsFor::Backoff => "the OSD's word that it may come",
+        WaitsFor::Connection => "a connection",
+        WaitsFor::Answer => "the answer",
+        _ => "something",
+    }
+}
+
+/// What a program tells of its operations.
+enum Told {
+    Client { in_flight: Vec<Value> },
+    Server { in_flight: Vec<Value>, slowest: Vec<Value> },
+}
+
+impl Told {
+    fn by(socket: &Path) -> Result<Self, Failure> {
+        let known = answer(socket, "help")?;
+        let ops = |command: &str| -> Result<Vec<Value>, Failure> {
+            let mut answer = answer(socket, command)?;
+            match answer["ops"].take() {
+                Value::Array(ops) => Ok(ops),
+                _ => Err(Failure::new(asking(socket, command), "the answer has no list of operations")),
+            }
+        };
+        let first =
+            |commands: [&'static str; 2]| commands.into_iter().find(|command| !known[command].is_null());
+        // Daemons are clients of each other: what they do for others is asked for.
+        if let Some(in_flight) = first(OF_SERVERS) {
+            let slowest = first(OF_LATE).map_or(Ok(Vec::new()), &ops)?;
+            return Ok(Self::Server { in_flight: ops(in_flight)?, slowest });
+        }
+        if !known[OF_CLIENTS].is_null() {
+            return Ok(Self::Client { in_flight: ops(OF_CLIENTS)? });
+        }
+        Err(Failure::new(
+            format!("ask {}", socket.display()),
+            "this program has no operations that it could tell of",
+        ))
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Client { in_flight } => json!({ "kind": "client", "in_flight": in_flight }),
+            Self::Server { in_flight, slowest } => {
+                json!({ "kind": "server", "in_flight": in_flight, "slowest": slowest })
+            }
+        }
+    }
+
+    /// For people.
+    fn table(&self) -> String {
+        match self {
+            Self::Client { in_flight } => {
+                let head = ["TID", "AGE ms", "PG", "OSD", "SENT", "OBJECT", "OPERATIONS", "WAITS FOR"];
+                section("in flight", in_flight, head, of_client)
+            }
+            Self::Server { in_flight, slowest } => {
+                let head = ["CLIENT", "TID", "TAKES ms", "STATE", "REQUEST"];
+                let waiting = section("in flight", in_flight, head, of_server);
+                let mut slowest = slowest.clone();
+                slowest.reverse();
+                waiting + &section("slowest of late", &slowest, head, of_server)
+            }
+        }
+    }
+}
+
+/// Asks for JSON.
+fn answer(socket: &Path, command: &str) -> Result<Value, Failure> {
+    let what = || asking(socket, command);
+    let text = ask(socket, &json!({ "prefix": command, "format": "json" }))?;
+    match text.strip_prefix("ERROR: ") {
+        Some(why) => Err(Failure::new(what(), why.trim_end())),
+        None => serde_json::from_str(&text).context(what),
+    }
+}
+
+fn asking(socket: &Path, command: &str) -> String {
+    format!("ask {} for {command}", socket.display())
+}
+
+fn of_client(op: &Value) -> [String; 8] {
+    let osd = op["osd"].as_i64().filter(|osd| *osd >= 0);
+    let waits_for = match (op["waits_for"].as_str(), osd) {
+        (Some(said), _) => said,
+        // What stock clients tell.
+        (None, _) if op["paused"].as_u64().is_some_and(|paused| paused != 0) => words_for(WaitsFor::Unpause),
+        (None, None) => words_for(WaitsFor::Osd),
+        (None, Some(_)) => words_for(WaitsFor::Answer),
+    };
+    let operations = op["osd_ops"].as_array().into_iter().flatten();
+    let operations = operations.map(text).collect::<Vec<_>>().join(", ");
+    [
+        text(&op["tid"]),
+        milliseconds(&op["age"]),
+        text(&op["pg"]),
+        osd.map_or_else(|| "-".to_owned(), |osd| osd.to_string()),
+        text(&op["attempts"]),
+        text(&op["object_id"]),
+        operations,
+        waits_for.to_owned(),
+    ]
+}
+
+fn of_server(op: &Value) -> [String; 5] {
+    let data = &op["type_data"];
+    let client = &data["client_info"];
+    [
+        text(&client["client"]),
+        text(&client["tid"]),
+        milliseconds(&op["duration"]),
+        text(&data["flag_point"]),
+        text(&op["description"]),
+    ]
+}
+
+/// On a terminal nothing happens that an object's name says.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text
+            .chars()
+            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+            .collect(),
+        other => other.to_string(),
+    }
+}
+
+fn milliseconds(seconds: &Value) -> String {
+    // Stock programs of some releases write numbers as text.
+    let parsed = seconds.as_f64().or_else(|| seconds.as_str()?.parse().ok());
+    parsed.map_or_else(|| "-".to_owned(), |seconds| format!("{:.1}", seconds * 1e3))
+}
+
+/// How many there are, and a line for each.
+fn section<const N: usize>(
+    title: &str,
+    ops: &[Value],
+    head: [&str; N],
+    row: impl Fn(&Value) -> [String; N],
+) -> String {
+    let mut text = format!("{title}: {}\n", ops.len());
+    if ops.is_empty() {
+        return text;
+    }
+    let rows: Vec<[String; N]> =
+        std::iter::once(head.map(str::to_owned)).chain(ops.iter().map(row)).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text += &format!("  {}", cells.collect::<Vec<_>>().join("  "));
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_names_harmless() {
+        let op = json!({
+            "tid": 12, "pg": "1.a", "osd": 3, "object_id": "a\u{1b}[2Jb", "attempts": 2, "age": 1.5,
+            "osd_ops": ["write 0~512", "setxattr"], "waits_for": "the answer",
+        });
+        let idle = json!({ "tid": 7, "pg": "1.b", "osd": -1, "object_id": "o", "attempts": 0, "age": "0.25", "paused": 0 });
+        let table = Told::Client { in_flight: vec![op, idle] }.table();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[0], "in flight: 2");
+        assert_eq!(lines[1].find("OBJECT"), lines[2].find("a\\u{1b}[2Jb"), "{table}");
+        assert!(lines[2].contains("1500.0") && lines[2].contains("write 0~512, setxattr"), "{table}");
+        assert!(
+            lines[3].contains("250.0") && lines[3].ends_with("an OSD that serves its placement group"),
+            "{table}"
+        );
+        let nothing = Told::Server { in_flight: Vec::new(), slowest: Vec::new() };
+        assert_eq!(nothing.table(), "in flight: 0\nslowest of late: 0\n");
+    }
+}

@@ -1,0 +1,140 @@
+//! Goal: what `loligo file put` and `get --resume` have done before they are killed (SIGKILL) is not done again, and the result is whole.
+//! Method: programs that are killed in the middle, on a server that takes its time.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use loligo_server::{Handle, Server};
+use serde_json::Value;
+
+const FILE_BYTES: usize = 80 << 20;
+/// With it and the window below about 25 MB a second are written: a note of how far it is comes each second.
+const DELAY: Duration = Duration::from_millis(20);
+/// Nothing that is waited for takes this long, unless it never comes.
+const LONG: Duration = Duration::from_secs(120);
+
+struct Place {
+    server: Handle,
+    dir: PathBuf,
+}
+
+impl Place {
+    /// With a striped file's worth of bytes in the local file `f`.
+    fn new(name: &str, delay: Duration) -> Self {
+        let dir = env::temp_dir().join(format!("loligo-file-kill-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("room");
+        let data: Vec<u8> = (0..FILE_BYTES).map(|at| (at * 7 % 251) as u8 ^ (at >> 15) as u8).collect();
+        fs::write(dir.join("f"), data).expect("room");
+        let server = Server::memory().pool("p").commit_delay(delay).start().expect("the server starts");
+        Self { server, dir }
+    }
+
+    fn loligo(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.env("CEPH_CONF", self.server.conf()).env_remove("CEPH_ARGS").current_dir(&self.dir);
+        command.args(["-p", "p", "--format", "json"]).args(args);
+        command
+    }
+
+    /// Bytes that a put or get has carried which ends by itself.
+    fn carries(&self, args: &[&str]) -> u64 {
+        let output = self.loligo(args).output().expect("it starts");
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        shown["bytes"].as_u64().expect("a number")
+    }
+
+    /// How far the striped file is written, as the note says.
+    fn noted(&self) -> u64 {
+        let output = self.loligo(&["file", "getxattr", "s", "loligo.put"]).output().expect("it starts");
+        let note = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
+        note["written"].as_u64().unwrap_or(0)
+    }
+
+    /// Runs a program until `far_enough`, and kills it. Whether it could: it may have ended before.
+    fn kills(&self, args: &[&str], far_enough: impl Fn() -> bool) -> bool {
+        let mut child: Child = self.loligo(args).stdout(Stdio::null()).spawn().expect("it starts");
+        let begun = Instant::now();
+        while !far_enough() {
+            if let Some(status) = child.try_wait().expect("a child") {
+                assert!(status.success(), "{args:?}");
+                return false;
+            }
+            assert!(begun.elapsed() < LONG, "{args:?} gets nowhere");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().expect("SIGKILL");
+        !child.wait().expect("a child").success()
+    }
+
+    fn same(&self, one: &str, other: &str) -> bool {
+        let read = |name: &str| fs::read(self.dir.join(name)).expect("there");
+        read(one) == read(other)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[test]
+fn a_put_that_was_killed_goes_on() {
+    put_is_killed("put", &[]);
+}
+
+#[test]
+fn a_direct_put_that_was_killed_goes_on() {
+    put_is_killed("direct-put", &["--direct"]);
+}
+
+/// Kills it twice: the second one has gone on where the first one was.
+fn put_is_killed(name: &str, more: &[&str]) {
+    let place = Place::new(name, DELAY);
+    let put =
+        [&["file", "put", "s", "f", "--resume", "--window", "512K", "--stripe-count", "3"], more].concat();
+    let mut noted = 0;
+    for kill in 0..2 {
+        assert!(place.kills(&put, || place.noted() > noted), "{kill}: it takes seconds");
+        let now = place.noted();
+        assert!(noted < now && now < FILE_BYTES as u64, "{kill}: {noted}, {now}");
+        noted = now;
+    }
+    let carried = place.carries(&[&put[..], &["--verify"]].concat());
+    // What was on its way to the note when the program was killed may have come later.
+    assert!(carried > 0 && carried <= FILE_BYTES as u64 - noted, "{carried} after {noted}");
+    place.carries(&["file", "get", "s", "back"]);
+    assert!(place.same("f", "back"));
+}
+
+#[test]
+fn a_get_that_was_killed_goes_on() {
+    get_is_killed("get", &[]);
+}
+
+#[test]
+fn a_direct_get_that_was_killed_goes_on() {
+    get_is_killed("direct-get", &["--direct"]);
+}
+
+fn get_is_killed(name: &str, more: &[&str]) {
+    let place = Place::new(name, Duration::ZERO);
+    place.carries(&["file", "put", "s", "f", "--stripe-count", "3"]);
+    let get = [&["file", "get", "s", "back", "--resume", "--window", "64K"], more].concat();
+    let back = place.dir.join("back");
+    let there = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+    // On a busy machine it may be done before it is killed.
+    let mut tries = 0;
+    while !place.kills(&get, || there(&back) >= 8 << 20) {
+        fs::remove_file(&back).expect("it ended");
+        tries += 1;
+        assert!(tries < 50, "it cannot be killed");
+    }
+    let kept = there(&back);
+    assert!(8 << 20 <= kept && kept < FILE_BYTES as u64, "{kept}");
+    assert_eq!(place.carries(&get), FILE_BYTES as u64 - kept);
+    assert!(place.same("f", "back"));
+}

@@ -1,0 +1,48 @@
+//! A server in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server that can be killed.
+pub(crate) struct ServerProcess(Child);
+
+impl ServerProcess {
+    pub(crate) fn start(dir: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
+            .args([
+                "--no-config-file",
+                "-p",
+                "p",
+                "serve",
+                "--store",
+                "disk",
+                "--mon-addr",
+                "127.0.0.1:0",
+                "--data",
+            ])
+            .arg(dir)
+            .env_remove("CEPH_CONF")
+            .env_remove("CEPH_ARGS")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut ready = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut ready).expect("a line");
+        assert!(ready.starts_with("ready "), "{ready:?}; see {}", dir.join("loligo.log").display());
+        Self(child)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
