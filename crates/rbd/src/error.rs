@@ -27,6 +27,14 @@ pub enum Error {
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
+    /// Features that cannot be switched on or off now.
+    #[error("{features} {why}")]
+    Switch {
+        /// Which.
+        features: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// A clone of a clone of a clone, and so on.
     #[error("the image has more than {0} ancestors")]
     Ancestors(u32),
@@ -151,6 +159,7 @@ impl Error {
             | Self::Indivisible { .. }
             | Self::NoParent
             | Self::Unprotected(_)
+            | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,
             Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) => ENOTEMPTY,

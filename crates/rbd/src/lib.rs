@@ -18,6 +18,7 @@
 //!   together; a change that is done is safe.
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
+//! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -49,6 +50,7 @@ mod object_map;
 mod parent;
 mod resize;
 mod snapshots;
+mod switch;
 pub mod trash;
 mod usage;
 mod view;
@@ -78,6 +80,8 @@ const _: () = {
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));
         may_move(&image.children(None));
+        may_move(&image.enable_features(0));
+        may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));
     }
 };

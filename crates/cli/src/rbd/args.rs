@@ -106,6 +106,9 @@ pub(crate) enum RbdCommand {
     /// Snapshots of an image.
     #[command(subcommand)]
     Snap(Snap),
+    /// Features of an image, switched while it is there.
+    #[command(subcommand)]
+    Feature(Feature),
     /// Object maps.
     #[command(subcommand)]
     ObjectMap(ObjectMap),
@@ -198,6 +201,24 @@ pub(crate) enum Snap {
         image: String,
         #[command(flatten)]
         quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Feature {
+    /// Switch features on. A new object map says nothing until `object-map rebuild` has made it.
+    Enable {
+        image: String,
+        /// exclusive-lock, object-map, fast-diff; object-map and fast-diff go together, and need exclusive-lock.
+        #[arg(required = true, value_delimiter = ',')]
+        features: Vec<String>,
+    },
+    /// Switch features off.
+    Disable {
+        image: String,
+        /// exclusive-lock, object-map, fast-diff, deep-flatten; object-map and fast-diff go together.
+        #[arg(required = true, value_delimiter = ',')]
+        features: Vec<String>,
     },
 }
 

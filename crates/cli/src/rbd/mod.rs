@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clones;
+mod feature;
 mod list;
 mod show;
 mod spec;
@@ -109,6 +110,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             closed.context(|| format!("bench {}", options.image))
         }
         RbdCommand::Snap(command) => snap(place, command).await,
+        RbdCommand::Feature(command) => feature::run(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
@@ -185,19 +187,19 @@ async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Fai
     }
     Ok(NewImage {
         order: shape.object_size.ilog2() as u8,
-        features: wanted(&shape.image_feature)?.unwrap_or(features::DEFAULT),
+        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(features::DEFAULT),
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         ..NewImage::of_size(size)
     })
 }
 
-/// The features of these names, if there is one.
-fn wanted(named: &[String]) -> Result<Option<u64>, Failure> {
+/// The features of these names, if there is one, that `what` asks for.
+fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
     let mut wanted = None;
     for name in named {
         let feature = features::by_name(name)
-            .ok_or_else(|| Failure::new("--image-feature", format!("there is no feature '{name}'")))?;
+            .ok_or_else(|| Failure::new(what, format!("there is no feature '{name}'")))?;
         wanted = Some(wanted.unwrap_or(0) | feature);
     }
     Ok(wanted)

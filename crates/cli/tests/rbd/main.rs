@@ -2,6 +2,7 @@
 //! LOLIGO_STOCK_CONF names.
 
 mod clones;
+mod feature;
 mod trash;
 
 use std::path::{Path, PathBuf};
@@ -70,6 +71,18 @@ impl Place {
         assert_eq!(json(self.done(&line)), json(self.stock(&line)), "{line}");
     }
 
+    /// The stock program must refuse it.
+    fn stock_refuses(&self, line: &str) {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        assert!(!self.run("rbd", &args).status.success(), "rbd {line}");
+    }
+
+    /// Both must refuse it.
+    fn both_refuse(&self, line: &str) {
+        self.refused(line);
+        self.stock_refuses(line);
+    }
+
     fn make_pool(&self) {
         self.ceph(&["osd", "pool", "create", &self.pool, "8"]);
     }
@@ -132,6 +145,7 @@ fn images_by_their_words() {
     assert!(place.refused("create p/inside/two --size 1").contains("create p/inside/two"));
     clones::by_their_words(&place);
     trash::by_its_words(&place);
+    feature::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -153,6 +167,37 @@ fn the_stock_program_sees_what_we_see() {
 fn the_stock_program_sees_what_we_see_on_stock() {
     let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     beside(&Place::new(Path::new(&conf), "beside"));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn features_are_switched_by_either() {
+    on_our_server("feature", feature::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn features_are_switched_by_either_on_stock() {
+    on_stock("feature", feature::beside);
+}
+
+/// Runs a test in a pool of its own on a server of our own.
+fn on_our_server(what: &str, test: fn(&Place)) {
+    let server = Server::memory().start().expect("the server starts");
+    in_a_pool(&Place::new(server.conf(), what), test);
+}
+
+/// The same on the stock cluster.
+fn on_stock(what: &str, test: fn(&Place)) {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    in_a_pool(&Place::new(Path::new(&conf), what), test);
+}
+
+fn in_a_pool(place: &Place, test: fn(&Place)) {
+    place.make_pool();
+    test(place);
+    place.remove_pool();
+    let _ = fs::remove_dir_all(&place.dir);
 }
 
 fn beside(place: &Place) {
