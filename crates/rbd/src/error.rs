@@ -105,6 +105,17 @@ pub enum Error {
     /// Somebody has locked the image by hand.
     #[error("the image is locked by {0}")]
     Locked(String),
+    /// Somebody has the lock that was to be taken by hand.
+    #[error("{by} has the lock")]
+    LockTaken {
+        /// Who.
+        by: String,
+        /// EEXIST if it is this client, EBUSY else.
+        errno: Errno,
+    },
+    /// There is no such lock to give up or to break.
+    #[error("there is no lock of {0}")]
+    NoLock(String),
     /// The image belongs to a group.
     #[error("the image belongs to a group")]
     InGroup,
@@ -147,7 +158,9 @@ impl Error {
             | Self::NoSnapshot(_)
             | Self::NoNamespace(_)
             | Self::NoObjectMap
+            | Self::NoLock(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
+            Self::LockTaken { errno, .. } => *errno,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),

@@ -19,6 +19,7 @@
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
+//! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -38,6 +39,7 @@ mod copyup;
 mod error;
 pub mod features;
 mod flatten;
+mod holders;
 mod image;
 mod images;
 mod io;
@@ -59,6 +61,7 @@ pub use allocation::Allocation;
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
 pub use error::Error;
+pub use holders::Evicted;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};
 pub use io::IO_BYTES_MAX;

@@ -60,14 +60,12 @@ impl Inner {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.check()?;
         loop {
-            if !self.may_write() {
-                self.acquire().await?;
-            }
-            self.map.be_certain().await?;
             self.refresh_if_stale().await?;
             if self.may_write() {
+                self.map.be_certain().await?;
                 return Ok(all);
             }
+            self.acquire().await?;
         }
     }
 
@@ -120,6 +118,10 @@ impl Inner {
         }
         self.opened().await?;
         self.owned.store(true, Ordering::Release);
+        if !self.view.load().has(feature::EXCLUSIVE_LOCK) {
+            // It was switched off meanwhile.
+            return self.give_up().await;
+        }
         self.announce(Message::AcquiredLock(self.client_id()));
         Ok(())
     }

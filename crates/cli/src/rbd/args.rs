@@ -33,6 +33,11 @@ pub(crate) enum RbdCommand {
     },
     /// Show what an image is.
     Info { image: String },
+    /// Show who has an image open for writing.
+    Status { image: String },
+    /// Locks that people take by hand.
+    #[command(subcommand)]
+    Lock(Lock),
     /// Remove an image.
     #[command(alias = "remove")]
     Rm {
@@ -201,6 +206,31 @@ pub(crate) enum Snap {
         image: String,
         #[command(flatten)]
         quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Lock {
+    /// List who holds the lock of an image: people, or the client that writes to it.
+    #[command(alias = "list")]
+    Ls { image: String },
+    /// Take the lock; it is held until it is removed.
+    Add {
+        image: String,
+        /// What this holding is called.
+        id: String,
+        /// Together with all who name the same tag.
+        #[arg(long, value_name = "TAG")]
+        shared: Option<String>,
+    },
+    /// Take the lock away from a client, which is kept out of the cluster from then on.
+    #[command(alias = "remove")]
+    Rm {
+        image: String,
+        /// As `lock ls` shows it.
+        id: String,
+        /// client.NUMBER, as `lock ls` shows it.
+        locker: String,
     },
 }
 

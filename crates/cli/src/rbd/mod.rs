@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod clones;
 mod feature;
+mod holders;
 mod list;
 mod show;
 mod spec;
@@ -70,6 +71,8 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             loligo_rbd::create(&io, &spec.image, new).await.context(|| format!("create {image}"))
         }
         RbdCommand::Info { image } => info(place, image).await,
+        RbdCommand::Status { image } => holders::status(place, image).await,
+        RbdCommand::Lock(command) => holders::lock(place, command).await,
         RbdCommand::Rm { image, quiet } => {
             let (io, spec) = place.image(image).await?;
             let bar = Bar::new("Removing image", quiet);

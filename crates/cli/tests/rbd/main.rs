@@ -3,10 +3,11 @@
 
 mod clones;
 mod feature;
+mod holders;
 mod trash;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::{env, fs};
 
 use loligo_server::Server;
@@ -26,13 +27,24 @@ impl Place {
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Output {
+        self.command(program, args).output().expect("it is installed")
+    }
+
+    /// Begins what does not end by itself.
+    fn begin(&self, program: &str, args: &[&str]) -> Child {
+        let mut command = self.command(program, args);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed")
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.env("CEPH_CONF", &self.conf).env_remove("CEPH_ARGS").current_dir(&self.dir);
         // Beside a pool, the stock program takes what names one for the name of something else.
         if !args.iter().any(|arg| arg.starts_with(&format!("{}/", self.pool))) {
             command.args(["-p", &self.pool]);
         }
-        command.args(args).output().expect("it is installed")
+        command.args(args);
+        command
     }
 
     fn ours(&self, line: &str) -> Output {
@@ -146,6 +158,7 @@ fn images_by_their_words() {
     clones::by_their_words(&place);
     trash::by_its_words(&place);
     feature::by_its_words(&place);
+    holders::by_their_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -179,6 +192,18 @@ fn features_are_switched_by_either() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn features_are_switched_by_either_on_stock() {
     on_stock("feature", feature::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_by_hand_are_seen_by_either() {
+    on_our_server("holders", holders::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_by_hand_are_seen_by_either_on_stock() {
+    on_stock("holders", holders::beside);
 }
 
 /// Runs a test in a pool of its own on a server of our own.
