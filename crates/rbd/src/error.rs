@@ -18,6 +18,9 @@ pub enum Error {
     /// The image has no such snapshot.
     #[error("no snapshot '{0}'")]
     NoSnapshot(String),
+    /// A difference is to an older snapshot.
+    #[error("the snapshot to compare with is newer")]
+    LaterSnapshot,
     /// It has one of that name.
     #[error("there is a snapshot '{0}' already")]
     SnapshotExists(String),
@@ -171,6 +174,7 @@ impl Error {
             | Self::Range { .. }
             | Self::Indivisible { .. }
             | Self::NoParent
+            | Self::LaterSnapshot
             | Self::Unprotected(_)
             | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,

@@ -18,6 +18,7 @@
 //!   together; a change that is done is safe.
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
+//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`trash`] keeps images for a while that were removed.
@@ -36,6 +37,7 @@ mod call;
 mod children;
 mod clone;
 mod copyup;
+pub mod diff;
 mod error;
 pub mod features;
 mod flatten;
@@ -52,6 +54,7 @@ mod object_map;
 mod parent;
 mod resize;
 mod snapshots;
+mod sparse;
 mod switch;
 pub mod trash;
 mod usage;
@@ -68,6 +71,7 @@ pub use io::IO_BYTES_MAX;
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
 pub use parent::Parent;
 pub use resize::Shrink;
+pub use sparse::nonzero_runs;
 pub use usage::Usage;
 pub use view::{Snapshot, View};
 
@@ -84,6 +88,8 @@ const _: () = {
         may_move(&image.flatten(|_, _| {}));
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
+        may_move(&image.usage());
+        may_move(&image.diff(None, diff::Grain::Bytes));
         may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));
     }

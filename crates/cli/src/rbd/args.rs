@@ -79,7 +79,34 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Show what images take, by their object maps.
+    /// Show what differs between a snapshot, or nothing, and an image or a later snapshot.
+    Diff {
+        image: String,
+        #[command(flatten)]
+        compared: Compared,
+    },
+    /// Write what differs into a file, for `import-diff`.
+    ExportDiff {
+        image: String,
+        /// - is standard output.
+        file: PathBuf,
+        #[command(flatten)]
+        compared: Compared,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Make an image what a file of differences says, and a snapshot of it, if the file names one.
+    ImportDiff {
+        /// - is standard input.
+        file: PathBuf,
+        image: String,
+        /// Blocks of so many bytes that are all zeros take no room.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Show what images take, by their object maps; without fast-diff by asking for each object.
     #[command(alias = "disk-usage")]
     Du {
         /// By default all of the pool.
@@ -126,6 +153,17 @@ pub(crate) enum RbdCommand {
     /// Images that were removed and are kept for a while.
     #[command(subcommand)]
     Trash(Trash),
+}
+
+/// What is compared.
+#[derive(Args)]
+pub(crate) struct Compared {
+    /// The snapshot to compare with; by default an image of zeros.
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from_snap: Option<String>,
+    /// An object of which something has changed counts as a whole; with fast-diff that takes no time.
+    #[arg(long)]
+    pub(crate) whole_object: bool,
 }
 
 /// How an image is laid out.
@@ -391,6 +429,11 @@ pub(crate) enum Pattern {
     Seq,
     /// One behind the other.
     FullSeq,
+}
+
+/// Bytes, at least one.
+fn block(text: &str) -> Result<u64, String> {
+    size(text).and_then(|bytes| if bytes == 0 { Err("is nothing".to_owned()) } else { Ok(bytes) })
 }
 
 /// A size whose unit is M if it has none, as `rbd` has it.

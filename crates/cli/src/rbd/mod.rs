@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clones;
+mod diff;
 mod feature;
 mod holders;
 mod list;
@@ -96,6 +97,13 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             import(place, file, image.as_deref(), shape, quiet).await
         }
         RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Diff { image, compared } => diff::list(place, image, compared).await,
+        RbdCommand::ExportDiff { image, file, compared, quiet } => {
+            diff::export(place, image, file, compared, quiet).await
+        }
+        RbdCommand::ImportDiff { file, image, sparse_size, quiet } => {
+            diff::import(place, file, image, *sparse_size, quiet).await
+        }
         RbdCommand::Du { image } => usage(place, image.as_deref()).await,
         RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
         RbdCommand::Children { image, all } => clones::list(place, image, *all).await,

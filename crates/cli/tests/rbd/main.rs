@@ -2,6 +2,7 @@
 //! LOLIGO_STOCK_CONF names.
 
 mod clones;
+mod diff;
 mod feature;
 mod holders;
 mod trash;
@@ -159,6 +160,7 @@ fn images_by_their_words() {
     trash::by_its_words(&place);
     feature::by_its_words(&place);
     holders::by_their_words(&place);
+    diff::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -204,6 +206,18 @@ fn locks_by_hand_are_seen_by_either() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn locks_by_hand_are_seen_by_either_on_stock() {
     on_stock("holders", holders::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn differences_are_the_same() {
+    on_our_server("diff", diff::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn differences_are_the_same_on_stock() {
+    on_stock("diff", diff::beside);
 }
 
 /// Runs a test in a pool of its own on a server of our own.
