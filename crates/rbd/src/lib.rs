@@ -18,6 +18,7 @@
 //!   together; a change that is done is safe.
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
+//! - [`Image::copy`] makes an image that has the same data.
 //! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
@@ -36,6 +37,7 @@ mod allocation;
 mod call;
 mod children;
 mod clone;
+mod copy;
 mod copyup;
 pub mod diff;
 mod error;
@@ -63,6 +65,7 @@ mod view;
 pub use allocation::Allocation;
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
+pub use copy::NewCopy;
 pub use error::Error;
 pub use holders::Evicted;
 pub use image::{Image, Mode};
@@ -89,6 +92,7 @@ const _: () = {
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
         may_move(&image.usage());
+        may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));
         may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));

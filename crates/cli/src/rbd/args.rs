@@ -79,6 +79,20 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
+    /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no parent.
+    #[command(alias = "copy")]
+    Cp {
+        image: String,
+        /// The new image.
+        to: String,
+        #[command(flatten)]
+        shape: CloneShape,
+        /// Blocks of so many bytes that are all zeros take no room.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Show what differs between a snapshot, or nothing, and an image or a later snapshot.
     Diff {
         image: String,
@@ -193,13 +207,13 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How a clone is laid out; as its parent, if nothing is said.
+/// How a clone or a copy is laid out; as its source, if nothing is said.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.
     #[arg(long, value_parser = size)]
     pub(crate) object_size: Option<u64>,
-    /// Features, layering among them.
+    /// Features; of a clone, layering among them.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
     #[command(flatten)]

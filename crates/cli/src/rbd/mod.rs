@@ -17,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, PoolId, Rados};
-use loligo_rbd::{CloneFormat, Error, Image, Mode, NewImage, Shrink, SnapKind, features, namespaces};
+use loligo_rbd::{
+    CloneFormat, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces,
+};
 use serde_json::json;
 
-use self::args::{ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -97,6 +99,9 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             import(place, file, image.as_deref(), shape, quiet).await
         }
         RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Cp { image, to, shape, sparse_size, quiet } => {
+            copy(place, image, to, shape, *sparse_size, quiet).await
+        }
         RbdCommand::Diff { image, compared } => diff::list(place, image, compared).await,
         RbdCommand::ExportDiff { image, file, compared, quiet } => {
             diff::export(place, image, file, compared, quiet).await
@@ -282,6 +287,30 @@ async fn export(place: &Place, text: &str, file: Option<&Path>, quiet: &Quiet) -
     let (image, _) = place.open_to_read(text).await?;
     let file = file.map_or_else(|| PathBuf::from(image.name()), Path::to_path_buf);
     transfer::export(&image, &file, &Bar::new("Exporting image", quiet), &format!("export {text}")).await
+}
+
+async fn copy(
+    place: &Place,
+    from: &str,
+    to: &str,
+    shape: &CloneShape,
+    sparse_size: u64,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
+    let new = NewCopy {
+        order: shape.object_size.map(|size| size.ilog2() as u8),
+        features: wanted("--image-feature", &shape.image_feature)?,
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
+        sparse_bytes: usize::try_from(sparse_size).unwrap_or(usize::MAX),
+    };
+    let bar = Bar::new("Image copy", quiet);
+    let copied = image.copy(&io, &spec.image, new, |n, of| bar.at(n, of)).await;
+    copied.context(|| format!("cp {from} to {to}"))
 }
 
 async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! LOLIGO_STOCK_CONF names.
 
 mod clones;
+mod copy;
 mod diff;
 mod feature;
 mod holders;
@@ -161,6 +162,7 @@ fn images_by_their_words() {
     feature::by_its_words(&place);
     holders::by_their_words(&place);
     diff::by_its_words(&place);
+    copy::by_their_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -218,6 +220,18 @@ fn differences_are_the_same() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn differences_are_the_same_on_stock() {
     on_stock("diff", diff::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn copies_are_alike() {
+    on_our_server("copy", copy::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn copies_are_alike_on_stock() {
+    on_stock("copy", copy::beside);
 }
 
 /// Runs a test in a pool of its own on a server of our own.
