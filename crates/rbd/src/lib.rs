@@ -22,6 +22,7 @@
 //! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
+//! - [`blocking`] is all of it for threads that may wait, with images as files.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -34,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+pub mod blocking;
 mod call;
 mod children;
 mod clone;

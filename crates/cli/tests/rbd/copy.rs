@@ -21,6 +21,7 @@ pub(crate) fn by_their_words(place: &Place) {
     place.done("object-map check d");
     assert!(place.refused("cp c d").contains("an image 'd' already"));
     assert!(place.refused("cp c@none f").contains("no snapshot 'none'"));
+    assert!(place.refused("cp p/c p/nowhere/f").contains("no namespace 'nowhere'"));
     place.done("snap purge c");
     for image in ["c", "d", "e"] {
         place.done(&format!("rm {image}"));
