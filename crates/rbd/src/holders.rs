@@ -3,6 +3,8 @@
 //! There is one lock on an image's header, `rbd_lock`: that of the feature exclusive-lock (`lock.rs`), which clients hand to each other, is the
 //! same as the one by hand, which nobody gives up but who took it, or who breaks it.
 
+use std::sync::atomic::Ordering;
+
 use loligo_rados::{Errno, LockInfo, LockMode, LockOptions, WatchItem};
 use loligo_wire::EntityNum;
 
@@ -10,7 +12,6 @@ use crate::Error;
 use crate::error::EBUSY;
 use crate::image::Image;
 use crate::object_map::LOCK;
-use std::sync::atomic::Ordering;
 
 /// What becomes of a client whose lock is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -266,9 +266,9 @@ mod tests {
             let kind = records(&whole[..len]).expect_err("it ends too early").kind();
             assert_eq!(kind, ErrorKind::UnexpectedEof, "{len}");
         }
-        for (from, to) in
-            [(&b"v1"[..], &b"v2"[..]), (b"f\x01", b"x\x01"), (b"f\x01\0\0\0", b"f\xff\xff\xff\xff")]
-        {
+        let changes: [(&[u8], &[u8]); 3] =
+            [(b"v1", b"v2"), (b"f\x01", b"x\x01"), (b"f\x01\0\0\0", b"f\xff\xff\xff\xff")];
+        for (from, to) in changes {
             let at = whole.windows(from.len()).position(|here| here == from).expect("it is there");
             let mut other = whole.clone();
             other[at..at + from.len()].copy_from_slice(to);
