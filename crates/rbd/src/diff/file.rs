@@ -274,7 +274,7 @@ mod tests {
             other[at..at + from.len()].copy_from_slice(to);
             assert_eq!(records(&other).expect_err("no such file").kind(), ErrorKind::InvalidData);
         }
-        let huge = [&BANNER[..], b"w", &[255; 16]].concat();
+        let huge = [BANNER, b"w", &[255; 16]].concat();
         assert_eq!(records(&huge).expect_err("no range").kind(), ErrorKind::InvalidData);
     }
 }
