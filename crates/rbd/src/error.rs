@@ -18,6 +18,9 @@ pub enum Error {
     /// The image has no such snapshot.
     #[error("no snapshot '{0}'")]
     NoSnapshot(String),
+    /// A difference is to an older snapshot.
+    #[error("the snapshot to compare with is newer")]
+    LaterSnapshot,
     /// It has one of that name.
     #[error("there is a snapshot '{0}' already")]
     SnapshotExists(String),
@@ -27,6 +30,14 @@ pub enum Error {
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
+    /// Features that cannot be switched on or off now.
+    #[error("{features} {why}")]
+    Switch {
+        /// Which.
+        features: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// A clone of a clone of a clone, and so on.
     #[error("the image has more than {0} ancestors")]
     Ancestors(u32),
@@ -97,6 +108,17 @@ pub enum Error {
     /// Somebody has locked the image by hand.
     #[error("the image is locked by {0}")]
     Locked(String),
+    /// Somebody has the lock that was to be taken by hand.
+    #[error("{by} has the lock")]
+    LockTaken {
+        /// Who.
+        by: String,
+        /// EEXIST if it is this client, EBUSY else.
+        errno: Errno,
+    },
+    /// There is no such lock to give up or to break.
+    #[error("there is no lock of {0}")]
+    NoLock(String),
     /// The image belongs to a group.
     #[error("the image belongs to a group")]
     InGroup,
@@ -139,7 +161,9 @@ impl Error {
             | Self::NoSnapshot(_)
             | Self::NoNamespace(_)
             | Self::NoObjectMap
+            | Self::NoLock(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
+            Self::LockTaken { errno, .. } => *errno,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),
@@ -150,7 +174,9 @@ impl Error {
             | Self::Range { .. }
             | Self::Indivisible { .. }
             | Self::NoParent
+            | Self::LaterSnapshot
             | Self::Unprotected(_)
+            | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,
             Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) => ENOTEMPTY,

@@ -18,6 +18,11 @@
 //!   together; a change that is done is safe.
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
+//! - [`Image::copy`] makes an image that has the same data.
+//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
+//! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
+//! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
+//! - [`blocking`] is all of it for threads that may wait, with images as files.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -30,13 +35,17 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+pub mod blocking;
 mod call;
 mod children;
 mod clone;
+mod copy;
 mod copyup;
+pub mod diff;
 mod error;
 pub mod features;
 mod flatten;
+mod holders;
 mod image;
 mod images;
 mod io;
@@ -49,6 +58,8 @@ mod object_map;
 mod parent;
 mod resize;
 mod snapshots;
+mod sparse;
+mod switch;
 pub mod trash;
 mod usage;
 mod view;
@@ -56,13 +67,16 @@ mod view;
 pub use allocation::Allocation;
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
+pub use copy::NewCopy;
 pub use error::Error;
+pub use holders::Evicted;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};
 pub use io::IO_BYTES_MAX;
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
 pub use parent::Parent;
 pub use resize::Shrink;
+pub use sparse::nonzero_runs;
 pub use usage::Usage;
 pub use view::{Snapshot, View};
 
@@ -78,6 +92,11 @@ const _: () = {
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));
         may_move(&image.children(None));
+        may_move(&image.enable_features(0));
+        may_move(&image.usage());
+        may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
+        may_move(&image.diff(None, diff::Grain::Bytes));
+        may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));
     }
 };

@@ -44,7 +44,10 @@ impl Inner {
             self.check()?;
             if self.may_write() && !self.map.is_doubtful() {
                 self.refresh_if_stale().await?;
-                return Ok(place);
+                // Somebody may have switched the exclusive lock on.
+                if self.may_write() {
+                    return Ok(place);
+                }
             }
             drop(place);
             let all = self.enter_alone().await?;
@@ -56,12 +59,14 @@ impl Inner {
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.check()?;
-        if !self.may_write() {
+        loop {
+            self.refresh_if_stale().await?;
+            if self.may_write() {
+                self.map.be_certain().await?;
+                return Ok(all);
+            }
             self.acquire().await?;
         }
-        self.map.be_certain().await?;
-        self.refresh_if_stale().await?;
-        Ok(all)
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -113,6 +118,10 @@ impl Inner {
         }
         self.opened().await?;
         self.owned.store(true, Ordering::Release);
+        if !self.view.load().has(feature::EXCLUSIVE_LOCK) {
+            // It was switched off meanwhile.
+            return self.give_up().await;
+        }
         self.announce(Message::AcquiredLock(self.client_id()));
         Ok(())
     }
@@ -174,6 +183,11 @@ impl Inner {
     /// Gives the lock up, once all who write have ended.
     pub(crate) async fn release(&self) -> Result<(), Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        self.give_up().await
+    }
+
+    /// The same for who is alone already.
+    pub(crate) async fn give_up(&self) -> Result<(), Error> {
         if !self.owned.swap(false, Ordering::AcqRel) {
             return Ok(());
         }

@@ -119,7 +119,7 @@ impl Inner {
     }
 
     /// The parent, which is opened if it is not; `None` if nothing of it is needed.
-    async fn open_parent(&self) -> Result<Option<Arc<Self>>, Error> {
+    pub(crate) async fn open_parent(&self) -> Result<Option<Arc<Self>>, Error> {
         let view = self.view.load_full();
         let Some(spec) = view.parent.as_ref().filter(|_| self.overlap() > 0) else { return Ok(None) };
         if let Some(link) = &*self.parent.load()

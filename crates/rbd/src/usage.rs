@@ -12,6 +12,7 @@ use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::image::{Image, Inner};
 use crate::object_map::load;
 use crate::resize::REMOVALS;
+use crate::view::View;
 use crate::{Error, names};
 
 /// What one state of an image takes.
@@ -26,10 +27,11 @@ pub struct Usage {
 }
 
 impl Image {
-    /// What each snapshot and the image take, oldest first, by the object maps; of a clone, what it has itself.
+    /// What each snapshot and the image take, oldest first; of a clone, what it has itself. The object maps tell it, if there are valid ones, and they tell
+    /// what has changed (fast-diff); else each object is asked for, which takes its time.
     ///
     /// # Errors
-    /// [`Error::NoObjectMap`] if the image has no valid ones, or they do not tell what has changed (fast-diff).
+    /// The maps or the objects cannot be read.
     pub async fn usage(&self) -> Result<Vec<Usage>, Error> {
         let inner = &self.inner;
         inner.refresh().await?;
@@ -37,7 +39,7 @@ impl Image {
         let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;
         let usable = view.has(feature::OBJECT_MAP | feature::FAST_DIFF) && valid(view.flags);
         if !usable || view.snapshots.iter().any(|snap| !valid(snap.flags)) {
-            return Err(Error::NoObjectMap);
+            return inner.usage_by_objects(&view).await;
         }
         let snaps = view.snapshots.iter().map(|snap| (Some(&snap.info), snap.info.size));
         let (mut all, mut changed, mut is_first) = (Vec::new(), HashSet::new(), true);
@@ -109,6 +111,33 @@ impl Image {
 }
 
 impl Inner {
+    /// What each state takes, by what is known of each object's past.
+    async fn usage_by_objects(&self, view: &View) -> Result<Vec<Usage>, Error> {
+        let snaps = view.snapshots.iter().map(|snap| &snap.info);
+        // What a snapshot in the trash has counts for what comes next.
+        let kept = snaps.filter(|snap| !matches!(snap.kind, SnapKind::Trash { .. }));
+        let mut all: Vec<Usage> = kept
+            .map(|snap| (Some((snap.id, snap.name.clone())), snap.size))
+            .chain([(None, view.size)])
+            .map(|(snapshot, provisioned)| Usage { snapshot, provisioned, used: 0 })
+            .collect();
+        let states: Vec<SnapId> =
+            all.iter().map(|usage| usage.snapshot.as_ref().map_or(SnapId::HEAD, |(id, _)| *id)).collect();
+        let size = all.iter().map(|usage| usage.provisioned).max().unwrap_or(0);
+        let states = &states;
+        let looked = stream::iter(0..self.fixed.layout.object_count(size)).map(|number| async move {
+            let history = self.history(ObjectNo(number)).await?;
+            Ok::<_, Error>((number, history.changed_in(states)))
+        });
+        let mut looked = looked.buffer_unordered(REMOVALS);
+        while let Some((number, changed)) = looked.try_next().await? {
+            for (usage, _) in all.iter_mut().zip(changed).filter(|(_, changed)| *changed) {
+                usage.used += self.share(number, usage.provisioned);
+            }
+        }
+        Ok(all)
+    }
+
     /// Bytes of an image of this size that lie in an object.
     fn share(&self, number: u64, size: u64) -> u64 {
         self.fixed.layout.object_len(ObjectNo(number), size)

@@ -33,6 +33,11 @@ pub(crate) enum RbdCommand {
     },
     /// Show what an image is.
     Info { image: String },
+    /// Show who has an image open for writing.
+    Status { image: String },
+    /// Locks that people take by hand.
+    #[command(subcommand)]
+    Lock(Lock),
     /// Remove an image.
     #[command(alias = "remove")]
     Rm {
@@ -74,7 +79,48 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Show what images take, by their object maps.
+    /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no parent.
+    #[command(alias = "copy")]
+    Cp {
+        image: String,
+        /// The new image.
+        to: String,
+        #[command(flatten)]
+        shape: CloneShape,
+        /// Blocks of so many bytes that are all zeros take no room.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Show what differs between a snapshot, or nothing, and an image or a later snapshot.
+    Diff {
+        image: String,
+        #[command(flatten)]
+        compared: Compared,
+    },
+    /// Write what differs into a file, for `import-diff`.
+    ExportDiff {
+        image: String,
+        /// - is standard output.
+        file: PathBuf,
+        #[command(flatten)]
+        compared: Compared,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Make an image what a file of differences says, and a snapshot of it, if the file names one.
+    ImportDiff {
+        /// - is standard input.
+        file: PathBuf,
+        image: String,
+        /// Blocks of so many bytes that are all zeros take no room.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Show what images take, by their object maps; without fast-diff by asking for each object.
     #[command(alias = "disk-usage")]
     Du {
         /// By default all of the pool.
@@ -106,6 +152,9 @@ pub(crate) enum RbdCommand {
     /// Snapshots of an image.
     #[command(subcommand)]
     Snap(Snap),
+    /// Features of an image, switched while it is there.
+    #[command(subcommand)]
+    Feature(Feature),
     /// Object maps.
     #[command(subcommand)]
     ObjectMap(ObjectMap),
@@ -118,6 +167,17 @@ pub(crate) enum RbdCommand {
     /// Images that were removed and are kept for a while.
     #[command(subcommand)]
     Trash(Trash),
+}
+
+/// What is compared.
+#[derive(Args)]
+pub(crate) struct Compared {
+    /// The snapshot to compare with; by default an image of zeros.
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from_snap: Option<String>,
+    /// An object of which something has changed counts as a whole; with fast-diff that takes no time.
+    #[arg(long)]
+    pub(crate) whole_object: bool,
 }
 
 /// How an image is laid out.
@@ -147,13 +207,13 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How a clone is laid out; as its parent, if nothing is said.
+/// How a clone or a copy is laid out; as its source, if nothing is said.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.
     #[arg(long, value_parser = size)]
     pub(crate) object_size: Option<u64>,
-    /// Features, layering among them.
+    /// Features; of a clone, layering among them.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
     #[command(flatten)]
@@ -198,6 +258,49 @@ pub(crate) enum Snap {
         image: String,
         #[command(flatten)]
         quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Lock {
+    /// List who holds the lock of an image: people, or the client that writes to it.
+    #[command(alias = "list")]
+    Ls { image: String },
+    /// Take the lock; it is held until it is removed.
+    Add {
+        image: String,
+        /// What this holding is called.
+        id: String,
+        /// Together with all who name the same tag.
+        #[arg(long, value_name = "TAG")]
+        shared: Option<String>,
+    },
+    /// Take the lock away from a client, which is kept out of the cluster from then on.
+    #[command(alias = "remove")]
+    Rm {
+        image: String,
+        /// As `lock ls` shows it.
+        id: String,
+        /// client.NUMBER, as `lock ls` shows it.
+        locker: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Feature {
+    /// Switch features on. A new object map says nothing until `object-map rebuild` has made it.
+    Enable {
+        image: String,
+        /// exclusive-lock, object-map, fast-diff; object-map and fast-diff go together, and need exclusive-lock.
+        #[arg(required = true, value_delimiter = ',')]
+        features: Vec<String>,
+    },
+    /// Switch features off.
+    Disable {
+        image: String,
+        /// exclusive-lock, object-map, fast-diff, deep-flatten; object-map and fast-diff go together.
+        #[arg(required = true, value_delimiter = ',')]
+        features: Vec<String>,
     },
 }
 
@@ -340,6 +443,11 @@ pub(crate) enum Pattern {
     Seq,
     /// One behind the other.
     FullSeq,
+}
+
+/// Bytes, at least one.
+fn block(text: &str) -> Result<u64, String> {
+    size(text).and_then(|bytes| if bytes == 0 { Err("is nothing".to_owned()) } else { Ok(bytes) })
 }
 
 /// A size whose unit is M if it has none, as `rbd` has it.

@@ -36,7 +36,7 @@ pub(super) async fn make(
     }
     let new = NewClone {
         order: shape.object_size.map(|size| size.ilog2() as u8),
-        features: wanted(&shape.image_feature)?,
+        features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         format: place.clone_format,

@@ -3,6 +3,9 @@
 mod args;
 mod bench;
 mod clones;
+mod diff;
+mod feature;
+mod holders;
 mod list;
 mod show;
 mod spec;
@@ -14,10 +17,12 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, PoolId, Rados};
-use loligo_rbd::{CloneFormat, Error, Image, Mode, NewImage, Shrink, SnapKind, features, namespaces};
+use loligo_rbd::{
+    CloneFormat, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces,
+};
 use serde_json::json;
 
-use self::args::{ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -69,6 +74,8 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             loligo_rbd::create(&io, &spec.image, new).await.context(|| format!("create {image}"))
         }
         RbdCommand::Info { image } => info(place, image).await,
+        RbdCommand::Status { image } => holders::status(place, image).await,
+        RbdCommand::Lock(command) => holders::lock(place, command).await,
         RbdCommand::Rm { image, quiet } => {
             let (io, spec) = place.image(image).await?;
             let bar = Bar::new("Removing image", quiet);
@@ -92,6 +99,16 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             import(place, file, image.as_deref(), shape, quiet).await
         }
         RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Cp { image, to, shape, sparse_size, quiet } => {
+            copy(place, image, to, shape, *sparse_size, quiet).await
+        }
+        RbdCommand::Diff { image, compared } => diff::list(place, image, compared).await,
+        RbdCommand::ExportDiff { image, file, compared, quiet } => {
+            diff::export(place, image, file, compared, quiet).await
+        }
+        RbdCommand::ImportDiff { file, image, sparse_size, quiet } => {
+            diff::import(place, file, image, *sparse_size, quiet).await
+        }
         RbdCommand::Du { image } => usage(place, image.as_deref()).await,
         RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
         RbdCommand::Children { image, all } => clones::list(place, image, *all).await,
@@ -109,6 +126,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             closed.context(|| format!("bench {}", options.image))
         }
         RbdCommand::Snap(command) => snap(place, command).await,
+        RbdCommand::Feature(command) => feature::run(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
@@ -185,19 +203,19 @@ async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Fai
     }
     Ok(NewImage {
         order: shape.object_size.ilog2() as u8,
-        features: wanted(&shape.image_feature)?.unwrap_or(features::DEFAULT),
+        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(features::DEFAULT),
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         ..NewImage::of_size(size)
     })
 }
 
-/// The features of these names, if there is one.
-fn wanted(named: &[String]) -> Result<Option<u64>, Failure> {
+/// The features of these names, if there is one, that `what` asks for.
+fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
     let mut wanted = None;
     for name in named {
         let feature = features::by_name(name)
-            .ok_or_else(|| Failure::new("--image-feature", format!("there is no feature '{name}'")))?;
+            .ok_or_else(|| Failure::new(what, format!("there is no feature '{name}'")))?;
         wanted = Some(wanted.unwrap_or(0) | feature);
     }
     Ok(wanted)
@@ -269,6 +287,30 @@ async fn export(place: &Place, text: &str, file: Option<&Path>, quiet: &Quiet) -
     let (image, _) = place.open_to_read(text).await?;
     let file = file.map_or_else(|| PathBuf::from(image.name()), Path::to_path_buf);
     transfer::export(&image, &file, &Bar::new("Exporting image", quiet), &format!("export {text}")).await
+}
+
+async fn copy(
+    place: &Place,
+    from: &str,
+    to: &str,
+    shape: &CloneShape,
+    sparse_size: u64,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
+    let new = NewCopy {
+        order: shape.object_size.map(|size| size.ilog2() as u8),
+        features: wanted("--image-feature", &shape.image_feature)?,
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
+        sparse_bytes: usize::try_from(sparse_size).unwrap_or(usize::MAX),
+    };
+    let bar = Bar::new("Image copy", quiet);
+    let copied = image.copy(&io, &spec.image, new, |n, of| bar.at(n, of)).await;
+    copied.context(|| format!("cp {from} to {to}"))
 }
 
 async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {

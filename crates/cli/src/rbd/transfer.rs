@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rbd::{Error, Image, Shrink};
+use loligo_rbd::{Error, Image, Shrink, nonzero_runs};
 
 use super::Bar;
 use crate::failure::{Context, Failure};
@@ -26,7 +27,7 @@ pub(super) async fn import(image: &Image, file: &mut File, bar: &Bar, what: &str
     });
     let written = stream::iter(chunks).map(|chunk| async move {
         let (at, data) = chunk.context(|| what.to_owned())?;
-        for (from, to) in runs(&data) {
+        for Range { start: from, end: to } in nonzero_runs(&data, SPARSE) {
             let written = image.write(at + from as u64, data.slice(from..to)).await;
             written.context(|| what.to_owned())?;
         }
@@ -57,7 +58,7 @@ pub(super) async fn import_stream(image: &Image, source: &mut impl Read, what: &
             let size = end.max(image.size().saturating_mul(2));
             image.resize(size, Shrink::Refused).await.context(|| what.to_owned())?;
         }
-        for (from, to) in runs(&data) {
+        for Range { start: from, end: to } in nonzero_runs(&data, SPARSE) {
             let written = image.write(at + from as u64, data.slice(from..to)).await;
             written.context(|| what.to_owned())?;
         }
@@ -95,36 +96,9 @@ async fn next(
 }
 
 fn put(out: &mut File, at: u64, data: &[u8]) -> std::io::Result<()> {
-    for (from, to) in runs(data) {
+    for Range { start: from, end: to } in nonzero_runs(data, SPARSE) {
         out.seek(SeekFrom::Start(at + from as u64))?;
         out.write_all(&data[from..to])?;
     }
     Ok(())
-}
-
-/// Where runs of blocks that are not all zeros begin and end.
-fn runs(data: &[u8]) -> Vec<(usize, usize)> {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (n, block) in data.chunks(SPARSE).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0))
-    {
-        let from = n * SPARSE;
-        match runs.last_mut() {
-            Some((_, end)) if *end == from => *end += block.len(),
-            _ => runs.push((from, from + block.len())),
-        }
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zeros_are_left_out() {
-        let mut data = vec![0; 5 * SPARSE + 10];
-        (data[SPARSE], data[2 * SPARSE], data[5 * SPARSE + 9]) = (1, 1, 1);
-        assert_eq!(runs(&data), [(SPARSE, 3 * SPARSE), (5 * SPARSE, 5 * SPARSE + 10)]);
-        assert_eq!(runs(&[0; 100]), []);
-    }
 }

@@ -2,10 +2,14 @@
 //! LOLIGO_STOCK_CONF names.
 
 mod clones;
+mod copy;
+mod diff;
+mod feature;
+mod holders;
 mod trash;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::{env, fs};
 
 use loligo_server::Server;
@@ -25,13 +29,24 @@ impl Place {
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Output {
+        self.command(program, args).output().expect("it is installed")
+    }
+
+    /// Begins what does not end by itself.
+    fn begin(&self, program: &str, args: &[&str]) -> Child {
+        let mut command = self.command(program, args);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed")
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.env("CEPH_CONF", &self.conf).env_remove("CEPH_ARGS").current_dir(&self.dir);
         // Beside a pool, the stock program takes what names one for the name of something else.
         if !args.iter().any(|arg| arg.starts_with(&format!("{}/", self.pool))) {
             command.args(["-p", &self.pool]);
         }
-        command.args(args).output().expect("it is installed")
+        command.args(args);
+        command
     }
 
     fn ours(&self, line: &str) -> Output {
@@ -68,6 +83,18 @@ impl Place {
         let line = format!("{line} --format json");
         let json = |text: String| serde_json::from_str::<Value>(&text).expect("JSON");
         assert_eq!(json(self.done(&line)), json(self.stock(&line)), "{line}");
+    }
+
+    /// The stock program must refuse it.
+    fn stock_refuses(&self, line: &str) {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        assert!(!self.run("rbd", &args).status.success(), "rbd {line}");
+    }
+
+    /// Both must refuse it.
+    fn both_refuse(&self, line: &str) {
+        self.refused(line);
+        self.stock_refuses(line);
     }
 
     fn make_pool(&self) {
@@ -132,6 +159,10 @@ fn images_by_their_words() {
     assert!(place.refused("create p/inside/two --size 1").contains("create p/inside/two"));
     clones::by_their_words(&place);
     trash::by_its_words(&place);
+    feature::by_its_words(&place);
+    holders::by_their_words(&place);
+    diff::by_its_words(&place);
+    copy::by_their_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -153,6 +184,73 @@ fn the_stock_program_sees_what_we_see() {
 fn the_stock_program_sees_what_we_see_on_stock() {
     let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     beside(&Place::new(Path::new(&conf), "beside"));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn features_are_switched_by_either() {
+    on_our_server("feature", feature::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn features_are_switched_by_either_on_stock() {
+    on_stock("feature", feature::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_by_hand_are_seen_by_either() {
+    on_our_server("holders", holders::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_by_hand_are_seen_by_either_on_stock() {
+    on_stock("holders", holders::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn differences_are_the_same() {
+    on_our_server("diff", diff::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn differences_are_the_same_on_stock() {
+    on_stock("diff", diff::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn copies_are_alike() {
+    on_our_server("copy", copy::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn copies_are_alike_on_stock() {
+    on_stock("copy", copy::beside);
+}
+
+/// Runs a test in a pool of its own on a server of our own.
+fn on_our_server(what: &str, test: fn(&Place)) {
+    let server = Server::memory().start().expect("the server starts");
+    in_a_pool(&Place::new(server.conf(), what), test);
+}
+
+/// The same on the stock cluster.
+fn on_stock(what: &str, test: fn(&Place)) {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    in_a_pool(&Place::new(Path::new(&conf), what), test);
+}
+
+fn in_a_pool(place: &Place, test: fn(&Place)) {
+    place.make_pool();
+    test(place);
+    place.remove_pool();
+    let _ = fs::remove_dir_all(&place.dir);
 }
 
 fn beside(place: &Place) {

@@ -116,6 +116,11 @@ impl IoCtx {
         &self.inner
     }
 
+    /// The runtime on which the client lives, for what else is to wait for it.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
     /// The same pool with another namespace.
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         Self { inner: self.inner.with_namespace(nspace), runtime: Arc::clone(&self.runtime) }

@@ -1,7 +1,10 @@
 //! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random I/O on an embedded server beside the
 //! same on arrays, also on clones (`clones.rs`); two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
 
+mod blocking;
 mod clones;
+mod diff;
+mod switch;
 mod trash;
 
 use std::collections::BTreeMap;

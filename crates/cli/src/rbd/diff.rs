@@ -1,0 +1,226 @@
+//! `loligo rbd diff`, `export-diff` and `import-diff`.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rbd::diff::file::{Reader, Record, Writer};
+use loligo_rbd::diff::{Change, Grain};
+use loligo_rbd::{Error, Image, Mode, Shrink, nonzero_runs};
+use serde_json::{Value, json};
+
+use super::args::{Compared, Quiet};
+use super::show::table;
+use super::{Bar, Place};
+use crate::args::Format;
+use crate::failure::{Context, Failure};
+
+/// Reads and writes under way, and bytes of a read at most.
+const AT_ONCE: usize = 10;
+const CHUNK: u64 = 4 << 20;
+
+/// Bytes of an image that are made zeros at once.
+const ZEROS: u64 = 1 << 30;
+
+impl Compared {
+    fn grain(&self) -> Grain {
+        if self.whole_object { Grain::Objects } else { Grain::Bytes }
+    }
+}
+
+pub(super) async fn list(place: &Place, text: &str, compared: &Compared) -> Result<(), Failure> {
+    let what = || format!("diff {text}");
+    let (image, _) = place.open_to_read(text).await?;
+    let changes = image.diff(compared.from_snap.as_deref(), compared.grain()).await.context(what)?;
+    let changes: Vec<Change> = changes.try_collect().await.context(what)?;
+    if place.format == Format::Json {
+        // Whether there are data is text, as `rbd` has it.
+        let one = |change: &Change| json!({"offset": change.offset, "length": change.len, "exists": change.exists.to_string()});
+        println!("{}", Value::from(changes.iter().map(one).collect::<Vec<_>>()));
+        return Ok(());
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let titles = ["Offset", "Length", "Type"].map(str::to_owned);
+    let row = |change: &Change| {
+        let kind = if change.exists { "data" } else { "zero" };
+        [change.offset.to_string(), change.len.to_string(), kind.to_owned()]
+    };
+    table([false; 3], std::iter::once(titles).chain(changes.iter().map(row)).collect());
+    Ok(())
+}
+
+pub(super) async fn export(
+    place: &Place,
+    text: &str,
+    file: &Path,
+    compared: &Compared,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    let what = format!("export-diff {text}");
+    let (image, snap) = place.open_to_read(text).await?;
+    let bar = Bar::new("Exporting image", quiet);
+    if file == Path::new("-") {
+        let out = std::io::stdout().lock();
+        return write(&image, snap.as_deref(), compared, out, &bar, &what).await.map(drop);
+    }
+    let out = File::create_new(file).context(|| format!("{what}: {}", file.display()))?;
+    let out = write(&image, snap.as_deref(), compared, BufWriter::new(out), &bar, &what).await?;
+    out.get_ref().sync_all().context(|| what)
+}
+
+async fn write<W: Write>(
+    image: &Image,
+    snap: Option<&str>,
+    compared: &Compared,
+    out: W,
+    bar: &Bar,
+    what: &str,
+) -> Result<W, Failure> {
+    let what = || what.to_owned();
+    let from = compared.from_snap.as_deref();
+    let changes = image.diff(from, compared.grain()).await.context(what)?;
+    let mut writer = Writer::new(out).context(what)?;
+    if let Some(from) = from {
+        writer.from_snap(from).context(what)?;
+    }
+    if let Some(snap) = snap {
+        writer.to_snap(snap).context(what)?;
+    }
+    writer.size(image.size()).context(what)?;
+    // What is longer than an object comes in pieces; what is not stays whole, as `rbd` has it.
+    let max = CHUNK.max(image.layout().object_size());
+    let pieces = changes.map_ok(|change| pieces(change, max)).try_flatten();
+    let read = pieces.map_ok(|change| async move {
+        let data = if change.exists { Some(image.read(change.offset, change.len).await?) } else { None };
+        Ok::<_, Error>((change, data))
+    });
+    let mut read = std::pin::pin!(read.try_buffered(AT_ONCE));
+    while let Some((change, data)) = read.try_next().await.context(what)? {
+        let data = data.filter(|data| data.iter().any(|byte| *byte != 0));
+        let written = tokio::task::block_in_place(|| match data {
+            Some(data) => writer.data(change.offset, &data),
+            None => writer.zeros(change.offset, change.len),
+        });
+        written.context(what)?;
+        bar.at(change.offset + change.len, image.size());
+    }
+    bar.at(image.size(), image.size());
+    writer.end().context(what)
+}
+
+fn pieces(change: Change, max: u64) -> impl stream::Stream<Item = Result<Change, Error>> + Unpin {
+    let end = change.offset + change.len;
+    let starts = (change.offset..end).step_by(usize::try_from(max).unwrap_or(usize::MAX));
+    stream::iter(starts.map(move |offset| Ok(Change { offset, len: max.min(end - offset), ..change })))
+}
+
+pub(super) async fn import(
+    place: &Place,
+    file: &Path,
+    text: &str,
+    sparse_bytes: u64,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    let what = format!("import-diff {}", file.display());
+    let (from, size): (Box<dyn Read + Send>, u64) = match file == Path::new("-") {
+        true => (Box::new(std::io::stdin()), 0),
+        false => {
+            let opened = File::open(file).context(|| what.clone())?;
+            let size = opened.metadata().context(|| what.clone())?.len();
+            (Box::new(std::io::BufReader::new(opened)), size)
+        }
+    };
+    let mut reader = Reader::new(from).context(|| what.clone())?;
+    let image = place.open(text, Mode::ReadWrite).await?;
+    let bar = Bar::new("Importing image diff", quiet);
+    let sparse_bytes = usize::try_from(sparse_bytes).unwrap_or(usize::MAX);
+    let done = apply(&image, &mut reader, sparse_bytes, (&bar, size), &what).await;
+    let closed = image.close().await;
+    done?;
+    closed.context(|| what)
+}
+
+/// Makes an image what a file of differences says. The snapshot is made last: where it is there, so is all before it.
+async fn apply(
+    image: &Image,
+    reader: &mut Reader<impl Read>,
+    sparse_bytes: usize,
+    (bar, size): (&Bar, u64),
+    what: &str,
+) -> Result<(), Failure> {
+    let fail = |why: String| Failure::new(what, why);
+    let context = || what.to_owned();
+    let mut to_snap = None;
+    let mut record = next(reader).context(context)?;
+    loop {
+        match record {
+            Record::FromSnap(name) if image.view().snapshot(&name).is_err() => {
+                return Err(fail(format!("the image has no snapshot '{name}', which it would begin with")));
+            }
+            Record::FromSnap(_) => {}
+            Record::ToSnap(name) if image.view().snapshot(&name).is_ok() => {
+                return Err(fail(format!("the image has a snapshot '{name}' already")));
+            }
+            Record::ToSnap(name) => to_snap = Some(name),
+            Record::Size(size) if size == image.size() => {}
+            Record::Size(size) => image.resize(size, Shrink::Allowed).await.context(context)?,
+            Record::Data { .. } | Record::Zeros { .. } | Record::End => break,
+        }
+        record = next(reader).context(context)?;
+    }
+    let changes = std::iter::successors(Some(Ok(record)), |last| {
+        // Behind the end, or what cannot be read, is nothing.
+        let goes_on = matches!(last, Ok(Record::Data { .. } | Record::Zeros { .. }));
+        goes_on.then(|| {
+            let record = next(reader);
+            bar.at(reader.position(), size.max(reader.position()));
+            record
+        })
+    });
+    let changed = stream::iter(changes).map(|record| async move {
+        match record.context(context)? {
+            Record::Data { offset, data } => put(image, offset, &data, sparse_bytes).await.context(context),
+            Record::Zeros { offset, len } => clear(image, offset, len).await.context(context),
+            Record::End => Ok(()),
+            _ => Err(fail("names and size must come before what differs".to_owned())),
+        }
+    });
+    changed.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    match to_snap {
+        Some(name) => image.create_snapshot(&name).await.context(context),
+        None => Ok(()),
+    }
+}
+
+fn next(reader: &mut Reader<impl Read>) -> std::io::Result<Record> {
+    tokio::task::block_in_place(|| reader.next_record())
+}
+
+/// Makes a range zeros, of whatever length.
+async fn clear(image: &Image, offset: u64, len: u64) -> Result<(), Error> {
+    let end = offset + len;
+    for at in (offset..end).step_by(ZEROS as usize) {
+        image.write_zeroes(at, ZEROS.min(end - at)).await?;
+    }
+    Ok(())
+}
+
+/// Writes data; blocks of zeros take no room.
+async fn put(image: &Image, offset: u64, data: &Bytes, sparse_bytes: usize) -> Result<(), Error> {
+    let mut at = 0;
+    for run in nonzero_runs(data, sparse_bytes) {
+        if run.start > at {
+            image.write_zeroes(offset + at as u64, (run.start - at) as u64).await?;
+        }
+        at = run.end;
+        image.write(offset + run.start as u64, data.slice(run)).await?;
+    }
+    match data.len() - at {
+        0 => Ok(()),
+        rest => image.write_zeroes(offset + at as u64, rest as u64).await,
+    }
+}

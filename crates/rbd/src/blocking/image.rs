@@ -1,0 +1,286 @@
+//! An image for threads that may wait.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use loligo_rados::blocking::IoCtx;
+use loligo_rados::{LockInfo, WatchItem};
+use loligo_wire::EntityNum;
+use tokio::runtime::Runtime;
+
+use super::Cursor;
+use crate::diff::{Change, Grain};
+use crate::{Allocation, Child, Error, Evicted, Mode, NewCopy, Parent, Shrink, Usage, View};
+
+/// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is told if that fails.
+pub struct Image {
+    /// There until it is closed.
+    inner: Option<crate::Image>,
+    runtime: Arc<Runtime>,
+}
+
+/// Each method as the one of the same name in [`crate::Image`].
+impl Image {
+    /// Opens an image by its name.
+    pub fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
+        Self::opened(io, crate::Image::open(io.asynchronous(), name, mode))
+    }
+
+    /// Opens an image by its id.
+    pub fn open_by_id(io: &IoCtx, id: &str, mode: Mode) -> Result<Self, Error> {
+        Self::opened(io, crate::Image::open_by_id(io.asynchronous(), id, mode))
+    }
+
+    /// Opens an image as it was at a snapshot, for reading.
+    pub fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
+        Self::opened(io, crate::Image::open_snapshot(io.asynchronous(), name, snapshot))
+    }
+
+    fn opened(io: &IoCtx, image: impl Future<Output = Result<crate::Image, Error>>) -> Result<Self, Error> {
+        let inner = Some(io.runtime().block_on(image)?);
+        Ok(Self { inner, runtime: Arc::clone(io.runtime()) })
+    }
+
+    /// Gives up the exclusive lock, if it is held, and the watch.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.inner.take().map_or(Ok(()), |inner| self.runtime.block_on(inner.close()))
+    }
+
+    /// The asynchronous image.
+    pub fn asynchronous(&self) -> &crate::Image {
+        self.inner.as_ref().unwrap_or_else(|| unreachable!("who closes it has it no more"))
+    }
+
+    /// Reads, writes and seeks as a file does, from the first byte on.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(self)
+    }
+
+    /// The image's name when it was opened.
+    pub fn name(&self) -> &str {
+        self.asynchronous().name()
+    }
+
+    /// The image's id.
+    pub fn id(&self) -> &str {
+        self.asynchronous().id()
+    }
+
+    /// Bytes of what is open: the image, or a snapshot.
+    pub fn size(&self) -> u64 {
+        self.asynchronous().size()
+    }
+
+    /// What its header said when it was last read.
+    pub fn view(&self) -> Arc<View> {
+        self.asynchronous().view()
+    }
+
+    /// Whether the exclusive lock is held by this.
+    pub fn is_lock_owner(&self) -> bool {
+        self.asynchronous().is_lock_owner()
+    }
+
+    /// Reads the header again.
+    pub fn refresh(&self) -> Result<(), Error> {
+        self.wait(self.asynchronous().refresh())
+    }
+
+    /// Takes the exclusive lock now.
+    pub fn acquire_lock(&self) -> Result<(), Error> {
+        self.wait(self.asynchronous().acquire_lock())
+    }
+
+    /// Reads bytes, fewer if the image ends before.
+    pub fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        self.wait(self.asynchronous().read(offset, len))
+    }
+
+    /// Writes bytes.
+    pub fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.wait(self.asynchronous().write(offset, data))
+    }
+
+    /// Gives the room of a range back.
+    pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.wait(self.asynchronous().discard(offset, len))
+    }
+
+    /// Makes a range zeros.
+    pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.wait(self.asynchronous().write_zeroes(offset, len))
+    }
+
+    /// Writes a pattern over and over.
+    pub fn write_same(&self, offset: u64, len: u64, pattern: Bytes) -> Result<(), Error> {
+        self.wait(self.asynchronous().write_same(offset, len, pattern))
+    }
+
+    /// Writes if what is there is what is expected.
+    pub fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
+        self.wait(self.asynchronous().compare_and_write(offset, expected, data))
+    }
+
+    /// Waits until all changes that were under way are safe.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.wait(self.asynchronous().flush())
+    }
+
+    /// Which parts of a range have objects.
+    pub fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
+        self.wait(self.asynchronous().allocation(offset, len))
+    }
+
+    /// What differs from a snapshot, or from nothing.
+    pub fn diff(
+        &self,
+        from: Option<&str>,
+        grain: Grain,
+    ) -> Result<impl Iterator<Item = Result<Change, Error>> + use<'_>, Error> {
+        let mut changes = self.wait(self.asynchronous().diff(from, grain))?;
+        Ok(std::iter::from_fn(move || self.wait(changes.next())))
+    }
+
+    /// Makes the image larger or smaller.
+    pub fn resize(&self, size: u64, shrink: Shrink) -> Result<(), Error> {
+        self.wait(self.asynchronous().resize(size, shrink))
+    }
+
+    /// Makes a snapshot.
+    pub fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().create_snapshot(name))
+    }
+
+    /// Removes a snapshot.
+    pub fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().remove_snapshot(name))
+    }
+
+    /// Gives a snapshot another name.
+    pub fn rename_snapshot(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().rename_snapshot(from, to))
+    }
+
+    /// Keeps a snapshot from being removed.
+    pub fn protect_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().protect_snapshot(name))
+    }
+
+    /// Lets a snapshot be removed again.
+    pub fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().unprotect_snapshot(name))
+    }
+
+    /// Makes the image what it was at a snapshot.
+    pub fn roll_back(&self, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        self.wait(self.asynchronous().roll_back(name, progress))
+    }
+
+    /// The parent, if it is a clone.
+    pub fn parent(&self) -> Result<Option<Parent>, Error> {
+        self.wait(self.asynchronous().parent())
+    }
+
+    /// The clones of a snapshot, or of all.
+    pub fn children(&self, snapshot: Option<&str>) -> Result<Vec<Child>, Error> {
+        self.wait(self.asynchronous().children(snapshot))
+    }
+
+    /// Parts a clone from its parent.
+    pub fn flatten(&self, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        self.wait(self.asynchronous().flatten(progress))
+    }
+
+    /// Makes an image that has the same data.
+    pub fn copy(
+        &self,
+        io: &IoCtx,
+        name: &str,
+        new: NewCopy,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        self.wait(self.asynchronous().copy(io.asynchronous(), name, new, progress))
+    }
+
+    /// What each snapshot and the image take.
+    pub fn usage(&self) -> Result<Vec<Usage>, Error> {
+        self.wait(self.asynchronous().usage())
+    }
+
+    /// Switches features on.
+    pub fn enable_features(&self, features: u64) -> Result<(), Error> {
+        self.wait(self.asynchronous().enable_features(features))
+    }
+
+    /// Switches features off.
+    pub fn disable_features(&self, features: u64) -> Result<(), Error> {
+        self.wait(self.asynchronous().disable_features(features))
+    }
+
+    /// Compares the object map with the objects.
+    pub fn check_object_map(&self) -> Result<Vec<u64>, Error> {
+        self.wait(self.asynchronous().check_object_map())
+    }
+
+    /// Makes the object maps anew.
+    pub fn rebuild_object_map(&self, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        self.wait(self.asynchronous().rebuild_object_map(progress))
+    }
+
+    /// Keys and values that are kept with the image.
+    pub fn metadata(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+        self.wait(self.asynchronous().metadata())
+    }
+
+    /// Sets the value of a key.
+    pub fn set_metadata(&self, key: &str, value: Bytes) -> Result<(), Error> {
+        self.wait(self.asynchronous().set_metadata(key, value))
+    }
+
+    /// Removes a key.
+    pub fn remove_metadata(&self, key: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().remove_metadata(key))
+    }
+
+    /// Who watches the header.
+    pub fn watchers(&self) -> Result<Vec<WatchItem>, Error> {
+        self.wait(self.asynchronous().watchers())
+    }
+
+    /// The lock, and who holds it.
+    pub fn lock_info(&self) -> Result<LockInfo, Error> {
+        self.wait(self.asynchronous().lock_info())
+    }
+
+    /// Locks the image by hand.
+    pub fn lock_by_hand(&self, cookie: &str, tag: Option<&str>) -> Result<(), Error> {
+        self.wait(self.asynchronous().lock_by_hand(cookie, tag))
+    }
+
+    /// Gives a lock up that was taken by hand.
+    pub fn unlock_by_hand(&self, cookie: &str) -> Result<(), Error> {
+        self.wait(self.asynchronous().unlock_by_hand(cookie))
+    }
+
+    /// Takes the lock away from a client.
+    pub fn break_lock(&self, client: EntityNum, cookie: &str, evicted: Evicted) -> Result<(), Error> {
+        self.wait(self.asynchronous().break_lock(client, cookie, evicted))
+    }
+
+    fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,65 @@
+//! Images without `async`, for threads that may wait. Must not be used on a thread of an asynchronous runtime.
+//!
+//! ```no_run
+//! use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+//!
+//! use loligo_rados::{Builder, blocking};
+//! use loligo_rbd::blocking::Image;
+//! use loligo_rbd::{Mode, NewImage};
+//!
+//! let pool = blocking::Rados::connect(Builder::new())?.ioctx("rbd")?;
+//! loligo_rbd::blocking::create(&pool, "disk", NewImage::of_size(1 << 30))?;
+//! let image = Image::open(&pool, "disk", Mode::ReadWrite)?;
+//! let mut cursor = image.cursor();
+//! cursor.seek(SeekFrom::Start(4096))?;
+//! cursor.write_all(b"bytes")?;
+//! cursor.rewind()?;
+//! let mut sector = [0; 512];
+//! cursor.read_exact(&mut sector)?;
+//! image.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cursor;
+mod image;
+
+use std::collections::BTreeMap;
+
+use loligo_rados::blocking::IoCtx;
+
+pub use self::cursor::Cursor;
+pub use self::image::Image;
+use crate::{Error, NewClone, NewImage};
+
+/// As [`crate::create()`].
+pub fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
+    io.runtime().block_on(crate::create(io.asynchronous(), name, image))
+}
+
+/// As [`crate::list`].
+pub fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
+    io.runtime().block_on(crate::list(io.asynchronous()))
+}
+
+/// As [`crate::remove`].
+pub fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    io.runtime().block_on(crate::remove(io.asynchronous(), name, progress))
+}
+
+/// As [`crate::rename`].
+pub fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
+    io.runtime().block_on(crate::rename(io.asynchronous(), from, to))
+}
+
+/// As [`crate::clone()`].
+pub fn clone(
+    parent_io: &IoCtx,
+    parent: &str,
+    snapshot: &str,
+    io: &IoCtx,
+    name: &str,
+    new: NewClone,
+) -> Result<(), Error> {
+    let made = crate::clone(parent_io.asynchronous(), parent, snapshot, io.asynchronous(), name, new);
+    io.runtime().block_on(made)
+}

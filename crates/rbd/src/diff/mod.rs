@@ -1,0 +1,311 @@
+//! What differs between two states of an image: nothing or a snapshot, and a later snapshot or the image.
+//!
+//! Each object is asked for its past (`history.rs`). Where objects are compared as a whole and all object maps from one state to the other can be
+//! relied on, the maps say it instead, without a request for each object. What there is no object for is what the parent has; so the parent's own diff is a part
+//! of a clone's. Facts: `librbd/api/DiffIterate.cc`, `librbd/io/ObjectRequest.cc` (release 16).
+
+pub mod file;
+pub(crate) mod history;
+mod maps;
+
+use std::ops::Range;
+use std::pin::Pin;
+
+use futures_util::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
+use loligo_rados::SnapId;
+use loligo_stripe::{ObjectExtent, ObjectNo};
+
+use self::history::History;
+use self::maps::{Maps, State};
+use crate::image::{Image, Inner};
+use crate::view::View;
+use crate::{Error, names};
+
+/// Object sets that are looked at at the same time.
+const SETS: usize = 32;
+
+/// Objects of one set that are.
+const OBJECTS: usize = 16;
+
+/// A range of an image that differs from what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// There may be data; if not, all of it is zeros now.
+    pub exists: bool,
+}
+
+/// How exactly states are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// By the ranges of bytes that were written to.
+    Bytes,
+    /// An object of which something was written to has changed as a whole (`--whole-object`).
+    Objects,
+}
+
+impl Image {
+    /// What differs between a snapshot (`None`: an image of zeros) and what is open, in the order of offsets. Neighbours within an object set that are
+    /// alike are one.
+    ///
+    /// ```no_run
+    /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
+    /// use futures_util::TryStreamExt as _;
+    /// use loligo_rbd::diff::Grain;
+    ///
+    /// let mut changes = image.diff(Some("monday"), Grain::Bytes).await?;
+    /// while let Some(change) = changes.try_next().await? {
+    ///     println!("{} {}", change.offset, change.len);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`]; [`Error::LaterSnapshot`] if the snapshot is newer than what is open.
+    pub async fn diff(
+        &self,
+        from: Option<&str>,
+        grain: Grain,
+    ) -> Result<impl Stream<Item = Result<Change, Error>> + Send + Unpin + use<'_>, Error> {
+        let inner = &*self.inner;
+        inner.refresh().await?;
+        let view = inner.view.load_full();
+        let from = match from {
+            Some(name) => Some(view.snapshot(name)?.info.id),
+            None => None,
+        };
+        let to = inner.snap.unwrap_or(SnapId::HEAD);
+        if from.is_some_and(|from| from > to) {
+            return Err(Error::LaterSnapshot);
+        }
+        let span = Span { from, to, grain };
+        let maps = Maps::load(inner, &view, span).await?;
+        let (size, step) = (inner.size(), inner.fixed.layout.set_size());
+        let sets = (0..size.div_ceil(step)).filter(move |_| from != Some(to));
+        let changes = stream::iter(sets)
+            .map(move |set| {
+                let (maps, offset) = (maps.clone(), set * step);
+                async move { inner.changes(offset, step.min(size - offset), span, &maps).await }
+            })
+            .buffered(SETS);
+        let each = |all: Vec<Change>| stream::iter(all.into_iter().map(Ok));
+        Ok(Box::pin(changes.map_ok(each).try_flatten()))
+    }
+}
+
+/// Which states are compared, and how.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// `None`: nothing.
+    from: Option<SnapId>,
+    to: SnapId,
+    grain: Grain,
+}
+
+/// Parts of an object: where, and whether there are data.
+type Parts = Vec<(Range<u64>, bool)>;
+
+impl Inner {
+    /// What differs in a range. Boxed, since a parent is asked the same.
+    fn changes<'a>(
+        &'a self,
+        offset: u64,
+        len: u64,
+        span: Span,
+        maps: &'a Maps,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<Change>, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let extents = self.fixed.layout.extents(offset, len).collect::<Vec<_>>();
+            let looked = extents.into_iter().map(|extent| async move {
+                let parts = self.parts_of(extent, span, maps).await?;
+                Ok::<_, Error>(self.placed(extent, parts))
+            });
+            let found: Vec<Vec<Change>> = stream::iter(looked).buffered(OBJECTS).try_collect().await?;
+            let mut changes: Vec<Change> = found.into_iter().flatten().collect();
+            changes.sort_unstable_by_key(|change| change.offset);
+            changes.dedup_by(|next, last| {
+                let follows = last.offset + last.len == next.offset && last.exists == next.exists;
+                last.len += if follows { next.len } else { 0 };
+                follows
+            });
+            Ok(changes)
+        })
+    }
+
+    /// Where parts of an object lie in the image, as far as they are in the extent.
+    fn placed(&self, extent: ObjectExtent, parts: Parts) -> Vec<Change> {
+        let (begin, end) = (extent.offset, extent.offset + extent.len);
+        let mut changes = Vec::new();
+        for (range, exists) in parts {
+            let offset = range.start.max(begin);
+            let len = range.end.min(end).saturating_sub(offset);
+            if len > 0 {
+                let part = ObjectExtent { offset, len, ..extent };
+                changes.extend(self.pieces(part).map(|(offset, _, len)| Change { offset, len, exists }));
+            }
+        }
+        changes
+    }
+
+    /// What of an object differs.
+    async fn parts_of(&self, extent: ObjectExtent, span: Span, maps: &Maps) -> Result<Parts, Error> {
+        let Span { from, to, grain } = span;
+        let number = extent.object.0;
+        let view = self.view.load_full();
+        let covered = |snap: SnapId| self.covered_at(&view, number, snap);
+        let (before, after) = (from.map_or(0, covered), covered(to));
+        let whole = 0..self.fixed.layout.object_size();
+        if let Some(state) = maps.tell(number).filter(|_| grain == Grain::Objects) {
+            return match state {
+                State::Same => Ok(Vec::new()),
+                State::Missing => self.without_object(extent, span, 0, before, after).await,
+                State::Gone => self.without_object(extent, span, whole.end, before, after).await,
+                State::Changed => Ok(vec![(whole, true)]),
+            };
+        }
+        let history = match maps.is_missing(number) {
+            true => History::default(),
+            false => self.history(extent.object).await?,
+        };
+        let (start, end) = (from.and_then(|from| history.at(from)), history.at(to));
+        let Some(end) = end else {
+            let was = match grain {
+                Grain::Objects if start.is_some() => whole.end,
+                _ => history.size(start),
+            };
+            return self.without_object(extent, span, was, before, after).await;
+        };
+        let size = history.size(Some(end));
+        let changed = match start {
+            Some(start) => history.between(start, end),
+            None => {
+                // What there was no object for is what the parent had.
+                let mut changed = self.hidden(extent, size..before).await?;
+                changed.push(0..size);
+                history::joined(changed)
+            }
+        };
+        if grain == Grain::Objects {
+            let changed = changed.iter().any(|range| !range.is_empty());
+            return Ok(if changed { vec![(whole, true)] } else { Vec::new() });
+        }
+        Ok(split(changed, size, from.is_some()))
+    }
+
+    /// What differs of an object that is not there at the end: zeros where there was one of `size` bytes or the parent was to be seen, what the parent has
+    /// where it is now.
+    async fn without_object(
+        &self,
+        extent: ObjectExtent,
+        span: Span,
+        size: u64,
+        before: u64,
+        after: u64,
+    ) -> Result<Parts, Error> {
+        let mut parts = Vec::new();
+        // With an object before, or with nothing; else the parent has been seen all the time.
+        if after > 0 && (size > 0 || span.from.is_none()) {
+            let mut at = 0;
+            for range in self.parent_parts(extent, after, span.grain).await?.unwrap_or_default() {
+                parts.push((at..range.start, false));
+                parts.push((range.clone(), true));
+                at = range.end;
+            }
+            parts.push((at..after, false));
+        }
+        if size > 0 {
+            parts.push((after..size.max(before), false));
+        } else {
+            parts.extend(self.hidden(extent, after..before).await?.into_iter().map(|range| (range, false)));
+        }
+        parts.retain(|(range, _)| !range.is_empty());
+        if span.from.is_none() {
+            parts.retain(|(_, exists)| *exists);
+        }
+        Ok(parts)
+    }
+
+    /// What of a range of an object the parent had something of, and is not to be seen any more.
+    async fn hidden(&self, extent: ObjectExtent, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(had) = self.parent_parts(extent, range.end, Grain::Bytes).await? else {
+            // Nobody knows any more.
+            return Ok(vec![range]);
+        };
+        let parts = had.into_iter().map(|part| part.start.max(range.start)..part.end);
+        Ok(parts.filter(|part| !part.is_empty()).collect())
+    }
+
+    /// Which parts of the first `covered` bytes of an object, within the extent, the parent has something of; `None` if it is needed for nothing now.
+    async fn parent_parts(
+        &self,
+        extent: ObjectExtent,
+        covered: u64,
+        grain: Grain,
+    ) -> Result<Option<Vec<Range<u64>>>, Error> {
+        let Some(parent) = self.open_parent().await? else { return Ok(None) };
+        let span = Span { from: None, to: parent.snap.unwrap_or(SnapId::HEAD), grain };
+        let mut all = Vec::new();
+        let len = covered.min(extent.offset + extent.len).saturating_sub(extent.offset);
+        for (at, object_offset, len) in self.pieces(ObjectExtent { len, ..extent }) {
+            // The parent may end before the image's snapshot did.
+            let len = len.min(parent.size().saturating_sub(at));
+            for change in parent.changes(at, len, span, &Maps::default()).await? {
+                let from = object_offset + (change.offset - at);
+                all.push(from..from + change.len);
+            }
+        }
+        Ok(Some(history::joined(all)))
+    }
+
+    /// What is known of an object's past; of one that never was, nothing.
+    pub(crate) async fn history(&self, object: ObjectNo) -> Result<History, Error> {
+        match self.data.object_snapshots(names::data_object(&self.fixed.prefix, object.0)).await {
+            Err(e) if e.is_not_found() => Ok(History::default()),
+            listed => Ok(History(listed?)),
+        }
+    }
+
+    /// Bytes of an object that the parent may have at a snapshot, or now.
+    fn covered_at(&self, view: &View, number: u64, snap: SnapId) -> u64 {
+        let overlap = match view.parent {
+            None => None,
+            Some(_) if snap == SnapId::HEAD => view.overlap,
+            Some(_) => view.snapshot_by_id(snap).and_then(|snap| snap.overlap),
+        };
+        self.fixed.layout.object_len(ObjectNo(number), overlap.unwrap_or(0))
+    }
+}
+
+/// Data before the object's end, zeros behind it.
+fn split(changed: Vec<Range<u64>>, size: u64, with_zeros: bool) -> Parts {
+    let mut parts = Vec::new();
+    for range in changed {
+        if range.start < size {
+            parts.push((range.start..range.end.min(size), true));
+        }
+        if range.end > size && with_zeros {
+            parts.push((range.start.max(size)..range.end, false));
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_behind_the_object_is_zeros() {
+        let changed = || vec![0..10, 20..30];
+        assert_eq!(split(changed(), 25, true), [(0..10, true), (20..25, true), (25..30, false)]);
+        assert_eq!(split(changed(), 25, false), [(0..10, true), (20..25, true)]);
+        assert_eq!(split(changed(), 0, true), [(0..10, false), (20..30, false)]);
+    }
+}
