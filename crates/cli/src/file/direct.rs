@@ -215,10 +215,10 @@ mod tests {
         (0..len).map(|at| (at * 7 % 251) as u8 ^ (at >> 12) as u8).collect()
     }
 
-    /// A file on a file system that has direct I/O: where this crate is built.
+    /// A file on a file system that has direct I/O: where this program was built.
     fn scratch(name: &str) -> std::path::PathBuf {
-        let dir = std::env::var_os("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, Into::into);
-        dir.join(format!("loligo-direct-{name}-{}", std::process::id()))
+        let program = std::env::current_exe().expect("it was started");
+        program.with_file_name(format!("loligo-direct-{name}-{}", std::process::id()))
     }
 
     fn all(path: &Path, offset: u64) -> Vec<u8> {
