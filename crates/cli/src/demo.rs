@@ -22,8 +22,8 @@ const BENCH_SECONDS: u64 = 2;
 pub(crate) fn run() -> Result<(), Failure> {
     let began = Instant::now();
     let server = Server::memory().pool(POOL).start().context(|| "start the server".to_owned())?;
-    println!("A Ceph-compatible server with a pool '{POOL}', ready after {:.1} ms", ms(began));
-    println!("  monitor {}, cephx on, objects in memory\n", server.mon_addr());
+    sayln!("A Ceph-compatible server with a pool '{POOL}', ready after {:.1} ms", ms(began));
+    sayln!("  monitor {}, cephx on, objects in memory\n", server.mon_addr());
 
     let conf = server.conf().display().to_string();
     client::runtime(1)?.block_on(async {
@@ -34,16 +34,16 @@ pub(crate) fn run() -> Result<(), Failure> {
         Ok(())
     })?;
 
-    println!("\nWho waited for whose lock, in this process (client and server):");
+    sayln!("\nWho waited for whose lock, in this process (client and server):");
     let report = loligo_lockstat::report();
     if report.classes.is_empty() {
-        println!("  Nobody waited for any lock.\n");
+        sayln!("  Nobody waited for any lock.\n");
     } else {
-        println!("{}", indent(&report.to_text()));
+        sayln!("{}", indent(&report.to_text()));
     }
-    println!("To keep a server running and use it from stock Ceph programs:");
-    println!("  loligo serve --data /tmp/loligo --pool p");
-    println!("  rados -c /tmp/loligo/ceph.conf -p p ls      ceph -c /tmp/loligo/ceph.conf -s");
+    sayln!("To keep a server running and use it from stock Ceph programs:");
+    sayln!("  loligo serve --data /tmp/loligo --pool p");
+    sayln!("  rados -c /tmp/loligo/ceph.conf -p p ls      ceph -c /tmp/loligo/ceph.conf -s");
     Ok(())
 }
 
@@ -61,7 +61,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
 
 /// Real files in and out, compared byte for byte by their SHA-256.
 async fn move_files(pool: &Pool) -> Result<(), Failure> {
-    println!("{:>12}  {:>10}  {:>10}  sha-256 of what came back", "file", "put", "get");
+    sayln!("{:>12}  {:>10}  {:>10}  sha-256 of what came back", "file", "put", "get");
     let dir = std::env::temp_dir().join(format!("loligo-demo.{}", std::process::id()));
     std::fs::create_dir_all(&dir).context(|| format!("make {}", dir.display()))?;
     let moved = move_files_through(pool, &dir).await;
@@ -89,9 +89,9 @@ async fn move_files_through(pool: &Pool, dir: &Path) -> Result<(), Failure> {
         }
         let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let size = HumanBytes(len as u64).to_string();
-        println!("{size:>12}  {put_ms:>7.1} ms  {get_ms:>7.1} ms  {hex}…  the same");
+        sayln!("{size:>12}  {put_ms:>7.1} ms  {get_ms:>7.1} ms  {hex}…  the same");
     }
-    println!();
+    sayln!();
     Ok(())
 }
 
@@ -111,7 +111,7 @@ async fn measure(pool: &Pool) -> Result<(), Failure> {
             run_name: run_name.clone(),
         };
         let measured = bench::measure(pool, &options).await?;
-        println!(
+        sayln!(
             "{what:<28} {:>9.0} /s   p50 {:>5.0} µs   p99 {:>5.0} µs",
             measured.ops_per_s(),
             measured.latency_us(0.5),

@@ -34,13 +34,13 @@ pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
                 .collect();
             let report = json!({"capacity": usage.capacity, "used": usage.used, "available": available,
                                 "unstored_records": usage.unstored_records, "pools": pools});
-            println!("{report}");
+            sayln!("{report}");
         }
         _ => {
-            println!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "BYTES", "USED", "OMAP KEYS");
+            sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "BYTES", "USED", "OMAP KEYS");
             for (id, sum) in &usage.pools {
                 let [bytes, used] = [sum.bytes, sum.bytes_allocated].map(|n| HumanBytes(n).to_string());
-                println!(
+                sayln!(
                     "{:<24} {:>12} {bytes:>12} {used:>12} {:>12}",
                     name(*id),
                     sum.objects,
@@ -48,9 +48,9 @@ pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
                 );
             }
             let [used, capacity, available] = [usage.used, usage.capacity, available].map(HumanBytes);
-            println!("\nused {used} of {capacity}, {available} available");
+            sayln!("\nused {used} of {capacity}, {available} available");
             if usage.unstored_records > 0 {
-                println!(
+                sayln!(
                     "not counted: {} records of the journal, of a server that did not end by itself",
                     usage.unstored_records
                 );

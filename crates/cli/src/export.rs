@@ -187,7 +187,7 @@ async fn begin(ioctx: &IoCtx, oid: &[u8], name: &str, options: ImportOptions) ->
         (true, true) => "Skipping existing",
         (true, false) => "***Overwrite***",
     };
-    println!("{says} {name}");
+    sayln!("{says} {name}");
     if options.dry_run || (exists && options.no_overwrite) {
         return Ok(false);
     }

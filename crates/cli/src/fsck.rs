@@ -24,7 +24,7 @@ pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Fai
     let [findings, left, done] = [(); 3].map(|()| RefCell::<Vec<Value>>::default());
     let tell = |finding: &Finding, list: &RefCell<Vec<Value>>, prefix: &str| match format {
         FormatName::Json => list.borrow_mut().push(as_json(finding)),
-        _ => bar.suspend(|| println!("{prefix}{}", as_text(finding))),
+        _ => bar.suspend(|| sayln!("{prefix}{}", as_text(finding))),
     };
     let mut found = |finding: &Finding| tell(finding, &findings, "");
     let mut progress = |done, total| {
@@ -36,7 +36,7 @@ pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Fai
             found: &mut found,
             done: &mut |what| match format {
                 FormatName::Json => done.borrow_mut().push(Value::from(what)),
-                _ => bar.suspend(|| println!("repair: {what}")),
+                _ => bar.suspend(|| sayln!("repair: {what}")),
             },
             left: &mut |finding| tell(finding, &left, "left: "),
             progress: &mut progress,
@@ -59,9 +59,9 @@ pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Fai
                 report["left"] = left.take().into();
                 report["errors_left"] = after.errors.into();
             }
-            println!("{report}");
+            sayln!("{report}");
         }
-        _ => println!(
+        _ => sayln!(
             "{objects} objects, {bytes} bytes of data, {records} records in the journal: {errors} errors"
         ),
     }

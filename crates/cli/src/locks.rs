@@ -41,10 +41,10 @@ pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
 async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
     let names = pool.ioctx.locks(object).await.context(|| pool.names("lock list", object))?;
     match pool.format {
-        Format::Plain => names.iter().for_each(|name| println!("{name}")),
+        Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
         Format::Json => {
             let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
-            println!("{}", json!({"objname": object, "locks": locks}));
+            sayln!("{}", json!({"objname": object, "locks": locks}));
         }
     }
     Ok(())
@@ -70,13 +70,13 @@ async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
             })
         };
         let lockers: Vec<_> = lock.holders.iter().map(holder).collect();
-        println!("{}", json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}));
+        sayln!("{}", json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}));
         return Ok(());
     }
-    println!("{name}: {mode}, tag '{}', {} hold it", lock.tag, lock.holders.len());
+    sayln!("{name}: {mode}, tag '{}', {} hold it", lock.tag, lock.holders.len());
     for holder in &lock.holders {
         let until = expires(holder).unwrap_or_else(|| "it is given up".to_owned());
-        println!(
+        sayln!(
             "  {} cookie '{}' at {} until {until} {}",
             holder.client,
             holder.cookie,

@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure>
         (_, FormatName::Json) => json_of_all(sockets)?,
         _ => return Err(Failure::new("--format", "text or JSON, if there are several sockets")),
     };
-    print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
+    say!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
     Ok(())
 }
 

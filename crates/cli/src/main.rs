@@ -2,6 +2,11 @@
 //!
 //! Glue only: each family of commands has a module, and all work is done in the libraries.
 #![forbid(unsafe_code)]
+// `say!` does not panic where nobody reads.
+#![warn(clippy::print_stdout)]
+
+#[macro_use]
+mod say;
 
 mod admin;
 mod args;
@@ -81,7 +86,9 @@ fn run() -> Result<(), Failure> {
     }
     match &cli.command {
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut script);
+            say!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
         Command::Contend(options) => contend::run(options, cli.format),

@@ -85,9 +85,9 @@ async fn stat(pool: &Pool, object: &str) -> Result<(), Failure> {
     let stat = pool.ioctx.stat(object).await.context(|| pool.names("stat", object))?;
     let mtime = UTime::from_system(stat.mtime);
     match pool.format {
-        Format::Plain => println!("{}/{object} mtime {mtime}, size {}", pool.name, stat.size),
+        Format::Plain => sayln!("{}/{object} mtime {mtime}, size {}", pool.name, stat.size),
         Format::Json => {
-            println!("{}", json!({"object": object, "size": stat.size, "mtime": mtime.to_string()}))
+            sayln!("{}", json!({"object": object, "size": stat.size, "mtime": mtime.to_string()}))
         }
     }
     Ok(())
@@ -107,10 +107,10 @@ async fn touch(pool: &Pool, object: &str, timestamp: Option<u64>) -> Result<(), 
 async fn map_extents(pool: &Pool, object: &str) -> Result<(), Failure> {
     let extents = pool.ioctx.extents(object, 0, u64::MAX).await.context(|| pool.names("mapext", object))?;
     match pool.format {
-        Format::Plain => extents.iter().for_each(|(offset, len)| println!("{offset:x}\t{len:x}")),
+        Format::Plain => extents.iter().for_each(|(offset, len)| sayln!("{offset:x}\t{len:x}")),
         Format::Json => {
             let extents = extents.iter().map(|(offset, length)| json!({"offset": offset, "length": length}));
-            println!("{}", json!(extents.collect::<Vec<_>>()));
+            sayln!("{}", json!(extents.collect::<Vec<_>>()));
         }
     }
     Ok(())
@@ -120,8 +120,8 @@ async fn list_xattrs(pool: &Pool, object: &str) -> Result<(), Failure> {
     let xattrs = pool.ioctx.xattrs(object).await.context(|| pool.names("listxattr", object))?;
     let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
     match pool.format {
-        Format::Plain => names.for_each(|name| println!("{name}")),
-        Format::Json => println!("{}", json!(names.collect::<Vec<_>>())),
+        Format::Plain => names.for_each(|name| sayln!("{name}")),
+        Format::Json => sayln!("{}", json!(names.collect::<Vec<_>>())),
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ async fn list_keys(pool: &Pool, object: &str) -> Result<(), Failure> {
         }
     }
     if pool.format == Format::Json {
-        println!("{}", json!(all));
+        sayln!("{}", json!(all));
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ async fn list_values(pool: &Pool, object: &str) -> Result<(), Failure> {
         }
     }
     if pool.format == Format::Json {
-        println!("{}", json!(all));
+        sayln!("{}", json!(all));
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<()
         Some(file) if file == Path::new("-") => print_bytes(bytes),
         Some(file) => fs::write(file, bytes).context(|| format!("write {}", file.display())),
         None if pool.format == Format::Json => {
-            println!("{}", json!({what: hex(bytes)}));
+            sayln!("{}", json!({what: hex(bytes)}));
             Ok(())
         }
         None => print_bytes(format!("{what} ({} bytes) :\n{}\n", bytes.len(), dump(bytes)).as_bytes()),

@@ -28,8 +28,8 @@ const OF_LATE: [&str; 2] = ["dump_historic_ops_by_duration", "dump_historic_ops"
 pub(crate) fn run(options: &OpsOptions, format: FormatName) -> Result<(), Failure> {
     let told = Told::by(&options.socket)?;
     match format {
-        FormatName::Plain => print!("{}", told.table()),
-        FormatName::Json => println!("{}", told.json()),
+        FormatName::Plain => say!("{}", told.table()),
+        FormatName::Json => sayln!("{}", told.json()),
         _ => return Err(Failure::new("--format", "plain or JSON")),
     }
     Ok(())

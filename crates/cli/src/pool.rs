@@ -29,8 +29,8 @@ async fn lspools(client: Client) -> Result<(), Failure> {
     let rados = client.cluster().await?;
     let names: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
     match format {
-        Format::Plain => names.iter().for_each(|name| println!("{name}")),
-        Format::Json => println!("{}", json!(names)),
+        Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
+        Format::Json => sayln!("{}", json!(names)),
     }
     rados.shutdown().await;
     Ok(())
@@ -45,17 +45,17 @@ async fn df(client: Client) -> Result<(), Failure> {
     let space = rados.statfs().await.context(|| "df".to_owned())?;
     match format {
         Format::Plain => {
-            println!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
+            sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
             for (name, stat) in &pools {
                 let sum = &stat.sum;
                 let used = HumanBytes(sum.num_bytes.cast_unsigned()).to_string();
-                println!(
+                sayln!(
                     "{name:<24} {:>12} {used:>12} {:>12} {:>12}",
                     sum.num_objects, sum.num_rd, sum.num_wr
                 );
             }
             let kib = |n: u64| HumanBytes(n * 1024);
-            println!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
+            sayln!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
         }
         Format::Json => {
             let pools: Vec<Value> = pools
@@ -67,7 +67,7 @@ async fn df(client: Client) -> Result<(), Failure> {
                 .collect();
             let all = json!({"pools": pools, "total_kib": space.kb, "used_kib": space.kb_used,
                              "avail_kib": space.kb_avail});
-            println!("{all}");
+            sayln!("{all}");
         }
     }
     rados.shutdown().await;
@@ -143,7 +143,7 @@ async fn purge(client: Client, name: &str, sure: bool) -> Result<(), Failure> {
         .await
         .context(what)?;
     rados.shutdown().await;
-    println!("successfully purged pool {name}: {removed} objects");
+    sayln!("successfully purged pool {name}: {removed} objects");
     Ok(())
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         builder = builder.threads(workers);
     }
     let server = builder.start().context(|| format!("serve {}", options.data.display()))?;
-    println!(
+    sayln!(
         "ready conf={} mon={} startup_ms={:.1}",
         server.conf().display(),
         server.mon_addr(),

@@ -34,7 +34,7 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
 /// Tells people what was done.
 fn say(pool: &Pool, what: &str) -> Result<(), Failure> {
     if pool.format == Format::Plain {
-        println!("{what}");
+        sayln!("{what}");
     }
     Ok(())
 }
@@ -50,15 +50,15 @@ fn list(pool: &Pool) -> Result<(), Failure> {
             for (id, name, made) in snaps.iter().map(text) {
                 // To the second, as `rados` does.
                 let made = made.split('.').next().unwrap_or_default().replace('-', ".").replace('T', " ");
-                println!("{id}\t{name}\t{made}");
+                sayln!("{id}\t{name}\t{made}");
             }
-            println!("{} snaps", snaps.len());
+            sayln!("{} snaps", snaps.len());
         }
         Format::Json => {
             let all = snaps.iter().map(text);
             let all: Vec<_> =
                 all.map(|(id, name, made)| json!({"id": id, "name": name, "made": made})).collect();
-            println!("{}", json!(all));
+            sayln!("{}", json!(all));
         }
     }
     Ok(())
@@ -78,19 +78,19 @@ async fn list_clones(pool: &Pool, object: &str) -> Result<(), Failure> {
             json!({"id": id(clone), "snapshots": ids(clone), "size": clone.size, "overlap": overlap})
         };
         let clones: Vec<_> = known.clones.iter().map(clone).collect();
-        println!("{}", json!({"name": object, "clones": clones}));
+        sayln!("{}", json!({"name": object, "clones": clones}));
         return Ok(());
     }
-    println!("{object}:\ncloneid\tsnaps\tsize\toverlap");
+    sayln!("{object}:\ncloneid\tsnaps\tsize\toverlap");
     for clone in &known.clones {
         if clone.id == SnapId::HEAD {
-            println!("head\t-\t{}", clone.size);
+            sayln!("head\t-\t{}", clone.size);
             continue;
         }
         let ids: Vec<String> = ids(clone).iter().map(u64::to_string).collect();
         let overlap: Vec<String> =
             clone.overlap.iter().map(|(offset, len)| format!("{offset}~{len}")).collect();
-        println!("{}\t{}\t{}\t[{}]", id(clone), ids.join(","), clone.size, overlap.join(","));
+        sayln!("{}\t{}\t{}\t[{}]", id(clone), ids.join(","), clone.size, overlap.join(","));
     }
     Ok(())
 }

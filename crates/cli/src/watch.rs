@@ -33,12 +33,12 @@ pub(crate) async fn watch(pool: &Pool, object: &str) -> Result<(), Failure> {
                 let (cookie, id, from) = (watch.cookie(), heard.id, heard.notifier);
                 match format {
                     Format::Plain => {
-                        println!("NOTIFY cookie {cookie} notify_id {id} from {from}");
-                        print!("{}", dump(&heard.payload));
+                        sayln!("NOTIFY cookie {cookie} notify_id {id} from {from}");
+                        say!("{}", dump(&heard.payload));
                     }
                     Format::Json => {
                         let text = String::from_utf8_lossy(&heard.payload);
-                        println!(
+                        sayln!(
                             "{}",
                             json!({"cookie": cookie, "notify_id": id, "from": from.0, "data": text})
                         );
@@ -48,9 +48,9 @@ pub(crate) async fn watch(pool: &Pool, object: &str) -> Result<(), Failure> {
                 heard.answer(answer);
             }
             (WatchNews::Missed, Format::Plain) => {
-                println!("the watch was made anew; something may be missing")
+                sayln!("the watch was made anew; something may be missing")
             }
-            (WatchNews::Missed, Format::Json) => println!("{}", json!({"missed": true})),
+            (WatchNews::Missed, Format::Json) => sayln!("{}", json!({"missed": true})),
         }
     }
 }
@@ -80,16 +80,16 @@ pub(crate) async fn notify(pool: &Pool, object: &str, message: &str) -> Result<(
             .map(|(id, answer)| json!({"watcher": watcher(id), "data": String::from_utf8_lossy(answer)}))
             .collect();
         let timeouts: Vec<_> = notified.missing.iter().map(watcher).collect();
-        println!("{}", json!({"replies": replies, "timeouts": timeouts}));
+        sayln!("{}", json!({"replies": replies, "timeouts": timeouts}));
     } else {
         for (id, answer) in &notified.answers {
-            println!("reply client.{} cookie {} : {} bytes", id.client.0, id.cookie, answer.len());
+            sayln!("reply client.{} cookie {} : {} bytes", id.client.0, id.cookie, answer.len());
             if !answer.is_empty() {
-                print!("{}", dump(answer));
+                say!("{}", dump(answer));
             }
         }
         for id in &notified.missing {
-            println!("timeout client.{} cookie {}", id.client.0, id.cookie);
+            sayln!("timeout client.{} cookie {}", id.client.0, id.cookie);
         }
     }
     match notified.missing.len() {
@@ -106,10 +106,10 @@ pub(crate) async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
     match pool.format {
         Format::Plain => watchers
             .iter()
-            .for_each(|w| println!("watcher={} client.{} cookie={}", address(&w.addr), w.name.num, w.cookie)),
+            .for_each(|w| sayln!("watcher={} client.{} cookie={}", address(&w.addr), w.name.num, w.cookie)),
         Format::Json => {
             let watcher = |w: &WatchItem| json!({"addr": address(&w.addr), "client": w.name.num, "cookie": w.cookie, "timeout_s": w.timeout_s});
-            println!("{}", json!(watchers.iter().map(watcher).collect::<Vec<_>>()));
+            sayln!("{}", json!(watchers.iter().map(watcher).collect::<Vec<_>>()));
         }
     }
     Ok(())

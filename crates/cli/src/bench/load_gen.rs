@@ -182,10 +182,10 @@ impl<'a> Load<'a> {
         let rate = |done: &Done| done.bytes as f64 / seconds;
         match self.pool.format {
             Format::Plain => {
-                println!("Total time run:       {seconds:.4}");
+                sayln!("Total time run:       {seconds:.4}");
                 for (name, done) in [("Reads:", &self.reads), ("Writes:", &self.writes)] {
                     let latency = &done.latency_us;
-                    println!(
+                    sayln!(
                         "{name:<21} {}, {:.2} MB/s, latency (us): mean {:.0}, p50 {}, p99 {}, max {}",
                         latency.len(),
                         rate(done) / f64::from(1 << 20),
@@ -203,7 +203,7 @@ impl<'a> Load<'a> {
                         "mean": latency.mean(), "p50": latency.value_at_quantile(0.5),
                         "p99": latency.value_at_quantile(0.99), "max": latency.max()}})
                 };
-                println!(
+                sayln!(
                     "{}",
                     json!({"seconds": seconds, "reads": of(&self.reads), "writes": of(&self.writes)})
                 );

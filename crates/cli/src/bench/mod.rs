@@ -32,8 +32,8 @@ pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
         let pool = client.pool().await?;
         let measured = measure(&pool, options).await?;
         match pool.format {
-            Format::Plain => print!("{}", measured.to_text()),
-            Format::Json => println!("{}", measured.to_json()),
+            Format::Plain => say!("{}", measured.to_text()),
+            Format::Json => sayln!("{}", measured.to_json()),
         }
         pool.rados.shutdown().await;
         Ok(())
@@ -75,7 +75,7 @@ pub(crate) fn cleanup(client: Client, run_name: Option<&str>) -> Result<(), Fail
         remove_all(&pool, &metadata).await?;
         let name = Metadata::object_name(run_name);
         pool.ioctx.remove(name).await.context(|| pool.names("cleanup", name))?;
-        println!("Removed {} objects in {:.1} s", metadata.objects, began.elapsed().as_secs_f64());
+        sayln!("Removed {} objects in {:.1} s", metadata.objects, began.elapsed().as_secs_f64());
         pool.rados.shutdown().await;
         Ok(())
     })

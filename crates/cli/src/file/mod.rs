@@ -129,7 +129,7 @@ impl Carried {
         if pool.format == Format::Json {
             let Self { files, bytes } = self;
             let seconds = begun.elapsed().as_secs_f64();
-            println!("{}", json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}));
+            sayln!("{}", json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}));
         }
     }
 }

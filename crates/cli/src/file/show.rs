@@ -42,14 +42,14 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
             None => None,
         };
         match (pool.format, stat) {
-            (Format::Plain, None) => println!("{name}"),
-            (Format::Plain, Some(stat)) => println!("{}", line(&name, &stat)),
+            (Format::Plain, None) => sayln!("{name}"),
+            (Format::Plain, Some(stat)) => sayln!("{}", line(&name, &stat)),
             (Format::Json, None) => all.push(json!({"name": name})),
             (Format::Json, Some(stat)) => all.push(described(&name, &stat)),
         }
     }
     if pool.format == Format::Json {
-        println!("{}", Value::from(all));
+        sayln!("{}", Value::from(all));
     }
     Ok(())
 }
@@ -59,9 +59,9 @@ pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
     match pool.format {
         // As `rados --striper stat` has it.
         Format::Plain => {
-            println!("{}/{name} mtime {}, size {}", pool.name, UTime::from_system(stat.mtime), stat.size);
+            sayln!("{}/{name} mtime {}, size {}", pool.name, UTime::from_system(stat.mtime), stat.size);
         }
-        Format::Json => println!("{}", described(name, &stat)),
+        Format::Json => sayln!("{}", described(name, &stat)),
     }
     Ok(())
 }
@@ -69,17 +69,17 @@ pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
 pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u64) -> Result<(), Failure> {
     let stat = striper(pool).stat(name).await.context(|| pool.names("layout", name))?;
     match (offset, pool.format) {
-        (None, Format::Plain) => println!("{}", stat.layout),
-        (None, Format::Json) => println!("{}", numbers(stat.layout)),
+        (None, Format::Plain) => sayln!("{}", stat.layout),
+        (None, Format::Json) => sayln!("{}", numbers(stat.layout)),
         (Some(offset), format) => {
             let pieces = pieces(stat.layout, name, offset, len);
             if format == Format::Json {
-                println!("{}", Value::from_iter(pieces));
+                sayln!("{}", Value::from_iter(pieces));
                 return Ok(());
             }
             for piece in pieces {
                 let object = piece["object"].as_str().unwrap_or_default();
-                println!("{}\t{}\t{object}\t{}", piece["offset"], piece["length"], piece["object_offset"]);
+                sayln!("{}\t{}\t{object}\t{}", piece["offset"], piece["length"], piece["object_offset"]);
             }
         }
     }

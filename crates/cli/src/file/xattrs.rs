@@ -33,8 +33,8 @@ pub(super) async fn list(pool: &Pool, name: &str) -> Result<(), Failure> {
     let xattrs = striper(pool).xattrs(name).await.context(|| pool.names("listxattr", name))?;
     let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
     match pool.format {
-        Format::Plain => names.for_each(|name| println!("{name}")),
-        Format::Json => println!("{}", json!(names.collect::<Vec<_>>())),
+        Format::Plain => names.for_each(|name| sayln!("{name}")),
+        Format::Json => sayln!("{}", json!(names.collect::<Vec<_>>())),
     }
     Ok(())
 }

@@ -65,12 +65,12 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
     let answer = told(socket, &json!({ "prefix": "nbd ls", "format": "json" }))?;
     let all: Vec<Value> = serde_json::from_str(&answer).context(|| "nbd ls".to_owned())?;
     match format {
-        FormatName::Json => println!("{answer}"),
+        FormatName::Json => sayln!("{answer}"),
         FormatName::Plain => {
             for device in &all {
                 let text = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
                 let number = |key: &str| device[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
-                println!(
+                sayln!(
                     "{}\t{}\t{}\t{} clients\t{}",
                     text("name"),
                     text("state"),
@@ -100,7 +100,7 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
         let (server, places) = listen(&plan, &registry).await?;
         let control = plan.control.as_deref().map(|path| open_control(path, &registry, &handle));
         let control = control.transpose()?;
-        println!(
+        sayln!(
             "ready {} devices={} startup_ms={:.1}",
             places.join(" "),
             plan.devices.len(),

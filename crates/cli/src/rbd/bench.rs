@@ -38,7 +38,7 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
             IoType::Write => "write",
             IoType::Readwrite => "readwrite",
         };
-        println!(
+        sayln!(
             "bench  type {kind} io_size {} io_threads {} bytes {} pattern {pattern}",
             options.io_size, options.io_threads, options.io_total
         );
@@ -54,7 +54,7 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
     let seconds = begun.elapsed().as_secs_f64();
     let (ops, bytes) = (count as f64 / seconds, (count * options.io_size) as f64 / seconds);
     match format {
-        Format::Plain => println!(
+        Format::Plain => sayln!(
             "elapsed: {}   ops: {count}   ops/sec: {ops:.3}   bytes/sec: {}/s",
             seconds.round(),
             show::bytes(bytes as u64)
@@ -64,7 +64,7 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
             let latency = json!({
                 "mean": times.mean(), "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": times.max(),
             });
-            println!("{}", json!({"ops": count, "iops": ops, "bytes_per_s": bytes, "lat_us": latency}));
+            sayln!("{}", json!({"ops": count, "iops": ops, "bytes_per_s": bytes, "lat_us": latency}));
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Fa
     children.retain(|child| all || !child.in_trash);
     for child in children.iter().filter(|_| place.format == Format::Plain) {
         let trash = if child.in_trash { format!(" (trash {})", child.id) } else { String::new() };
-        println!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name));
+        sayln!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name));
     }
     if place.format == Format::Json {
         let one = |child: &loligo_rbd::Child| {
@@ -64,7 +64,7 @@ pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Fa
             }
             one
         };
-        println!("{}", Value::from(children.iter().map(one).collect::<Vec<_>>()));
+        sayln!("{}", Value::from(children.iter().map(one).collect::<Vec<_>>()));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(super) async fn list(place: &Place, text: &str, compared: &Compared) -> Resu
     if place.format == Format::Json {
         // Whether there are data is text, as `rbd` has it.
         let one = |change: &Change| json!({"offset": change.offset, "length": change.len, "exists": change.exists.to_string()});
-        println!("{}", Value::from(changes.iter().map(one).collect::<Vec<_>>()));
+        sayln!("{}", Value::from(changes.iter().map(one).collect::<Vec<_>>()));
         return Ok(());
     }
     if changes.is_empty() {

@@ -19,12 +19,12 @@ pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
             let address = address(&watcher.addr);
             json!({"address": address, "client": watcher.name.num, "cookie": watcher.cookie})
         };
-        println!("{}", json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()}));
+        sayln!("{}", json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()}));
         return Ok(());
     }
-    println!("Watchers:{}", if watchers.is_empty() { " none" } else { "" });
+    sayln!("Watchers:{}", if watchers.is_empty() { " none" } else { "" });
     for watcher in watchers {
-        println!(
+        sayln!(
             "\twatcher={} client.{} cookie={}",
             address(&watcher.addr),
             watcher.name.num,
@@ -63,18 +63,18 @@ fn list(info: &LockInfo, format: Format) {
             let locker = holder.client.to_string();
             json!({"id": holder.cookie, "locker": locker, "address": address(&holder.addr)})
         };
-        println!("{}", Value::from(info.holders.iter().map(one).collect::<Vec<_>>()));
+        sayln!("{}", Value::from(info.holders.iter().map(one).collect::<Vec<_>>()));
         return;
     }
     let (is_shared, count) = (info.mode == Some(LockMode::Shared), info.holders.len());
     let kind = if is_shared { "shared" } else { "exclusive" };
     match count {
         0 => return,
-        1 => println!("There is 1 {kind} lock on this image."),
-        count => println!("There are {count} {kind} locks on this image."),
+        1 => sayln!("There is 1 {kind} lock on this image."),
+        count => sayln!("There are {count} {kind} locks on this image."),
     }
     if is_shared {
-        println!("Lock tag: {}", info.tag);
+        sayln!("Lock tag: {}", info.tag);
     }
     let titles = ["Locker", "ID", "Address"].map(str::to_owned);
     let holders = info.holders.iter();

@@ -41,7 +41,7 @@ pub(super) async fn long(
             table([false, true, false, true, false, false], all.collect());
         }
         Format::Json => {
-            println!("{}", Value::from(rows.iter().map(|row| row.json(&place.rados)).collect::<Vec<_>>()));
+            sayln!("{}", Value::from(rows.iter().map(|row| row.json(&place.rados)).collect::<Vec<_>>()));
         }
     }
     Ok(())

@@ -191,8 +191,8 @@ async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Fail
         return list::long(place, &io, images.keys()).await;
     }
     match place.format {
-        Format::Plain => images.keys().for_each(|name| println!("{name}")),
-        Format::Json => println!("{}", json!(images.keys().collect::<Vec<_>>())),
+        Format::Plain => images.keys().for_each(|name| sayln!("{name}")),
+        Format::Json => sayln!("{}", json!(images.keys().collect::<Vec<_>>())),
     }
     Ok(())
 }
@@ -425,7 +425,7 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
         ImageMeta::Get { key, .. } => {
             let all = image.metadata().await.context(what)?;
             let value = all.get(key).ok_or_else(|| Failure::new(what(), format!("no key '{key}'")))?;
-            println!("{}", String::from_utf8_lossy(value));
+            sayln!("{}", String::from_utf8_lossy(value));
             Ok(())
         }
         ImageMeta::List { .. } => {
@@ -433,8 +433,8 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
             let all: std::collections::BTreeMap<_, _> =
                 all.iter().map(|(key, value)| (key, String::from_utf8_lossy(value))).collect();
             match place.format {
-                Format::Plain => all.iter().for_each(|(key, value)| println!("{key}\t{value}")),
-                Format::Json => println!("{}", json!(all)),
+                Format::Plain => all.iter().for_each(|(key, value)| sayln!("{key}\t{value}")),
+                Format::Json => sayln!("{}", json!(all)),
             }
             Ok(())
         }

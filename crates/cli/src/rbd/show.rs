@@ -49,36 +49,36 @@ pub(super) fn info(
             all["stripe_unit"] = unit.into();
             all["stripe_count"] = count.into();
         }
-        println!("{all}");
+        sayln!("{all}");
         return;
     }
-    println!("rbd image '{}':", image.name());
-    println!("\tsize {} in {objects} objects", bytes(size));
-    println!("\torder {} ({} objects)", image.order(), bytes(layout.object_size()));
-    println!("\tsnapshot_count: {}", view.snapshots.len());
-    println!("\tid: {}", image.id());
+    sayln!("rbd image '{}':", image.name());
+    sayln!("\tsize {} in {objects} objects", bytes(size));
+    sayln!("\torder {} ({} objects)", image.order(), bytes(layout.object_size()));
+    sayln!("\tsnapshot_count: {}", view.snapshots.len());
+    sayln!("\tid: {}", image.id());
     if let Some(pool) = data_pool {
-        println!("\tdata_pool: {pool}");
+        sayln!("\tdata_pool: {pool}");
     }
-    println!("\tblock_name_prefix: {}", image.block_name_prefix());
-    println!("\tformat: 2");
-    println!("\tfeatures: {}", features::names(view.features).join(", "));
-    println!("\top_features: {}", features::op_names(view.op_features).join(", "));
-    println!("\tflags: {}", features::flag_names(view.flags).join(", "));
-    println!("\tcreate_timestamp: {created}");
-    println!("\taccess_timestamp: {accessed}");
-    println!("\tmodify_timestamp: {modified}");
+    sayln!("\tblock_name_prefix: {}", image.block_name_prefix());
+    sayln!("\tformat: 2");
+    sayln!("\tfeatures: {}", features::names(view.features).join(", "));
+    sayln!("\top_features: {}", features::op_names(view.op_features).join(", "));
+    sayln!("\tflags: {}", features::flag_names(view.flags).join(", "));
+    sayln!("\tcreate_timestamp: {created}");
+    sayln!("\taccess_timestamp: {accessed}");
+    sayln!("\tmodify_timestamp: {modified}");
     if let Some(snap) = snap {
-        println!("\tprotected: {}", if snap.protected { "True" } else { "False" });
+        sayln!("\tprotected: {}", if snap.protected { "True" } else { "False" });
     }
     if let Some(parent) = parent {
         let trash = if parent.in_trash { format!(" (trash {})", parent.id) } else { String::new() };
         let of = path(rados, parent.pool, &parent.namespace, &parent.image);
-        println!("\tparent: {of}@{}{trash}", parent.snapshot);
-        println!("\toverlap: {}", bytes(parent.overlap));
+        sayln!("\tparent: {of}@{}{trash}", parent.snapshot);
+        sayln!("\toverlap: {}", bytes(parent.overlap));
     }
     if let Some((unit, count)) = striping {
-        println!("\tstripe unit: {}\n\tstripe count: {count}", bytes(unit));
+        sayln!("\tstripe unit: {}\n\tstripe count: {count}", bytes(unit));
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn snapshots(snaps: &[Snapshot], all: bool, format: Format) {
             }
             one
         };
-        println!("{}", Value::from(snaps.map(one).collect::<Vec<_>>()));
+        sayln!("{}", Value::from(snaps.map(one).collect::<Vec<_>>()));
         return;
     }
     let row = |snap: &Snapshot| {
@@ -143,7 +143,7 @@ fn kind(kind: &SnapKind) -> &'static str {
 pub(super) fn namespaces(names: &[String], format: Format) {
     if format == Format::Json {
         let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-        println!("{}", Value::from(all));
+        sayln!("{}", Value::from(all));
     } else if !names.is_empty() {
         table(
             [false],
@@ -178,7 +178,7 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
             total["total_provisioned_size"] = provisioned.into();
             total["total_used_size"] = used.into();
         }
-        println!("{total}");
+        sayln!("{total}");
         return;
     }
     let row = |(name, _, usage): (&String, &String, &Usage)| {
@@ -208,7 +208,7 @@ pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
                 false => format!("{:<1$}", row[n], widths[n]),
             })
             .collect();
-        println!("{}", cells.join("  "));
+        sayln!("{}", cells.join("  "));
     }
 }
 

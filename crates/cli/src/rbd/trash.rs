@@ -70,10 +70,10 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     images.retain(|image| all || image.source == source::USER);
     if !long {
         match place.format {
-            Format::Plain => images.iter().for_each(|image| println!("{} {}", image.id, image.name)),
+            Format::Plain => images.iter().for_each(|image| sayln!("{} {}", image.id, image.name)),
             Format::Json => {
                 let one = |image: &Trashed| json!({"id": image.id, "name": image.name});
-                println!("{}", Value::from(images.iter().map(one).collect::<Vec<_>>()));
+                sayln!("{}", Value::from(images.iter().map(one).collect::<Vec<_>>()));
             }
         }
         return Ok(());
@@ -89,7 +89,7 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     match place.format {
         Format::Plain => show(place, &rows),
         Format::Json => {
-            println!("{}", Value::from(rows.iter().map(|row| detailed(place, row)).collect::<Vec<_>>()));
+            sayln!("{}", Value::from(rows.iter().map(|row| detailed(place, row)).collect::<Vec<_>>()));
         }
     }
     Ok(())
