@@ -40,12 +40,7 @@ pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
             sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "BYTES", "USED", "OMAP KEYS");
             for (id, sum) in &usage.pools {
                 let [bytes, used] = [sum.bytes, sum.bytes_allocated].map(|n| HumanBytes(n).to_string());
-                sayln!(
-                    "{:<24} {:>12} {bytes:>12} {used:>12} {:>12}",
-                    name(*id),
-                    sum.objects,
-                    sum.omap_keys
-                );
+                sayln!("{:<24} {:>12} {bytes:>12} {used:>12} {:>12}", name(*id), sum.objects, sum.omap_keys);
             }
             let [used, capacity, available] = [usage.used, usage.capacity, available].map(HumanBytes);
             sayln!("\nused {used} of {capacity}, {available} available");

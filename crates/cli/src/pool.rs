@@ -49,10 +49,7 @@ async fn df(client: Client) -> Result<(), Failure> {
             for (name, stat) in &pools {
                 let sum = &stat.sum;
                 let used = HumanBytes(sum.num_bytes.cast_unsigned()).to_string();
-                sayln!(
-                    "{name:<24} {:>12} {used:>12} {:>12} {:>12}",
-                    sum.num_objects, sum.num_rd, sum.num_wr
-                );
+                sayln!("{name:<24} {:>12} {used:>12} {:>12} {:>12}", sum.num_objects, sum.num_rd, sum.num_wr);
             }
             let kib = |n: u64| HumanBytes(n * 1024);
             sayln!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));

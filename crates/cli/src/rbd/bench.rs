@@ -40,7 +40,9 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
         };
         sayln!(
             "bench  type {kind} io_size {} io_threads {} bytes {} pattern {pattern}",
-            options.io_size, options.io_threads, options.io_total
+            options.io_size,
+            options.io_threads,
+            options.io_total
         );
     }
     let mut times = Histogram::<u64>::new(3).context(what)?;

@@ -24,12 +24,7 @@ pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
     }
     sayln!("Watchers:{}", if watchers.is_empty() { " none" } else { "" });
     for watcher in watchers {
-        sayln!(
-            "\twatcher={} client.{} cookie={}",
-            address(&watcher.addr),
-            watcher.name.num,
-            watcher.cookie
-        );
+        sayln!("\twatcher={} client.{} cookie={}", address(&watcher.addr), watcher.name.num, watcher.cookie);
     }
     Ok(())
 }
