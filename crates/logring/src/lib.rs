@@ -40,8 +40,8 @@
 //! true time.
 //!
 //! # Clock
-//! Where Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc`, and the log thread measures
-//! its rate against the system's clocks. Else it is `clock_gettime(CLOCK_MONOTONIC)`, some tens of nanoseconds.
+//! Where Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc` behind a fence, and the log thread
+//! measures its rate against the system's clocks. Else it is `clock_gettime(CLOCK_MONOTONIC)`, some tens of nanoseconds.
 //!
 //! # Crash
 //! On a panic and on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT ([`Config::dump_on_crash`]) the newest entries are
