@@ -1,5 +1,7 @@
 //! Secure mode's cipher, and the signature of the handshake.
 
+mod tail;
+
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -7,6 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use loligo_cephx::handshake::AuthKeys;
 use sha2::Sha256;
 
+use self::tail::{BLOCK_LEN, Tail};
 use crate::CryptoError;
 
 /// Bytes of a GCM tag.
@@ -23,6 +26,7 @@ pub(crate) const SIGNATURE_LEN: usize = 32;
 /// wraps; the one from the connection secret is the first.
 pub(crate) struct Gcm {
     key: LessSafeKey,
+    tail: Tail,
     fixed: [u8; 4],
     counter: u64,
     /// GCM messages that may still be made before the nonces repeat.
@@ -50,9 +54,10 @@ impl GcmPair {
 impl Gcm {
     fn new(key: &[u8; KEY_LEN], nonce: &[u8; NONCE_LEN]) -> Self {
         let [f0, f1, f2, f3, counter @ ..] = *nonce;
-        let key = UnboundKey::new(&AES_128_GCM, key).expect("the key has the cipher's length");
+        let unbound = UnboundKey::new(&AES_128_GCM, key).expect("the key has the cipher's length");
         Self {
-            key: LessSafeKey::new(key),
+            key: LessSafeKey::new(unbound),
+            tail: Tail::new(key),
             fixed: [f0, f1, f2, f3],
             counter: u64::from_le_bytes(counter),
             left: u64::MAX,
@@ -61,27 +66,59 @@ impl Gcm {
 
     /// Encrypts `buf` in place and returns the tag that goes behind it.
     pub(crate) fn encrypt(&mut self, buf: &mut [u8]) -> Result<[u8; TAG_LEN], CryptoError> {
-        let nonce = self.next_nonce()?;
+        let nonce = Nonce::assume_unique_for_key(self.next_nonce()?);
         let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), buf);
         // It fails only beyond 64 GiB, which no frame reaches.
         let tag = sealed.map_err(|_| CryptoError::Tag)?;
         tag.as_ref().try_into().map_err(|_| CryptoError::Tag)
     }
 
+    /// Encrypts into `to`, as one message: what stands in its first `front_len` bytes, then `data` from where it lies, zeros up to a whole
+    /// block, and `end`. The tag goes behind it.
+    ///
+    /// # Panics
+    /// If `front_len` or the length of `end` is no multiple of a block's, or `to` is not as long as all of it.
+    pub(crate) fn encrypt_apart(
+        &mut self,
+        front_len: usize,
+        data: &[u8],
+        end: &[u8],
+        to: &mut [u8],
+    ) -> Result<(), CryptoError> {
+        assert!(front_len.is_multiple_of(BLOCK_LEN) && end.len().is_multiple_of(BLOCK_LEN), "whole blocks");
+        let nonce = self.next_nonce()?;
+        let unique = Nonce::assume_unique_for_key(nonce);
+        let (whole, rest) = data.split_at(data.len() - data.len() % BLOCK_LEN);
+        let (front, behind) = to.split_at_mut(front_len);
+        let sealed = &mut behind[..whole.len() + TAG_LEN];
+        let done = self.key.seal_in_place_scatter(unique, Aad::empty(), front, whole, sealed);
+        done.map_err(|_| CryptoError::Tag)?;
+        // The cipher takes two pieces, and there are more: the last few blocks come behind what is a whole message for it.
+        let blocks = &mut behind[whole.len()..];
+        let tag = *blocks.first_chunk().expect("a tag was written there");
+        let (blocks, place) = blocks.split_at_mut(rest.len().next_multiple_of(BLOCK_LEN) + end.len());
+        let padding = blocks.len() - end.len();
+        blocks[..rest.len()].copy_from_slice(rest);
+        blocks[rest.len()..padding].fill(0);
+        blocks[padding..].copy_from_slice(end);
+        place.copy_from_slice(&self.tail.add(&nonce, front_len + whole.len(), tag, blocks));
+        Ok(())
+    }
+
     /// Decrypts `buf` in place. Its last 16 bytes are the tag.
     pub(crate) fn decrypt(&mut self, buf: &mut [u8]) -> Result<(), CryptoError> {
-        let nonce = self.next_nonce()?;
+        let nonce = Nonce::assume_unique_for_key(self.next_nonce()?);
         let opened = self.key.open_in_place(nonce, Aad::empty(), buf);
         opened.map(|_| ()).map_err(|_| CryptoError::Tag)
     }
 
-    fn next_nonce(&mut self) -> Result<Nonce, CryptoError> {
+    fn next_nonce(&mut self) -> Result<[u8; NONCE_LEN], CryptoError> {
         self.left = self.left.checked_sub(1).ok_or(CryptoError::NoncesExhausted)?;
         let mut nonce = [0; NONCE_LEN];
         nonce[..4].copy_from_slice(&self.fixed);
         nonce[4..].copy_from_slice(&self.counter.to_le_bytes());
         self.counter = self.counter.wrapping_add(1);
-        Ok(Nonce::assume_unique_for_key(nonce))
+        Ok(nonce)
     }
 }
 
@@ -100,4 +137,37 @@ pub(crate) fn sign(keys: &AuthKeys, transcript: &[u8]) -> [u8; SIGNATURE_LEN] {
     let mut mac = Hmac::<Sha256>::new_from_slice(&keys.session_key).expect("HMAC takes keys of any length");
     mac.update(transcript);
     mac.finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// As one message that was put together first.
+        #[test]
+        fn what_is_encrypted_from_apart_is_the_same(
+            key: [u8; KEY_LEN],
+            nonce: [u8; NONCE_LEN],
+            front_blocks in 0..20_usize,
+            data_len in 0..5000_usize,
+            end_blocks in 0..4_usize,
+        ) {
+            let byte = |at: usize| (at * 7 + at / 256) as u8;
+            let front: Vec<u8> = (0..front_blocks * BLOCK_LEN).map(byte).collect();
+            let data: Vec<u8> = (0..data_len).map(|at| byte(at + 99)).collect();
+            let end: Vec<u8> = (0..end_blocks * BLOCK_LEN).map(|at| byte(at + 5)).collect();
+            let mut whole = [&front[..], &data].concat();
+            whole.resize(whole.len().next_multiple_of(BLOCK_LEN), 0);
+            whole.extend_from_slice(&end);
+            let mut apart = vec![0xa5; whole.len() + TAG_LEN];
+            apart[..front.len()].copy_from_slice(&front);
+            let tag = Gcm::new(&key, &nonce).encrypt(&mut whole).expect("a message");
+            whole.extend_from_slice(&tag);
+            Gcm::new(&key, &nonce).encrypt_apart(front.len(), &data, &end, &mut apart).expect("a message");
+            prop_assert_eq!(apart, whole);
+        }
+    }
 }

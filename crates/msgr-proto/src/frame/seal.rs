@@ -1,4 +1,4 @@
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use loligo_wire::crc::crc32c;
 use loligo_wire::message::Msg;
 use loligo_wire::{Encode, UTime};
@@ -18,6 +18,9 @@ const COPY_LEN_MAX: usize = 1024;
 /// processor's caches before the socket copies it.
 const SUM_LATE_MIN: usize = 256 << 10;
 
+/// In secure mode, one buffer of data from this length on is encrypted from where it lies.
+const APART_MIN: usize = 256 << 10;
+
 /// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own, so that the
 /// small buffer does not grow with them.
 const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
@@ -29,7 +32,7 @@ const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 #[derive(Debug)]
 pub struct Sealer {
     /// `None` in crc mode.
-    gcm: Option<Box<Gcm>>,
+    secure: Option<Box<Secure>>,
     /// How to compress frames of at least so many bytes.
     compression: Option<(Method, usize)>,
 }
@@ -37,12 +40,12 @@ pub struct Sealer {
 impl Sealer {
     /// The half of a connection that has not authenticated yet.
     pub(crate) fn plain() -> Self {
-        Self { gcm: None, compression: None }
+        Self { secure: None, compression: None }
     }
 
     /// From the next frame on everything is encrypted.
     pub(crate) fn secure(&mut self, gcm: Gcm) {
-        self.gcm = Some(Box::new(gcm));
+        self.secure = Some(Box::new(Secure { gcm, spares: Spares::default() }));
     }
 
     /// From the next frame on those of at least `frame_len_min` bytes are compressed.
@@ -53,7 +56,7 @@ impl Sealer {
     /// Appends a message. Its header goes out as it is, `seq` and `ack_seq` included.
     ///
     /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written; in secure
-    /// mode each byte is copied once and encrypted there.
+    /// mode each byte is copied once and encrypted there, or, where `data` is one long buffer, encrypted from there.
     ///
     /// # Errors
     /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length, [`CryptoError::NoncesExhausted`]. Nothing
@@ -72,11 +75,11 @@ impl Sealer {
             return self.seal_compressed(Tag::Message, compressed, out);
         }
         let preamble = Preamble::new(Tag::Message, lens);
-        match &mut self.gcm {
+        match &mut self.secure {
             None => seal_message_crc(&preamble, &header, [front, middle], data, *data_crc, out),
-            Some(gcm) => {
+            Some(secure) => {
                 let parts = [std::slice::from_ref(front), std::slice::from_ref(middle), data];
-                seal_secure(gcm, &preamble, &header, parts, out)?;
+                secure.seal(&preamble, &header, parts, out)?;
             }
         }
         Ok(())
@@ -112,11 +115,11 @@ impl Sealer {
         // Compressed, they are shorter than what fitted before.
         let lens = segments.each_ref().map(|segment| segment.len() as u32);
         let preamble = Preamble::new(tag, lens).compressed();
-        match &mut self.gcm {
+        match &mut self.secure {
             None => seal_crc(&preamble, &segments, out),
-            Some(gcm) => {
+            Some(secure) => {
                 let parts = [&segments[1..2], &segments[2..3], &segments[3..4]];
-                seal_secure(gcm, &preamble, &segments[0], parts, out)?;
+                secure.seal(&preamble, &segments[0], parts, out)?;
             }
         }
         Ok(())
@@ -135,6 +138,9 @@ impl Sealer {
     /// # Errors
     /// [`CryptoError::NoncesExhausted`].
     pub fn keepalive2(&mut self, now: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+        if let Some(secure) = &mut self.secure {
+            secure.spares.age();
+        }
         self.control(Tag::Keepalive2, &now.to_bytes(), out)
     }
 
@@ -145,6 +151,9 @@ impl Sealer {
     ///
     /// [`Frame::Keepalive2`]: crate::Frame::Keepalive2
     pub fn keepalive2_ack(&mut self, theirs: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+        if let Some(secure) = &mut self.secure {
+            secure.spares.age();
+        }
         self.control(Tag::Keepalive2Ack, &theirs.to_bytes(), out)
     }
 
@@ -155,10 +164,10 @@ impl Sealer {
         segments: [Bytes; SEGMENTS_MAX],
         out: &mut OutBuf,
     ) -> Result<(), ProtoError> {
-        let gcm = self.gcm.as_mut().ok_or(Misuse::State("a secure frame"))?;
+        let secure = self.secure.as_mut().ok_or(Misuse::State("a secure frame"))?;
         let preamble = Preamble::new(tag, segments.each_ref().map(|s| s.len() as u32));
         let parts = [&segments[1..2], &segments[2..3], &segments[3..4]];
-        Ok(seal_secure(gcm, &preamble, &segments[0], parts, out)?)
+        Ok(secure.seal(&preamble, &segments[0], parts, out)?)
     }
 
     /// Appends a frame with one segment.
@@ -167,7 +176,7 @@ impl Sealer {
             return self.seal_compressed(tag, compressed, out);
         }
         let preamble = Preamble::new(tag, [segment_len(payload.len())?, 0, 0, 0]);
-        match &mut self.gcm {
+        match &mut self.secure {
             None => {
                 out.copy(&preamble.encode());
                 if !payload.is_empty() {
@@ -175,7 +184,7 @@ impl Sealer {
                     out.copy(&crc32c(u32::MAX, payload).to_le_bytes());
                 }
             }
-            Some(gcm) => seal_secure(gcm, &preamble, payload, [&[]; 3], out)?,
+            Some(secure) => secure.seal(&preamble, payload, [&[]; 3], out)?,
         }
         Ok(())
     }
@@ -252,25 +261,115 @@ fn append(buf: &Bytes, out: &mut OutBuf) {
     if buf.len() <= COPY_LEN_MAX { out.copy(buf) } else { out.push(buf.clone()) }
 }
 
-/// Segment 0 is `first`, each of `parts` one of the others.
-fn seal_secure(
-    gcm: &mut Gcm,
-    preamble: &Preamble,
-    first: &[u8],
-    parts: [&[Bytes]; SEGMENTS_MAX - 1],
-    out: &mut OutBuf,
-) -> Result<(), CryptoError> {
-    let len = secure_frame_len(preamble);
-    if len <= SECURE_INLINE_LEN_MAX {
-        return out.append_with(|small| {
-            let start = small.len();
-            fill_secure(gcm, preamble, first, parts, small).inspect_err(|_| small.truncate(start))
-        });
+/// What seals in secure mode.
+#[derive(Debug)]
+struct Secure {
+    gcm: Gcm,
+    spares: Spares,
+}
+
+impl Secure {
+    /// Segment 0 is `first`, each of `parts` one of the others.
+    fn seal(
+        &mut self,
+        preamble: &Preamble,
+        first: &[u8],
+        parts: [&[Bytes]; SEGMENTS_MAX - 1],
+        out: &mut OutBuf,
+    ) -> Result<(), CryptoError> {
+        let gcm = &mut self.gcm;
+        let len = secure_frame_len(preamble);
+        if len <= SECURE_INLINE_LEN_MAX {
+            return out.append_with(|small| {
+                let start = small.len();
+                fill_secure(gcm, preamble, first, parts, small).inspect_err(|_| small.truncate(start))
+            });
+        }
+        if let [one] = parts[SEGMENTS_MAX - 2]
+            && one.len() >= APART_MIN
+        {
+            return self.seal_apart(preamble, first, parts, one, out);
+        }
+        let mut own = Vec::with_capacity(len);
+        fill_secure(gcm, preamble, first, parts, &mut own)?;
+        out.push(own.into());
+        Ok(())
     }
-    let mut own = Vec::with_capacity(len);
-    fill_secure(gcm, preamble, first, parts, &mut own)?;
-    out.push(own.into());
-    Ok(())
+
+    /// A frame with long data, which are encrypted from where they lie. To copy them first would cost as much as the cipher.
+    fn seal_apart(
+        &mut self,
+        preamble: &Preamble,
+        first: &[u8],
+        parts: [&[Bytes]; SEGMENTS_MAX - 1],
+        data: &Bytes,
+        out: &mut OutBuf,
+    ) -> Result<(), CryptoError> {
+        let mut head = Vec::new();
+        fill_secure_head(&mut self.gcm, preamble, first, &mut head)?;
+        let front_len: usize = (1..SEGMENTS_MAX - 1).map(|i| padded(preamble.len(i))).sum();
+        let len = front_len + padded(data.len()) + EPILOGUE_SECURE_LEN + TAG_LEN;
+        let mut buf = self.spares.take(len);
+        let mut at = 0;
+        for (i, part) in parts[..SEGMENTS_MAX - 2].iter().enumerate() {
+            let end = at + padded(preamble.len(i + 1));
+            for bytes in *part {
+                buf[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            buf[at..end].fill(0);
+            at = end;
+        }
+        let mut epilogue = [0; EPILOGUE_SECURE_LEN];
+        epilogue[0] = STATUS_COMPLETE;
+        self.gcm.encrypt_apart(front_len, data, &epilogue, &mut buf[..len])?;
+        out.copy(&head);
+        out.push(self.spares.keep(buf).slice(..len));
+        Ok(())
+    }
+}
+
+/// Buffers that are used again: new ones would be filled with zeros first, at the price of the copy that they are there to save.
+#[derive(Debug, Default)]
+struct Spares {
+    /// Whole ones, of which a part may still wait to be written.
+    all: Vec<Bytes>,
+    is_used: bool,
+}
+
+/// How many there are at most: frames of a batch are written together.
+const SPARES_MAX: usize = 4;
+
+/// Lengths are multiples of this, so that frames that differ by little fit.
+const SPARE_UNIT: usize = 64 << 10;
+
+impl Spares {
+    /// A buffer that is as long, or longer, and may hold anything.
+    fn take(&mut self, len: usize) -> BytesMut {
+        self.is_used = true;
+        let fits = |spare: &Bytes| spare.len() >= len && spare.is_unique();
+        let found = self.all.iter().position(fits).map(|at| self.all.swap_remove(at));
+        // It is the only one, as was just seen.
+        let found = found.and_then(|spare| spare.try_into_mut().ok());
+        found.unwrap_or_else(|| BytesMut::zeroed(len.next_multiple_of(SPARE_UNIT)))
+    }
+
+    /// Gives a buffer to be written from, and keeps it for later.
+    fn keep(&mut self, buf: BytesMut) -> Bytes {
+        if self.all.len() == SPARES_MAX {
+            self.all.remove(0);
+        }
+        let buf = buf.freeze();
+        self.all.push(buf.clone());
+        buf
+    }
+
+    /// To be called now and then: forgets what nobody has wanted since the last time.
+    fn age(&mut self) {
+        if !std::mem::take(&mut self.is_used) {
+            self.all.clear();
+        }
+    }
 }
 
 fn secure_frame_len(preamble: &Preamble) -> usize {
@@ -287,6 +386,27 @@ fn fill_secure(
     to: &mut Vec<u8>,
 ) -> Result<(), CryptoError> {
     to.reserve(secure_frame_len(preamble));
+    fill_secure_head(gcm, preamble, first, to)?;
+    if preamble.segments == 1 {
+        return Ok(());
+    }
+    let start = to.len();
+    for part in parts {
+        part.iter().for_each(|buf| to.extend_from_slice(buf));
+        to.resize(start + padded(to.len() - start), 0);
+    }
+    to.push(STATUS_COMPLETE);
+    to.resize(to.len() + EPILOGUE_SECURE_LEN - 1, 0);
+    encrypt_from(gcm, start, to)
+}
+
+/// The preamble and segment 0: one message or two.
+fn fill_secure_head(
+    gcm: &mut Gcm,
+    preamble: &Preamble,
+    first: &[u8],
+    to: &mut Vec<u8>,
+) -> Result<(), CryptoError> {
     let (inlined, rest) = first.split_at(first.len().min(INLINE_LEN));
     let start = to.len();
     to.extend_from_slice(&preamble.encode());
@@ -299,17 +419,7 @@ fn fill_secure(
         to.resize(start + padded(rest.len()), 0);
         encrypt_from(gcm, start, to)?;
     }
-    if preamble.segments == 1 {
-        return Ok(());
-    }
-    let start = to.len();
-    for part in parts {
-        part.iter().for_each(|buf| to.extend_from_slice(buf));
-        to.resize(start + padded(to.len() - start), 0);
-    }
-    to.push(STATUS_COMPLETE);
-    to.resize(to.len() + EPILOGUE_SECURE_LEN - 1, 0);
-    encrypt_from(gcm, start, to)
+    Ok(())
 }
 
 /// Encrypts what stands in `to` from `start` on, and appends the tag.

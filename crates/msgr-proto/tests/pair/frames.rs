@@ -447,3 +447,41 @@ fn long_data_is_aligned_for_direct_io() {
         assert_eq!(second.data[0].as_ptr().addr() % 4096, 0, "behind {before} bytes");
     }
 }
+
+/// Long data are encrypted from where they lie, into buffers that are used again: also while what was sealed before is still to be written.
+#[test]
+fn long_data_in_secure_mode_arrive_whatever_was_sealed_before() {
+    let (mut sealer, mut opener) = halves(ConMode::Secure);
+    let mut out = OutBuf::new();
+    let sizes = [300_000, 262_144, 262_145, 262_159, 4 * MIB, 300_001, 1 << 20, 5, 700_000];
+    for round in 0..6 {
+        let msgs: Vec<Msg> =
+            (0..=round).map(|at| message(at * 37, at % 3, &[sizes[(at + round) % 9]])).collect();
+        for msg in &msgs {
+            seal(&mut sealer, msg, &mut out);
+        }
+        opener.spare().extend_from_slice(&out.take());
+        for msg in &msgs {
+            let Ok(Some(Frame::Message(got))) = opener.next() else { panic!("no message") };
+            assert!(got.data.concat() == msg.data[0] && got.front == msg.front && got.middle == msg.middle);
+        }
+        if round % 2 == 1 {
+            sealer.keepalive2(UTime::now(), &mut out).expect("it can be sealed");
+            opener.spare().extend_from_slice(&out.take());
+            assert!(matches!(opener.next(), Ok(Some(Frame::Keepalive2(_)))), "a question");
+        }
+    }
+}
+
+#[test]
+fn damage_to_long_data_in_secure_mode_is_found() {
+    let (stream, _) = sealed(ConMode::Secure, &message(100, 0, &[300_000]));
+    for at in [200, 150_000, stream.len() - 40, stream.len() - 20, stream.len() - 1] {
+        let mut bad = stream.clone();
+        bad[at] ^= 4;
+        let (_, mut opener) = halves(ConMode::Secure);
+        opener.spare().extend_from_slice(&bad);
+        let refused = opener.next();
+        assert!(matches!(refused, Err(ProtoError::Crypto(CryptoError::Tag))), "{at}: {refused:?}");
+    }
+}
