@@ -340,6 +340,9 @@ struct Spares {
 /// How many there are at most: frames of a batch are written together.
 const SPARES_MAX: usize = 4;
 
+/// Longer ones are not kept: the usual long data are objects of 4 MiB.
+const SPARE_LEN_MAX: usize = 8 << 20;
+
 /// Lengths are multiples of this, so that frames that differ by little fit.
 const SPARE_UNIT: usize = 64 << 10;
 
@@ -354,13 +357,13 @@ impl Spares {
         found.unwrap_or_else(|| BytesMut::zeroed(len.next_multiple_of(SPARE_UNIT)))
     }
 
-    /// Gives a buffer to be written from, and keeps it for later.
+    /// Gives a buffer to be written from, and keeps it for later in the place of the oldest.
     fn keep(&mut self, buf: BytesMut) -> Bytes {
-        if self.all.len() == SPARES_MAX {
-            self.all.remove(0);
-        }
         let buf = buf.freeze();
-        self.all.push(buf.clone());
+        if buf.len() <= SPARE_LEN_MAX {
+            self.all.truncate(SPARES_MAX - 1);
+            self.all.insert(0, buf.clone());
+        }
         buf
     }
 

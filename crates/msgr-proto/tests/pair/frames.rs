@@ -453,7 +453,7 @@ fn long_data_is_aligned_for_direct_io() {
 fn long_data_in_secure_mode_arrive_whatever_was_sealed_before() {
     let (mut sealer, mut opener) = halves(ConMode::Secure);
     let mut out = OutBuf::new();
-    let sizes = [300_000, 262_144, 262_145, 262_159, 4 * MIB, 300_001, 1 << 20, 5, 700_000];
+    let sizes = [300_000, 262_144, 262_145, 262_159, 4 * MIB, 300_001, 9 * MIB, 5, 700_000];
     for round in 0..6 {
         let msgs: Vec<Msg> =
             (0..=round).map(|at| message(at * 37, at % 3, &[sizes[(at + round) % 9]])).collect();
