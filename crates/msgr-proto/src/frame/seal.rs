@@ -351,7 +351,7 @@ impl Spares {
     fn take(&mut self, len: usize) -> BytesMut {
         self.is_used = true;
         let fits = |spare: &Bytes| spare.len() >= len && spare.is_unique();
-        let found = self.all.iter().position(fits).map(|at| self.all.swap_remove(at));
+        let found = self.all.iter().position(fits).map(|at| self.all.remove(at));
         // It is the only one, as was just seen.
         let found = found.and_then(|spare| spare.try_into_mut().ok());
         found.unwrap_or_else(|| BytesMut::zeroed(len.next_multiple_of(SPARE_UNIT)))
