@@ -21,12 +21,12 @@ pub(crate) fn say(text: Arguments<'_>) {
     }
 }
 
-/// `print!`, but see [`say`](crate::say::say).
+/// `print!`, but see [`fn@say`].
 macro_rules! say {
     ($($text:tt)*) => { $crate::say::say(format_args!($($text)*)) };
 }
 
-/// `println!`, but see [`say`](crate::say::say).
+/// `println!`, but see [`fn@say`].
 macro_rules! sayln {
     () => { $crate::say::say(format_args!("\n")) };
     ($($text:tt)*) => { $crate::say::say(format_args!("{}\n", format_args!($($text)*))) };
