@@ -31,6 +31,7 @@ mod pool;
 mod rbd;
 mod serve;
 mod snaps;
+mod table;
 mod timeline;
 mod trace;
 mod transfer;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::admin::ask;
 use crate::args::FormatName;
 use crate::failure::{Context, Failure};
+use crate::table;
 
 /// What to ask.
 #[derive(clap::Args)]
@@ -231,13 +232,8 @@ fn section<const N: usize>(
     }
     let rows: Vec<[String; N]> =
         std::iter::once(head.map(str::to_owned)).chain(ops.iter().map(row)).collect();
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text += &format!("  {}", cells.collect::<Vec<_>>().join("  "));
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+    for line in table::lines([false; N], &rows) {
+        text += &format!("  {}\n", line.trim_end());
     }
     text
 }

@@ -11,15 +11,15 @@
 mod server_process;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::env;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use std::{env, fs};
 
 use bytes::Bytes;
 use fastrand::Rng;
 use loligo_rados::{Builder, Errno, Error, IoCtx, Rados, WriteOp};
-use server_process::ServerProcess;
+use server_process::{Scratch, ServerProcess};
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 6;
@@ -31,7 +31,7 @@ const LONG: Duration = Duration::from_secs(60);
 async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     let (kills, seed) = (setting("LOLIGO_TORTURE_KILLS", 10), setting("LOLIGO_TORTURE_SEED", 1));
     let mut rng = Rng::with_seed(seed);
-    let dir = Scratch::new();
+    let dir = Scratch::new("torture");
     let mut server = ServerProcess::start(&dir.0);
     let (survivor, survivors_pool) = connect(&dir.0, "survivors").await;
     let mut survivors = Writers::new();
@@ -290,23 +290,4 @@ fn told(content: &Option<Content>) -> String {
         let start: Vec<u8> = c.data.iter().copied().take(8).collect();
         format!("{} bytes from {start:?} with {} xattrs", c.data.len(), c.xattrs.len())
     })
-}
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        let path = env::temp_dir().join(format!("loligo-torture.{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What has failed is left to be looked at.
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 }

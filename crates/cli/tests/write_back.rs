@@ -4,16 +4,15 @@
 
 mod server_process;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
 use fastrand::Rng;
 use loligo_cache::{Cache, Options};
 use loligo_rados::{Builder, Errno, Rados};
 use loligo_stripe::{CachedFile, Error, Layout, Striper};
-use server_process::ServerProcess;
+use server_process::{Scratch, ServerProcess};
 
 const UNIT: u64 = 64 << 10;
 const FILE_BYTES: usize = 8 << 20;
@@ -50,7 +49,7 @@ impl Written {
 /// Nothing is lost: those who flush wait until the server is back, and are not told of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
-    let dir = Scratch::new("survives");
+    let dir = Scratch::new("write-back-survives");
     let mut server = ServerProcess::start(&dir.0);
     let rados = connect(&dir.0, None).await;
     // Who writes back is who flushes.
@@ -101,7 +100,7 @@ async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
 /// Who flushes while the server is away is told each time, since it is tried each time; nothing of it is told later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_told_of_a_failure_is_not_told_again() {
-    let dir = Scratch::new("told");
+    let dir = Scratch::new("write-back-told");
     let mut server = ServerProcess::start(&dir.0);
     let rados = connect(&dir.0, Some(PATIENCE_S)).await;
     let cache = Cache::new(Options { dirty_time: LONG * 60, ..Options::of_size(64 << 20) });
@@ -127,7 +126,7 @@ async fn who_was_told_of_a_failure_is_not_told_again() {
 /// What failed when nobody flushed is told to who flushes next, once, though all of it is written by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_behind_the_back_is_told_once() {
-    let dir = Scratch::new("behind");
+    let dir = Scratch::new("write-back-behind");
     let mut server = ServerProcess::start(&dir.0);
     let rados = connect(&dir.0, Some(PATIENCE_S)).await;
     let cache = Cache::new(Options { dirty_time: Duration::from_millis(5), ..Options::of_size(64 << 20) });
@@ -206,24 +205,5 @@ async fn soon<T>(look: impl Fn() -> Option<T>) -> T {
         }
         assert!(begun.elapsed() < LONG, "it does not come");
         tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("loligo-write-back-{name}.{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What has failed is left to be looked at.
-        if !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.0);
-        }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::clones::{path, pool_name};
 use crate::args::Format;
+use crate::table;
 
 /// What an image is.
 pub(super) fn info(
@@ -199,17 +200,7 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
 
 /// Columns under their titles, two blanks between them; which are right-aligned is said, titles never are.
 pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
-    let widths: [usize; N] =
-        std::array::from_fn(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));
-    for (line, row) in rows.into_iter().enumerate() {
-        let cells: Vec<String> = (0..N)
-            .map(|n| match right[n] && line > 0 {
-                true => format!("{:>1$}", row[n], widths[n]),
-                false => format!("{:<1$}", row[n], widths[n]),
-            })
-            .collect();
-        sayln!("{}", cells.join("  "));
-    }
+    table::lines(right, &rows).iter().for_each(|line| sayln!("{line}"));
 }
 
 /// A number of bytes as Ceph prints it: a digit behind the point if there is one before it.
