@@ -362,6 +362,13 @@ fn files_have_attributes() {
     assert!(said.starts_with("loligo: getxattr p/s piped: "), "{said}");
     assert!(place.fails(&["setxattr", "s", "striper.size", "0"]).contains("the file's own"));
     assert_eq!(place.file(&["cat", "s"]), b"content");
+    // A copy has them, those of what it replaces are gone, and the place of an interrupted put is no user's.
+    place.piped(&["put", "copy", "-"], b"old");
+    place.file(&["setxattr", "copy", "old", "x"]);
+    place.ours(&["setxattr", "s.0000000000000000", "loligo.put", "{}"], b"");
+    place.file(&["cp", "s", "copy"]);
+    assert_eq!(place.text(&["listxattr", "copy"]), "bytes\ncolour\n");
+    assert_eq!(place.file(&["getxattr", "copy", "colour"]), b"red");
 }
 
 #[test]

@@ -12,7 +12,9 @@ mod outqueue;
 mod programs;
 mod report;
 mod sides;
+mod transfers;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,6 +27,7 @@ use measure::median;
 use programs::Program;
 use report::{Figures, Report};
 use sides::{Client, Our, Server, Workload};
+use transfers::{Rate, Transfer};
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
@@ -65,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let bench = Bench { options, our, dir: &dir };
     bench.workloads(&mut report)?;
     bench.programs(&mut report)?;
+    bench.transfers(&mut report)?;
     if bench.our.on_disk {
         bench.disk(&mut report)?;
     }
@@ -114,6 +118,16 @@ impl Bench<'_> {
         Ok(())
     }
 
+    fn transfers(&self, report: &mut Report) -> Result<()> {
+        for transfer in Transfer::ALL.into_iter().filter(|t| wanted(self.options, t.name())) {
+            let rounds = self.rounds(transfer.name(), transfers::SIDES, |side, stock| {
+                transfer.run(side, stock, &self.our, self.dir)
+            })?;
+            report.transfer(transfer, rounds.map(|r| Rate::median(&r)));
+        }
+        Ok(())
+    }
+
     fn disk(&self, report: &mut Report) -> Result<()> {
         if wanted(self.options, "4 KiB write, 1 in flight") {
             report.own_write(disk::own_write_us(self.dir)?);
@@ -139,11 +153,11 @@ impl Bench<'_> {
     }
 
     /// Runs all pairs in turn, as often as there are rounds.
-    fn rounds<T, const N: usize>(
+    fn rounds<T, C: Copy + fmt::Display, const N: usize>(
         &self,
         name: &str,
-        pairs: [(Client, Server); N],
-        run: impl Fn((Client, Server), &Cluster) -> Result<T>,
+        pairs: [(C, Server); N],
+        run: impl Fn((C, Server), &Cluster) -> Result<T>,
     ) -> Result<[Vec<T>; N]> {
         let mut rounds = [(); N].map(|()| Vec::new());
         for round in 0..self.options.rounds {

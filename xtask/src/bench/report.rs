@@ -11,6 +11,7 @@ use super::memory::Startup;
 use super::nbd::Nbd;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
+use super::transfers::{self, Rate, Transfer};
 
 /// What one run of one workload measured.
 #[derive(Clone, Copy)]
@@ -28,6 +29,7 @@ pub(super) struct Report {
     workloads: Vec<(Workload, [Figures; 4])>,
     /// Stock's server and ours, as in what follows.
     programs: Vec<(&'static str, [Figures; 2])>,
+    transfers: Vec<(Transfer, [Rate; 6])>,
     own_write_us: Option<f64>,
     own_large: Vec<OwnLarge>,
     written: Vec<(Written, [f64; 2])>,
@@ -48,6 +50,7 @@ impl Report {
             heading,
             workloads: Vec::new(),
             programs: Vec::new(),
+            transfers: Vec::new(),
             own_write_us: None,
             own_large: Vec::new(),
             written: Vec::new(),
@@ -64,6 +67,10 @@ impl Report {
 
     pub(super) fn program(&mut self, name: &'static str, servers: [Figures; 2]) {
         self.programs.push((name, servers));
+    }
+
+    pub(super) fn transfer(&mut self, transfer: Transfer, sides: [Rate; 6]) {
+        self.transfers.push((transfer, sides));
     }
 
     /// What a write of 4 KiB costs on the disk itself, µs.
@@ -103,6 +110,9 @@ impl Report {
         }
         for (name, servers) in &self.programs {
             program_rows(&mut t, name, servers);
+        }
+        for (transfer, sides) in &self.transfers {
+            t.push_str(&transfers::table(*transfer, sides));
         }
         self.disk_rows(&mut t);
         if let Some(s) = &self.startup {
@@ -190,6 +200,8 @@ impl Report {
                 json!({"program": name, "stock": figures_json(stock), "loligo": figures_json(ours)})
             })
             .collect();
+        let transfers: Vec<Value> =
+            self.transfers.iter().map(|(transfer, sides)| transfers::json(*transfer, sides)).collect();
         let written: Vec<Value> = self
             .written
             .iter()
@@ -206,6 +218,7 @@ impl Report {
             "about": self.heading,
             "workloads": workloads,
             "programs": programs,
+            "transfers": transfers,
             "own_write_us": self.own_write_us,
             "own_large_per_s": own_large,
             "written_per_byte": written,

@@ -75,7 +75,7 @@ pub(crate) enum FileCommand {
         #[arg(long, value_parser = size)]
         length: Option<u64>,
     },
-    /// Copy a striped file; without a layout it gets the source's. Where the source has no objects, the copy has holes.
+    /// Copy a striped file with its attributes; without a layout it gets the source's. Where the source has no objects, the copy has holes.
     Cp {
         source: String,
         destination: String,

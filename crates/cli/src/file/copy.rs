@@ -2,6 +2,7 @@
 
 use loligo_stripe::{File, Segment, StreamOptions};
 
+use super::put::NOTE;
 use super::{LayoutOptions, closing, progress, striper};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
@@ -18,14 +19,14 @@ pub(super) async fn run(
     }
     let what = || pool.names("cp", source);
     let from = striper(pool).open(source).await.context(what)?;
-    let done = onto(pool, &from, destination, layout, sparse).await;
+    let done = onto(pool, (source, &from), destination, layout, sparse).await;
     closing(from, done, what).await
 }
 
 /// What the destination was is gone.
 async fn onto(
     pool: &Pool,
-    from: &File,
+    (source, from): (&str, &File),
     destination: &str,
     layout: LayoutOptions,
     sparse: bool,
@@ -39,7 +40,14 @@ async fn onto(
     }
     let to = striper.create(destination).await.context(what)?;
     let done = fill(pool, from, &to, sparse, what).await;
-    closing(to, done, what).await
+    closing(to, done, what).await?;
+    // Last, so that a file that has them is whole.
+    for (name, value) in striper.xattrs(source).await.context(what)? {
+        if name != NOTE.as_bytes() {
+            striper.set_xattr(destination, name, value).await.context(what)?;
+        }
+    }
+    Ok(())
 }
 
 async fn fill(

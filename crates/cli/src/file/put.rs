@@ -17,7 +17,7 @@ use crate::client::Pool;
 use crate::failure::{Context, Failure};
 
 /// The attribute of the first object that says how far a file is written.
-const NOTE: &str = "loligo.put";
+pub(super) const NOTE: &str = "loligo.put";
 /// A note is made when so much more is written, or after so long.
 const NOTE_BYTES: u64 = 256 << 20;
 const NOTE_PAUSE: Duration = Duration::from_secs(1);

@@ -130,13 +130,15 @@ impl Held {
         mut stopped: oneshot::Receiver<()>,
         lost: watch::Sender<Option<Errno>>,
     ) -> Result<(), Error> {
-        let pause = (duration / 3).max(PAUSE_MIN);
+        let renewed_each = (duration / 3).max(PAUSE_MIN);
+        let mut pause = renewed_each;
         let mut until = tokio::time::Instant::now() + duration;
         loop {
             tokio::select! {
                 _ = &mut stopped => return self.give_up().await,
                 () = tokio::time::sleep(pause) => {}
             }
+            pause = renewed_each;
             let asked = tokio::time::Instant::now();
             let renewed = tokio::select! {
                 _ = &mut stopped => return self.give_up().await,
@@ -145,6 +147,8 @@ impl Held {
             match renewed {
                 // Its time begins when the OSD does it, which is after this.
                 Ok(Ok(())) => until = asked + duration,
+                // Operations of this client end after a while (`rados_osd_op_timeout`): that says nothing about the lock.
+                Ok(Err(e)) if e.errno() == Errno::ETIMEDOUT => pause = PAUSE_MIN,
                 Ok(Err(e)) => {
                     lost.send_replace(Some(e.errno()));
                     return Err(Errno::ENOENT.into());

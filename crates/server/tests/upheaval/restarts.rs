@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use loligo_rados::{Errno, Error, IoCtx};
+use loligo_rados::{Errno, Error, IoCtx, LockMode, LockOptions};
 use loligo_server::{Handle, Server};
 
 use crate::common::{PYTHON_HEAD, Running, Scratch, builder, connect, loligo, soon};
@@ -120,6 +121,30 @@ async fn without_a_server_operations_wait_or_end_with_a_clear_error() {
     soon("an operation", impatient_pool.write_full("o", "x".into())).await.expect("written again");
     let lost = soon("a read", pool.read("before", 0, 0)).await.expect_err("a memory store comes back empty");
     assert_eq!(lost.errno(), Errno::ENOENT);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_whose_renewal_was_not_answered_in_time_is_still_held() {
+    let scratch = Scratch::new("renewal");
+    let start = || Server::disk(&scratch.0).pool("data").start().expect("the server starts");
+    let server = start();
+    let impatient = builder(server.conf()).set("rados_osd_op_timeout", "0.3");
+    let impatient = impatient.connect().await.expect("connects");
+    let pool = impatient.ioctx("data").await.expect("the pool");
+    // Renewed after three seconds for the first time.
+    let held_for = Duration::from_secs(9);
+    let options = LockOptions { cookie: "c".into(), ..LockOptions::default() };
+    let began = Instant::now();
+    let hold = pool.hold_lock("o", "l", LockMode::Exclusive, held_for, &options);
+    let guard = soon("a lock", hold).await.expect("free");
+    server.shutdown().await;
+    tokio::time::sleep(held_for / 3 + Duration::from_secs(1)).await;
+    assert!(guard.is_held(), "lost after {:?}", began.elapsed());
+    let server = start();
+    tokio::time::sleep_until((began + held_for + Duration::from_secs(1)).into()).await;
+    assert!(guard.is_held(), "not renewed");
+    soon("the lock's end", guard.release()).await.expect("it was held");
+    server.shutdown().await;
 }
 
 /// What a user reads.
