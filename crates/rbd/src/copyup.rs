@@ -1,15 +1,20 @@
 //! Copy-up: before a clone changes a part of an object that it does not have yet, the object gets what the parent has of it.
 //!
-//! A change of an object that the parent may have something of is a request that fails if there is no such object; then the object is copied
-//! up, and the request made again. The method `copyup` does nothing if there is an object: whoever else copied up meanwhile was right too.
-//! It is called without a snapshot context, so the copy is as old as the image: the next change keeps it for all snapshots, whose object maps
-//! have been told before. (Flattening with the feature deep-flatten relies on that: what the image has an object for, its snapshots need no parent
-//! for.) Zeros are not copied: the image gets an empty object, its snapshots none. Facts: `librbd/io/CopyupRequest.cc`, `cls/rbd/cls_rbd.cc`.
+//! A change of an object that the parent may have something of is a request that fails if there is no such object, unless the object map has
+//! said that there is none: that need not be tried. Then the parent is read, and copy and change leave as one request. The method `copyup`
+//! does nothing if there is an object: whoever else copied up meanwhile was right too.
 //!
-//! Whoever is dropped in between leaves an object that is the parent's, or none.
+//! If there are snapshots, they are two requests, sent one behind the other without waiting: the copy goes without a snapshot context, so it is as
+//! old as the image, and the change keeps it for all snapshots, whose object maps have been told before. (Flattening with the feature
+//! deep-flatten relies on that: what the image has an object for, its snapshots need no parent for.) So are they if the change looks at what is there: what
+//! a request looks at is what was there before it. Zeros are not copied: the image gets an empty object, its snapshots none. Facts:
+//! `librbd/io/CopyupRequest.cc`, `librbd/io/ObjectRequest.cc`, `cls/rbd/cls_rbd.cc`.
+//!
+//! Whoever is dropped in between leaves an object that is the parent's, one that is changed, or none.
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
@@ -77,17 +82,26 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What a copy-up is for.
+/// What a change does with what was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
-    /// A change, which has told the object map: there must be an object afterwards.
-    Change,
-    /// The image's own: where the parent has zeros there needs to be none.
-    Keeping,
+pub(crate) enum Before {
+    /// Nothing that was in its range is of interest.
+    Replaced,
+    /// Some of it stays.
+    Kept,
+    /// It is looked at.
+    Compared,
+}
+
+/// What the parent has of an object, up to the last byte that is not zero, and the turn to copy it up.
+struct Copy<'a> {
+    data: Bytes,
+    _turn: Turn<'a>,
 }
 
 impl Inner {
-    /// Changes an object by `op`, which adds to a request that may begin with a condition. `replaces`: nothing that was in the extent before is of interest.
+    /// Changes an object by `op`, which adds to a request that may begin with something else. `missing`: there was no such object when the object map
+    /// was told of it.
     ///
     /// # Errors
     /// What kept the request from being answered, or the object from being copied up.
@@ -95,24 +109,61 @@ impl Inner {
         &self,
         io: &IoCtx,
         extent: ObjectExtent,
-        replaces: bool,
+        before: Before,
+        missing: bool,
         op: impl Fn(WriteOp) -> WriteOp,
     ) -> Result<Outcome, Error> {
         let (number, oid) = (extent.object.0, self.object(extent));
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let covered = self.covered(number);
-            let hides = replaces && extent.offset == 0 && extent.len >= covered && !self.has_snapshots();
-            if covered == 0 || hides {
+            let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= covered;
+            if covered == 0 || (replaces && !self.has_snapshots()) {
                 return Ok(io.execute(oid.as_str(), op(WriteOp::new()), WriteOptions::default()).await?);
             }
-            let guarded = op(WriteOp::new().assert_exists());
-            let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
-            if done.errno() != Some(Errno::ENOENT) {
-                return Ok(done);
+            if !missing || attempt > 0 {
+                let guarded = op(WriteOp::new().assert_exists());
+                let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
+                if done.errno() != Some(Errno::ENOENT) {
+                    return Ok(done);
+                }
             }
-            self.copy_up(io, number, For::Change).await?;
+            if let Some(copy) = self.copy_of(number).await? {
+                return self.change_copy(io, extent, before, copy, op).await;
+            }
         }
         Err(EBUSY.into())
+    }
+
+    /// Copies an object up, and changes it.
+    async fn change_copy(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        before: Before,
+        copy: Copy<'_>,
+        op: impl Fn(WriteOp) -> WriteOp,
+    ) -> Result<Outcome, Error> {
+        let oid = self.object(extent);
+        let (is_empty, has_snapshots) = (copy.data.is_empty(), self.has_snapshots());
+        let first = match is_empty {
+            true => WriteOp::new().create(false),
+            false => WriteOp::new().exec(call::CLASS, "copyup", &copy.data),
+        };
+        if before != Before::Compared && (is_empty || !has_snapshots) {
+            return Ok(io.execute(oid, op(first), WriteOptions::default()).await?);
+        }
+        if !is_empty && self.view.load().has(feature::OBJECT_MAP) {
+            self.tell_snapshots(extent.object.0, &self.snapshots_over(extent.object.0)).await?;
+        }
+        let guarded = op(WriteOp::new().assert_exists());
+        let copying = if is_empty { io } else { &self.data };
+        // Of one client's requests for one object the first is the first.
+        let (copied, changed) = futures_util::join!(
+            copying.operate(oid.as_str(), first),
+            io.execute(oid.as_str(), guarded, WriteOptions::default()),
+        );
+        copied?;
+        Ok(changed?)
     }
 
     /// Gives the image an object of its own if only the parent has one, so that the parent is not needed for it any more. To be called with a place
@@ -122,7 +173,18 @@ impl Inner {
             return Ok(());
         }
         let _held = self.map.holding(number).await;
-        self.copy_up(&self.writer()?, number, For::Keeping).await
+        let Some(copy) = self.copy_of(number).await?.filter(|copy| !copy.data.is_empty()) else {
+            return Ok(());
+        };
+        let snaps = self.snapshots_over(number);
+        // What the oldest snapshot has already has not changed since the newest one.
+        let clean = !snaps.is_empty() && self.view.load().has(feature::FAST_DIFF);
+        self.map.copying(number, if clean { EXISTS_CLEAN } else { EXISTS }).await?;
+        if self.view.load().has(feature::OBJECT_MAP) {
+            self.tell_snapshots(number, &snaps).await?;
+        }
+        let op = WriteOp::new().exec(call::CLASS, "copyup", &copy.data);
+        Ok(self.data.operate(names::data_object(&self.fixed.prefix, number), op).await?)
     }
 
     /// The map is believed if it says that there is none only: whoever was dropped in between has left it too much.
@@ -136,29 +198,13 @@ impl Inner {
         }
     }
 
-    async fn copy_up(&self, io: &IoCtx, number: u64, wanted: For) -> Result<(), Error> {
-        let Some(_turn) = self.copies.turn(number).await else { return Ok(()) };
+    /// Waits for the turn to copy an object up; `None` if somebody else has just done it.
+    async fn copy_of(&self, number: u64) -> Result<Option<Copy<'_>>, Error> {
+        let Some(turn) = self.copies.turn(number).await else { return Ok(None) };
         let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: self.covered(number) };
         let data = self.read_parent(extent).await?;
         let used = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let oid = self.object(extent);
-        if used == 0 {
-            return match wanted {
-                For::Change => Ok(io.operate(oid, WriteOp::new().create(false)).await?),
-                For::Keeping => Ok(()),
-            };
-        }
-        let snaps = self.snapshots_over(number);
-        if wanted == For::Keeping {
-            // What the oldest snapshot has already has not changed since the newest one.
-            let clean = !snaps.is_empty() && self.view.load().has(feature::FAST_DIFF);
-            self.map.copying(number, if clean { EXISTS_CLEAN } else { EXISTS }).await?;
-        }
-        if self.view.load().has(feature::OBJECT_MAP) {
-            self.tell_snapshots(number, &snaps).await?;
-        }
-        let copy = WriteOp::new().exec(call::CLASS, "copyup", &data[..used]);
-        Ok(self.data.operate(oid, copy).await?)
+        Ok(Some(Copy { data: data.slice(..used), _turn: turn }))
     }
 
     /// Has the maps of snapshots say that there is an object. The oldest one has it anew, the others as it was.

@@ -5,6 +5,7 @@ use futures_util::future::{join_all, try_join_all};
 use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
 
+use crate::copyup::Before;
 use crate::image::{Image, Inner};
 use crate::{Error, names};
 
@@ -37,7 +38,7 @@ impl Image {
         let _place = inner.enter().await?;
         let extents = inner.extents(offset, data.len() as u64)?;
         let io = &inner.writer()?;
-        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let writing = &inner.map.writing(numbers(&extents)).await?;
         let data = &data;
         try_join_all(extents.into_iter().map(|extent| async move {
             let write = |op| {
@@ -46,7 +47,8 @@ impl Image {
                     op.write(object_offset, data.slice(from..from + len as usize))
                 })
             };
-            done(&inner.change(io, extent, true, write).await?)
+            let missing = writing.was_missing(extent.object.0);
+            done(&inner.change(io, extent, Before::Replaced, missing, write).await?)
         }))
         .await?;
         Ok(())
@@ -85,7 +87,7 @@ impl Image {
         let _place = inner.enter().await?;
         let extents = inner.extents(offset, len)?;
         let io = &inner.writer()?;
-        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let writing = &inner.map.writing(numbers(&extents)).await?;
         let pattern = &pattern;
         try_join_all(extents.into_iter().map(|extent| async move {
             let write = |op| {
@@ -93,7 +95,8 @@ impl Image {
                     repeat(op, pattern, at - offset, object_offset, len)
                 })
             };
-            done(&inner.change(io, extent, true, write).await?)
+            let missing = writing.was_missing(extent.object.0);
+            done(&inner.change(io, extent, Before::Replaced, missing, write).await?)
         }))
         .await?;
         Ok(())
@@ -113,11 +116,12 @@ impl Image {
             return Err(Error::Indivisible { offset, end });
         }
         let io = inner.writer()?;
-        let _writing = inner.map.writing(numbers(&extents)).await?;
+        let writing = inner.map.writing(numbers(&extents)).await?;
+        let missing = writing.was_missing(extent.object.0);
         let swap = |op: WriteOp| {
             op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
         };
-        let outcome = inner.change(&io, extent, false, swap).await?;
+        let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await?;
         if outcome.result <= MISMATCH {
             return Err(Error::Mismatch(offset + u64::from((MISMATCH - outcome.result).unsigned_abs())));
         }
@@ -208,7 +212,7 @@ impl Inner {
         if self.covered(number) == 0 {
             return self.cut(io, extent).await;
         }
-        let _writing = self.map.writing(vec![number]).await?;
+        let writing = self.map.writing(vec![number]).await?;
         let end = extent.offset + extent.len;
         let to_end = end >= self.fixed.layout.object_len(extent.object, self.size());
         let clear = |op: WriteOp| match (extent.offset, to_end) {
@@ -216,7 +220,8 @@ impl Inner {
             (offset, true) => op.truncate(offset),
             (offset, false) => op.zero(offset, extent.len),
         };
-        done(&self.change(io, extent, extent.offset == 0 && to_end, clear).await?)
+        let before = if extent.offset == 0 && to_end { Before::Replaced } else { Before::Kept };
+        done(&self.change(io, extent, before, writing.was_missing(number), clear).await?)
     }
 
     /// Makes a range of an object zeros that no parent has anything of, or that the image ends before.

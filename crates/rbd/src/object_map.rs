@@ -141,8 +141,8 @@ impl Keeper {
 
     /// Says that these objects, which ascend, exist; they are not removed while the result lives.
     pub(crate) async fn writing(&self, objects: Vec<u64>) -> Result<Writing<'_>, Error> {
-        let held = self.held(&objects).await;
-        self.mark(&objects).await?;
+        let mut held = self.held(&objects).await;
+        held.missing = self.mark(&objects).await?;
         Ok(held)
     }
 
@@ -152,7 +152,8 @@ impl Keeper {
     }
 
     async fn held(&self, objects: &[u64]) -> Writing<'_> {
-        let mut held = Writing { keeper: self, objects: Vec::with_capacity(objects.len()) };
+        let mut held =
+            Writing { keeper: self, objects: Vec::with_capacity(objects.len()), missing: Vec::new() };
         for object in objects {
             self.enter(*object, |entry| {
                 entry.writers += 1;
@@ -169,7 +170,7 @@ impl Keeper {
         let now = self.state.lock().map.as_ref().map(|map| map.get(object));
         match now {
             Some(NONEXISTENT) => self.update(object, object + 1, state, now).await,
-            Some(PENDING) => self.mark(&[object]).await,
+            Some(PENDING) => self.mark(&[object]).await.map(drop),
             _ => Ok(()),
         }
     }
@@ -189,16 +190,19 @@ impl Keeper {
         }
     }
 
-    async fn mark(&self, objects: &[u64]) -> Result<(), Error> {
-        let missing: Vec<u64> = {
+    /// Those of which it was said that there is no such object.
+    async fn mark(&self, objects: &[u64]) -> Result<Vec<u64>, Error> {
+        let (unmarked, missing): (Vec<u64>, Vec<u64>) = {
             let state = self.state.lock();
-            let Some(map) = &state.map else { return Ok(()) };
-            objects.iter().copied().filter(|n| map.get(*n) != EXISTS).collect()
+            let Some(map) = &state.map else { return Ok(Vec::new()) };
+            let unmarked = objects.iter().copied().filter(|n| map.get(*n) != EXISTS);
+            let missing = objects.iter().copied().filter(|n| map.get(*n) == NONEXISTENT);
+            (unmarked.collect(), missing.collect())
         };
         // Several may say the same of one object: it is true each time.
-        let updates = runs(&missing).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
+        let updates = runs(&unmarked).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
         futures_util::future::try_join_all(updates).await?;
-        Ok(())
+        Ok(missing)
     }
 
     /// Removes an object, alone, with the map before and behind it.
@@ -388,6 +392,14 @@ pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<ObjectMap, Error> {
 pub(crate) struct Writing<'a> {
     keeper: &'a Keeper,
     objects: Vec<u64>,
+    missing: Vec<u64>,
+}
+
+impl Writing<'_> {
+    /// Whether the map had said, before it was told of it, that there is no such object.
+    pub(crate) fn was_missing(&self, object: u64) -> bool {
+        self.missing.binary_search(&object).is_ok()
+    }
 }
 
 impl Drop for Writing<'_> {

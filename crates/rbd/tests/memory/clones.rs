@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_rados::IoCtx;
+use loligo_rados::{Builder, IoCtx, Trace};
 use loligo_rbd::{CloneFormat, Error, Image, Mode, NewClone, NewImage, Shrink, clone, features, namespaces};
 use loligo_wire::Writer;
 use loligo_wire::rbd::{ParentSpec, feature};
@@ -157,6 +157,44 @@ async fn who_writes_at_the_same_time_copies_up_once() {
     }
     one.close().await.expect("closes");
     two.close().await.expect("closes");
+}
+
+/// Operations of a client that opens a clone and writes once to each of so many objects of it that the parent has something of.
+async fn operations(server: &loligo_server::Handle, name: &str, objects: u64) -> u64 {
+    let trace = Trace::start(std::io::sink()).expect("a thread");
+    let conf = server.conf().to_str().expect("UTF-8");
+    let rados = Builder::new().conf_file(conf).trace(&trace).connect().await.expect("connects");
+    let image = opened(&rados.ioctx(POOL).await.expect("the pool"), name).await;
+    let first_of_four = (0..16u64).filter(|n| n % 4 != 3);
+    for n in first_of_four.take(objects as usize) {
+        image.write((n << 16) + 5000, vec![1; 300].into()).await.expect("written");
+    }
+    image.close().await.expect("closes");
+    rados.shutdown().await;
+    trace.finish().expect("a sink takes all").written
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_change_of_an_object_takes_few_exchanges() {
+    let (server, io) = place().await;
+    parent(&io, features::DEFAULT).await;
+    // What is tried (or, with an object map, said to the map), what the parent has, and copy and change: together, or with snapshots apart.
+    let kinds = [(feature::LAYERING, false, 3), (features::DEFAULT, false, 3), (feature::LAYERING, true, 4)];
+    for (kind, (features, has_snapshot, each)) in kinds.into_iter().enumerate() {
+        let mut counts = Vec::new();
+        for objects in [1, 11] {
+            let name = format!("clone{kind}-{objects}");
+            let new = NewClone { features: Some(features), ..SECOND };
+            clone(&io, "parent", "s", &io, &name, new).await.expect("cloned");
+            if has_snapshot {
+                let image = opened(&io, &name).await;
+                image.create_snapshot("then").await.expect("made");
+                image.close().await.expect("closes");
+            }
+            counts.push(operations(&server, &name, objects).await);
+        }
+        assert_eq!(counts[1] - counts[0], 10 * each, "features {features}, snapshot: {has_snapshot}");
+    }
 }
 
 /// Bytes of an object that are all what they were but those of a range, which may be `new` already.
