@@ -135,17 +135,18 @@ const PIECE_BYTES: usize = 256 << 10;
 fn bare_socket(bytes: u64) -> io::Result<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;
-    let receiver = thread::Builder::new().name("bare-socket".to_owned()).spawn(move || -> io::Result<()> {
-        let (mut socket, _) = listener.accept()?;
-        let mut memory = vec![1; bytes as usize];
-        for _ in 0..CARRIED {
-            for piece in memory.chunks_mut(PIECE_BYTES) {
-                socket.read_exact(piece)?;
+    let receiver =
+        thread::Builder::new().name("bare-socket".to_owned()).spawn(move || -> io::Result<()> {
+            let (mut socket, _) = listener.accept()?;
+            let mut memory = vec![1; bytes as usize];
+            for _ in 0..CARRIED {
+                for piece in memory.chunks_mut(PIECE_BYTES) {
+                    socket.read_exact(piece)?;
+                }
+                socket.write_all(&[1])?;
             }
-            socket.write_all(&[1])?;
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })?;
     let memory = vec![0x6c; bytes as usize];
     let mut took = Vec::with_capacity(CARRIED);
     for _ in 0..CARRIED {
