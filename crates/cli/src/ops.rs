@@ -83,6 +83,7 @@ fn locator(request: &Request) -> String {
 
 fn words_for(waits_for: WaitsFor) -> &'static str {
     match waits_for {
+        WaitsFor::Place => "a place in flight",
         WaitsFor::Osd => "an OSD that serves its placement group",
         WaitsFor::Unpause => "the end of a pause, or room",
         WaitsFor::Turn => "those before it",

@@ -95,6 +95,39 @@ fn in_flight(socket: &Path) -> Value {
 }
 
 #[test]
+fn operations_that_wait_for_a_place_are_shown_too() {
+    let place = Place::new("place");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_loligo"))
+        .arg("-c")
+        .arg(place.server.conf())
+        .arg("--admin-socket")
+        .arg(place.client())
+        .args(["--objecter_inflight_ops", "1", "-p", "p", "bench", "1", "write", "-b", "4K", "-t", "3"])
+        .env_remove("CEPH_ARGS")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let begun = Instant::now();
+    let (waiting, sent): (Vec<Value>, Vec<Value>) = loop {
+        let told = in_flight(&place.client());
+        let ops = told["in_flight"].as_array().expect("a list").clone();
+        let (waiting, sent): (Vec<_>, Vec<_>) =
+            ops.into_iter().partition(|op| op["waits_for"] == "a place in flight");
+        if waiting.len() == 2 {
+            break (waiting, sent);
+        }
+        assert!(begun.elapsed() < DELAY * 20, "{waiting:?} {sent:?}");
+    };
+    assert!(sent.len() <= 1, "{sent:?}");
+    for op in &waiting {
+        assert_eq!((&op["attempts"], &op["osd"]), (&0.into(), &0.into()), "{op}");
+        assert!(op["osd_ops"][0].as_str().is_some_and(|text| text.starts_with("write")), "{op}");
+    }
+    bench.kill().expect("it runs");
+    bench.wait().expect("it ends");
+}
+
+#[test]
 fn client_and_server_tell_of_the_same_operation() {
     let place = Place::new("both");
     let mut put = place.put(env!("CARGO_BIN_EXE_loligo"));

@@ -51,7 +51,7 @@ fn events(file: &Path) -> BTreeMap<u64, Vec<(String, f64)>> {
     let text = fs::read(file).expect("it was written");
     let all: Vec<Value> = serde_json::from_slice(&text).expect("a whole array");
     let mut ops: BTreeMap<u64, Vec<(String, f64)>> = BTreeMap::new();
-    for event in all.iter().filter(|event| event["ph"] != "M") {
+    for event in all.iter().filter(|event| event["cat"] == "op") {
         let text = |key: &str| event[key].as_str().expect("a text").to_owned();
         let name = text("name");
         let name = if name.contains(' ') { "op".to_owned() } else { name };
@@ -81,6 +81,10 @@ fn each_operation_has_each_event_in_order() {
         "e throttle",
         "b submit",
         "e submit",
+        "b lane",
+        "e lane",
+        "b write",
+        "e write",
         "b flight",
         "e flight",
         "b wake",

@@ -72,6 +72,16 @@ pub(crate) fn ns_per_tick() -> f64 {
     }
 }
 
+/// The moment at which the clock showed `ticks`, to about a microsecond for each second since the first reading.
+pub(crate) fn instant_of(ticks: u64) -> Instant {
+    let (first_ticks, first) = first_reading();
+    let ns = |ticks: u64| Duration::from_nanos((ticks as f64 * ns_per_tick()) as u64);
+    match ticks.checked_sub(first_ticks) {
+        Some(since) => first + ns(since),
+        None => first.checked_sub(ns(first_ticks - ticks)).unwrap_or(first),
+    }
+}
+
 /// Begins the measurement of the clock's rate, unless that has been done: the earlier, the better.
 pub(crate) fn anchor() {
     first_reading();

@@ -23,6 +23,8 @@ pub(crate) struct Waited {
     pub(crate) class: &'static Class,
     pub(crate) kind: Kind,
     pub(crate) site: Place,
+    /// When it began, and how long it took.
+    pub(crate) began: u64,
     pub(crate) ticks: u64,
     /// It waited for a lock last taken on another processor.
     pub(crate) bounced: bool,

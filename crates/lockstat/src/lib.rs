@@ -3,7 +3,7 @@
 //! What is here: [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each belongs to a named
 //! [`Class`]; per class, place and thread it is counted how often a thread had to wait and how long, who held the lock,
 //! and, when asked, how long. [`report()`] shows it in the columns of Linux's `/proc/lock_stat`, as JSON and for
-//! Prometheus; [`Report::since`] shows what has come since an earlier one.
+//! Prometheus; [`Report::since`] shows what has come since an earlier one. [`observe()`] tells each wait when it is over.
 //!
 //! ```
 //! use loligo_lockstat::{Class, Mutex};
@@ -85,6 +85,7 @@ mod counters;
 mod histogram;
 mod locks;
 mod mode;
+mod observe;
 mod place;
 mod raw;
 mod report;
@@ -99,4 +100,5 @@ pub use locks::{
     RwLockReadGuard, RwLockWriteGuard, SpinLock, SpinLockGuard,
 };
 pub use mode::{Mode, mode, set_mode};
+pub use observe::{Observing, Wait, observe, waited_by_this_thread};
 pub use report::{ClassReport, Kind, Report, Site, Times, report};

@@ -13,7 +13,7 @@ use crate::counters::{self, Held, Waited};
 use crate::mode::{Mode, mode};
 use crate::place::{Marked, Place, PlaceCell};
 use crate::raw::{FutexRwLock, RawLock, Spin, Waiting};
-use crate::{Class, Kind, clock};
+use crate::{Class, Kind, clock, observe};
 
 /// The class of a lock that `lock_api` makes by itself; ours are all made by [`Tracked::new`].
 static UNNAMED: Class = Class::new("lockstat.unnamed");
@@ -185,7 +185,8 @@ impl<R> Tracked<R> {
         let (now, cpu) = clock::now_and_cpu();
         self.holder.set(site);
         let ticks = now.saturating_sub(began);
-        WAITED.set(Some(Waited { class: self.class, kind, site, ticks, bounced, holder }));
+        observe::add(ticks);
+        WAITED.set(Some(Waited { class: self.class, kind, site, began, ticks, bounced, holder }));
         let since = if mode() >= Mode::Full { Since::alone(now) } else { Since::UNCOUNTED };
         Hold { since, site: Marked::new(site, self.moved_to(cpu), true), _not_send: PhantomData }
     }
@@ -225,6 +226,7 @@ impl Tracked<Spin> {
 fn count_wait() {
     if let Some(waited) = WAITED.take() {
         counters::record_wait(&waited);
+        observe::tell(&waited);
     }
 }
 

@@ -23,7 +23,7 @@ use loligo_msgr_proto::{
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use crate::accept::{Incoming, Request};
-use crate::connection::{Numbers, State, Writer};
+use crate::connection::{Numbers, State, Watched, Writer};
 use crate::context::Context;
 use crate::dialog::Dialog;
 use crate::socket::Socket;
@@ -145,7 +145,8 @@ impl Driver {
         self.pause = Duration::ZERO;
         let socket = Arc::new(stream);
         let Established { sealer, opener, out, .. } = established;
-        let writer = Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0 };
+        let writer =
+            Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0, watched: Watched::default() };
         let Some(baton) = self.conn.open(peer, writer, peer_in_seq, !accepted) else { return Next::End };
         self.ctx.log(Level::Info, format_args!("{:?}: open", self.conn));
         let dispatcher = &self.ctx.dispatcher;

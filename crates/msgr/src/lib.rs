@@ -33,7 +33,7 @@ pub mod testing;
 mod throttle;
 
 pub use config::{Config, Limits, Policies, Policy, Reroute};
-pub use connection::{Connection, Cork, PeerInfo, State, Ticket, Unpacked};
+pub use connection::{Connection, Cork, PeerInfo, State, Ticket, Unpacked, Watcher};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
 pub use error::{Dropped, Error, SendError};
 pub use log::{Level, Log, bounded_log, process_log};

@@ -74,7 +74,7 @@ impl Rados {
         self.core().objecter.in_flight()
     }
 
-    /// The operations in flight, and what each waits for: for when one does not end. Costs some microseconds for each; while it looks at
+    /// The operations in flight and those that wait for a place, and what each waits for: for when one does not end. Costs some microseconds for each; while it looks at
     /// those of one OSD, none goes to that OSD.
     pub fn requests(&self) -> Vec<Request> {
         self.core().objecter.requests()

@@ -71,30 +71,44 @@ fn words(timelines: &Timelines, overlap: &Overlap) -> String {
     let mut out = headline(timelines, overlap) + "\n";
     out += &format!("{:<10}{:>12}{:>12}{:>12}{:>12}\n", "phase", "total", "p50", "p99", "longest");
     for phase in Phase::ALL {
-        let times = timelines.times_us(phase);
-        let cells =
-            [times.iter().sum(), quantile(&times, 0.5), quantile(&times, 0.99), quantile(&times, 1.0)];
-        out += &format!("{:<10}", phase.name());
-        cells.iter().for_each(|us| out += &format!("{:>12}", loligo_contend::chart::time(us * 1e3)));
-        out.push('\n');
+        out += &format!("{:<10}{}\n", phase.name(), cells(&timelines.times_us(phase)));
+    }
+    let locks = timelines.lock_times_us();
+    let width = locks.keys().map(|class| class.len()).max().unwrap_or_default().max(28);
+    if !locks.is_empty() {
+        out += &format!(
+            "\n{:<width$}{:>8}{:>12}{:>12}{:>12}{:>12}\n",
+            "lock waited for", "times", "total", "p50", "p99", "longest"
+        );
+    }
+    for (class, times) in locks {
+        out += &format!("{class:<width$}{:>8}{}\n", times.len(), cells(&times));
     }
     out
 }
 
+/// The sum, the median, the 99th percentile and the longest of times in order.
+fn cells(times_us: &[f64]) -> String {
+    summary(times_us).map(|us| format!("{:>12}", loligo_contend::chart::time(us * 1e3))).concat()
+}
+
+fn summary(times_us: &[f64]) -> [f64; 4] {
+    [times_us.iter().sum(), quantile(times_us, 0.5), quantile(times_us, 0.99), quantile(times_us, 1.0)]
+}
+
 fn json(timelines: &Timelines, overlap: &Overlap) -> String {
-    let phases: serde_json::Map<_, _> = Phase::ALL
-        .into_iter()
-        .map(|phase| {
-            let times = timelines.times_us(phase);
-            let told = serde_json::json!({
-                "total_us": times.iter().sum::<f64>(),
-                "p50_us": quantile(&times, 0.5),
-                "p99_us": quantile(&times, 0.99),
-                "max_us": quantile(&times, 1.0),
-            });
-            (phase.name().to_owned(), told)
+    let told_of = |times: &[f64]| {
+        let [total, p50, p99, max] = summary(times);
+        serde_json::json!({
+            "count": times.len(), "total_us": total, "p50_us": p50, "p99_us": p99, "max_us": max
         })
-        .collect();
+    };
+    let phases =
+        Phase::ALL.into_iter().map(|phase| (phase.name().to_owned(), told_of(&timelines.times_us(phase))));
+    let phases: serde_json::Map<_, _> = phases.collect();
+    let locks = timelines.lock_times_us();
+    let locks: serde_json::Map<_, _> =
+        locks.into_iter().map(|(class, times)| (class.to_owned(), told_of(&times))).collect();
     let told = serde_json::json!({
         "ops": timelines.ops.len(),
         "dropped": timelines.dropped,
@@ -103,6 +117,7 @@ fn json(timelines: &Timelines, overlap: &Overlap) -> String {
         "overlap_max": overlap.most,
         "overlap_mean": overlap.mean,
         "phases": phases,
+        "lock_waits": locks,
     });
     format!("{told}\n")
 }

@@ -1,6 +1,6 @@
 //! Reading what `--trace` wrote: one event on a line, and perhaps cut short.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
@@ -17,18 +17,23 @@ const SPANS_MAX: usize = 256;
 pub(super) enum Phase {
     Throttle,
     Submit,
+    Lane,
+    Write,
     Flight,
     Wake,
 }
 
 impl Phase {
-    pub(super) const ALL: [Self; 4] = [Self::Throttle, Self::Submit, Self::Flight, Self::Wake];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Throttle, Self::Submit, Self::Lane, Self::Write, Self::Flight, Self::Wake];
 
     /// As the file has it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Throttle => "throttle",
             Self::Submit => "submit",
+            Self::Lane => "lane",
+            Self::Write => "write",
             Self::Flight => "flight",
             Self::Wake => "wake",
         }
@@ -57,12 +62,22 @@ pub(super) struct Span {
 }
 
 impl TracedOp {
-    /// From its first sending to its answer.
+    /// From its first queue to its answer.
     pub(super) fn flight(&self) -> Option<(f64, f64)> {
-        let mut flights = self.spans.iter().filter(|span| span.phase == Phase::Flight);
+        let is_on_its_way = |span: &&Span| matches!(span.phase, Phase::Lane | Phase::Write | Phase::Flight);
+        let mut flights = self.spans.iter().filter(is_on_its_way);
         let first = flights.next()?;
         Some((first.from, flights.next_back().map_or(first.until, |last| last.until)))
     }
+}
+
+/// A wait of some thread for a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LockWait {
+    /// The lock's class.
+    pub(super) class: String,
+    pub(super) from: f64,
+    pub(super) until: f64,
 }
 
 /// What a file holds.
@@ -70,9 +85,11 @@ impl TracedOp {
 pub(super) struct Timelines {
     /// In the order in which they were new.
     pub(super) ops: Vec<TracedOp>,
+    /// In the order in which they began.
+    pub(super) lock_waits: Vec<LockWait>,
     /// Those that the writer had to leave out.
     pub(super) dropped: u64,
-    /// Those above [`OPS_MAX`].
+    /// Operations, and waits for locks, above [`OPS_MAX`].
     pub(super) unread: u64,
     /// The end is missing.
     pub(super) is_cut: bool,
@@ -85,6 +102,16 @@ impl Timelines {
         let mut times: Vec<f64> = spans.map(|span| span.until - span.from).collect();
         times.sort_by(f64::total_cmp);
         times
+    }
+
+    /// How long was waited for locks, in order, by class.
+    pub(super) fn lock_times_us(&self) -> BTreeMap<&str, Vec<f64>> {
+        let mut classes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for wait in &self.lock_waits {
+            classes.entry(&wait.class).or_default().push(wait.until - wait.from);
+        }
+        classes.values_mut().for_each(|times| times.sort_by(f64::total_cmp));
+        classes
     }
 }
 
@@ -114,6 +141,8 @@ struct Event {
     name: String,
     #[serde(default)]
     ts: f64,
+    #[serde(default)]
+    dur: f64,
     #[serde(default)]
     args: Args,
 }
@@ -154,12 +183,14 @@ pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
             Err(_) if !is_whole => break,
             Err(why) => return Err(ReadError::Line { line, why }),
         };
-        if !event.ts.is_finite() || event.ts < 0.0 {
+        let is_time = |us: f64| us.is_finite() && us >= 0.0;
+        if !is_time(event.ts) || !is_time(event.dur) {
             return Err(ReadError::Time { line });
         }
         take(event, &mut open, &mut out);
     }
     out.ops.sort_by(|a, b| a.from.total_cmp(&b.from));
+    out.lock_waits.sort_by(|a, b| a.from.total_cmp(&b.from));
     Ok(out)
 }
 
@@ -170,6 +201,17 @@ fn take(event: Event, open: &mut Open, out: &mut Timelines) {
     let id = (event.pid, event.id);
     let at = event.ts;
     let count = open.len() + out.ops.len();
+    if event.ph == "X" {
+        let class = event.name.strip_prefix("lock ").map(str::to_owned);
+        match class {
+            Some(class) if out.lock_waits.len() < OPS_MAX => {
+                out.lock_waits.push(LockWait { class, from: at, until: at + event.dur });
+            }
+            Some(_) => out.unread += 1,
+            None => {}
+        }
+        return;
+    }
     let phase = Phase::named(&event.name);
     match (event.ph.as_str(), phase, open.get_mut(&id)) {
         ("M", ..) => out.dropped = out.dropped.saturating_add(event.args.dropped),
@@ -207,7 +249,9 @@ mod tests {
         let mut lines = vec!["[".to_owned()];
         for (id, from) in [(2, 10.0), (1, 0.0)] {
             lines.push(event("b", id, "write o", from));
-            for (name, a, b) in [("throttle", 0.0, 1.0), ("submit", 1.0, 2.0), ("flight", 2.0, 8.0)] {
+            for (name, a, b) in
+                [("throttle", 0.0, 1.0), ("submit", 1.0, 2.0), ("lane", 2.0, 3.0), ("flight", 3.0, 8.0)]
+            {
                 lines.push(event("b", id, name, from + a));
                 lines.push(event("e", id, name, from + b));
             }
@@ -224,7 +268,24 @@ mod tests {
         assert_eq!((read.dropped, read.unread, read.is_cut), (3, 0, false));
         let times: Vec<_> = read.ops.iter().map(|op| (op.from, op.until, op.flight())).collect();
         assert_eq!(times, [(0.0, 9.0, Some((2.0, 8.0))), (10.0, 19.0, Some((12.0, 18.0)))]);
-        assert_eq!(read.times_us(Phase::Flight), [6.0, 6.0]);
+        assert_eq!((read.times_us(Phase::Lane), read.times_us(Phase::Flight)), (vec![1.0; 2], vec![5.0; 2]));
+    }
+
+    #[test]
+    fn waits_for_locks_are_read_by_class() {
+        let wait = |class: &str, ts: f64, dur: f64| {
+            format!(
+                r#"{{"ph":"X","cat":"lock","name":"lock {class}","ts":{ts},"dur":{dur},"pid":1,"tid":9}},"#
+            )
+        };
+        let other = r#"{"ph":"X","cat":"op","name":"something","ts":1,"dur":1},"#.to_owned();
+        let lines = [wait("b", 9.0, 3.0), wait("a", 2.0, 1.0), other, wait("b", 4.0, 2.0)];
+        let read = read(format!("[\n{}\n", lines.join("\n")).as_bytes()).expect("a trace");
+        assert_eq!(
+            read.lock_times_us().into_iter().collect::<Vec<_>>(),
+            [("a", vec![1.0]), ("b", vec![2.0, 3.0])]
+        );
+        assert_eq!(read.lock_waits.iter().map(|wait| wait.from).collect::<Vec<_>>(), [2.0, 4.0, 9.0]);
     }
 
     /// Whatever the place, there is no error, and what is read is there in the whole file too.

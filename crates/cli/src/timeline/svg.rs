@@ -6,7 +6,7 @@ use loligo_contend::chart::{STYLE, escaped, number, time};
 
 use super::headline;
 use super::overlap::{Overlap, rows};
-use super::read::{Phase, Timelines, TracedOp};
+use super::read::{LockWait, Phase, Timelines, TracedOp};
 
 /// Operations that are drawn, the first ones: a viewer can still move through these.
 const DRAWN_MAX: usize = 20_000;
@@ -19,18 +19,25 @@ const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 980.0;
 const TOP: f64 = 84.0;
+/// Height of the strip of waits for locks, if there are any, between the rows and the line.
+const LOCKS: f64 = 30.0;
 /// Height of the line below the rows.
 const LINE: f64 = 110.0;
 /// Between the rows and the line.
 const GAP: f64 = 56.0;
 
 /// Each phase's class in the style sheet, and what its colour means.
-const KEYS: [(Phase, &str, &str); 4] = [
-    (Phase::Throttle, "fill-before", "waits for a place in flight"),
-    (Phase::Submit, "fill-worse", "waits to be sent"),
-    (Phase::Flight, "fill-after", "queued and at the OSD until acked"),
+const KEYS: [(Phase, &str, &str); 6] = [
+    (Phase::Throttle, "fill-before", "waits for a place"),
+    (Phase::Submit, "fill-worse", "is submitted"),
+    (Phase::Lane, "fill-lane", "in the connection's lane"),
+    (Phase::Write, "fill-write", "is written"),
+    (Phase::Flight, "fill-after", "sent, until acked"),
     (Phase::Wake, "fill-quiet", "acked, its caller not yet on"),
 ];
+
+/// Colours for what the charts' style sheet has none: between those of waiting and of being sent.
+const MORE_STYLE: &str = "svg .fill-lane { fill: #a06be0; } svg .fill-write { fill: #46b3a5; }";
 
 /// A picture that needs nothing else, light or dark as the viewer's system is.
 pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
@@ -39,13 +46,16 @@ pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
     let count = count.min(ROWS_MAX);
     let axis = Axis::of(&timelines.ops);
     let row = (420.0 / count.max(1) as f64).clamp(2.0, 18.0);
-    let bottom = TOP + row * count as f64;
+    let rows_end = TOP + row * count as f64;
+    let bottom = rows_end + if timelines.lock_waits.is_empty() { 0.0 } else { LOCKS };
     let height = bottom + GAP + LINE + 44.0;
     let mut out = format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0}" role="img" aria-label="Operations over time">"#
     );
-    let _ =
-        write!(out, "<style>{STYLE} svg {{ background: var(--ground); font-family: sans-serif; }}</style>");
+    let _ = write!(
+        out,
+        "<style>{STYLE} {MORE_STYLE} svg {{ background: var(--ground); font-family: sans-serif; }}</style>"
+    );
     let _ =
         write!(out, r#"<rect x="0" y="0" width="{WIDTH}" height="{height:.0}" style="fill:var(--ground)"/>"#);
     head(&mut out, timelines, overlap, drawn, &places);
@@ -53,6 +63,7 @@ pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
     for (op, place) in drawn.iter().zip(&places).filter(|(_, place)| **place < ROWS_MAX) {
         bars(&mut out, &axis, op, TOP + row * *place as f64, (row - 1.0).max(1.5));
     }
+    locks(&mut out, &axis, &timelines.lock_waits, rows_end);
     line(&mut out, &axis, overlap, bottom + GAP);
     out + "</svg>\n"
 }
@@ -147,6 +158,24 @@ fn bars(out: &mut String, axis: &Axis, op: &TracedOp, y: f64, height: f64) {
     out.push_str("</g>");
 }
 
+/// One strip for all threads: that there was waiting, for what and when.
+fn locks(out: &mut String, axis: &Axis, waits: &[LockWait], top: f64) {
+    let Some(drawn) = waits.get(..waits.len().min(DRAWN_MAX)).filter(|drawn| !drawn.is_empty()) else {
+        return;
+    };
+    let y = top + 12.0;
+    let _ = write!(out, r#"<text class="small end" x="{:.1}" y="{:.1}">locks</text>"#, LEFT - 6.0, y + 9.0);
+    for wait in drawn {
+        let (from, width) = (axis.x(wait.from), axis.x(wait.until) - axis.x(wait.from));
+        let (class, took) = (escaped(&wait.class), time((wait.until - wait.from) * 1e3));
+        let _ = write!(
+            out,
+            r#"<rect class="fill-worse lock" x="{from:.2}" y="{y:.1}" width="{:.2}" height="10"><title>waited {took} for {class}</title></rect>"#,
+            width.max(0.5)
+        );
+    }
+}
+
 fn line(out: &mut String, axis: &Axis, overlap: &Overlap, top: f64) {
     let scale = overlap.most.max(1) as f64;
     let y = |count: f64| top + LINE - count / scale * LINE;
@@ -200,6 +229,19 @@ mod tests {
         assert!(picture.contains("50 operations, at most 3 in flight at once"));
         assert!(picture.contains("write &lt;&amp;&quot;&gt;: 30.0 µs, throttle 5.00 µs, flight 25.0 µs"));
         assert!(!picture.contains("NaN") && !picture.contains("inf\""), "every coordinate is a number");
+    }
+
+    #[test]
+    fn waits_for_locks_have_a_strip() {
+        let mut timelines = timelines(3);
+        assert!(!picture(&timelines).contains(">locks<"));
+        timelines.lock_waits.push(LockWait { class: "a.<lock>".to_owned(), from: 3.0, until: 5.0 });
+        let picture = picture(&timelines);
+        assert!(
+            picture.contains(">locks<") && picture.contains("waited 2.00 µs for a.&lt;lock&gt;"),
+            "{picture}"
+        );
+        assert_eq!(picture.matches("<g>").count(), 3);
     }
 
     #[test]

@@ -18,10 +18,10 @@ use loligo_wire::{DecodeError, EntityAddr, EntityType};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-pub use self::out_queue::Unpacked;
 use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
+pub use self::out_queue::{Unpacked, Watcher};
 pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
-pub(crate) use self::write::Writer;
+pub(crate) use self::write::{Watched, Writer};
 use crate::socket::Socket;
 use crate::{Dropped, Error, Hold, Limits, Policy, SendError};
 
@@ -120,6 +120,12 @@ impl Connection {
         self.push(Item::Plain(msg))
     }
 
+    /// As [`Connection::send`]; the watcher hears when the message leaves. Lossless connections, which may send a message several times,
+    /// tell nothing.
+    pub fn send_watched(&self, msg: Msg, watcher: Arc<dyn Watcher>) -> Result<(), SendError> {
+        self.push(Item::Watched(Box::new((msg, watcher))))
+    }
+
     /// As [`Connection::send`], for a message that may have to be taken back while it waits.
     pub fn send_revocable(&self, msg: Msg) -> Result<Ticket, SendError> {
         let slot = Slot::new(msg);
@@ -143,7 +149,7 @@ impl Connection {
         }
         // They are kept until they are acknowledged, and the connection may stand by.
         let mut sent = Ok(());
-        msgs.pack(&mut |msg| sent = sent.and(self.send(msg).map_err(|_| Dropped)));
+        msgs.pack(&mut |msg, _| sent = sent.and(self.send(msg).map_err(|_| Dropped)));
         sent
     }
 

@@ -1,5 +1,6 @@
 //! Writing: what a runner of the out-queue does.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +10,7 @@ use loligo_msgr_proto::{OutBuf, ProtoError, Sealer};
 use loligo_wire::UTime;
 
 use super::Connection;
-use super::out_queue::{Action, Baton, KEPT_MESSAGES};
+use super::out_queue::{Action, Baton, KEPT_MESSAGES, Watcher};
 use crate::Error;
 use crate::socket::Socket;
 
@@ -24,6 +25,34 @@ pub(crate) struct Writer {
     pub(crate) out: OutBuf,
     /// The newest sequence number given on this socket, if lossy.
     pub(crate) out_seq: u64,
+    /// Who watches messages of `out`.
+    pub(crate) watched: Watched,
+}
+
+/// Watchers of messages that are being written, and how far each is.
+#[derive(Default)]
+pub(crate) struct Watched {
+    /// Bytes that the kernel has taken.
+    written: u64,
+    /// In order; each with what `written` is when the last byte of its message is out.
+    watchers: VecDeque<(u64, Arc<dyn Watcher>)>,
+}
+
+impl Watched {
+    /// A watched message was sealed; `unwritten` bytes are to be written until it is out.
+    fn sealed(&mut self, unwritten: usize, watcher: Arc<dyn Watcher>) {
+        watcher.left();
+        self.watchers.push_back((self.written + unwritten as u64, watcher));
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+        while self.watchers.front().is_some_and(|(end, _)| *end <= self.written) {
+            if let Some((_, watcher)) = self.watchers.pop_front() {
+                watcher.sent();
+            }
+        }
+    }
 }
 
 /// How a flush ended.
@@ -42,7 +71,10 @@ impl Writer {
             let count = self.out.io_slices(&mut slices);
             blocking_point("socket write");
             match self.socket.try_write_vectored(&slices[..count]) {
-                Ok(written) => self.out.advance(written),
+                Ok(written) => {
+                    self.out.advance(written);
+                    self.watched.wrote(written);
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Flush::Blocked,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Flush::Failed(e),
@@ -100,7 +132,7 @@ impl Connection {
     /// Turns the baton's batch into bytes.
     fn seal(&self, baton: &mut Baton<Writer>) -> Result<(), ProtoError> {
         let Baton { batch, control, writer, .. } = baton;
-        let Writer { sealer, out, out_seq, .. } = writer;
+        let Writer { sealer, out, out_seq, watched, .. } = writer;
         let ack_seq = self.in_seq.load(Ordering::Relaxed);
         // A message's header acknowledges too.
         let control = std::mem::take(control);
@@ -114,13 +146,17 @@ impl Connection {
             sealer.keepalive2_ack(theirs, out)?;
         }
         for item in batch.drain(..) {
-            item.unpack(|mut msg| {
+            item.unpack(|mut msg, watcher| {
                 if !self.is_lossless() {
                     *out_seq += 1;
                     msg.header.seq = *out_seq;
                 }
                 msg.header.ack_seq = ack_seq;
-                sealer.message(&msg, out)
+                let sealed = sealer.message(&msg, out);
+                if let Some(watcher) = watcher.filter(|_| sealed.is_ok()) {
+                    watched.sealed(out.len(), watcher);
+                }
+                sealed
             })?;
         }
         // Memory that only a rare backlog needs is let go.

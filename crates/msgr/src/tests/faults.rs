@@ -128,8 +128,8 @@ async fn what_is_left_arrives_in_order_with_what_is_sent() {
         fn bytes(&self) -> usize {
             100 * self.count()
         }
-        fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
-            self.0.map(small).for_each(each);
+        fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg, Option<Arc<dyn Watcher>>)) {
+            self.0.map(small).for_each(|msg| each(msg, None));
         }
     }
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;

@@ -66,6 +66,41 @@ async fn a_thousand_threads_send_on_one_connection() {
     }
 }
 
+/// Notes what it hears, by name.
+struct Notes(u64, Arc<Mutex<Vec<(u64, &'static str)>>>);
+
+impl Watcher for Notes {
+    fn left(&self) {
+        self.1.lock().expect("not poisoned").push((self.0, "left"));
+    }
+
+    fn sent(&self) {
+        self.1.lock().expect("not poisoned").push((self.0, "sent"));
+    }
+}
+
+/// Larger than what sockets keep, so that one is written in many pieces while others wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_watches_messages_hears_when_each_leaves() {
+    let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let conn = client.connect(addr, Policy::lossy_client());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    for tid in 1..=12 {
+        let msg = large(tid, if tid % 4 == 0 { 8 << 20 } else { 300 });
+        conn.send_watched(msg, Arc::new(Notes(tid, Arc::clone(&heard)))).expect("queued");
+        conn.send(large(tid + 100, 5000)).expect("queued");
+    }
+    server.peer.until_count(24).await;
+    // Who writes tells so behind the write.
+    server.peer.until("all is told", |_| heard.lock().expect("not poisoned").len() == 24).await;
+    let heard = heard.lock().expect("not poisoned").clone();
+    let of = |what| heard.iter().filter(|(_, event)| *event == what).map(|(tid, _)| *tid).collect::<Vec<_>>();
+    assert!(of("left").into_iter().eq(1..=12) && of("sent").into_iter().eq(1..=12), "{heard:?}");
+    let position = |wanted| heard.iter().position(|event| *event == wanted).expect("it was heard");
+    assert!((1..=12).all(|tid| position((tid, "left")) < position((tid, "sent"))), "{heard:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_can_be_taken_back_while_it_waits() {
     let nobody = EntityAddr::msgr2(([127, 0, 0, 1], 1).into());

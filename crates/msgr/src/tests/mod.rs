@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use crate::testing::OpenDoor;
 use crate::{
     Config, Connection, Dispatcher, Dropped, Error, Hold, Level, Limits, Messenger, Policies, Policy,
-    SendError, State, Unpacked,
+    SendError, State, Unpacked, Watcher,
 };
 
 /// What a test waits for; it is there within milliseconds or not at all.

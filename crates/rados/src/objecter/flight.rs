@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
-use loligo_wire::message::osd::{HObject, ObjectLocator, OsdFlags};
+use loligo_wire::message::osd::{HObject, MOSDOp, ObjectLocator, OsdFlags};
 use loligo_wire::{Epoch, OsdId, PgId, PoolId, SpgId};
 
 use super::op::Op;
 use super::replica::ANYWHERE;
-use super::target::Placement;
+use super::target::{MapView, Placement};
 
 /// An operation's place and history, as it is at one moment.
 #[derive(Clone)]
@@ -44,6 +44,21 @@ impl Flight {
             Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
             None => (&request.locator, &request.oid, flags),
         }
+    }
+
+    /// Where an operation that was not placed yet would go by this map; one that belongs nowhere to no OSD.
+    pub(super) fn expected(op: &Op, view: &MapView) -> Self {
+        let MOSDOp { locator, oid, flags, .. } = &op.request;
+        let place = view.place(locator, oid, *flags).unwrap_or_else(|_| Placement {
+            spgid: SpgId::whole(PgId { pool: locator.pool, seed: 0 }),
+            pool: locator.pool,
+            hash: 0,
+            epoch: view.epoch(),
+            osd: None,
+            paused: false,
+            flags: *flags,
+        });
+        Self { place, attempts: 0, elsewhere: None, primary_only: false }
     }
 
     /// The object that it goes to.

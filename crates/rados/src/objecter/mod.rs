@@ -59,6 +59,7 @@ pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
 pub(crate) use self::op::Op;
 pub(crate) use self::replica::Location;
+use self::requests::Waiting;
 pub use self::requests::{InFlight, Request, WaitsFor};
 pub(crate) use self::session::Session;
 pub(crate) use self::sessions::Link;
@@ -87,6 +88,8 @@ pub(crate) struct Objecter {
     lingers: Lingers,
     commands: Commands,
     throttle: Throttle,
+    /// Those who wait for a place in the throttle, for who wants to look at them.
+    waiting: Waiting,
     tids: AtomicU64,
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
@@ -123,6 +126,7 @@ impl Objecter {
             lingers: Lingers::new(),
             commands: Commands::new(),
             throttle: Throttle::new(settings.ops_max, settings.bytes_max),
+            waiting: Waiting::new(),
             tids: AtomicU64::new(1),
             events,
             maps_waiting: AtomicUsize::new(0),
@@ -185,7 +189,7 @@ impl Objecter {
     }
 
     async fn perform_at_leisure(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        let turn = self.throttle.acquire(op.cost).await;
+        let turn = self.throttle.acquire(op.cost, || self.waiting.enter(&op)).await;
         if let Some(marks) = &op.marks {
             marks.placed();
         }
@@ -236,7 +240,12 @@ impl Objecter {
         };
         match self.sessions.with(place.osd, &view, |session| session.admit(op, &place)) {
             Ok(Admission::Send(conn)) => {
-                send(&conn, op.pack_first(&place));
+                let msg = op.pack_first(&place);
+                match trace::watcher(op) {
+                    None => send(&conn, msg),
+                    // As with `send`: on a closed connection it is lost.
+                    Some(watcher) => drop(conn.send_watched(msg, watcher)),
+                }
                 Submitted::Sent
             }
             Ok(Admission::Taken) => Submitted::Sent,

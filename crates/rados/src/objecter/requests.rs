@@ -1,12 +1,14 @@
 //! What is in flight, to be looked at.
 
 use std::fmt;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::State;
 use loligo_wire::message::osd::{OpCode, OsdOp};
 use loligo_wire::{Epoch, OsdId, PgId, SnapId, Tid};
+use rustc_hash::FxHashMap;
 
 use super::Objecter;
 use super::flight::Flight;
@@ -47,6 +49,9 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
+    /// A place in flight: there are as many operations or bytes as may be (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), or
+    /// others are before it. It is not placed yet: what its request says of that is what the present map would say.
+    Place,
     /// An OSD that serves its placement group.
     Osd,
     /// The end of a pause or of a lack of space.
@@ -145,12 +150,52 @@ impl fmt::Debug for InFlight {
     }
 }
 
+/// Operations that wait for a place in flight. Whoever waits enters himself: so the lock is taken by those only who wait anyway, and by
+/// who looks; it is held for one change of the table, and to copy its pointers.
+pub(super) struct Waiting(Mutex<FxHashMap<Tid, Arc<Op>>>);
+
+static WAITING: Class = Class::new("rados.waiting");
+
+impl Waiting {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(&WAITING, FxHashMap::default()))
+    }
+
+    /// Shows an operation until the guard is dropped.
+    pub(super) fn enter(&self, op: &Arc<Op>) -> Entered<'_> {
+        self.0.lock().insert(op.tid, Arc::clone(op));
+        Entered { waiting: self, tid: op.tid }
+    }
+
+    fn all(&self) -> Vec<Arc<Op>> {
+        self.0.lock().values().cloned().collect()
+    }
+}
+
+/// See [`Waiting::enter`].
+pub(super) struct Entered<'a> {
+    waiting: &'a Waiting,
+    tid: Tid,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let op = self.waiting.0.lock().remove(&self.tid);
+        // Not under the lock: it may be the last.
+        drop(op);
+    }
+}
+
 impl Objecter {
-    /// What is in flight now, in the order of submission. Looks at one session after the other: what moves meanwhile may be seen twice
+    /// What is in flight now or waits for a place, in the order of submission. Looks at one session after the other: what moves meanwhile may be seen twice
     /// or not at all.
     pub(crate) fn requests(&self) -> Vec<Request> {
+        let view = self.view();
+        let waiting = self.waiting.all();
+        let waiting = waiting.iter().map(|op| Request::of(op, &Flight::expected(op, &view), WaitsFor::Place));
+        let sessions = self.sessions.all();
         let mut requests: Vec<_> =
-            self.sessions.all().iter().flat_map(|session| session.requests()).collect();
+            sessions.iter().flat_map(|session| session.requests()).chain(waiting).collect();
         requests.sort_by_key(|request| request.tid);
         requests
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::{Connection, Unpacked};
+use loligo_msgr::{Connection, Unpacked, Watcher};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDBackoff, OsdReply};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, SpgId, Tid};
@@ -17,6 +17,7 @@ use super::flight::Flight;
 use super::op::{Numbered, Op};
 use super::requests::{Request, WaitsFor};
 use super::target::Placement;
+use crate::trace;
 
 static SESSION: Class = Class::new("rados.session");
 
@@ -131,8 +132,11 @@ impl Unpacked for Attempts {
         self.bytes
     }
 
-    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg)) {
-        self.all.iter().map(|attempt| self.packed(attempt)).for_each(each);
+    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg, Option<Arc<dyn Watcher>>)) {
+        for attempt in &self.all {
+            let msg = self.packed(attempt);
+            each(msg, trace::watcher(&attempt.op));
+        }
     }
 }
 

@@ -37,12 +37,18 @@ impl Throttle {
         }
     }
 
-    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was one at once.
-    pub(crate) async fn acquire(&self, bytes: u64) -> Option<Turn<'_>> {
+    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was one at once. Who has to
+    /// wait keeps what `enlist` gives meanwhile.
+    pub(crate) async fn acquire<G>(&self, bytes: u64, enlist: impl FnOnce() -> G) -> Option<Turn<'_>> {
         if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
             return None;
         }
-        Some(Box::pin(self.wait(bytes)).await)
+        // On the heap, so that futures are small for those who need not wait.
+        let waits = Box::pin(async {
+            let _enlisted = enlist();
+            self.wait(bytes).await
+        });
+        Some(waits.await)
     }
 
     #[cold]
@@ -137,7 +143,7 @@ mod tests {
                 tokio::spawn(async move {
                     for _ in 0..200 {
                         let bytes = i % 40;
-                        drop(throttle.acquire(bytes).await);
+                        drop(throttle.acquire(bytes, || ()).await);
                         most.fetch_max(throttle.held().0, Ordering::Relaxed);
                         tokio::task::yield_now().await;
                         throttle.release(1, bytes);
@@ -155,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn one_large_operation_passes_alone() {
         let throttle = Throttle::new(4, 100);
-        drop(throttle.acquire(1000).await);
+        drop(throttle.acquire(1000, || ()).await);
         assert!(!throttle.try_acquire(1));
         throttle.release(1, 1000);
         assert!(throttle.try_acquire(1));
@@ -168,15 +174,15 @@ mod tests {
             future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         }
         let throttle = Throttle::new(1, 100);
-        assert!(throttle.acquire(1).await.is_none(), "there was place");
-        let mut gives_up = Box::pin(throttle.acquire(1));
-        let mut first = Box::pin(throttle.acquire(1));
-        let mut second = Box::pin(throttle.acquire(1));
+        assert!(throttle.acquire(1, || ()).await.is_none(), "there was place");
+        let mut gives_up = Box::pin(throttle.acquire(1, || ()));
+        let mut first = Box::pin(throttle.acquire(1, || ()));
+        let mut second = Box::pin(throttle.acquire(1, || ()));
         assert!(poll(&mut gives_up).is_pending() && poll(&mut first).is_pending());
         assert!(poll(&mut second).is_pending());
         drop(gives_up);
         throttle.release(1, 1);
-        let mut late = Box::pin(throttle.acquire(1));
+        let mut late = Box::pin(throttle.acquire(1, || ()));
         assert!(poll(&mut late).is_pending() && poll(&mut second).is_pending());
         let Poll::Ready(Some(turn)) = poll(&mut first) else { panic!("it is the first one's turn") };
         throttle.release(1, 1);

@@ -1,9 +1,10 @@
-//! Timelines: when each operation was new, had a place in flight, was queued for its OSD, was answered, and when its caller went on.
+//! Timelines: when each operation was new, had a place in flight, was queued for its OSD, left the queue, was sent, was answered, and when
+//! its caller went on; and for which locks threads waited meanwhile.
 //!
 //! ```text
-//! new ──throttle──▶ place ──submit──▶ queued ──flight──▶ acked ──wake──▶ done
-//!                                        ▲          │ sent again: the next flight
-//!                                        └──────────┘
+//! new ──throttle──▶ place ──submit──▶ queued ──lane──▶ left ──write──▶ sent ──flight──▶ acked ──wake──▶ done
+//!                                        ▲                                    │ sent again
+//!                                        └────────────────────────────────────┘
 //! ```
 //!
 //! A traced operation carries its moments along ([`Marks`]) and is told of once, at its end: so a line that is lost loses a
@@ -18,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use loligo_lockstat::{Class, Mutex};
+use loligo_lockstat::{Class, Mutex, Observing, Wait, waited_by_this_thread};
+use loligo_msgr::Watcher;
 use loligo_wire::message::osd::{MOSDOp, OpCode, OsdReply};
 use loligo_wire::{OsdId, PgId, PoolId, Tid};
 use smallvec::SmallVec;
@@ -43,12 +45,18 @@ static MARKS: Class = Class::new("rados.trace_marks");
 ///
 /// The file is the JSON array form of the trace event format, one event on a line, times in microseconds since the start.
 /// Each operation is a nestable asynchronous event with its number as `id`, and within it its phases; their edges are its
-/// events: `throttle` from *new* until it had a place in flight, `submit` until it was *queued* for its OSD, `flight` until it
-/// was *acked* (one for each attempt), `wake` until *done*: its caller went on.
+/// events: `throttle` from *new* until it had a place in flight, `submit` until it was *queued* for its OSD, `lane` until the connection's
+/// queue gave it out, `write` until the kernel had its last byte (*sent*), `flight` until it was *acked* (these three once for each attempt),
+/// `wake` until *done*: its caller went on. `submit` says how long locks were waited for in it (`lock_wait_us`).
+///
+/// Each wait of any thread of the process for one of our locks is an event of its own on that thread's line, `lock` and the lock's class,
+/// with who waited and who had the lock.
 ///
 /// Source of the format: "Trace Event Format", Google, 2016, and Perfetto's documentation of it.
 pub struct Trace {
     sender: Arc<Sender>,
+    /// Ends before the writer does.
+    observing: Observing,
     writer: JoinHandle<io::Result<u64>>,
 }
 
@@ -57,7 +65,7 @@ pub struct Trace {
 pub struct Traced {
     /// Operations written.
     pub written: u64,
-    /// Operations that ended while the writer was behind, and are not in the file. It says so in its last line.
+    /// Operations that ended, and waits for locks, while the writer was behind, and are not in the file. It says so in its last line.
     pub dropped: u64,
 }
 
@@ -70,11 +78,17 @@ impl Trace {
         let (records, incoming) = sync_channel(WAITING_MAX);
         let sender = Arc::new(Sender { records, dropped: AtomicU64::new(0), began: Instant::now() });
         let (counted, began) = (Arc::downgrade(&sender), sender.began);
+        let locks = Arc::downgrade(&sender);
+        let observing = loligo_lockstat::observe(move |wait| {
+            if let Some(sender) = locks.upgrade() {
+                sender.tell(Told::Lock(LockWait::of(wait)));
+            }
+        });
         let writer = std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
             let dropped = move || counted.upgrade().map_or(0, |sender| sender.dropped());
             write::run(&mut Incoming(incoming), out, began, dropped)
         })?;
-        Ok(Self { sender, writer })
+        Ok(Self { sender, observing, writer })
     }
 
     /// Writes what has ended so far and closes the file. What ends later is not traced.
@@ -82,8 +96,9 @@ impl Trace {
     /// # Errors
     /// The file could not be written.
     pub fn finish(self) -> io::Result<Traced> {
+        drop(self.observing);
         // Waits while the queue is full. An error means that the writer has ended: it will say why.
-        let _ = self.sender.records.send(None);
+        let _ = self.sender.records.send(Told::End);
         let written = self.writer.join().map_err(|_| io::Error::other("the writer panicked"))??;
         Ok(Traced { written, dropped: self.sender.dropped() })
     }
@@ -101,8 +116,7 @@ impl fmt::Debug for Trace {
 
 /// Takes records to the writer without waiting.
 pub(crate) struct Sender {
-    /// `None`: the end.
-    records: SyncSender<Option<Box<Record>>>,
+    records: SyncSender<Told>,
     dropped: AtomicU64,
     began: Instant,
 }
@@ -113,19 +127,47 @@ impl Sender {
         Following { sender: self, op: Arc::clone(op), ended: Ended::Dropped, received: 0 }
     }
 
+    fn tell(&self, told: Told) {
+        if self.records.try_send(told).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// Records until the end.
-struct Incoming(Receiver<Option<Box<Record>>>);
+/// What the writer is told.
+enum Told {
+    Op(Box<Record>),
+    Lock(Box<LockWait>),
+    End,
+}
+
+/// What is told until the end.
+struct Incoming(Receiver<Told>);
 
 impl Iterator for Incoming {
-    type Item = Box<Record>;
+    type Item = Told;
 
-    fn next(&mut self) -> Option<Box<Record>> {
-        self.0.recv().ok().flatten()
+    fn next(&mut self) -> Option<Told> {
+        self.0.recv().ok().filter(|told| !matches!(told, Told::End))
+    }
+}
+
+/// A wait for a lock, and whose it was.
+struct LockWait {
+    wait: Wait,
+    thread: i32,
+    name: Option<String>,
+}
+
+impl LockWait {
+    /// By the thread that has waited.
+    fn of(wait: &Wait) -> Box<Self> {
+        let name = std::thread::current().name().map(str::to_owned);
+        Box::new(Self { wait: *wait, thread: rustix::thread::gettid().as_raw_nonzero().get(), name })
     }
 }
 
@@ -138,6 +180,10 @@ pub(crate) struct Marks {
 #[derive(Clone, Default)]
 struct Moments {
     place: Option<Instant>,
+    /// How long the thread that gave the place had waited for locks by then, and which it was.
+    waited_before: Option<(std::thread::ThreadId, Duration)>,
+    /// How long locks were waited for from then until the first attempt was queued, as far as that was one thread's doing.
+    lock_wait: Duration,
     attempts: SmallVec<[Attempt; 1]>,
     attempts_untold: u64,
     acked: Option<Instant>,
@@ -147,6 +193,10 @@ struct Moments {
 #[derive(Clone, Copy)]
 struct Attempt {
     queued: Instant,
+    /// The queue of its connection gave it out.
+    left: Option<Instant>,
+    /// The kernel had all of it.
+    sent: Option<Instant>,
     pg: PgId,
     osd: Option<OsdId>,
 }
@@ -158,13 +208,19 @@ impl Marks {
 
     /// It has a place in flight.
     pub(crate) fn placed(&self) {
-        self.moments.lock().place = Some(Instant::now());
+        let (thread, waited) = (std::thread::current().id(), waited_by_this_thread());
+        let mut moments = self.moments.lock();
+        (moments.place, moments.waited_before) = (Some(Instant::now()), Some((thread, waited)));
     }
 
-    /// Its message stands in its OSD's queue.
+    /// Its message stands in its OSD's queue, or will the next moment.
     pub(crate) fn queued(&self, pg: PgId, osd: Option<OsdId>) {
-        let attempt = Attempt { queued: Instant::now(), pg, osd };
+        let (thread, waited) = (std::thread::current().id(), waited_by_this_thread());
+        let attempt = Attempt { queued: Instant::now(), left: None, sent: None, pg, osd };
         let mut moments = self.moments.lock();
+        if let Some((_, before)) = moments.waited_before.take().filter(|(by, _)| *by == thread) {
+            moments.lock_wait = waited.saturating_sub(before);
+        }
         if moments.attempts.len() < ATTEMPTS_MAX {
             moments.attempts.push(attempt);
         } else {
@@ -175,6 +231,49 @@ impl Marks {
     /// Its answer has come.
     pub(crate) fn acked(&self) {
         self.moments.lock().acked = Some(Instant::now());
+    }
+
+    /// Which attempt was queued last; none if it is not told of.
+    fn last(&self) -> Option<usize> {
+        let moments = self.moments.lock();
+        if moments.attempts_untold == 0 { moments.attempts.len().checked_sub(1) } else { None }
+    }
+
+    fn note(&self, attempt: usize, note: impl FnOnce(&mut Attempt, Instant)) {
+        let now = Instant::now();
+        if let Some(attempt) = self.moments.lock().attempts.get_mut(attempt) {
+            note(attempt, now);
+        }
+    }
+}
+
+/// An attempt on its way out of a connection's queue.
+struct Leaving {
+    op: Arc<Op>,
+    attempt: usize,
+}
+
+/// Who watches the attempt that was packed last, if it is traced.
+pub(crate) fn watcher(op: &Arc<Op>) -> Option<Arc<dyn Watcher>> {
+    let attempt = op.marks.as_ref()?.last()?;
+    Some(Arc::new(Leaving { op: Arc::clone(op), attempt }))
+}
+
+impl Leaving {
+    fn note(&self, note: impl FnOnce(&mut Attempt, Instant)) {
+        if let Some(marks) = &self.op.marks {
+            marks.note(self.attempt, note);
+        }
+    }
+}
+
+impl Watcher for Leaving {
+    fn left(&self) {
+        self.note(|attempt, now| attempt.left = Some(now));
+    }
+
+    fn sent(&self) {
+        self.note(|attempt, now| attempt.sent = Some(now));
     }
 }
 
@@ -214,9 +313,7 @@ impl Drop for Following<'_> {
         let Some(marks) = &self.op.marks else { return };
         let ended = std::mem::replace(&mut self.ended, Ended::Dropped);
         let record = Record::of(self.op.tid, &self.op.request, marks, ended, self.received);
-        if self.sender.records.try_send(Some(Box::new(record))).is_err() {
-            self.sender.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        self.sender.tell(Told::Op(Box::new(record)));
     }
 }
 

@@ -15,8 +15,21 @@ pub(crate) enum Item {
     Plain(Msg),
     /// One that can be taken back while it waits; it stays counted until its turn comes.
     Revocable(Arc<Slot>),
+    /// One whose way is watched.
+    Watched(Box<(Msg, Arc<dyn Watcher>)>),
     /// Some that are packed when their turn comes.
     Unpacked(Box<dyn Unpacked>),
+}
+
+/// Hears of a message's way out: see [`Connection::send_watched`](crate::Connection::send_watched).
+///
+/// It is called by whoever writes the socket, with no lock held, and must be quick.
+pub trait Watcher: Send + Sync {
+    /// The message has left the queue: whoever runs it has begun to write it.
+    fn left(&self);
+
+    /// The kernel has its last byte.
+    fn sent(&self);
 }
 
 /// Messages that are packed by whoever writes the socket, when their turn comes: see [`Connection::leave`](crate::Connection::leave).
@@ -27,8 +40,8 @@ pub trait Unpacked: Send + Sync {
     /// About how many bytes they are, counted against the queue's bound: the same whenever it is asked.
     fn bytes(&self) -> usize;
 
-    /// Gives the messages out, in order.
-    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg));
+    /// Gives the messages out, in order, each with who watches it.
+    fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg, Option<Arc<dyn Watcher>>));
 }
 
 impl Item {
@@ -37,20 +50,25 @@ impl Item {
         match self {
             Self::Plain(msg) => Some(msg),
             Self::Revocable(slot) => slot.take(),
+            Self::Watched(watched) => Some(watched.0),
             Self::Unpacked(_) => None,
         }
     }
 
     /// Gives the messages out that were not revoked, until one cannot be taken.
-    pub(crate) fn unpack<E>(self, mut each: impl FnMut(Msg) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn unpack<E>(
+        self,
+        mut each: impl FnMut(Msg, Option<Arc<dyn Watcher>>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut taken = Ok(());
         match self {
-            Self::Unpacked(msgs) => msgs.pack(&mut |msg| {
+            Self::Unpacked(msgs) => msgs.pack(&mut |msg, watcher| {
                 if taken.is_ok() {
-                    taken = each(msg);
+                    taken = each(msg, watcher);
                 }
             }),
-            one => taken = one.into_msg().map_or(Ok(()), each),
+            Self::Watched(watched) => taken = each(watched.0, Some(watched.1)),
+            one => taken = one.into_msg().map_or(Ok(()), |msg| each(msg, None)),
         }
         taken
     }
@@ -60,6 +78,7 @@ impl Item {
         match self {
             Self::Plain(msg) => msg.len(),
             Self::Revocable(slot) => slot.len,
+            Self::Watched(watched) => watched.0.len(),
             Self::Unpacked(msg) => msg.bytes(),
         }
     }
@@ -68,7 +87,7 @@ impl Item {
     pub(super) fn seq(&self) -> u64 {
         match self {
             Self::Plain(msg) => msg.header.seq,
-            Self::Revocable(_) | Self::Unpacked(_) => 0,
+            Self::Revocable(_) | Self::Watched(_) | Self::Unpacked(_) => 0,
         }
     }
 }

@@ -39,8 +39,8 @@ use loligo_lockstat::Class;
 use loligo_wire::message::Msg;
 use tokio::sync::Notify;
 
-pub use self::item::Unpacked;
 pub(crate) use self::item::{Baton, Control, Item, Slot};
+pub use self::item::{Unpacked, Watcher};
 use self::left::{Left, left_bound, left_from};
 use self::sockets::MOVED_MAX;
 use super::State;
