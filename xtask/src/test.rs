@@ -13,7 +13,7 @@ use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::watched;
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
-const LOOM_CRATES: [&str; 3] = ["lane", "lockstat", "logring"];
+const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
 
 /// Simulated disks that lose power or fail: those of the disk store's tests take 40 s with two cores.
 const STORE_SEEDS: &str = "500";

@@ -5,15 +5,13 @@
 //! object's lock guards: finding something takes no lock here. There are several shards by a block's hash, which take turns in giving
 //! something up. Only blocks that may be thrown out are here: what is dirty or being read is not.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use loligo_lockstat::{Class, Mutex};
+use crate::sync::{AtomicUsize, Class, Mutex, Ordering};
 
 /// Held to link or unlink one block. Taken under an object's lock; nothing is taken under it.
 static QUEUE: Class = Class::new("cache.queue");
 
-/// A power of two.
-const SHARDS: usize = 16;
+/// A power of two. Loom's models have few blocks, which are to meet.
+const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
 /// The short queue's part of all.
 const NEW_PART: usize = 10;
 const NONE: u32 = u32::MAX;
@@ -21,6 +19,16 @@ const NONE: u32 = u32::MAX;
 /// A block's place in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
+
+/// A block that may be thrown out next.
+#[derive(Debug)]
+pub(crate) struct Candidate<T> {
+    pub(crate) owner: T,
+    pub(crate) block: u32,
+    pub(crate) slot: Slot,
+    /// It has gone around before, or came back.
+    pub(crate) is_used: bool,
+}
 
 /// All blocks that may be thrown out. `T` is whose they are.
 #[derive(Debug)]
@@ -69,10 +77,10 @@ impl<T: Clone> Queues<T> {
         self.shard(hash).lock().add(hash, owner, block)
     }
 
-    /// Takes a block out. Whose it was is returned, to be dropped without the lock. `gone`: it was thrown out, which is remembered.
+    /// Takes a block out. Whose it was is returned, to be dropped without the lock. `gone`: it was thrown out, which is remembered of new ones.
     pub(crate) fn remove(&self, hash: u64, slot: Slot, gone: bool) -> Option<T> {
         let mut shard = self.shard(hash).lock();
-        if gone {
+        if gone && !shard.nodes[slot.0 as usize].is_used {
             *shard.memory(hash) = known_as(hash);
         }
         shard.remove(slot)
@@ -85,19 +93,20 @@ impl<T: Clone> Queues<T> {
         shard.append(slot.0, true);
     }
 
-    /// The block of some shard whose turn it is. It stays where it is: whether it is to be kept is seen under its object's lock.
-    pub(crate) fn candidate(&self) -> Option<(T, u32, Slot)> {
+    /// The block of some shard whose turn it is; with `new`, of those which are new, if there are any. It stays where it is: whether it is to
+    /// be kept is seen under its object's lock.
+    pub(crate) fn candidate(&self, new: bool) -> Option<Candidate<T>> {
         // Relaxed: any shard is as good as another.
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
-        (0..SHARDS).find_map(|n| self.shards[(first + n) % SHARDS].lock().candidate())
+        (0..SHARDS).find_map(|n| self.shards[(first + n) % SHARDS].lock().candidate(new))
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
         &self.shards[hash as usize % SHARDS]
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    #[cfg(any(test, loom))]
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock()).map(|shard| shard.new.len + shard.used.len).sum()
     }
 }
@@ -139,11 +148,12 @@ impl<T: Clone> Shard<T> {
         node.owner.take()
     }
 
-    fn candidate(&self) -> Option<(T, u32, Slot)> {
-        let is_long = self.new.len * NEW_PART > self.new.len + self.used.len;
+    fn candidate(&self, new: bool) -> Option<Candidate<T>> {
+        let is_long = self.new.len * NEW_PART > self.new.len + self.used.len || (new && self.new.len > 0);
         let list = if is_long || self.used.first == NONE { &self.new } else { &self.used };
         let node = self.nodes.get(list.first as usize)?;
-        Some((node.owner.clone()?, node.block, Slot(list.first)))
+        let Node { owner, block, is_used, .. } = node;
+        Some(Candidate { owner: owner.clone()?, block: *block, slot: Slot(list.first), is_used: *is_used })
     }
 
     fn append(&mut self, index: u32, is_used: bool) {
@@ -184,7 +194,7 @@ fn known_as(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashMap;
 
@@ -211,15 +221,17 @@ mod tests {
                         prop_assert_eq!(queues.remove(hash(block), slot, block % 2 == 0), Some(block));
                         slots.remove(&block);
                     }
-                    (3, _) => match queues.candidate() {
-                        Some((owner, block, slot)) => prop_assert_eq!((owner, slots[&block]), (block, slot)),
+                    (3, _) => match queues.candidate(false) {
+                        Some(Candidate { owner, block, slot, .. }) => {
+                            prop_assert_eq!((owner, slots[&block]), (block, slot));
+                        }
                         None => prop_assert!(slots.is_empty()),
                     },
                     _ => {}
                 }
                 prop_assert_eq!(queues.len(), slots.len());
             }
-            while let Some((_, block, slot)) = queues.candidate() {
+            while let Some(Candidate { block, slot, .. }) = queues.candidate(false) {
                 prop_assert_eq!(slots.remove(&block), Some(slot));
                 queues.remove(hash(block), slot, true);
             }

@@ -45,7 +45,10 @@
 //! he learns of a change); it knows no ends of objects (all are zeros up to 2^32 blocks); it does not make I/Os atomic that touch more than 16
 //! blocks; it does not order the writing back of different blocks; what is dirty does not survive the program.
 #![forbid(unsafe_code)]
+// Under loom there is no tokio: the models compile the files that they check.
+#![cfg(not(loom))]
 
+mod account;
 mod backend;
 mod block;
 mod error;
@@ -59,6 +62,7 @@ mod read_ahead;
 mod shared;
 mod source;
 mod span;
+mod sync;
 
 pub use backend::Backend;
 pub use error::Error;

@@ -1,12 +1,13 @@
 //! What all files of a cache share: memory, and how much of it is dirty.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use loligo_lockstat::{Class, Mutex};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::account::Account;
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::evict::Queues;
@@ -24,8 +25,12 @@ static STANDSTILL: Class = Class::new("cache.standstill");
 const BLOCK_COST: u64 = 256;
 /// What an object costs beside its blocks.
 const OBJECT_COST: u64 = 512;
-/// Blocks that are looked at for one that may be thrown out; the next one is, even if it was used.
-const LOOKS_MAX: usize = 64;
+/// Blocks of the long queue that go around once more while one is looked for to be thrown out; after them one of the short queue is, if it
+/// was not used. More would not find more: of a circle that is a little larger than the cache, which has all of it used, what stays is what
+/// is not looked at.
+const KEPT_MAX: usize = 4;
+/// Blocks that are looked at in all; those of the second half are thrown out even if they were used.
+const LOOKS_MAX: usize = 128;
 /// So often writing back fails, of any file, before those are told who wait because of it: once may be by chance.
 const FAILURES_MIN: u64 = 3;
 
@@ -41,12 +46,10 @@ struct Standstill<E> {
 #[derive(Debug)]
 pub(crate) struct Shared<B: Backend> {
     pub(crate) options: Options,
-    /// Bytes that blocks and objects may take.
-    room_max: u64,
-    /// Bytes that they take, or will.
-    used: AtomicU64,
+    /// Bytes that blocks and objects take, or will.
+    used: Account,
     /// Bytes of blocks that are dirty or on their way, or will be.
-    dirty: AtomicU64,
+    dirty: Account,
     /// Bytes of pages that exist.
     pub(crate) held: Arc<AtomicU64>,
     pub(crate) queues: Queues<Arc<Object<B>>>,
@@ -67,9 +70,8 @@ impl<B: Backend> Shared<B> {
         let blocks = room_max / u64::from(options.block_bytes);
         let transit_blocks = (options.transit() / u64::from(options.block_bytes)).max(1) as u32;
         Self {
-            room_max,
-            used: AtomicU64::new(0),
-            dirty: AtomicU64::new(0),
+            used: Account::new(room_max),
+            dirty: Account::new(options.dirty_max),
             held: Arc::default(),
             queues: Queues::new(blocks as usize),
             standstill: Mutex::new(&STANDSTILL, Standstill { failures: 0, last: None }),
@@ -84,7 +86,7 @@ impl<B: Backend> Shared<B> {
     /// Room for blocks; something is thrown out for it. None if all there is is needed.
     pub(crate) fn room(&self, blocks: u64) -> Option<Room<'_, B>> {
         let bytes = blocks * self.block_cost();
-        while !claim(&self.used, bytes, self.room_max) {
+        while !self.used.claim(bytes) {
             if !self.throw_out() {
                 return None;
             }
@@ -122,7 +124,7 @@ impl<B: Backend> Shared<B> {
             let told = self.room.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            if claim(&self.dirty, bytes, self.options.dirty_max) {
+            if self.dirty.claim(bytes) {
                 return Ok(Dirtying { shared: self, blocks });
             }
             if let Some(e) = source.failed_since(failures) {
@@ -165,39 +167,38 @@ impl<B: Backend> Shared<B> {
 
     /// Whether it is time to write back.
     pub(crate) fn is_rather_dirty(&self) -> bool {
-        // Relaxed: a hint.
-        self.dirty.load(Ordering::Relaxed) > self.options.dirty_max / 2
+        self.dirty.is_half_full()
     }
 
     pub(crate) fn blocks_are_clean(&self, blocks: u64) {
         if blocks > 0 {
-            self.dirty.fetch_sub(blocks * u64::from(self.options.block_bytes), Ordering::Relaxed);
+            self.dirty.give_back(blocks * u64::from(self.options.block_bytes));
             self.room.notify_waiters();
         }
     }
 
     pub(crate) fn blocks_are_gone(&self, blocks: u64) {
         if blocks > 0 {
-            self.used.fetch_sub(blocks * self.block_cost(), Ordering::Relaxed);
+            self.used.give_back(blocks * self.block_cost());
             self.room.notify_waiters();
         }
     }
 
     /// Objects are few beside their blocks: they are counted, and room is made for them with the next block.
     pub(crate) fn object_is_there(&self) {
-        self.used.fetch_add(OBJECT_COST, Ordering::Relaxed);
+        self.used.add(OBJECT_COST);
     }
 
     pub(crate) fn object_is_gone(&self) {
-        self.used.fetch_sub(OBJECT_COST, Ordering::Relaxed);
+        self.used.give_back(OBJECT_COST);
     }
 
     pub(crate) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.used.sum()
     }
 
     pub(crate) fn dirty(&self) -> u64 {
-        self.dirty.load(Ordering::Relaxed)
+        self.dirty.sum()
     }
 
     fn block_cost(&self) -> u64 {
@@ -206,11 +207,13 @@ impl<B: Backend> Shared<B> {
 
     /// Throws a block out; false if none may be.
     fn throw_out(&self) -> bool {
-        for look in 0..2 * LOOKS_MAX {
-            let Some((object, block, slot)) = self.queues.candidate() else { return false };
-            if object.throw_out(self, block, slot, look >= LOOKS_MAX) {
+        let mut kept = 0;
+        for look in 0..LOOKS_MAX {
+            let Some(next) = self.queues.candidate(kept >= KEPT_MAX) else { return false };
+            if next.owner.throw_out(self, next.block, next.slot, look >= LOOKS_MAX / 2) {
                 return true;
             }
+            kept += usize::from(next.is_used);
         }
         false
     }
@@ -223,13 +226,6 @@ impl<B: Backend> Shared<B> {
             source.hurry();
         }
     }
-}
-
-/// Adds unless the sum were more than `max`.
-fn claim(sum: &AtomicU64, more: u64, max: u64) -> bool {
-    // Relaxed: memory is guarded by the objects' locks, this only counts it.
-    let add = |now: u64| now.checked_add(more).filter(|sum| *sum <= max);
-    sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 /// Room for some blocks; what is not taken is given back.

@@ -197,3 +197,20 @@ async fn what_is_read_again_survives_a_scan() {
     assert!(kept > 180, "{kept} of 200");
     assert!(cache.usage().held > 800 * BLOCK as u64, "the rest is used: {:?}", cache.usage());
 }
+
+/// A circle a fifth larger than the room: whoever throws out what was used longest ago finds nothing of it, ever.
+#[tokio::test]
+async fn of_what_is_read_in_circles_most_is_found() {
+    let store = Store::default();
+    let cache = Cache::new(Options { read_ahead_max: 0, ..Options::of_size(2000 * BLOCK as u64) });
+    let file = cache.open("f", store.clone());
+    let mut buf = [0; BLOCK];
+    let mut found = 0;
+    for step in 0..21_000 {
+        // The blocks of the first rounds are not known yet.
+        found +=
+            usize::from(step >= 4200 && file.try_read(0, step % 2100 * BLOCK as u64, &mut buf).is_some());
+        file.read(0, step % 2100 * BLOCK as u64, &mut buf).await.unwrap();
+    }
+    assert!(found > 16_800 / 2, "{found} of 16800");
+}

@@ -1,0 +1,198 @@
+//! Every interleaving of a few threads that bring blocks, use them and throw them out: what is counted is what is there, never more than
+//! may be, nothing is thrown out that is needed, and the queue has exactly what may be thrown out. Also when a block has got the place of
+//! another one between the look at the queue and the object's lock.
+//!
+//! `evict.rs` and `account.rs` are the crate's own; what an object does with them is `source.rs`, in few words.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p loligo-cache --release --test loom`
+#![cfg(loom)]
+
+use std::collections::BTreeMap;
+
+use loom::sync::Arc;
+use loom::thread;
+
+#[path = "../src/account.rs"]
+#[allow(dead_code)]
+mod account;
+#[path = "../src/evict.rs"]
+#[allow(dead_code)]
+mod evict;
+
+/// Locks of loom's, with the names of ours.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    pub(crate) struct Class;
+
+    impl Class {
+        pub(crate) const fn new(_: &'static str) -> Self {
+            Self
+        }
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(_: &Class, value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no thread panics")
+        }
+    }
+}
+
+use account::Account;
+use evict::{Candidate, Queues, Slot};
+use sync::{Class, Mutex};
+
+static OBJECT: Class = Class::new("t.object");
+
+/// Of an object: its blocks, and the place of those that may be thrown out.
+#[derive(Debug)]
+struct Object(Mutex<BTreeMap<u32, Option<Slot>>>);
+
+/// A cache with room for so many blocks, and one object.
+struct Model {
+    used: Account,
+    queues: Queues<Arc<Object>>,
+    object: Arc<Object>,
+}
+
+fn hash(block: u32) -> u64 {
+    u64::from(block).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Model {
+    fn new(room: u64) -> Arc<Self> {
+        let object = Arc::new(Object(Mutex::new(&OBJECT, BTreeMap::new())));
+        Arc::new(Self { used: Account::new(room), queues: Queues::new(4), object })
+    }
+
+    /// `Shared::room`: false if nothing may be thrown out.
+    fn room(&self) -> bool {
+        while !self.used.claim(1) {
+            let Some(next) = self.queues.candidate(false) else { return false };
+            self.throw_out(&next);
+        }
+        true
+    }
+
+    /// `Object::throw_out`.
+    fn throw_out(&self, Candidate { owner, block, slot, .. }: &Candidate<Arc<Object>>) {
+        let mut blocks = owner.0.lock();
+        if blocks.get(block) != Some(&Some(*slot)) {
+            return;
+        }
+        let owner = self.queues.remove(hash(*block), *slot, true);
+        assert!(owner.is_some(), "the place is the block's");
+        blocks.remove(block);
+        drop(blocks);
+        self.used.give_back(1);
+    }
+
+    /// A block comes, if there is room, and is needed until [`Model::settle`].
+    fn bring(&self, block: u32) -> bool {
+        if !self.room() {
+            return false;
+        }
+        let mut blocks = self.object.0.lock();
+        let is_new = !blocks.contains_key(&block);
+        if is_new {
+            blocks.insert(block, None);
+        }
+        drop(blocks);
+        if !is_new {
+            self.used.give_back(1);
+        }
+        is_new
+    }
+
+    /// A block that is there is needed; false if it is not there, or somebody else needs it.
+    fn need(&self, block: u32) -> bool {
+        let mut blocks = self.object.0.lock();
+        let Some(slot) = blocks.get_mut(&block).and_then(Option::take) else { return false };
+        assert!(self.queues.remove(hash(block), slot, false).is_some(), "the place is the block's");
+        true
+    }
+
+    /// It may be thrown out from now on.
+    fn settle(&self, block: u32) {
+        let mut blocks = self.object.0.lock();
+        let slot = blocks.get_mut(&block).expect("what is needed stays");
+        assert!(slot.is_none(), "it is in the queue already");
+        *slot = Some(self.queues.add(hash(block), Arc::clone(&self.object), block));
+    }
+
+    fn bring_and_settle(&self, block: u32) {
+        if self.bring(block) {
+            self.settle(block);
+        }
+    }
+
+    /// All is at rest.
+    fn check(&self) {
+        let blocks = self.object.0.lock();
+        assert_eq!(self.used.sum(), blocks.len() as u64);
+        assert_eq!(self.queues.len(), blocks.len());
+        assert!(blocks.values().all(Option::is_some));
+        drop(blocks);
+        // No circle of references is left.
+        while let Some(next) = self.queues.candidate(false) {
+            self.throw_out(&next);
+        }
+        assert_eq!(self.used.sum(), 0);
+    }
+}
+
+#[test]
+fn two_that_bring_blocks_where_there_is_room_for_one() {
+    loom::model(|| {
+        let model = Model::new(1);
+        let other = Arc::clone(&model);
+        let thread = thread::spawn(move || other.bring_and_settle(1));
+        model.bring_and_settle(0);
+        thread.join().expect("it ends");
+        model.check();
+    });
+}
+
+/// Between the look at the queue and the object's lock the block is taken out, and another one gets its place.
+#[test]
+fn a_place_that_has_another_block_meanwhile_is_left_alone() {
+    loom::model(|| {
+        let model = Model::new(2);
+        model.bring_and_settle(0);
+        let other = Arc::clone(&model);
+        let thread = thread::spawn(move || {
+            let Some(next) = other.queues.candidate(false) else { return };
+            other.throw_out(&next);
+        });
+        if model.need(0) {
+            // It takes the first place that is free: that of block 0.
+            model.bring_and_settle(1);
+            model.settle(0);
+        }
+        thread.join().expect("it ends");
+        model.check();
+    });
+}
+
+#[test]
+fn what_is_needed_is_not_thrown_out() {
+    loom::model(|| {
+        let model = Model::new(1);
+        model.bring_and_settle(0);
+        let other = Arc::clone(&model);
+        let thread = thread::spawn(move || other.bring_and_settle(1));
+        if model.need(0) {
+            assert!(model.object.0.lock().contains_key(&0));
+            model.settle(0);
+        }
+        thread.join().expect("it ends");
+        model.check();
+    });
+}
