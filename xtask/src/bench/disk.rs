@@ -12,7 +12,7 @@ use crate::process::output_of;
 use crate::stock::Cluster;
 
 use super::measure::median;
-use super::programs::{FioWrites, fio};
+use super::programs::{FioRun, fio};
 use super::sides::{Client, Our, Run, Server, Workload};
 
 /// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median of 2,000.
@@ -128,7 +128,7 @@ impl Written {
         let before = written_to_device(dir)?;
         let accepted = match self {
             Self::Random4KiB => {
-                FioWrites::parse(&output_of(&mut fio(&conf, "randwrite", seconds))?)?.ops * 4096.0
+                FioRun::parse(&output_of(&mut fio(&conf, "randwrite", seconds))?, "write")?.ops * 4096.0
             }
             Self::Whole4MiB => {
                 let run = Run {
@@ -180,7 +180,7 @@ impl Mixed {
     ) -> Result<Self> {
         let serve = our.serve(server, dir)?;
         let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
-        let of = FioWrites::parse(&output_of(&mut fio(&conf, "randrw", seconds))?)?;
+        let of = FioRun::parse(&output_of(&mut fio(&conf, "randrw", seconds))?, "write")?;
         Ok(Self { writes_per_s: of.ops_per_s, p50_us: of.p50_us, p999_us: of.p999_us })
     }
 }

@@ -5,6 +5,7 @@
 //! and from the finished child for clients: what the programs used, not what they say they used.
 
 mod disk;
+mod images;
 mod measure;
 mod memory;
 mod nbd;
@@ -23,6 +24,7 @@ use crate::process::{cargo, output_of, succeed, workspace};
 use crate::stock::{Cluster, Store, UpOptions};
 
 use disk::{MIXED, Mixed, Written};
+use images::{ImageLoad, Together};
 use measure::median;
 use programs::Program;
 use report::{Figures, Report};
@@ -69,6 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     bench.workloads(&mut report)?;
     bench.programs(&mut report)?;
     bench.transfers(&mut report)?;
+    bench.images(&mut report)?;
     if bench.our.on_disk {
         bench.disk(&mut report)?;
     }
@@ -124,6 +127,20 @@ impl Bench<'_> {
                 transfer.run(side, stock, &self.our, self.dir)
             })?;
             report.transfer(transfer, rounds.map(|r| Rate::median(&r)));
+        }
+        Ok(())
+    }
+
+    fn images(&self, report: &mut Report) -> Result<()> {
+        for load in ImageLoad::ALL.into_iter().filter(|load| wanted(self.options, load.name())) {
+            let rounds = self.rounds(load.name(), images::SIDES, |side, stock| {
+                load.run(side, self.options.seconds, stock, &self.our, self.dir)
+            })?;
+            report.image(load, rounds.map(|r| Figures::median(&r)));
+        }
+        if wanted(self.options, images::TOGETHER) {
+            let Options { rounds, seconds, .. } = *self.options;
+            report.together(Together::compare(&self.our, self.dir, rounds, seconds)?);
         }
         Ok(())
     }

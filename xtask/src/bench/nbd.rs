@@ -13,7 +13,7 @@ use crate::Result;
 use crate::process::installed;
 
 use super::measure::{median, process_cpu_us, resident_mib, run_counting_cpu};
-use super::programs::FioWrites;
+use super::programs::FioRun;
 use super::report::{Figures, figure_rows, figures_json};
 
 /// The row's name.
@@ -77,19 +77,19 @@ impl Nbd {
     }
 }
 
-/// A server, killed when it is dropped.
-struct Server(Child);
+/// An NBD server, killed when it is dropped.
+pub(super) struct Gateway(Child);
 
-impl Drop for Server {
+impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Server {
+impl Gateway {
     /// Starts one, and waits until it listens.
-    fn start(command: &mut Command, socket: &Path) -> Result<Self> {
+    pub(super) fn start(command: &mut Command, socket: &Path) -> Result<Self> {
         let _ = fs::remove_file(socket);
         let server = Self(command.stdout(Stdio::null()).spawn()?);
         let began = Instant::now();
@@ -100,6 +100,10 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(server)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
     }
 }
 
@@ -124,15 +128,15 @@ fn run(server: &str, loligo: &Path, dir: &Path, seconds: u32) -> Result<Figures>
             c
         }
     };
-    let served = Server::start(&mut command, &socket)?;
-    let pid = served.0.id();
+    let served = Gateway::start(&mut command, &socket)?;
+    let pid = served.pid();
     let before_us = process_cpu_us(pid)?;
     let (output, client_cpu_us) = run_counting_cpu(&mut fio(&socket, seconds))?;
     let server_cpu_us = process_cpu_us(pid)? - before_us;
     drop(served);
     // Only one of the servers has it.
     let _ = fs::remove_file(&file);
-    let of = FioWrites::parse(&String::from_utf8_lossy(&output.stdout))?;
+    let of = FioRun::parse(&String::from_utf8_lossy(&output.stdout), "write")?;
     Ok(Figures {
         ops_per_s: of.ops_per_s,
         latency_mean_us: of.mean_us,
@@ -160,10 +164,10 @@ fn idle(loligo: &Path, dir: &Path, devices: usize) -> Result<(f64, f64)> {
     for _ in 0..3 {
         let mut command = Command::new(loligo);
         command.args(["nbd", "serve", "--config"]).arg(&config).arg("--unix").arg(&socket);
-        let served = Server::start(&mut command, &socket)?;
+        let served = Gateway::start(&mut command, &socket)?;
         std::thread::sleep(Duration::from_secs(1));
-        let threads = fs::read_dir(format!("/proc/{}/task", served.0.id()))?.count();
-        samples.push((resident_mib(served.0.id())?, threads as f64));
+        let threads = fs::read_dir(format!("/proc/{}/task", served.pid()))?.count();
+        samples.push((resident_mib(served.pid())?, threads as f64));
     }
     Ok((median(samples.iter().map(|s| s.0)), median(samples.iter().map(|s| s.1))))
 }

@@ -68,7 +68,7 @@ impl Program {
         let text = String::from_utf8_lossy(&output.stdout);
         let (ops, ops_per_s, latency_mean_us, percentiles) = match self.kind {
             Kind::Fio { .. } => {
-                let of = FioWrites::parse(&text)?;
+                let of = FioRun::parse(&text, "write")?;
                 (of.ops, of.ops_per_s, of.mean_us, Some((of.p50_us, of.p99_us)))
             }
             Kind::Rbd { .. } => {
@@ -88,12 +88,12 @@ impl Program {
 }
 
 /// What `rbd bench` writes for each second that a run is to take: at 10,000 operations of 4 KiB a second.
-const RBD_BYTES_A_SECOND: u64 = 10_000 * 4096;
+pub(super) const RBD_BYTES_A_SECOND: u64 = 10_000 * 4096;
 
-const RBD_THREADS: u32 = 64;
+pub(super) const RBD_THREADS: u32 = 64;
 
 /// The image that is benched.
-const IMAGE: &str = "bench";
+pub(super) const IMAGE: &str = "bench";
 
 /// fio on objects of 4 MiB, 256 MiB in all.
 pub(super) fn fio(conf: &Path, rw: &str, seconds: u32) -> Command {
@@ -106,8 +106,8 @@ pub(super) fn fio(conf: &Path, rw: &str, seconds: u32) -> Command {
     c
 }
 
-/// What fio says of the writes of a run.
-pub(super) struct FioWrites {
+/// What fio says of a run's writes, or of its reads.
+pub(super) struct FioRun {
     pub(super) ops: f64,
     pub(super) ops_per_s: f64,
     pub(super) mean_us: f64,
@@ -116,17 +116,18 @@ pub(super) struct FioWrites {
     pub(super) p999_us: f64,
 }
 
-impl FioWrites {
-    pub(super) fn parse(text: &str) -> Result<Self> {
+impl FioRun {
+    /// `io_type`: `write` or `read`.
+    pub(super) fn parse(text: &str, io_type: &str) -> Result<Self> {
         // Warnings may come before.
         let json: Value = serde_json::from_str(text.get(text.find('{').unwrap_or(0)..).unwrap_or_default())?;
-        let write = &json["jobs"][0]["write"];
-        let field = |v: &Value| v.as_f64().ok_or_else(|| format!("fio printed {write}"));
-        let percentile = |name: &str| field(&write["clat_ns"]["percentile"][name]);
+        let told = &json["jobs"][0][io_type];
+        let field = |v: &Value| v.as_f64().ok_or_else(|| format!("fio printed {told}"));
+        let percentile = |name: &str| field(&told["clat_ns"]["percentile"][name]);
         Ok(Self {
-            ops: field(&write["total_ios"])?,
-            ops_per_s: field(&write["iops"])?,
-            mean_us: field(&write["lat_ns"]["mean"])? / 1e3,
+            ops: field(&told["total_ios"])?,
+            ops_per_s: field(&told["iops"])?,
+            mean_us: field(&told["lat_ns"]["mean"])? / 1e3,
             p50_us: percentile("50.000000")? / 1e3,
             p99_us: percentile("99.000000")? / 1e3,
             p999_us: percentile("99.900000")? / 1e3,
@@ -135,7 +136,7 @@ impl FioWrites {
 }
 
 /// Makes the image anew; one that is to be read is written all over first.
-fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
+pub(super) fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
     let rbd = |args: &[&str]| output_of(Command::new("rbd").arg("-c").arg(conf).args(args)).map(drop);
     let image = format!("{POOL}/{IMAGE}");
     if rbd(&["info", &image]).is_ok() {
@@ -161,14 +162,20 @@ fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
 
 fn rbd_bench(conf: &Path, io_type: &str, bytes: u64) -> Command {
     let mut c = Command::new("rbd");
-    c.arg("-c").arg(conf).args(["bench", "--io-type", io_type, "--io-pattern", "rand", "--io-size", "4096"]);
-    c.args(["--io-threads", &RBD_THREADS.to_string(), "--io-total", &bytes.to_string()]);
-    c.arg(format!("{POOL}/{IMAGE}"));
+    c.arg("-c").arg(conf);
+    add_rbd_bench(&mut c, io_type, bytes);
     c
 }
 
+/// The words of `rbd bench`, which ours knows, too.
+pub(super) fn add_rbd_bench(c: &mut Command, io_type: &str, bytes: u64) {
+    c.args(["bench", "--io-type", io_type, "--io-pattern", "rand", "--io-size", "4096"]);
+    c.args(["--io-threads", &RBD_THREADS.to_string(), "--io-total", &bytes.to_string()]);
+    c.arg(format!("{POOL}/{IMAGE}"));
+}
+
 /// Operations, and operations a second: `elapsed: 3   ops: 51200   ops/sec: 16310.3   bytes/sec: 64 MiB/s`.
-fn parse_rbd(text: &str) -> Result<(f64, f64)> {
+pub(super) fn parse_rbd(text: &str) -> Result<(f64, f64)> {
     let field = |name: &str| -> Option<f64> {
         let line = text.lines().rfind(|line| line.starts_with("elapsed:"))?;
         let mut words = line.split_whitespace();
@@ -195,9 +202,9 @@ mod tests {
         let text = r#"a warning
 {"jobs": [{"write": {"total_ios": 10, "iops": 5.5, "lat_ns": {"mean": 2000.0}, "clat_ns": {"percentile":
 {"50.000000": 1000, "99.000000": 3000, "99.900000": 4000}}}}]}"#;
-        let of = FioWrites::parse(text).unwrap();
+        let of = FioRun::parse(text, "write").unwrap();
         assert_eq!((of.ops, of.ops_per_s, of.mean_us), (10.0, 5.5, 2.0));
         assert_eq!((of.p50_us, of.p99_us, of.p999_us), (1.0, 3.0, 4.0));
-        assert!(FioWrites::parse("{}").is_err());
+        assert!(FioRun::parse("{}", "read").is_err());
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::stock::Store;
 
 use super::disk::{MIXED, Mixed, OwnLarge, Written};
+use super::images::{self, ImageLoad, Together};
 use super::memory::Startup;
 use super::nbd::Nbd;
 use super::outqueue::OutQueue;
@@ -36,6 +37,8 @@ pub(super) struct Report {
     mixed: Option<[Mixed; 2]>,
     startup: Option<Startup>,
     nbd: Option<Nbd>,
+    images: Vec<(ImageLoad, [Figures; 4])>,
+    together: Option<Together>,
     out_queue: Option<OutQueue>,
 }
 
@@ -57,6 +60,8 @@ impl Report {
             mixed: None,
             startup: None,
             nbd: None,
+            images: Vec::new(),
+            together: None,
             out_queue: None,
         }
     }
@@ -99,6 +104,14 @@ impl Report {
         self.nbd = Some(figures);
     }
 
+    pub(super) fn image(&mut self, load: ImageLoad, sides: [Figures; 4]) {
+        self.images.push((load, sides));
+    }
+
+    pub(super) fn together(&mut self, figures: Together) {
+        self.together = Some(figures);
+    }
+
     pub(super) fn out_queue(&mut self, figures: OutQueue) {
         self.out_queue = Some(figures);
     }
@@ -124,6 +137,12 @@ impl Report {
         }
         if let Some(nbd) = &self.nbd {
             t.push_str(&nbd.table());
+        }
+        for (load, sides) in &self.images {
+            t.push_str(&images::table(*load, sides));
+        }
+        if let Some(together) = &self.together {
+            t.push_str(&together.table());
         }
         if let Some(q) = &self.out_queue {
             t.push_str(&q.table());
@@ -225,6 +244,8 @@ impl Report {
             "mixed": mixed,
             "serve": startup,
             "nbd": self.nbd.as_ref().map(Nbd::json),
+            "images": self.images.iter().map(|(load, sides)| images::json(*load, sides)).collect::<Vec<_>>(),
+            "images_together": self.together.as_ref().map(Together::json),
             "out_queue": out_queue,
         });
         format!("{all:#}\n")

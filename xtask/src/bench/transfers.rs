@@ -30,6 +30,8 @@ const NAME: &str = "transfer";
 pub(super) enum Transfer {
     Put,
     Get,
+    /// A get whose bytes nobody keeps, as those of objects: what the local file takes is not in it.
+    GetToNowhere,
 }
 
 /// Who carries it to or from whose server. The last two are objects, with 16 under way.
@@ -68,12 +70,13 @@ pub(super) struct Rate {
 }
 
 impl Transfer {
-    pub(super) const ALL: [Self; 2] = [Self::Put, Self::Get];
+    pub(super) const ALL: [Self; 3] = [Self::Put, Self::Get, Self::GetToNowhere];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Put => "striped file put, 1 GiB",
             Self::Get => "striped file get, 1 GiB",
+            Self::GetToNowhere => "striped file get to /dev/null, 1 GiB",
         }
     }
 
@@ -90,13 +93,11 @@ impl Transfer {
             None => (stock.conf(), stock.pid("osd.0")?),
             Some(serve) => (serve.conf.clone(), serve.child.id()),
         };
-        let run = Run { carrier, conf, pid, loligo: our.program, local: &local };
+        let run = Run { carrier, conf, pid, loligo: our.program, source: &local.source };
         let rate = match self {
-            Self::Put => run.carry("put")?,
-            Self::Get => {
-                run.carry("put")?;
-                run.carry("get")?
-            }
+            Self::Put => run.carry("put", &local.source)?,
+            Self::Get => run.put_and_get(&local.target)?,
+            Self::GetToNowhere => run.put_and_get(Path::new("/dev/null"))?,
         };
         run.remove()?;
         Ok(rate)
@@ -108,12 +109,17 @@ struct Run<'a> {
     conf: PathBuf,
     pid: u32,
     loligo: &'a Path,
-    local: &'a Local,
+    source: &'a Path,
 }
 
 impl Run<'_> {
-    fn carry(&self, word: &str) -> Result<Rate> {
-        let mut command = self.command(word);
+    fn put_and_get(&self, target: &Path) -> Result<Rate> {
+        self.carry("put", self.source)?;
+        self.carry("get", target)
+    }
+
+    fn carry(&self, word: &str, file: &Path) -> Result<Rate> {
+        let mut command = self.command(word, file);
         let (server_before, began) = (process_cpu_us(self.pid)?, Instant::now());
         let (output, client_cpu_us) = run_counting_cpu(&mut command)?;
         let (mib, seconds) = match self.carrier {
@@ -129,11 +135,10 @@ impl Run<'_> {
         })
     }
 
-    fn command(&self, word: &str) -> Command {
+    fn command(&self, word: &str, file: &Path) -> Command {
         let ours = !matches!(self.carrier, Carrier::File(Client::Stock));
         let mut c = Command::new(if ours { self.loligo } else { Path::new("rados") });
         c.arg("-c").arg(&self.conf).args(["-p", POOL]);
-        let file = if word == "put" { &self.local.source } else { &self.local.target };
         match self.carrier {
             Carrier::File(Client::Stock) => c.args(["--striper", word, NAME]).arg(file),
             Carrier::File(Client::Loligo) => c.args(["file", word, NAME]).arg(file),

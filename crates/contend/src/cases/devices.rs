@@ -21,6 +21,9 @@ use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, U
 /// The lock of the "before".
 static CONTROL: Class = Class::new("contend.device_control");
 
+/// How the classes of the product's locks begin, which are waited for in either form.
+const PRODUCT: &str = "nbd.";
+
 const DEVICE_BYTES: u64 = 64 << 10;
 const READ_BYTES: u32 = 4096;
 /// What disks take, from fast to busy ones.
@@ -93,9 +96,9 @@ impl Case for Devices {
         match form {
             Form::Before => {
                 let control = Mutex::new(&CONTROL, ());
-                self.storm(&Locked { devices, control }, time, &[CONTROL.name()])
+                self.storm(&Locked { devices, control }, time)
             }
-            Form::After => self.storm(&devices, time, &["nbd."]),
+            Form::After => self.storm(&devices, time),
         }
     }
 }
@@ -222,7 +225,7 @@ impl Backend for Slow {
 }
 
 impl Devices {
-    fn storm(&self, control: &impl Control, time: Duration, guards: &[&str]) -> Result<Sample, Error> {
+    fn storm(&self, control: &impl Control, time: Duration) -> Result<Sample, Error> {
         loligo_lockstat::reset();
         let ended = AtomicBool::new(false);
         let (ended, began) = (&ended, Instant::now());
@@ -254,7 +257,7 @@ impl Devices {
         let took = began.elapsed();
         let locks = waited_for();
         let figures = vec![
-            Waits::of(&locks, guards).total_ms_per_million(opens.count()) / 1e3,
+            Waits::of(&locks, &[CONTROL.name(), PRODUCT]).total_ms_per_million(opens.count()) / 1e3,
             opens.quantile_ns(0.99) as f64 / 1e3,
             opens.max_ns() as f64 / 1e3,
             opens.count() as f64 / took.as_secs_f64(),

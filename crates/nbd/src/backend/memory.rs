@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut as _, BytesMut};
-use loligo_lockstat::{Class, Mutex};
+use loligo_lockstat::{Class, RwLock};
 use rustc_hash::FxHashMap;
 
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Guards a part of the chunks. Held to copy at most one chunk's bytes, some tens of microseconds.
+/// Guards a part of the chunks. Held to copy at most one chunk's bytes, some tens of microseconds; so those who only read do not exclude each
+/// other.
 static SHARD: Class = Class::new("nbd.memory");
 
 /// What is allocated at once.
@@ -30,7 +31,7 @@ const LOOKS_MAX: u64 = 1 << 14;
 pub struct Memory(Arc<Inner>);
 
 struct Inner {
-    shards: Vec<Mutex<Table>>,
+    shards: Vec<RwLock<Table>>,
     size: AtomicU64,
     read_only: bool,
 }
@@ -46,7 +47,7 @@ impl Memory {
     /// An empty device.
     pub fn new(size: u64, read_only: bool) -> Self {
         let shards =
-            iter::repeat_with(|| Mutex::new(&SHARD, Table::default())).take(SHARDS as usize).collect();
+            iter::repeat_with(|| RwLock::new(&SHARD, Table::default())).take(SHARDS as usize).collect();
         Self(Arc::new(Inner { shards, size: size.into(), read_only }))
     }
 }
@@ -162,14 +163,14 @@ fn pages(part: Part) -> impl Iterator<Item = (usize, usize, usize)> {
 }
 
 impl Inner {
-    fn shard(&self, chunk: u64) -> &Mutex<Table> {
+    fn shard(&self, chunk: u64) -> &RwLock<Table> {
         &self.shards[(chunk % SHARDS) as usize]
     }
 
     fn read(&self, offset: u64, len: u64, out: &mut BytesMut) {
         out.reserve(len as usize);
         for part in parts(offset, offset + len) {
-            let shard = self.shard(part.chunk).lock();
+            let shard = self.shard(part.chunk).read();
             match shard.get(&part.chunk) {
                 None => out.put_bytes(0, part.len as usize),
                 Some(chunk) => {
@@ -186,7 +187,7 @@ impl Inner {
 
     fn write(&self, offset: u64, mut data: &[u8]) {
         for part in parts(offset, offset + data.len() as u64) {
-            let mut shard = self.shard(part.chunk).lock();
+            let mut shard = self.shard(part.chunk).write();
             let chunk = shard.entry(part.chunk).or_insert_with(Chunk::empty);
             for (number, from, len) in pages(part) {
                 let (these, rest) = data.split_at(len);
@@ -199,7 +200,7 @@ impl Inner {
     /// Zeros that take their room.
     fn fill(&self, offset: u64, len: u64) {
         for part in parts(offset, offset + len) {
-            let mut shard = self.shard(part.chunk).lock();
+            let mut shard = self.shard(part.chunk).write();
             let chunk = shard.entry(part.chunk).or_insert_with(Chunk::empty);
             for (number, from, len) in pages(part) {
                 chunk.page(number)[from..from + len].fill(0);
@@ -214,7 +215,7 @@ impl Inner {
         if last.saturating_sub(first) > SHARDS {
             for shard in &self.shards {
                 let removed: Vec<_> =
-                    shard.lock().extract_if(|chunk, _| (first..last).contains(chunk)).collect();
+                    shard.write().extract_if(|chunk, _| (first..last).contains(chunk)).collect();
                 drop(removed);
             }
             parts(offset, first * CHUNK).chain(parts(last * CHUNK, end)).for_each(|part| self.clear(part));
@@ -224,7 +225,7 @@ impl Inner {
     }
 
     fn clear(&self, part: Part) {
-        let mut shard = self.shard(part.chunk).lock();
+        let mut shard = self.shard(part.chunk).write();
         if part.len == CHUNK {
             let removed = shard.remove(&part.chunk);
             drop(shard);
@@ -245,7 +246,7 @@ impl Inner {
     fn extents(&self, offset: u64, len: u64, one: bool) -> Vec<Extent> {
         let mut extents = Vec::new();
         for part in parts(offset, offset + len).take(LOOKS_MAX as usize) {
-            let shard = self.shard(part.chunk).lock();
+            let shard = self.shard(part.chunk).read();
             match shard.get(&part.chunk) {
                 None => add_extent(&mut extents, part.len, true),
                 Some(chunk) => {
@@ -325,7 +326,7 @@ mod tests {
         let memory = Memory::new(u64::MAX / 2, false);
         memory.0.write(1 << 60, b"here");
         memory.0.punch(5, u64::MAX / 2);
-        assert!(memory.0.shards.iter().all(|shard| shard.lock().is_empty()));
+        assert!(memory.0.shards.iter().all(|shard| shard.read().is_empty()));
         let extents = memory.0.extents(0, u64::MAX / 2, false);
         assert_eq!(extents, [Extent { len: LOOKS_MAX * CHUNK, hole: true }]);
     }

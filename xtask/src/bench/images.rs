@@ -1,0 +1,216 @@
+//! Images: `rbd bench` beside `loligo rbd bench`, and images over NBD from a gateway of ours, driven by fio; and many images in one gateway
+//! beside one.
+
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::process::{installed, output_of};
+use crate::stock::Cluster;
+
+use super::measure::{process_cpu_us, run_counting_cpu};
+use super::nbd::Gateway;
+use super::programs::{self, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
+use super::report::{Figures, figure_rows, figures_json};
+use super::sides::{Client, Our, POOL, Server};
+
+/// Random I/Os of 4 KiB, 64 under way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ImageLoad {
+    Write,
+    Read,
+}
+
+/// Who does them on whose server. The first is what ratios are to.
+pub(super) const SIDES: [(Way, Server); 4] = [
+    (Way::Native(Client::Stock), Server::Stock),
+    (Way::Native(Client::Loligo), Server::Stock),
+    (Way::Native(Client::Loligo), Server::Loligo),
+    (Way::Nbd, Server::Loligo),
+];
+
+/// How an image is come at.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// `rbd bench` and `loligo rbd bench`.
+    Native(Client),
+    /// fio over `loligo nbd serve`, whose CPU counts as the client's; fio's own does not.
+    Nbd,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native(client) => write!(f, "{client} rbd"),
+            Self::Nbd => f.write_str("loligo nbd"),
+        }
+    }
+}
+
+impl ImageLoad {
+    pub(super) const ALL: [Self; 2] = [Self::Write, Self::Read];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Write => "image 4 KiB random write, 64 in flight",
+            Self::Read => "image 4 KiB random read, 64 in flight",
+        }
+    }
+
+    fn io_type(self) -> &'static str {
+        if self == Self::Write { "write" } else { "read" }
+    }
+
+    pub(super) fn run(
+        self,
+        (way, server): (Way, Server),
+        seconds: u32,
+        stock: &Cluster,
+        our: &Our<'_>,
+        dir: &Path,
+    ) -> Result<Figures> {
+        let serve = our.serve(server, dir)?;
+        let (conf, pid) = match &serve {
+            None => (stock.conf(), stock.pid("osd.0")?),
+            Some(serve) => (serve.conf.clone(), serve.child.id()),
+        };
+        programs::prepare_image(&conf, self.io_type())?;
+        match way {
+            Way::Native(client) => self.native(client, our.program, &conf, pid, seconds),
+            Way::Nbd => {
+                let images = [programs::IMAGE.to_owned()];
+                over_nbd(self, our.program, &conf, pid, dir, &images, seconds)
+            }
+        }
+    }
+
+    fn native(self, client: Client, loligo: &Path, conf: &Path, pid: u32, seconds: u32) -> Result<Figures> {
+        // Ours is several times as fast, and measured for about as long.
+        let (times, mut command) = match client {
+            Client::Stock => (1, Command::new("rbd")),
+            Client::Loligo => (4, Command::new(loligo)),
+        };
+        command.arg("-c").arg(conf);
+        if client == Client::Loligo {
+            command.arg("rbd");
+        }
+        let bytes = u64::from(seconds) * RBD_BYTES_A_SECOND * times;
+        programs::add_rbd_bench(&mut command, self.io_type(), bytes);
+        let before_us = process_cpu_us(pid)?;
+        let (output, client_cpu_us) = run_counting_cpu(&mut command)?;
+        let server_cpu_us = process_cpu_us(pid)? - before_us;
+        let (ops, ops_per_s) = programs::parse_rbd(&String::from_utf8_lossy(&output.stdout))?;
+        Ok(Figures {
+            ops_per_s,
+            latency_mean_us: f64::from(RBD_THREADS) * 1e6 / ops_per_s,
+            latency_p50_us: None,
+            latency_p99_us: None,
+            client_cpu_us_per_op: client_cpu_us / ops,
+            server_cpu_us_per_op: server_cpu_us / ops,
+        })
+    }
+}
+
+/// All images at once, each by a job of its own with 64 I/Os in flight.
+fn over_nbd(
+    load: ImageLoad,
+    loligo: &Path,
+    conf: &Path,
+    server_pid: u32,
+    dir: &Path,
+    images: &[String],
+    seconds: u32,
+) -> Result<Figures> {
+    if !installed("fio") {
+        return Err("fio must be installed for this row".into());
+    }
+    let socket: PathBuf = dir.join("images.sock");
+    let mut command = Command::new(loligo);
+    command.arg("-c").arg(conf).args(["nbd", "serve", "--unix"]).arg(&socket);
+    for image in images {
+        command.arg("--export").arg(format!("{image}=rbd:{POOL}/{image}"));
+    }
+    let gateway = Gateway::start(&mut command, &socket)?;
+    let mut fio = Command::new("fio");
+    fio.args(["--ioengine=nbd", "--bs=4k", "--iodepth=64", "--thread", "--group_reporting"]);
+    fio.arg(format!("--rw=rand{}", load.io_type()));
+    fio.args(["--time_based", "--output-format=json"]).arg(format!("--runtime={seconds}"));
+    for image in images {
+        fio.arg(format!("--name={image}"));
+        fio.arg(format!("--uri=nbd+unix:///{image}?socket={}", socket.display()));
+    }
+    let before_us = [process_cpu_us(gateway.pid())?, process_cpu_us(server_pid)?];
+    let output = output_of(&mut fio)?;
+    let used_us = [process_cpu_us(gateway.pid())? - before_us[0], process_cpu_us(server_pid)? - before_us[1]];
+    let of = FioRun::parse(&output, load.io_type())?;
+    Ok(Figures {
+        ops_per_s: of.ops_per_s,
+        latency_mean_us: of.mean_us,
+        latency_p50_us: Some(of.p50_us),
+        latency_p99_us: Some(of.p99_us),
+        client_cpu_us_per_op: used_us[0] / of.ops,
+        server_cpu_us_per_op: used_us[1] / of.ops,
+    })
+}
+
+/// The sides of a row.
+pub(super) fn table(load: ImageLoad, figures: &[Figures; 4]) -> String {
+    let mut t = String::new();
+    let names = SIDES.map(|(way, server)| format!("{way} on {server}"));
+    let rows: Vec<(&str, &Figures)> = names.iter().map(String::as_str).zip(figures).collect();
+    figure_rows(&mut t, load.name(), &rows);
+    let [stock, ours, ..] = figures.each_ref().map(|f| f.client_cpu_us_per_op);
+    let _ = writeln!(t, "  client CPU per op on the stock server: {:.2} of librbd's\n", ours / stock);
+    t
+}
+
+pub(super) fn json(load: ImageLoad, figures: &[Figures; 4]) -> Value {
+    let side = |(way, server): (Way, Server), f: &Figures| (format!("{way} on {server}"), figures_json(f));
+    let sides: serde_json::Map<String, Value> =
+        SIDES.into_iter().zip(figures).map(|(s, f)| side(s, f)).collect();
+    json!({ "images": load.name(), "sides": sides })
+}
+
+/// The row of many images.
+pub(super) const TOGETHER: &str = "16 images together, 4 KiB random write";
+const IMAGES: usize = 16;
+
+/// One image alone, and many: those of one gateway on our server.
+pub(super) struct Together([Figures; 2]);
+
+impl Together {
+    pub(super) fn compare(our: &Our<'_>, dir: &Path, rounds: usize, seconds: u32) -> Result<Self> {
+        let mut figures = [Vec::new(), Vec::new()];
+        for round in 0..rounds {
+            for (count, of_one) in [1, IMAGES].into_iter().zip(&mut figures) {
+                eprintln!("{TOGETHER} round {}: {count}", round + 1);
+                let serve = our.serve(Server::Loligo, dir)?.ok_or("no server")?;
+                let images: Vec<String> = (0..count).map(|number| format!("image{number}")).collect();
+                for image in &images {
+                    let mut create = Command::new(our.program);
+                    create.arg("-c").arg(&serve.conf).args(["rbd", "create", "--size", "64M"]);
+                    output_of(create.arg(format!("{POOL}/{image}")))?;
+                }
+                let (conf, pid) = (&serve.conf, serve.child.id());
+                of_one.push(over_nbd(ImageLoad::Write, our.program, conf, pid, dir, &images, seconds)?);
+            }
+        }
+        Ok(Self(figures.map(|of_one| Figures::median(&of_one))))
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut t = String::new();
+        let [one, many] = &self.0;
+        figure_rows(&mut t, TOGETHER, &[("one alone", one), ("all together", many)]);
+        t.push('\n');
+        t
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let [one, many] = &self.0;
+        json!({ "one": figures_json(one), "many": figures_json(many) })
+    }
+}
