@@ -177,6 +177,30 @@ pub(super) fn json(load: ImageLoad, figures: &[Figures; 4]) -> Value {
 /// The row of many images.
 pub(super) const TOGETHER: &str = "16 images together, 4 KiB random write";
 const IMAGES: usize = 16;
+/// MiB of all images, one or many: what is written to is as large, and there already.
+const MIB_TOGETHER: usize = 1024;
+
+/// Makes an image all of which is written.
+fn make_full(our: &Our<'_>, conf: &Path, image: &str, mib: usize) -> Result<()> {
+    let (image, size) = (format!("{POOL}/{image}"), format!("{mib}M"));
+    let rbd = |args: &[&str]| {
+        output_of(Command::new(our.program).arg("-c").arg(conf).arg("rbd").args(args).arg(&image)).map(drop)
+    };
+    rbd(&["create", "--size", &size])?;
+    rbd(&[
+        "bench",
+        "--io-type",
+        "write",
+        "--io-size",
+        "4M",
+        "--io-threads",
+        "4",
+        "--io-pattern",
+        "full-seq",
+        "--io-total",
+        &size,
+    ])
+}
 
 /// One image alone, and many: those of one gateway on our server.
 pub(super) struct Together([Figures; 2]);
@@ -190,9 +214,7 @@ impl Together {
                 let serve = our.serve(Server::Loligo, dir)?.ok_or("no server")?;
                 let images: Vec<String> = (0..count).map(|number| format!("image{number}")).collect();
                 for image in &images {
-                    let mut create = Command::new(our.program);
-                    create.arg("-c").arg(&serve.conf).args(["rbd", "create", "--size", "64M"]);
-                    output_of(create.arg(format!("{POOL}/{image}")))?;
+                    make_full(our, &serve.conf, image, MIB_TOGETHER / count)?;
                 }
                 let (conf, pid) = (&serve.conf, serve.child.id());
                 of_one.push(over_nbd(ImageLoad::Write, our.program, conf, pid, dir, &images, seconds)?);
