@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use crate::device::{Attached, Registry};
 use crate::proto::{Asked, Chosen, Handshake};
+use crate::tls::Acceptor;
 
 pub(crate) use transmission::Ended;
 use transmission::Transmission;
@@ -28,7 +28,7 @@ const HANDSHAKE_READ: usize = 4096;
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     registry: &Registry,
-    tls: Option<Arc<TlsAcceptor>>,
+    tls: Option<Arc<Acceptor>>,
 ) -> Result<(), Ended> {
     let mut handshake = Handshake::new(tls.is_some());
     let mut first = Negotiation::new(stream);
