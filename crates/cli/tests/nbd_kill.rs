@@ -17,7 +17,7 @@ async fn what_a_killed_gateway_answered_is_there() {
     // Whoever was killed holds a lock that others would have to break.
     let features = ["--image-feature", "layering"];
     let made = Command::new(env!("CARGO_BIN_EXE_loligo"))
-        .args(["-c", &conf, "-p", "p", "rbd", "create", "i", "--size", &SIZE.to_string()])
+        .args(["-c", &conf, "-p", "p", "rbd", "create", "i", "--size", &format!("{}M", SIZE >> 20)])
         .args(features)
         .output()
         .expect("it can be run");
