@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::tls::{CertificateFiles, TlsFiles};
+
 /// What `loligo nbd serve --config` reads, in TOML.
 ///
 /// ```
@@ -17,6 +19,7 @@ use serde::Deserialize;
 ///     certificate = "/etc/nbd/server-cert.pem"
 ///     key = "/etc/nbd/server-key.pem"
 ///     client-authority = "/etc/nbd/ca-cert.pem"
+///     psk = "/etc/nbd/keys.psk"
 ///
 ///     [[export]]
 ///     name = "disk"
@@ -36,22 +39,44 @@ pub struct Config {
     pub unix: Vec<PathBuf>,
     /// The socket at which it is controlled.
     pub control: Option<PathBuf>,
-    /// Certificates.
+    /// Certificates and keys.
     pub tls: Option<Tls>,
     /// Devices.
     pub export: Vec<Export>,
 }
 
-/// Certificates and keys, in PEM.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+/// Certificates and keys, in PEM, and keys that are shared in advance.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Tls {
-    /// The server's.
-    pub certificate: PathBuf,
+    /// The server's certificate.
+    pub certificate: Option<PathBuf>,
     /// Its key.
-    pub key: PathBuf,
-    /// Who signs clients'.
+    pub key: Option<PathBuf>,
+    /// Who signs clients' certificates.
     pub client_authority: Option<PathBuf>,
+    /// Keys of clients, as `psktool` writes them.
+    pub psk: Option<PathBuf>,
+}
+
+impl Tls {
+    /// What TLS is to stand on.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn files(self) -> Result<TlsFiles, &'static str> {
+        let certificates = match (self.certificate, self.key, self.client_authority) {
+            (Some(certificate), Some(key), client_authority) => {
+                Some(CertificateFiles { certificate, key, client_authority })
+            }
+            (None, None, None) => None,
+            (None, None, Some(_)) => {
+                return Err("who signs clients' certificates is named, but no certificate");
+            }
+            _ => return Err("a certificate and its key are named together"),
+        };
+        Ok(TlsFiles { certificates, shared_keys: self.psk })
+    }
 }
 
 /// A device.

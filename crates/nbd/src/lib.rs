@@ -19,18 +19,21 @@
 //! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`] file, as a [`Spec`] says it.
 //! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the table; each device has a lane in which it is opened, resized, suspended and closed, so that
 //!   a back end that is stuck delays its own device alone.
-//! - [`Server`] listens at sockets, with TLS if it is given [certificates](tls::acceptor).
+//! - [`Server`] listens at sockets, with TLS if it is given [certificates or shared keys](tls).
 //! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.
+//! - [`kernel`] attaches exports, ours or others', to this machine's kernel, whose client does the I/O; a [`Target`] says which.
 //!
-//! What this crate refuses to do: it does not attach devices to this machine's kernel, does not speak the older handshake (oldstyle), and keeps no data: what it has answered its back end has.
+//! What this crate refuses to do: it does not speak the older handshake (oldstyle), does no I/O as a client, and keeps no data: what it has answered its back end has.
 #![forbid(unsafe_code)]
 
 mod backend;
+mod client;
 mod config;
 mod connection;
 pub mod control;
 mod device;
 pub mod fuzz;
+pub mod kernel;
 pub mod proto;
 mod server;
 pub mod tls;
@@ -39,6 +42,7 @@ pub use backend::{
     Access, Backend, BackendError, Done, Later, LocalFile, Memory, Opener, Rbd, Spec, SpecError, Started,
     Striped, Work,
 };
+pub use client::{JoinError, Joined, Target, TargetError};
 pub use config::{Config, Export as ConfigExport, Tls as ConfigTls};
 pub use device::{Attached, Definition, DeviceError, Info, Phase, Registry};
 pub use server::Server;

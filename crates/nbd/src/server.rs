@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
 use crate::connection;
 use crate::device::Registry;
+use crate::tls::Acceptor;
 
 /// Clients at a time; more wait to be accepted.
 const CLIENTS_MAX: usize = 8192;
@@ -25,7 +25,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A gateway that listens. Dropped, it listens no more; clients that it has stay. [`Server::close`] tells them to go.
 pub struct Server {
     registry: Arc<Registry>,
-    tls: Option<Arc<TlsAcceptor>>,
+    tls: Option<Arc<Acceptor>>,
     places: Arc<Semaphore>,
     listening: JoinSet<()>,
     /// Files of sockets, which go with it.
@@ -34,7 +34,7 @@ pub struct Server {
 
 impl Server {
     /// Listens nowhere yet. With `tls`, clients are told nothing without it.
-    pub fn new(registry: Arc<Registry>, tls: Option<TlsAcceptor>) -> Self {
+    pub fn new(registry: Arc<Registry>, tls: Option<Acceptor>) -> Self {
         Self {
             registry,
             tls: tls.map(Arc::new),
@@ -110,7 +110,7 @@ impl Drop for Server {
 /// What takes clients in.
 struct Accepter {
     registry: Arc<Registry>,
-    tls: Option<Arc<TlsAcceptor>>,
+    tls: Option<Arc<Acceptor>>,
     places: Arc<Semaphore>,
 }
 

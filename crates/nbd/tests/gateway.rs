@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use client::{Client, DISC, FLUSH, READ, SHUTDOWN, WRITE};
+use client::{BLOCK_STATUS, CACHE, Client, DISC, FLUSH, READ, SHUTDOWN, TRIM, WRITE, WRITE_ZEROES};
 use loligo_nbd::proto::{Can, Io};
 use loligo_nbd::{Backend, Definition, DeviceError, Memory, Opener, Registry, Server, Spec, Started, Work};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -90,7 +90,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// With a device `free` of a megabyte, and one `stuck`.
+    /// With a device `free` of a megabyte, a `large` one, and one `stuck`.
     async fn start() -> Self {
         let registry = Registry::new(Opener::local(), Handle::current());
         let stuck = watch::channel(true).0;
@@ -99,6 +99,7 @@ impl Gateway {
             Stuck { memory: Memory::new(1 << 20, false), stuck: stuck.subscribe(), seen: Arc::clone(&seen) };
         registry.add_open("stuck", Box::new(backend)).expect("the name is free");
         registry.add(definition("free", "memory:1M")).await.expect("memory");
+        registry.add(definition("large", "memory:1G")).await.expect("memory");
         let mut server = Server::new(Arc::clone(&registry), None);
         let addr = server.listen("127.0.0.1:0".parse().expect("an address")).await.expect("a free port");
         Self { registry, server, addr, stuck, seen }
@@ -154,6 +155,17 @@ async fn a_back_end_that_is_stuck_delays_its_own_requests_alone() {
     for n in 0..100 {
         assert_eq!(free.write(n, b"x").await, 0);
     }
+    // Neither does it delay who comes, goes, asks what there is, or changes other devices.
+    let registry = &gateway.registry;
+    registry.add(definition("new", "memory:4K")).await.expect("memory");
+    registry.resize("new", 8192).await.expect("nothing is under way");
+    assert_eq!(gateway.client("new").await.size, 8192);
+    gateway.until_nobody_uses("new").await;
+    registry.remove("new", false).await.expect("nobody uses it");
+    assert_eq!(gateway.client("stuck").await.size, 1 << 20, "the device itself may be chosen");
+    let mut names: Vec<String> = registry.list().into_iter().map(|info| info.name).collect();
+    names.sort();
+    assert_eq!(names, ["free", "large", "stuck"]);
     let more = timeout(Duration::from_millis(20), waiting.reply()).await;
     assert!(more.is_err(), "nothing is answered that is not done");
     gateway.stuck.send_replace(false);
@@ -279,6 +291,158 @@ async fn a_client_that_does_not_read_is_not_read_from() {
         client.stream.read_exact(&mut data).await.expect("the data");
         assert!(data.iter().all(|byte| *byte == 7));
     }
+}
+
+/// Each gets the error of the protocol's, and the connection is as good as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
+    const SIZE: u64 = 1 << 20;
+    let gateway = Gateway::start().await;
+    let mut client = gateway.client("free").await;
+    assert_eq!(client.write(SIZE - 8, b"the last").await, 0);
+    let invalid = 22;
+    let no_space = 28;
+    let too_large = 75;
+    for (command, offset, len, error) in [
+        (TRIM, SIZE, 1, invalid),
+        (TRIM, u64::MAX, 1, invalid),
+        (CACHE, SIZE - 1, 2, invalid),
+        (WRITE_ZEROES, SIZE - 1, 2, no_space),
+        (WRITE_ZEROES, u64::MAX - 1, u32::MAX, no_space),
+        (READ, SIZE, 1, invalid),
+        (READ, u64::MAX, u32::MAX, invalid),
+        (FLUSH, 1, 0, invalid),
+        (FLUSH, 0, 1, invalid),
+        // Nobody has asked for a context, nor for structured replies.
+        (BLOCK_STATUS, 0, 4096, invalid),
+        (8, 0, 0, invalid),
+        (0xffff, 0, 0, invalid),
+    ] {
+        client.send(command, 77, offset, len, b"").await;
+        let reply = timeout(PATIENCE, client.reply()).await.expect("in time").expect("an answer");
+        assert_eq!(reply, (error, 77), "command {command} at {offset} for {len}");
+    }
+    assert_eq!(client.write(SIZE - 4, b"too long").await, no_space);
+    assert_eq!(client.write(u64::MAX, b"x").await, no_space);
+    // Flags that a command does not have: FUA is allowed everywhere, all others somewhere.
+    for (command, flags) in
+        [(READ, 1 << 2), (READ, 1 << 5), (WRITE_ZEROES, 1 << 3), (FLUSH, 1 << 1), (TRIM, 1 << 15)]
+    {
+        let mut request = Client::request(command, 78, 0, if command == FLUSH { 0 } else { 8 }, b"");
+        request[4..6].copy_from_slice(&u16::to_be_bytes(flags));
+        client.stream.write_all(&request).await.expect("it listens");
+        let reply = timeout(PATIENCE, client.reply()).await.expect("in time").expect("an answer");
+        assert_eq!(reply, (invalid, 78), "command {command} with flags {flags:#x}");
+    }
+    let mut other = gateway.client("large").await;
+    other.send(READ, 79, 0, (32 << 20) + 1, b"").await;
+    assert_eq!(other.reply().await.expect("an answer"), (too_large, 79));
+    assert_eq!(client.read(SIZE - 8, 8).await, Ok(b"the last".to_vec()));
+    // All kinds at once are answered, each once.
+    let all: Vec<u8> = (0..64).flat_map(|n| Client::request(9 + n as u16, n, n, 1, b"")).collect();
+    client.stream.write_all(&all).await.expect("it listens");
+    for n in 0..64 {
+        let reply = timeout(PATIENCE, client.reply()).await.expect("in time").expect("an answer");
+        assert_eq!(reply, (invalid, n));
+    }
+}
+
+/// There is no telling where the next request would begin.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_cannot_be_told_apart_end_their_connection() {
+    let gateway = Gateway::start().await;
+    let other = Client::request(READ, 1, 0, 1, b"");
+    let reply = [&[0x67, 0x44, 0x66, 0x98][..], &[0; 12]].concat();
+    let extended = [&[0x21, 0xe4, 0x1c, 0x71][..], &[0; 28]].concat();
+    let too_long = Client::request(WRITE, 1, 0, (32 << 20) + 1, b"some");
+    let huge = Client::request(WRITE, 1, 0, u32::MAX, b"some");
+    for bytes in
+        [&reply[..], &extended, &too_long, &huge, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", &other[1..]]
+    {
+        let mut client = gateway.client("free").await;
+        assert_eq!(client.write(0, b"x").await, 0);
+        // Whole and in order before it: answered.
+        client
+            .stream
+            .write_all(&[&Client::request(FLUSH, 5, 0, 0, b"")[..], bytes, &other].concat())
+            .await
+            .expect("it listens");
+        assert!(matches!(timeout(PATIENCE, client.reply()).await.expect("in time"), Ok((0, 5)) | Err(_)));
+        assert!(timeout(PATIENCE, client.is_over()).await.expect("it ends"), "{bytes:?}");
+    }
+    gateway.until_nobody_uses("free").await;
+}
+
+/// A handshake's options that make no sense get an error, and a good one behind them goes on; what cannot be told apart ends the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn options_that_make_no_sense_are_answered_or_end_the_connection() {
+    let gateway = Gateway::start().await;
+    let option = |number: u32, data: &[u8]| {
+        [b"IHAVEOPT", &number.to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), data].concat()
+    };
+    let (unsupported, invalid, unknown, too_big) = (0x8000_0001, 0x8000_0003, 0x8000_0006, 0x8000_0009_u32);
+    let mut stream = greeted(gateway.addr, &[0, 0, 0, 3]).await;
+    for (number, data, kind) in [
+        (99, &b"anything"[..], unsupported),
+        (4, b"", unsupported),
+        (5, b"", unsupported),
+        (3, b"x", invalid),
+        (5, b"x", invalid),
+        (8, b"x", invalid),
+        (6, b"", invalid),
+        (6, b"\xff\xff\xff\xff", invalid),
+        (7, b"\0\0\0\x04free\0\x02\0\x01", invalid),
+        (7, b"\0\0\0\x02\xc3\x28\0\0", invalid),
+        (7, b"\0\0\0\x04none\0\0", unknown),
+        // A context without structured replies.
+        (10, b"\0\0\0\x04free\0\0\0\0", invalid),
+        (6, &[0; 65 << 10], too_big),
+    ] {
+        stream.write_all(&option(number, data)).await.expect("it listens");
+        let (to, answer) = timeout(PATIENCE, option_answer(&mut stream)).await.expect("in time");
+        assert_eq!((to, answer), (number, kind), "{number} with {} bytes", data.len());
+    }
+    stream.write_all(&option(1, b"free")).await.expect("it listens");
+    let mut export = [0; 10];
+    stream.read_exact(&mut export).await.expect("it goes on");
+    assert_eq!(export[..8], (1u64 << 20).to_be_bytes());
+
+    let long_name = option(1, &[b'x'; 4097]);
+    let mut endless = option(6, b"");
+    endless[12..16].copy_from_slice(&u32::MAX.to_be_bytes());
+    for (flags, bytes) in [
+        ([0, 0, 0, 4], &option(3, b"")[..]),
+        ([0x80, 0, 0, 3], b""),
+        ([0, 0, 0, 3], b"IHAVEOPS\0\0\0\x03\0\0\0\0"),
+        ([0, 0, 0, 3], &option(1, b"none")),
+        ([0, 0, 0, 3], &option(1, b"\xff")),
+        ([0, 0, 0, 3], &long_name),
+        ([0, 0, 0, 3], &endless),
+    ] {
+        let mut stream = greeted(gateway.addr, &flags).await;
+        let _ = stream.write_all(bytes).await;
+        let mut said = Vec::new();
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("it ends");
+        assert!(said.is_empty(), "{flags:?} {said:?}");
+    }
+}
+
+/// A connection that has been greeted and has sent its flags.
+async fn greeted(addr: SocketAddr, flags: &[u8; 4]) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.expect("it listens");
+    stream.read_exact(&mut [0; 18]).await.expect("the greeting");
+    stream.write_all(flags).await.expect("it listens");
+    stream
+}
+
+/// The option that is answered, and how; the text is skipped.
+async fn option_answer(stream: &mut TcpStream) -> (u32, u32) {
+    let mut head = [0; 20];
+    stream.read_exact(&mut head).await.expect("an answer");
+    let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    let mut text = vec![0; number(16) as usize];
+    stream.read_exact(&mut text).await.expect("its text");
+    (number(8), number(12))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -98,6 +98,35 @@ async fn truncating_leaves_no_object_and_no_old_byte() {
     assert!(matches!(too_long, Error::TooLong));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_are_made_told_and_take_no_room() {
+    let place = Place::new().await;
+    let striper = in_pool(place.pool().await, layout(1, 2, 2));
+    let file = striper.create("f").await.expect("made");
+    file.write(0, pattern(12 * UNIT, 1)).await.expect("written");
+    let told = async |offset, len| {
+        let parts = file.parts(offset, len).await.expect("told");
+        parts.into_iter().map(|part| (part.len, part.is_hole)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(0, u64::MAX).await, [(12 * UNIT, false)]);
+    assert_eq!(told(12 * UNIT, 7).await, []);
+    // A set of two objects in the middle, and one unit of what is left before it.
+    file.punch(3 * UNIT, 5 * UNIT).await.expect("punched");
+    assert_eq!(told(0, u64::MAX).await, [(3 * UNIT, false), (5 * UNIT, true), (4 * UNIT, false)]);
+    assert_eq!(told(UNIT, 3 * UNIT).await, [(2 * UNIT, false), (UNIT, true)]);
+    let mut all = names(&striper).await;
+    all.sort();
+    let left: Vec<u64> = (0..8).filter(|n| all.contains(&format!("f.{n:016x}"))).collect();
+    assert_eq!(left, [0, 1, 4, 5]);
+    // All of it, and more: what says that it is a file stays.
+    file.punch(0, u64::MAX).await.expect("punched");
+    assert_eq!(told(0, u64::MAX).await, [(12 * UNIT, true)]);
+    assert_eq!(content(&file).await, vec![0; 12 * UNIT as usize]);
+    file.close().await.expect("closed");
+    assert_eq!(names(&striper).await, ["f.0000000000000000"]);
+    assert_eq!(striper.stat("f").await.expect("it is there").size, 12 * UNIT);
+}
+
 async fn names(striper: &Striper) -> Vec<String> {
     let mut objects = striper.ioctx().objects();
     let mut names = Vec::new();
@@ -545,7 +574,8 @@ impl Array {
                 let read = file.read_sparse(offset, len).await.expect("read");
                 assert!(read.into_bytes() == self.slice(offset, len), "{} {offset} {len}", self.name);
             }
-            75..83 => self.write_stream(&file, offset).await,
+            75..79 => self.punch(&file, offset, len).await,
+            79..83 => self.write_stream(&file, offset).await,
             83..90 => self.check(&file).await,
             _ => {
                 file.close().await.expect("closed");
@@ -556,6 +586,25 @@ impl Array {
         }
         assert_eq!(file.size().await.expect("a size"), self.bytes.len() as u64, "{}", self.name);
         file
+    }
+
+    async fn punch(&mut self, file: &File, offset: u64, len: u64) {
+        file.punch(offset, len).await.expect("punched");
+        let end = (offset + len).min(self.bytes.len() as u64);
+        if offset < end {
+            self.bytes[offset as usize..end as usize].fill(0);
+        }
+        let mut at = 0;
+        while at < self.bytes.len() as u64 {
+            let parts = file.parts(at, u64::MAX).await.expect("told");
+            assert!(!parts.is_empty() && parts.is_sorted_by(|a, b| a.is_hole != b.is_hole), "{parts:?}");
+            for part in parts {
+                let zeros = self.slice(at, part.len).iter().all(|byte| *byte == 0);
+                assert!(!part.is_hole || zeros, "{} {at} {part:?}", self.name);
+                at += part.len;
+            }
+        }
+        assert_eq!(at, self.bytes.len() as u64);
     }
 
     async fn write_stream(&mut self, file: &File, offset: u64) {

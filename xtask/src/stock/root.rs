@@ -28,9 +28,22 @@ const PACKAGES: [&str; 15] = [
     "gnutls-bin",
 ];
 
+/// What runs the kernel that has an NBD client, on this machine alone.
+const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
+
 /// Programs that tell whether all of them are installed.
-const PROGRAMS: [&str; 8] =
-    ["ceph-osd", "rados", "fio", "qemu-img", "nbdinfo", "nbdkit", "mksquashfs", "certtool"];
+const PROGRAMS: [&str; 10] = [
+    "ceph-osd",
+    "rados",
+    "fio",
+    "qemu-img",
+    "nbdinfo",
+    "nbdkit",
+    "mksquashfs",
+    "certtool",
+    "qemu-system-x86_64",
+    "busybox",
+];
 
 /// The folder in which a release's `/usr` lies.
 pub(super) struct Root(PathBuf);
@@ -150,6 +163,9 @@ fn install(root: &Path) -> Result<()> {
     apt(root, &["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"])?;
     let mut args = vec!["install", "-qq", "-y", "--no-install-recommends"];
     args.extend(PACKAGES);
+    if root == Path::new("/") {
+        args.extend(MACHINE);
+    }
     apt(root, &args).or_else(|e| {
         // A package's last script may fail where no services are: that of 20.2.4's monitors does. The programs are there all the same.
         let mut daemon = Command::new("chroot");

@@ -1,9 +1,11 @@
 //! The words of `loligo nbd`.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use loligo_nbd::ConfigTls;
 
 use crate::args::size;
 
@@ -16,6 +18,13 @@ SPEC says what a device stands on, and ends with ,ro if it shall only be read:
 
   loligo nbd serve --unix /run/nbd.sock --control /run/nbd.asok --export disk=memory:1G
   nbdinfo 'nbd+unix:///disk?socket=/run/nbd.sock'";
+
+const ATTACH: &str = "\
+  loligo nbd attach auto --unix /run/nbd.sock disk
+  loligo nbd attach /dev/nbd0 nbd://localhost/disk
+  loligo nbd detach /dev/nbd0
+
+The kernel's module nbd must be loaded (modprobe nbd). TLS is not spoken.";
 
 #[derive(Subcommand)]
 pub(crate) enum NbdCommand {
@@ -67,6 +76,30 @@ pub(crate) enum NbdCommand {
         socket: PathBuf,
         name: String,
     },
+    /// Attach an export, of this program or any other server, to this machine's kernel: prints which /dev/nbdN it is.
+    ///
+    /// The kernel does all I/O from there on, and keeps the device when its server goes: reads and writes fail then.
+    #[command(after_help = ATTACH)]
+    Attach {
+        /// /dev/nbdN, or auto for any that is free.
+        device: String,
+        /// nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH; with --unix the export's name alone.
+        export: String,
+        /// The Unix socket at which the server listens.
+        #[arg(long, value_name = "PATH")]
+        unix: Option<PathBuf>,
+        /// Connections, if the export allows more than one; 64 at most.
+        #[arg(long, value_name = "N", default_value = "4")]
+        connections: NonZeroU32,
+    },
+    /// Detach /dev/nbdN from its export.
+    Detach {
+        /// /dev/nbdN.
+        device: String,
+        /// Also if it is mounted or part of another device; what is not written yet is lost.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 #[derive(Args)]
@@ -95,7 +128,22 @@ pub(crate) struct ServeOptions {
     /// Who signs clients' certificates, which they need then.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_client_ca: Option<PathBuf>,
+    /// Keys of clients, as psktool writes them (USER:KEY in hexadecimal), of mode 0600: clients with a key need no certificate, and must speak TLS 1.3.
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_psk: Option<PathBuf>,
     /// Threads that serve clients (default: one for each processor).
     #[arg(long)]
     pub(super) workers: Option<usize>,
+}
+
+impl ServeOptions {
+    /// What is named for TLS.
+    pub(super) fn tls(&self) -> ConfigTls {
+        ConfigTls {
+            certificate: self.tls_cert.clone(),
+            key: self.tls_key.clone(),
+            client_authority: self.tls_client_ca.clone(),
+            psk: self.tls_psk.clone(),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `loligo nbd`: the gateway for block devices, and the words that control it.
 
 mod args;
+mod attach;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
-use loligo_nbd::tls::{self, TlsFiles};
-use loligo_nbd::{Config, Definition, Opener, Registry, Server, Spec, control};
+use loligo_nbd::tls::{Acceptor, TlsFiles};
+use loligo_nbd::{Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
 use loligo_rados::Builder;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -35,6 +36,10 @@ pub(crate) fn run(
     let (socket, mut request) = match command {
         NbdCommand::Serve(options) => return serve(options, builder, pools.last().cloned()),
         NbdCommand::Ls { socket } => return list(socket, format),
+        NbdCommand::Attach { device, export, unix, connections } => {
+            return attach::attach(device, export, unix.as_deref(), *connections, format);
+        }
+        NbdCommand::Detach { device, force } => return attach::detach(device, *force),
         NbdCommand::Add { socket, name, spec, description } => {
             Spec::parse(spec).context(|| format!("nbd add {name}"))?;
             (socket, json!({ "prefix": "nbd add", "name": name, "spec": spec, "description": description }))
@@ -148,24 +153,18 @@ impl Plan {
         if listen.is_empty() && unix.is_empty() {
             listen.extend(ADDR.parse::<std::net::SocketAddr>());
         }
-        let named = config.tls.map(|tls| TlsFiles {
-            certificate: tls.certificate,
-            key: tls.key,
-            client_authority: tls.client_authority,
-        });
-        let tls = options.tls_cert.clone().zip(options.tls_key.clone()).map(|(certificate, key)| TlsFiles {
-            certificate,
-            key,
-            client_authority: options.tls_client_ca.clone(),
-        });
+        // The command line's, if it names any, stand for the file's.
+        let named = options.tls();
+        let tls = if named == ConfigTls::default() { config.tls } else { Some(named) };
+        let tls = tls.map(ConfigTls::files).transpose().context(|| "TLS".to_owned())?;
         let control = options.control.clone().or(config.control);
-        Ok(Self { listen, unix, control, tls: tls.or(named), devices })
+        Ok(Self { listen, unix, control, tls, devices })
     }
 }
 
 /// Listens everywhere; returns where, for people and scripts.
 async fn listen(plan: &Plan, registry: &Arc<Registry>) -> Result<(Server, Vec<String>), Failure> {
-    let tls = plan.tls.as_ref().map(tls::acceptor).transpose().context(|| "TLS".to_owned())?;
+    let tls = plan.tls.as_ref().map(Acceptor::new).transpose().context(|| "TLS".to_owned())?;
     let mut server = Server::new(Arc::clone(registry), tls);
     let mut places = Vec::new();
     for addr in &plan.listen {

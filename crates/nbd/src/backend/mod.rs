@@ -29,6 +29,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Bytes, now.
     fn size(&self) -> u64;
 
+    /// Looks how long it is now, if others than this can change that: a client comes, who is told.
+    fn refresh(&self) -> Work {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// What it can do beside reading.
     fn can(&self) -> Can;
 

@@ -64,6 +64,16 @@ impl Backend for Rbd {
         self.image.lock().as_ref().map_or(0, |image| image.size())
     }
 
+    fn refresh(&self) -> Work {
+        let held = self.held();
+        Box::pin(async move {
+            match held {
+                Some(held) => held.image.refresh().await.map_err(BackendError::of),
+                None => Ok(()),
+            }
+        })
+    }
+
     fn can(&self) -> Can {
         Can { write: !self.read_only, trim: true, fast_zero: true, multi_conn: true }
     }

@@ -8,8 +8,8 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_stripe::{Buffers, Error, File, Segment};
 
 use super::rbd::steps;
-use super::{Backend, BackendError, Done, Started, Work};
-use crate::proto::{Can, Extent, Fault, Io, Piece};
+use super::{Backend, BackendError, Done, Started, Work, add_extent};
+use crate::proto::{Can, EXTENTS_MAX, Fault, Io, Piece};
 
 /// Held to take or leave a reference.
 static FILE: Class = Class::new("nbd.striped");
@@ -17,9 +17,9 @@ static FILE: Class = Class::new("nbd.striped");
 /// Zeros that are written together.
 const ZEROS_STEP: u64 = 4 << 20;
 
-/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized here.
+/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized here or a client comes.
 ///
-/// Others who have it open may let it grow; nobody can make it shorter meanwhile. It takes no TRIM, and zeros are written.
+/// Others who have it open may let it grow; nobody can make it shorter meanwhile. What is trimmed becomes a hole.
 pub struct Striped {
     /// `None` once it is closed.
     file: Mutex<Option<Arc<File>>>,
@@ -55,19 +55,26 @@ impl Backend for Striped {
         self.size.load(Ordering::Relaxed)
     }
 
+    fn refresh(&self) -> Work {
+        let (file, known) = (self.file(), Arc::clone(&self.size));
+        Box::pin(async move {
+            if let Some(file) = file {
+                // It only grows while it is open; who resizes it here may just have noted more.
+                known.fetch_max(file.size().await.map_err(BackendError::of)?, Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    }
+
     fn can(&self) -> Can {
-        Can { write: !self.read_only, trim: false, fast_zero: true, multi_conn: true }
+        Can { write: !self.read_only, trim: true, fast_zero: true, multi_conn: true }
     }
 
     fn start(&self, io: Io) -> Started {
         match (self.file(), io) {
             (None, _) => Started::Now(Err(Fault::Shutdown)),
             (_, Io::Flush | Io::Cache { .. }) => Started::Now(Ok(Done::Nothing)),
-            (_, Io::WriteZeroes { fast: true, .. } | Io::Trim { .. }) => {
-                Started::Now(Err(Fault::NotSupported))
-            }
-            // Which objects there are is not known without asking for each.
-            (_, Io::Status { len, .. }) => Started::Now(Ok(Done::Extents(vec![Extent { len, hole: false }]))),
+            (_, Io::WriteZeroes { fast: true, no_hole: true, .. }) => Started::Now(Err(Fault::NotSupported)),
             (Some(file), io) => {
                 Started::later(
                     async move { carry_out(&file, io).await.map_err(|e| Fault::of_errno(e.errno().0)) },
@@ -116,7 +123,7 @@ async fn carry_out(file: &File, io: Io) -> Result<Done, Error> {
             file.write(offset, data).await.map_err(|e| e.source)?;
             Ok(Done::Nothing)
         }
-        Io::WriteZeroes { offset, len, .. } => {
+        Io::WriteZeroes { offset, len, no_hole: true, .. } => {
             let zeros = Bytes::from(vec![0; ZEROS_STEP.min(len) as usize]);
             for (at, len) in steps(offset, len, ZEROS_STEP) {
                 let zeros: Buffers = zeros.slice(..len as usize).into();
@@ -124,7 +131,19 @@ async fn carry_out(file: &File, io: Io) -> Result<Done, Error> {
             }
             Ok(Done::Nothing)
         }
+        Io::WriteZeroes { offset, len, .. } | Io::Trim { offset, len, .. } => {
+            file.punch(offset, len).await?;
+            Ok(Done::Nothing)
+        }
+        Io::Status { offset, len, one } => {
+            let mut extents = Vec::new();
+            for part in file.parts(offset, len).await? {
+                add_extent(&mut extents, part.len, part.is_hole);
+            }
+            extents.truncate(if one { 1 } else { EXTENTS_MAX });
+            Ok(Done::Extents(extents))
+        }
         // Answered where they came.
-        Io::Flush | Io::Cache { .. } | Io::Trim { .. } | Io::Status { .. } => Ok(Done::Nothing),
+        Io::Flush | Io::Cache { .. } => Ok(Done::Nothing),
     }
 }

@@ -9,16 +9,18 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 use crate::device::{Attached, Registry};
 use crate::proto::{Asked, Chosen, Handshake};
+use crate::tls::Acceptor;
 
 pub(crate) use transmission::Ended;
 use transmission::Transmission;
 
 /// How long a client may take to choose a device.
 const CHOOSING_MAX: Duration = Duration::from_secs(60);
+/// How long a device may take to look how long it is before its client is told what was known.
+const REFRESH_MAX: Duration = Duration::from_secs(5);
 /// How long the end of a connection may take.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
 /// What is read at once of a handshake.
@@ -28,7 +30,7 @@ const HANDSHAKE_READ: usize = 4096;
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     registry: &Registry,
-    tls: Option<Arc<TlsAcceptor>>,
+    tls: Option<Arc<Acceptor>>,
 ) -> Result<(), Ended> {
     let mut handshake = Handshake::new(tls.is_some());
     let mut first = Negotiation::new(stream);
@@ -132,6 +134,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
                 return Ok(None);
             }
         };
+        // A failure is one of I/O, which the client sees when it does some.
+        let _ = timeout(REFRESH_MAX, device.backend().refresh()).await;
         // The name that the client knows it by, which may be the empty one.
         let export = device.export_as(name);
         let chosen = handshake.export(Ok(&export), &mut self.out)?;

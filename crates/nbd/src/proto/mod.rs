@@ -2,7 +2,8 @@
 //!
 //! A connection begins with a [`Handshake`], which is fed what the client sends and asks for what it must know about exports
 //! ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then a [`Decoder`] reads [`Request`]s,
-//! [`Request::check`] says what they want of the export as an [`Io`], and replies are written by an [`Encoder`].
+//! [`Request::check`] says what they want of the export as an [`Io`], and replies are written by an [`Encoder`]. [`Joining`] is the handshake from the other side, for
+//! the kernel's client.
 //!
 //! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection ([`Broken`]). Memory is taken for what has come, never for
 //! what is announced.
@@ -10,12 +11,14 @@
 
 mod error;
 mod handshake;
+mod joining;
 mod reply;
 mod request;
 mod words;
 
 pub use error::{Broken, Fault};
 pub use handshake::{Asked, Chosen, Handshake, OPTION_BYTES_MAX, Refused};
+pub use joining::{Joining, Offer, Unwilling};
 pub use reply::{Encoder, Piece, Sink, To};
 pub use request::{Decoder, Io, Order, Request};
 

@@ -43,6 +43,8 @@ pub(super) mod reply {
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
+    /// The bit that all errors have.
+    pub(crate) const ERROR: u32 = 1 << 31;
     pub(crate) const ERR_UNSUP: u32 = (1 << 31) + 1;
     pub(crate) const ERR_INVALID: u32 = (1 << 31) + 3;
     pub(crate) const ERR_TLS_REQD: u32 = (1 << 31) + 5;

@@ -22,9 +22,14 @@ impl Daemons {
         self.dir.join("ceph.conf").into_os_string().into_string().expect("UTF-8")
     }
 
+    /// What runs a program of the cluster's release where its daemons run: `sh EXEC PROGRAM ARGUMENTS`.
+    pub(crate) fn exec(&self) -> PathBuf {
+        self.dir.join("exec")
+    }
+
     /// Runs a program, which must succeed, and gives what it prints.
     pub(crate) fn run(&self, words: &str) -> String {
-        let output = Command::new("sh").arg(self.dir.join("exec")).args(words.split(' ')).output();
+        let output = Command::new("sh").arg(self.exec()).args(words.split(' ')).output();
         let output = output.expect("it is installed");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words}: {said}");

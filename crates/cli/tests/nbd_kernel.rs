@@ -1,0 +1,150 @@
+//! Goal: a `/dev/nbdN` of the kernel's client is what the export is. Method: a kernel of Debian in qemu, without a disk: its init is a script that serves, attaches, writes, compares, detaches and powers off.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
+
+/// What Debian's newest small kernel is a part of; it has the client as a module.
+const KERNEL: &str = "linux-image-cloud-amd64";
+
+/// Seconds that the machine may take. It is emulated, so that it is the same everywhere; two idle cores take 15.
+const MACHINE_SECONDS_MAX: &str = "300";
+
+/// Each step says what it is about to try, so that the last line tells what failed.
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+try() { echo "try: $*"; "$@" || { echo "FAILED: $*"; poweroff -f; }; }
+refused() { said=$(loligo "$@" 2>&1) && { echo "FAILED, was not refused: $*"; poweroff -f; }; echo "refused: $said"; }
+same() { dd if=$1 bs=1M count=8 2>/dev/null | cmp - /data; }
+forget() { sync; echo 3 > /proc/sys/vm/drop_caches; }
+clients() { loligo nbd ls /c | grep "^$1" | grep -q " $2 clients\|	$2 clients"; }
+ip link set lo up
+refused nbd attach auto --unix /s m
+try insmod /nbd.ko
+dd if=/dev/urandom of=/data bs=1M count=8 2>/dev/null
+cp /data /file
+loligo nbd serve --unix /s --listen 127.0.0.1:10809 --control /c --export m=memory:64M --export f=file:/file,ro --export odd=memory:1000001 &
+server=$!
+while ! loligo nbd ls /c >/dev/null 2>&1; do sleep 0.1; done
+refused nbd attach auto --unix /s absent
+device=$(loligo nbd attach auto --unix /s m) || echo FAILED
+echo "attached: $device"
+try test -b "$device"
+try test "$(blockdev --getsize64 $device)" = 67108864
+try test "$(cat /sys/block/${device#/dev/}/ro)" = 0
+try clients m 4
+try dd if=/data of=$device bs=1M conv=fsync
+forget
+try same $device
+refused nbd attach $device --unix /s m
+try mkswap $device
+try swapon $device
+refused nbd detach $device
+try swapoff $device
+try dd if=/data of=$device bs=1M count=1
+try loligo nbd detach $device
+try test "$(blockdev --getsize64 $device)" = 0
+refused nbd detach $device
+try clients m 0
+echo "what was written last has been written, and over TCP it is the same"
+try loligo nbd attach /dev/nbd7 nbd://127.0.0.1/m --connections 2
+try clients m 2
+try same /dev/nbd7
+try loligo nbd attach /dev/nbd3 --unix /s f
+try test "$(cat /sys/block/nbd3/ro)" = 1
+try same /dev/nbd3
+try loligo nbd detach /dev/nbd3
+try loligo nbd attach /dev/nbd3 --unix /s odd
+try test "$(blockdev --getsize64 /dev/nbd3)" = 999936
+echo "a server that is gone"
+kill -9 $server
+forget
+dd if=/dev/nbd7 of=/dev/null bs=1M count=1 2>/dev/null && { echo "FAILED: a read without a server"; poweroff -f; }
+try loligo nbd detach /dev/nbd7 --force
+echo "all is well"
+poweroff -f
+"#;
+
+#[test]
+#[ignore = "needs qemu-system-x86, busybox-static, and apt to fetch a kernel"]
+fn the_kernel_attaches_writes_reads_and_detaches() {
+    let dir = env::temp_dir().join(format!("loligo-nbd-kernel.{}", std::process::id()));
+    let root = dir.join("root");
+    fs::create_dir_all(root.join("bin")).expect("room");
+    for folder in ["dev", "proc", "sys", "tmp"] {
+        fs::create_dir_all(root.join(folder)).expect("room");
+    }
+    let kernel = kernel();
+    fs::write(root.join("init"), INIT).expect("room");
+    fs::copy(found(&kernel, "nbd.ko"), root.join("nbd.ko")).expect("it is part of the package");
+    done(Command::new("strip").arg("-o").arg(root.join("bin/loligo")).arg(LOLIGO));
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    fs::copy(busybox.expect("it is installed"), root.join("bin/busybox")).expect("room");
+    for library in libraries(&["bin/loligo", "bin/busybox"].map(|program| root.join(program))) {
+        let inside = root.join(library.strip_prefix("/").expect("it is absolute"));
+        fs::create_dir_all(inside.parent().expect("it lies in a folder")).expect("room");
+        fs::copy(&library, inside).expect("it was found");
+    }
+    done(Command::new("chmod").arg("755").arg(root.join("init")));
+    let pack = "find . | busybox cpio -o -H newc > ../initramfs 2>/dev/null";
+    done(Command::new("sh").args(["-c", pack]).current_dir(&root));
+    let mut machine = Command::new("timeout");
+    machine.args([MACHINE_SECONDS_MAX, "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max"]);
+    machine.args(["-m", "1G", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
+    machine.arg("-kernel").arg(found(&kernel, "vmlinuz-")).arg("-initrd").arg(dir.join("initramfs"));
+    machine.args(["-append", "console=ttyS0 quiet panic=-1 nbd.max_part=0"]);
+    let output = machine.output().expect("it is installed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("all is well") && !said.contains("FAILED"), "{said}");
+    assert!(said.contains("modprobe nbd"), "before its module is there, it says what to do: {said}");
+    assert!(said.contains("in use") && said.contains("is attached already"), "{said}");
+    fs::remove_dir_all(&dir).expect("it is ours");
+}
+
+/// The unpacked package of a kernel, which stays for the next time.
+fn kernel() -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+    if dir.join("boot").exists() {
+        return dir;
+    }
+    let depends = done(Command::new("apt-cache").args(["depends", KERNEL]));
+    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
+    let package = package.expect("it stands for the newest one");
+    let fetched = dir.with_extension("fetched");
+    let _ = fs::remove_dir_all(&fetched);
+    fs::create_dir_all(&fetched).expect("room");
+    done(Command::new("apt-get").args(["download", "-qq", package]).current_dir(&fetched));
+    done(Command::new("sh").args(["-c", "dpkg -x ./*.deb . && rm ./*.deb"]).current_dir(&fetched));
+    fs::rename(&fetched, &dir).expect("it is ours");
+    dir
+}
+
+/// The file whose name begins so.
+fn found(dir: &Path, name: &str) -> PathBuf {
+    let pattern = format!("{name}*");
+    let all = done(Command::new("find").arg(dir).args(["-type", "f", "-name", &pattern]));
+    PathBuf::from(all.lines().next().unwrap_or_else(|| panic!("{name} is part of the package")))
+}
+
+/// The shared libraries that programs are loaded with, and what loads them.
+fn libraries(programs: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut libraries = BTreeSet::new();
+    for program in programs {
+        // It fails for what is linked statically, which needs none.
+        let output = Command::new("ldd").arg(program).output().expect("it is part of the C library");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        libraries.extend(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from));
+    }
+    libraries
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}

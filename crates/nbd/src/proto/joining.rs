@@ -1,0 +1,312 @@
+//! The handshake as a client has it: greeted by a server, it names an export and learns of its size.
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+
+use super::NAME_MAX;
+use super::words::{
+    EXPORT_NAME_ZEROES, FIXED_NEWSTYLE, GREETING, NO_ZEROES, OPTION_MAGIC, OPTION_REPLY_MAGIC, info, option,
+    reply, transmission,
+};
+
+/// Bytes of one answer to an option that are looked at; a server that says more is not understood.
+const ANSWER_BYTES_MAX: u32 = 64 << 10;
+/// Answers to one option at most; servers tell three or four kinds of information.
+const ANSWERS_MAX: u32 = 64;
+/// Bytes of an answer before its data: magic, option, kind, length.
+const ANSWER_HEAD: usize = 20;
+/// Bytes of a server's greeting: two magics and its flags.
+const GREETING_BYTES: usize = 18;
+
+/// A client's side of a handshake, without TLS and with simple replies: what the kernel's client speaks behind it.
+///
+/// [`next`](Self::next) is fed what the server sends and writes what is to be sent, until it returns what the server offers.
+#[derive(Debug)]
+pub struct Joining {
+    name: String,
+    waits: Waits,
+    /// The server puts no zeros behind its answer to EXPORT_NAME.
+    no_zeroes: bool,
+    offer: Option<Offer>,
+    block_min: u32,
+    answers: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Greeting,
+    Go,
+    ExportName,
+    Nothing,
+}
+
+/// What a server says of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Bytes.
+    pub size: u64,
+    /// The transmission flags, as they were sent.
+    pub flags: u16,
+    /// Requests begin and end at multiples of so many bytes.
+    pub block_min: u32,
+}
+
+impl Offer {
+    /// It can only be read.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & transmission::READ_ONLY != 0
+    }
+
+    /// Several connections to it see and flush the same.
+    pub fn can_multi_conn(&self) -> bool {
+        self.flags & transmission::CAN_MULTI_CONN != 0
+    }
+}
+
+/// Why an export cannot be joined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unwilling {
+    /// Something else listens there.
+    #[error("what listens there does not speak NBD")]
+    Stranger,
+    /// The server knows the handshake of before 2011 only.
+    #[error("the server speaks the old handshake, in which exports have no names")]
+    Oldstyle,
+    /// The server wants TLS.
+    #[error("the server wants TLS, which the kernel's client does not speak")]
+    Tls,
+    /// The server refused.
+    #[error("the server refused: {why} ({code:#x})")]
+    Refused {
+        /// The kind of its answer.
+        code: u32,
+        /// What it says.
+        why: String,
+    },
+    /// The server answers what was not asked, too much, or too little.
+    #[error("the server's answer makes no sense")]
+    Answer,
+    /// A name is too long for the protocol.
+    #[error("a name has at most {NAME_MAX} bytes")]
+    Name,
+}
+
+impl Joining {
+    /// For an export of this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            waits: Waits::Greeting,
+            no_zeroes: false,
+            offer: None,
+            block_min: 1,
+            answers: 0,
+        }
+    }
+
+    /// Goes on with what has come; `None`: what was written is to be sent, and more to be read. What is left in `from` behind the offer the
+    /// server should not have said yet.
+    ///
+    /// # Errors
+    /// The export cannot be had.
+    pub fn next(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Offer>, Unwilling> {
+        loop {
+            let went_on = match self.waits {
+                Waits::Greeting => self.greeted(from, out)?,
+                Waits::Go => self.answered(from, out)?,
+                Waits::ExportName => self.named(from)?,
+                Waits::Nothing => {
+                    return Ok(self.offer.map(|offer| Offer { block_min: self.block_min, ..offer }));
+                }
+            };
+            if !went_on {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn greeted(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<bool, Unwilling> {
+        let seen = from.len().min(8);
+        if from[..seen] != GREETING[..seen] {
+            return Err(Unwilling::Stranger);
+        }
+        if from.len() < GREETING_BYTES {
+            return Ok(false);
+        }
+        let (magics, flags) = (from.split_to(16), from.get_u16());
+        if magics != GREETING[..] || flags & FIXED_NEWSTYLE == 0 {
+            return Err(Unwilling::Oldstyle);
+        }
+        if self.name.len() > NAME_MAX {
+            return Err(Unwilling::Name);
+        }
+        self.no_zeroes = flags & NO_ZEROES != 0;
+        out.put_u32(u32::from(flags & (FIXED_NEWSTYLE | NO_ZEROES)));
+        // It is said that sizes of blocks are kept to, so that a server that has some does not refuse.
+        head(option::GO, 4 + self.name.len() + 4, out);
+        out.put_u32(self.name.len() as u32);
+        out.put_slice(self.name.as_bytes());
+        out.put_u16(1);
+        out.put_u16(info::BLOCK_SIZE);
+        self.waits = Waits::Go;
+        Ok(true)
+    }
+
+    fn answered(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<bool, Unwilling> {
+        let Some(mut start) = from.get(..ANSWER_HEAD) else { return Ok(false) };
+        let (magic, asked) = (start.get_u64(), start.get_u32());
+        let (kind, len) = (start.get_u32(), start.get_u32());
+        if magic != OPTION_REPLY_MAGIC || asked != option::GO || len > ANSWER_BYTES_MAX {
+            return Err(Unwilling::Answer);
+        }
+        if from.len() < ANSWER_HEAD + len as usize {
+            return Ok(false);
+        }
+        self.answers += 1;
+        if self.answers > ANSWERS_MAX {
+            return Err(Unwilling::Answer);
+        }
+        from.advance(ANSWER_HEAD);
+        let data = from.split_to(len as usize).freeze();
+        match kind {
+            reply::INFO => self.informed(data)?,
+            reply::ACK if self.offer.is_some() => self.waits = Waits::Nothing,
+            reply::ERR_UNSUP => {
+                head(option::EXPORT_NAME, self.name.len(), out);
+                out.put_slice(self.name.as_bytes());
+                self.waits = Waits::ExportName;
+            }
+            reply::ERR_TLS_REQD => return Err(Unwilling::Tls),
+            code if code & reply::ERROR != 0 => {
+                let why =
+                    String::from_utf8_lossy(&data).chars().filter(|c| !c.is_control()).take(200).collect();
+                return Err(Unwilling::Refused { code, why });
+            }
+            _ => return Err(Unwilling::Answer),
+        }
+        Ok(true)
+    }
+
+    fn informed(&mut self, mut data: Bytes) -> Result<(), Unwilling> {
+        match (data.try_get_u16(), data.len()) {
+            (Ok(info::EXPORT), 10) => {
+                let (size, flags) = (data.get_u64(), data.get_u16());
+                self.offer = Some(Offer { size, flags, block_min: 1 });
+            }
+            (Ok(info::BLOCK_SIZE), 12) => self.block_min = data.get_u32(),
+            (Ok(info::EXPORT | info::BLOCK_SIZE) | Err(_), _) => return Err(Unwilling::Answer),
+            // Names, descriptions and what is not known yet.
+            (Ok(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// What the oldest way to choose is answered with. A server that refuses ends the connection.
+    fn named(&mut self, from: &mut BytesMut) -> Result<bool, Unwilling> {
+        let zeroes = if self.no_zeroes { 0 } else { EXPORT_NAME_ZEROES };
+        if from.len() < 10 + zeroes {
+            return Ok(false);
+        }
+        self.offer = Some(Offer { size: from.get_u64(), flags: from.get_u16(), block_min: 1 });
+        from.advance(zeroes);
+        self.waits = Waits::Nothing;
+        Ok(true)
+    }
+}
+
+fn head(option: u32, len: usize, out: &mut BytesMut) {
+    out.put_u64(OPTION_MAGIC);
+    out.put_u32(option);
+    out.put_u32(len as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Asked, Can, Export, Handshake, Refused};
+    use super::*;
+
+    fn export(name: &str) -> Export {
+        let can = Can { write: true, trim: true, fast_zero: true, multi_conn: true };
+        Export { name: name.to_owned(), description: String::new(), size: 12345, can }
+    }
+
+    /// Lets it talk with our server's side, a few bytes at a time.
+    fn join(name: &str, needs_tls: bool) -> Result<Offer, Unwilling> {
+        let mut server = Handshake::new(needs_tls);
+        let mut client = Joining::new(name);
+        let (mut to_server, mut to_client, mut said) = (BytesMut::new(), BytesMut::new(), BytesMut::new());
+        server.greet(&mut said);
+        loop {
+            while !said.is_empty() {
+                to_client.extend(said.split_to(said.len().min(3)));
+                if let Some(offer) = client.next(&mut to_client, &mut to_server)? {
+                    assert!(said.is_empty() && to_client.is_empty(), "nothing is left");
+                    return Ok(offer);
+                }
+            }
+            match server.next(&mut to_server, &mut said).expect("it keeps to the protocol") {
+                Some(Asked::Export { name, chosen }) => {
+                    assert!(chosen);
+                    let known = export(&name);
+                    let found = if name == "disk" { Ok(&known) } else { Err(Refused::Unknown) };
+                    server.export(found, &mut said).expect("it has an answer");
+                }
+                other => assert_eq!(other, None),
+            }
+        }
+    }
+
+    #[test]
+    fn our_server_is_joined_or_says_why_not() {
+        let offer = join("disk", false).expect("it is there");
+        assert_eq!((offer.size, offer.block_min), (12345, 1));
+        assert!(offer.can_multi_conn() && !offer.is_read_only());
+        let refused = join("else", false).expect_err("there is none").to_string();
+        assert_eq!(refused, "the server refused: there is no such export (0x80000006)");
+        assert_eq!(join("disk", true), Err(Unwilling::Tls));
+    }
+
+    /// What a client says to a server of which these are the words, and what comes of it.
+    fn told(words: &[&[u8]]) -> (Result<Option<Offer>, Unwilling>, BytesMut) {
+        let (mut from, mut out) = (BytesMut::new(), BytesMut::new());
+        let mut client = Joining::new("x");
+        words.iter().for_each(|word| from.extend_from_slice(word));
+        (client.next(&mut from, &mut out), out)
+    }
+
+    const GREETED: &[u8] = b"NBDMAGICIHAVEOPT\0\x01";
+    const ANSWER: &[u8] = b"\0\x03\xe8\x89\x04\x55\x65\xa9\0\0\0\x07";
+
+    #[test]
+    fn a_server_without_go_is_asked_in_the_oldest_way() {
+        let unsupported = [ANSWER, b"\x80\0\0\x01\0\0\0\0"].concat();
+        let (asked, said) = told(&[GREETED, &unsupported]);
+        assert_eq!(asked, Ok(None));
+        assert!(said.ends_with(b"IHAVEOPT\0\0\0\x01\0\0\0\x01x"));
+        let (size, zeroes) = ([&[0; 7][..], &[9, 0, 3]].concat(), [0; 124]);
+        assert_eq!(told(&[GREETED, &unsupported, &size, &zeroes[1..]]).0, Ok(None));
+        let offer =
+            told(&[GREETED, &unsupported, &size, &zeroes]).0.expect("it offers").expect("all is there");
+        assert_eq!(offer, Offer { size: 9, flags: 3, block_min: 1 });
+        assert!(offer.is_read_only());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (words, why) in [
+            (&[&b"SSH-2.0-"[..]][..], Unwilling::Stranger),
+            (&[b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0"], Unwilling::Oldstyle),
+            (&[b"NBDMAGICIHAVEOPT\0\0"], Unwilling::Oldstyle),
+            // Done without a word of the export.
+            (&[GREETED, ANSWER, b"\0\0\0\x01\0\0\0\0"], Unwilling::Answer),
+            // More than 64 KiB, information without a kind, an export without flags.
+            (&[GREETED, ANSWER, b"\0\0\0\x03\0\x01\0\x01"], Unwilling::Answer),
+            (&[GREETED, ANSWER, b"\0\0\0\x03\0\0\0\x01\0"], Unwilling::Answer),
+            (&[GREETED, ANSWER, b"\0\0\0\x03\0\0\0\x0a\0\0\0\0\0\0\0\0\0\0"], Unwilling::Answer),
+            (&[GREETED, b"\0\x03\xe8\x89\x04\x55\x65\xa8\0\0\0\x07\0\0\0\x01\0\0\0\0"], Unwilling::Answer),
+        ] {
+            assert_eq!(told(words).0, Err(why), "{words:?}");
+        }
+        let endless = [ANSWER, b"\0\0\0\x03\0\0\0\x02\0\x07"].concat().repeat(65);
+        assert_eq!(told(&[GREETED, &endless]).0, Err(Unwilling::Answer));
+    }
+}
