@@ -15,7 +15,8 @@
 //! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
 //! - [`namespaces`] are those of a pool that may have images.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
-//!   together; a change that is done is safe.
+//!   together; a change that is done is safe, unless there is a cache.
+//! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
 //! - [`Image::copy`] makes an image that has the same data.
@@ -36,6 +37,7 @@
 
 mod allocation;
 pub mod blocking;
+mod cache;
 mod call;
 mod children;
 mod clone;
@@ -65,6 +67,7 @@ mod usage;
 mod view;
 
 pub use allocation::Allocation;
+pub use cache::{CachedObjects, ImageCache};
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
 pub use copy::NewCopy;
@@ -73,6 +76,7 @@ pub use holders::Evicted;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};
 pub use io::IO_BYTES_MAX;
+pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
 pub use parent::Parent;
 pub use resize::Shrink;
@@ -88,6 +92,8 @@ const _: () = {
         may_move(&image.read(0, 0));
         may_move(&image.write(0, bytes::Bytes::new()));
         may_move(&image.discard(0, 0));
+        may_move(&image.compare_and_write(0, bytes::Bytes::new(), bytes::Bytes::new()));
+        may_move(&image.flush());
         may_move(&image.resize(0, Shrink::Refused));
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));

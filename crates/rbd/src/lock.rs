@@ -46,6 +46,7 @@ impl Inner {
                 self.refresh_if_stale().await?;
                 // Somebody may have switched the exclusive lock on.
                 if self.may_write() {
+                    self.begin_caching();
                     return Ok(place);
                 }
             }
@@ -55,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// All places, so that nobody else changes the image's data, once the lock is ours.
+    /// All places, so that nobody else changes the image's data, once the lock is ours. What was written before is no more in the cache alone.
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.check()?;
@@ -63,6 +64,8 @@ impl Inner {
             self.refresh_if_stale().await?;
             if self.may_write() {
                 self.map.be_certain().await?;
+                self.write_back().await?;
+                self.begin_caching();
                 return Ok(all);
             }
             self.acquire().await?;
@@ -186,8 +189,18 @@ impl Inner {
         self.give_up().await
     }
 
-    /// The same for who is alone already.
+    /// The same, whatever becomes of what the cache holds: what cannot be written back is lost, and it is told now.
+    pub(crate) async fn release_at_last(&self) -> Result<(), Error> {
+        let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        let flushed = self.flush_cache().await;
+        self.abandon_cache().await;
+        let released = self.give_up().await;
+        flushed.and(released)
+    }
+
+    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when the lock is somebody else's.
     pub(crate) async fn give_up(&self) -> Result<(), Error> {
+        self.end_caching().await?;
         if !self.owned.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -257,8 +270,10 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
             notification.answer(response(0));
             let inner = Arc::clone(inner);
             tokio::spawn(async move {
-                if let Err(e) = inner.release().await {
-                    inner.ended.store(e.errno().0, Ordering::Release);
+                match inner.release().await {
+                    // The lock stays ours as long as there is something to write back. Who wants it asks again; who flushes is told.
+                    Ok(()) | Err(Error::WriteBack(_)) => {}
+                    Err(e) => inner.ended.store(e.errno().0, Ordering::Release),
                 }
             });
             return;

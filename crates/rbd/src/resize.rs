@@ -44,6 +44,7 @@ impl Image {
         if size < from && shrink == Shrink::Refused {
             return Err(Error::WouldShrink { from, to: size });
         }
+        inner.end_caching().await?;
         inner.become_of_size(size, progress).await?;
         inner.header_changed().await
     }

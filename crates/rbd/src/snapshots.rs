@@ -138,6 +138,7 @@ impl Image {
     pub async fn roll_back(&self, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let (_all, snap) = self.alone_with(name).await?;
         let inner = &self.inner;
+        inner.end_caching().await?;
         let (id, layout) = (snap.info.id, inner.fixed.layout);
         if inner.view.load().size != snap.info.size {
             inner.become_of_size(snap.info.size, |_, _| {}).await?;

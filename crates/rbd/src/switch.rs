@@ -91,6 +91,7 @@ impl Image {
             inner.remove_maps().await?;
         }
         if removed & feature::EXCLUSIVE_LOCK != 0 {
+            // The cache goes with it.
             inner.give_up().await?;
         }
         inner.header_changed().await

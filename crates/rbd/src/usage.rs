@@ -34,6 +34,7 @@ impl Image {
     /// The maps or the objects cannot be read.
     pub async fn usage(&self) -> Result<Vec<Usage>, Error> {
         let inner = &self.inner;
+        inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
         let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx};
-use loligo_rbd::{CloneFormat, Image, Mode, NewClone, NewImage};
+use loligo_rbd::{CacheOptions, CloneFormat, Image, ImageCache, Mode, NewClone, NewImage};
 use loligo_server::Server;
 
 const MB: u64 = 1 << 20;
@@ -35,6 +36,19 @@ async fn stock_and_we_write_to_a_clone_by_turns() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn stock_and_we_write_to_a_clone_by_turns_on_stock() {
     Place::new(Path::new(&stock()), "cloned").await.cloned().await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn what_is_cached_goes_to_stock_with_the_lock() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "handed").await.handed_over().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn what_is_cached_goes_to_stock_with_the_lock_on_stock() {
+    Place::new(Path::new(&stock()), "handed").await.handed_over().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,6 +157,65 @@ impl Place {
             let at = Image::open_snapshot(&self.io, "disk", snap).await.expect("opens");
             assert_eq!(at.read(5 * MB, 4).await.expect("read"), &bytes[..]);
         }
+        self.end(image).await;
+    }
+
+    /// We write into a cache that is written back only with the lock, while theirs writes blocks that are of one byte each. What is in the end is ours or theirs, and most
+    /// of it is ours. What theirs has written we read, though we had cached what was there.
+    async fn handed_over(&self) {
+        let lazy = CacheOptions { dirty_time: Duration::from_secs(3600), ..CacheOptions::of_size(64 << 20) };
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        let image = image.cached(&ImageCache::new(lazy)).expect("it has the lock's feature");
+        let data = |n: u64| -> Bytes { (0..4096u64).map(|at| (at + n * 7) as u8).collect() };
+        let bench = |total| {
+            [
+                "bench",
+                "disk",
+                "--io-type",
+                "write",
+                "--io-size",
+                "4K",
+                "--io-pattern",
+                "rand",
+                "--io-total",
+                total,
+            ]
+        };
+        let mut stock = self.begin(&bench("4M"));
+        let (mut taken, mut n) = (0, 0u64);
+        let place = |n: u64| n % 4096 * 65536;
+        while stock.try_wait().expect("it runs").is_none() {
+            taken += u64::from(n > 0 && !image.is_lock_owner());
+            image.write(place(n), data(n % 4096)).await.expect("written");
+            assert!(image.read(place(n), 4096).await.expect("read").len() == 4096);
+            n += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(stock.wait().expect("ended").success());
+        assert!(taken > 0, "the lock was never taken from us in {n} writes");
+        image.flush().await.expect("flushed");
+        let mut theirs = 0;
+        for n in 0..n.min(4096) {
+            let found = image.read(place(n), 4096).await.expect("read");
+            if found != data(n) {
+                assert!(found.iter().all(|byte| *byte == found[0]), "block {n} is nobody's");
+                theirs += 1;
+            }
+        }
+        assert!(theirs <= n / 4, "{theirs} of {n} blocks are not ours");
+        // Theirs sees what is dirty here, and we see what it has made of it.
+        image.write(7 * MB, b"ours".to_vec().into()).await.expect("written");
+        self.rbd(&["snap", "create", "disk@theirs"]).await;
+        image.write(7 * MB, b"lost".to_vec().into()).await.expect("written");
+        assert_eq!(image.read(7 * MB, 4).await.expect("read"), &b"lost"[..]);
+        image.flush().await.expect("flushed");
+        let over = ["bench", "disk", "--io-type", "write", "--io-threads", "1", "--io-total", "8M"];
+        self.rbd(&over).await;
+        image.acquire_lock().await.expect("taken");
+        let found = image.read(7 * MB, 4).await.expect("read");
+        assert!(found.iter().all(|byte| *byte == found[0]), "{found:?}");
+        let at = Image::open_snapshot(&self.io, "disk", "theirs").await.expect("opens");
+        assert_eq!(at.read(7 * MB, 4).await.expect("read"), &b"ours"[..]);
         self.end(image).await;
     }
 
