@@ -16,6 +16,7 @@ use crate::call::{ask, tell};
 use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::object_map::{Keeper, LOCK};
+use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::view::{Fixed, View};
 use crate::{Error, lock, names, view};
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) map: Keeper,
     pub(crate) copies: Copies,
     pub(crate) caching: Caching,
+    pub(crate) requests: Requests,
     /// The parent, once it was needed.
     pub(crate) parent: ArcSwapOption<Link>,
     /// How many clones there are between this and the image that was opened.
@@ -146,6 +148,11 @@ impl Image {
         let (stop, stopped) = oneshot::channel();
         let task = runtime.spawn(lock::listen(Arc::clone(&inner), watch, stopped));
         Ok(Self { inner, stop: Some(stop), task: Some(task), runtime })
+    }
+
+    /// The same image for work in the background, which neither gives up the lock nor the watch in the end.
+    pub(crate) fn borrowed(inner: Arc<Inner>) -> Self {
+        Self { inner, stop: None, task: None, runtime: Handle::current() }
     }
 
     /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
@@ -296,6 +303,7 @@ impl Inner {
             ended: AtomicI32::new(0),
             copies: Copies::default(),
             caching: Caching::default(),
+            requests: Requests::default(),
             parent: ArcSwapOption::empty(),
             generation,
         })

@@ -28,7 +28,8 @@
 //! - [`View`] is what its header says.
 //!
 //! Images are of the second format, and stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
-//! is written to by whoever has the lock, which goes from client to client (`lock.rs`); the object map is kept as librbd keeps it
+//! is written to by whoever has the lock, which goes from client to client (`lock.rs`), and who has it does for others what changes the image as a whole
+//! (`owner.rs`); the object map is kept as librbd keeps it
 //! (`object_map.rs`).
 //!
 //! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format.
@@ -57,6 +58,7 @@ mod metadata;
 mod names;
 pub mod namespaces;
 mod object_map;
+mod owner;
 mod parent;
 mod resize;
 mod snapshots;
@@ -99,6 +101,7 @@ const _: () = {
         may_move(&image.flatten(|_, _| {}));
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
+        may_move(&image.create_snapshot(""));
         may_move(&image.usage());
         may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));

@@ -10,6 +10,7 @@ use loligo_wire::rbd::{ObjectMap, SnapKind, feature};
 
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 use crate::object_map::load;
 use crate::resize::REMOVALS;
 use crate::view::View;
@@ -92,6 +93,9 @@ impl Image {
         let inner = &self.inner;
         if !inner.view.load().has(feature::OBJECT_MAP) {
             return Err(Error::NoObjectMap);
+        }
+        if self.has_owner_do(Wanted::RebuildObjectMap, &mut progress).await? {
+            return Ok(());
         }
         let _all = inner.enter_alone().await?;
         let view = inner.view.load_full();

@@ -1,16 +1,28 @@
 //! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
 //! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx};
-use loligo_rbd::{CacheOptions, CloneFormat, Image, ImageCache, Mode, NewClone, NewImage};
+use loligo_rbd::{CacheOptions, CloneFormat, Error, Image, ImageCache, Mode, NewClone, NewImage, Shrink};
 use loligo_server::Server;
 
 const MB: u64 = 1 << 20;
+
+/// Holds the lock of an image for as long as its standard input is open.
+const OWNER: &str = "\
+import sys, rados, rbd
+with rados.Rados(conffile=sys.argv[1]) as cluster, cluster.open_ioctx(sys.argv[2]) as io:
+    with rbd.Image(io, 'clone') as image:
+        image.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+        image.write(b'theirs', 5)
+        print('ready', flush=True)
+        sys.stdin.read()
+";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
@@ -49,6 +61,23 @@ async fn what_is_cached_goes_to_stock_with_the_lock() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn what_is_cached_goes_to_stock_with_the_lock_on_stock() {
     Place::new(Path::new(&stock()), "handed").await.handed_over().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_ask_each_other_s_owner() {
+    let server = Server::memory().start().expect("the server starts");
+    let place = Place::new(server.conf(), "asked").await.cloned().await;
+    place.ours_is_asked().await;
+    place.theirs_is_asked().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_ask_each_other_s_owner_on_stock() {
+    let place = Place::new(Path::new(&stock()), "asked").await.cloned().await;
+    place.ours_is_asked().await;
+    place.theirs_is_asked().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,6 +246,88 @@ impl Place {
         let at = Image::open_snapshot(&self.io, "disk", "theirs").await.expect("opens");
         assert_eq!(at.read(7 * MB, 4).await.expect("read"), &b"ours"[..]);
         self.end(image).await;
+    }
+
+    /// `rbd` has the image changed by us, who write to it and keep the lock.
+    async fn ours_is_asked(&self) {
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        image.acquire_lock().await.expect("taken");
+        let asked = [
+            "snap create disk@a",
+            "snap create disk@b",
+            "snap rename disk@a disk@c",
+            "snap protect disk@c",
+            "snap unprotect disk@c",
+            "snap rm disk@c --no-progress",
+            "resize disk --size 300M --no-progress",
+            "resize disk --size 200M --allow-shrink --no-progress",
+            "object-map rebuild disk --no-progress",
+            "feature disable disk object-map",
+            "feature enable disk object-map",
+            "object-map rebuild disk --no-progress",
+            "flatten disk --no-progress",
+        ];
+        let mut n = 0u64;
+        for asked in asked {
+            let mut command = self.command(&asked.split(' ').collect::<Vec<_>>());
+            let mut run = tokio::task::spawn_blocking(move || command.output());
+            let output = loop {
+                tokio::select! {
+                    done = &mut run => break done.expect("it runs").expect("rbd is installed"),
+                    () = tokio::time::sleep(Duration::from_millis(2)) => {}
+                }
+                image.write(n % 200 * MB, vec![n as u8; 4096].into()).await.expect("written");
+                n += 1;
+            };
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{asked}: {said}");
+            assert!(image.is_lock_owner(), "{asked}: the lock has gone");
+        }
+        assert_eq!(image.size(), 200 * MB);
+        assert!(image.parent().await.expect("none").is_none());
+        let names: Vec<String> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
+        assert_eq!(names, ["b"]);
+        let mut again = self.command(&["snap", "create", "disk@b"]);
+        let again = tokio::task::spawn_blocking(move || again.output());
+        assert!(!again.await.expect("it runs").expect("rbd is installed").status.success());
+        assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+        image.close().await.expect("closes");
+    }
+
+    /// librbd has the lock and will not give it up; it changes the image for us.
+    async fn theirs_is_asked(&self) {
+        let new = NewClone { format: CloneFormat::Second, ..NewClone::default() };
+        loligo_rbd::clone(&self.io, "disk", "b", &self.io, "clone", new).await.expect("cloned");
+        let mut owner = Command::new("timeout");
+        owner.args(["100", "/usr/bin/python3", "-c", OWNER, &self.conf, &self.pool]);
+        let mut owner =
+            owner.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let mut ready = [0; 6];
+        owner.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("it has the lock");
+        let image = Image::open(&self.io, "clone", Mode::ReadWrite).await.expect("opens");
+        image.create_snapshot("a").await.expect("made");
+        assert!(matches!(image.create_snapshot("a").await, Err(Error::SnapshotExists(_))));
+        image.rename_snapshot("a", "c").await.expect("renamed");
+        image.protect_snapshot("c").await.expect("protected");
+        assert!(matches!(image.remove_snapshot("c").await, Err(Error::SnapshotBusy(_))));
+        image.unprotect_snapshot("c").await.expect("unprotected");
+        image.remove_snapshot("c").await.expect("removed");
+        image.resize(300 * MB, Shrink::Refused).await.expect("resized");
+        assert_eq!(image.size(), 300 * MB);
+        assert!(matches!(image.resize(MB, Shrink::Refused).await, Err(Error::WouldShrink { .. })));
+        image.rebuild_object_map(|_, _| {}).await.expect("made");
+        image.flatten(|_, _| {}).await.expect("flattened");
+        assert!(image.parent().await.expect("none").is_none());
+        let refused = image.write(0, b"ours".to_vec().into()).await.expect_err("it keeps the lock");
+        assert_eq!(refused.errno().0, 30, "{refused}");
+        drop(owner.stdin.take());
+        assert!(owner.wait().expect("ended").success());
+        image.write(0, b"ours".to_vec().into()).await.expect("written");
+        image.close().await.expect("closes");
+        self.rbd(&["object-map", "check", "clone"]).await;
+        let rados = self.io.rados();
+        rados.delete_pool(&self.pool).await.expect("deleted");
+        rados.shutdown().await;
     }
 
     /// Theirs is killed with the lock; we go on. `rbd` must not know ours to be alive afterwards.

@@ -5,6 +5,7 @@ mod blocking;
 mod cached;
 mod clones;
 mod diff;
+mod owner;
 mod switch;
 mod trash;
 
