@@ -206,7 +206,18 @@ impl<B: Backend> CachedFile<B> {
         self.outcome(failures, flushed)
     }
 
-    /// The same for one object.
+    /// Has all that was written to the file until now written back, for who needs the back end to have it and is not the one to be told of
+    /// earlier failures: they stay for the next [`CachedFile::flush`], as this one's do.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] or [`Error::GivenUp`] if something is still dirty since that failed.
+    pub async fn write_back(&self) -> Result<(), Error<B::Error>> {
+        let failures = self.source.failures();
+        let flushed = self.source.flush().await;
+        flushed.map_err(|Failed| self.source.failed_since(failures).unwrap_or(Error::GivenUp))
+    }
+
+    /// The same as [`CachedFile::flush`] for one object.
     ///
     /// # Errors
     /// As [`CachedFile::flush`].

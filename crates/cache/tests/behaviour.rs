@@ -153,6 +153,23 @@ async fn written_through_it_is_there() {
     assert!(matches!(file.write(3, 5, b"def").await, Err(Error::WriteBack(_))));
 }
 
+/// Who only needs the back end to have it takes nobody's news away.
+#[tokio::test]
+async fn who_writes_back_is_told_of_what_is_still_dirty_only() {
+    let store = Store::default();
+    let file = Cache::new(idle()).open("f", store.clone());
+    file.write(0, 0, &[1; BLOCK]).await.unwrap();
+    store.is_broken.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        assert!(matches!(file.write_back().await, Err(Error::WriteBack(_))));
+    }
+    store.is_broken.store(false, Ordering::SeqCst);
+    file.write_back().await.unwrap();
+    assert_eq!(store.content(0), [1; BLOCK]);
+    assert!(matches!(file.flush().await, Err(Error::WriteBack(_))));
+    file.flush().await.unwrap();
+}
+
 /// A write that is given up while it is sent is sent nevertheless, and the next one waits for it.
 #[tokio::test]
 async fn who_gives_up_a_flush_does_not_give_up_the_writes() {

@@ -29,6 +29,8 @@ impl Image {
     /// The object map cannot be read.
     pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         let inner = &self.inner;
+        // The map knows nothing of what is in a cache alone.
+        inner.write_back().await?;
         let view = inner.view.load_full();
         let flags = match inner.snap {
             None => view.flags,

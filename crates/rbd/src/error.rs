@@ -1,5 +1,7 @@
 //! What can go wrong with an image.
 
+use std::sync::Arc;
+
 use loligo_rados::Errno;
 use loligo_wire::DecodeError;
 
@@ -139,6 +141,12 @@ pub enum Error {
     /// The bytes there are others.
     #[error("byte {0} of the image differs")]
     Mismatch(u64),
+    /// What was written into a cache could not be written back, now or earlier.
+    #[error("writing back: {0}")]
+    WriteBack(Arc<Error>),
+    /// What is open could change without anybody telling its cache.
+    #[error("only snapshots, and images with exclusive-lock that are open for writing, can have a cache")]
+    NoCache,
     /// The object map cannot be used.
     #[error("the object map is missing or invalid")]
     NoObjectMap,
@@ -167,6 +175,7 @@ impl Error {
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),
+            Self::WriteBack(why) => why.errno(),
             Self::ImageExists(_) | Self::SnapshotExists(_) | Self::NamespaceExists(_) => Errno::EEXIST,
             Self::Features(_) => Errno::EOPNOTSUPP,
             Self::Ancestors(_) => ELOOP,
@@ -174,6 +183,7 @@ impl Error {
             | Self::Range { .. }
             | Self::Indivisible { .. }
             | Self::NoParent
+            | Self::NoCache
             | Self::LaterSnapshot
             | Self::Unprotected(_)
             | Self::Switch { .. }
@@ -197,6 +207,17 @@ impl From<Errno> for Error {
     }
 }
 
+impl From<loligo_cache::Error<Error>> for Error {
+    fn from(e: loligo_cache::Error<Self>) -> Self {
+        match e {
+            loligo_cache::Error::Read(e) => e,
+            loligo_cache::Error::WriteBack(e) | loligo_cache::Error::Full(e) => Self::WriteBack(e),
+            loligo_cache::Error::GivenUp => Self::WriteBack(Arc::new(EIO.into())),
+        }
+    }
+}
+
+pub(crate) const EIO: Errno = Errno(5);
 pub(crate) const EBUSY: Errno = Errno(16);
 pub(crate) const EMLINK: Errno = Errno(31);
 pub(crate) const ELOOP: Errno = Errno(40);

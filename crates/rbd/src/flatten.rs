@@ -6,6 +6,7 @@ use loligo_wire::rbd::feature;
 use crate::Error;
 use crate::call::tell;
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 use crate::resize::REMOVALS;
 
 impl Image {
@@ -16,6 +17,13 @@ impl Image {
     /// [`Error::NoParent`]; [`Error::ReadOnly`]. If it fails in between, or is dropped, it can be repeated: what is done stays done.
     pub async fn flatten(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.refresh().await?;
+        if inner.view.load().overlap.is_none() {
+            return Err(Error::NoParent);
+        }
+        if self.has_owner_do(Wanted::Flatten, &mut progress).await? {
+            return Ok(());
+        }
         drop(inner.enter().await?);
         inner.refresh().await?;
         if inner.view.load().overlap.is_none() {

@@ -11,10 +11,12 @@ use loligo_wire::rbd::feature;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
+use crate::cache::Caching;
 use crate::call::{ask, tell};
 use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::object_map::{Keeper, LOCK};
+use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::view::{Fixed, View};
 use crate::{Error, lock, names, view};
@@ -57,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) ended: AtomicI32,
     pub(crate) map: Keeper,
     pub(crate) copies: Copies,
+    pub(crate) caching: Caching,
+    pub(crate) requests: Requests,
     /// The parent, once it was needed.
     pub(crate) parent: ArcSwapOption<Link>,
     /// How many clones there are between this and the image that was opened.
@@ -146,12 +150,18 @@ impl Image {
         Ok(Self { inner, stop: Some(stop), task: Some(task), runtime })
     }
 
-    /// Gives up the exclusive lock, if it is held, and the watch.
+    /// The same image for work in the background, which neither gives up the lock nor the watch in the end.
+    pub(crate) fn borrowed(inner: Arc<Inner>) -> Self {
+        Self { inner, stop: None, task: None, runtime: Handle::current() }
+    }
+
+    /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
     ///
     /// # Errors
-    /// The lock could not be given up. The image is closed all the same.
+    /// [`Error::WriteBack`] if something in the cache is lost, or was not written back earlier and nobody was told; or the lock could not be given up.
+    /// The image is closed all the same.
     pub async fn close(mut self) -> Result<(), Error> {
-        let released = self.inner.release().await;
+        let released = self.inner.release_at_last().await;
         drop(self.stop.take());
         if let Some(task) = self.task.take() {
             let _ = task.await;
@@ -242,7 +252,7 @@ impl Drop for Image {
         let Some(stop) = self.stop.take() else { return };
         let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {
-            let _ = inner.release().await;
+            let _ = inner.release_at_last().await;
             drop(stop);
         });
     }
@@ -292,6 +302,8 @@ impl Inner {
             cookie: AtomicU64::new(0),
             ended: AtomicI32::new(0),
             copies: Copies::default(),
+            caching: Caching::default(),
+            requests: Requests::default(),
             parent: ArcSwapOption::empty(),
             generation,
         })

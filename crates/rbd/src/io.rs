@@ -7,6 +7,7 @@ use loligo_stripe::ObjectExtent;
 
 use crate::copyup::Before;
 use crate::image::{Image, Inner};
+use crate::object_map::Writing;
 use crate::{Error, names};
 
 /// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.
@@ -26,10 +27,10 @@ impl Image {
             return Err(Error::Range { offset, end: offset.saturating_add(len), size });
         }
         let len = len.min(size.saturating_sub(offset));
-        self.inner.read(offset, len).await
+        self.inner.read_newest(offset, len).await
     }
 
-    /// Writes at `offset`. When it is done the data are safe.
+    /// Writes at `offset`. When it is done the data are safe, or in the cache, if there is one.
     ///
     /// # Errors
     /// [`Error::Range`] if not all of it lies within the image; [`Error::ReadOnly`]. Otherwise some of it may be written.
@@ -37,6 +38,9 @@ impl Image {
         let inner = &self.inner;
         let _place = inner.enter().await?;
         let extents = inner.extents(offset, data.len() as u64)?;
+        if let Some(written) = inner.write_to_cache(offset, &data, &extents).await {
+            return written;
+        }
         let io = &inner.writer()?;
         let writing = &inner.map.writing(numbers(&extents)).await?;
         let data = &data;
@@ -63,8 +67,8 @@ impl Image {
         let _place = inner.enter().await?;
         let extents = inner.extents(offset, len)?;
         let io = &inner.writer()?;
-        try_join_all(extents.into_iter().map(|extent| inner.clear(io, extent))).await?;
-        Ok(())
+        let cleared = try_join_all(extents.iter().map(|extent| inner.clear(io, *extent)));
+        inner.past_the_cache(&extents, async { cleared.await.map(drop) }).await
     }
 
     /// Makes a range zeros. It takes no room then, if it took some.
@@ -87,19 +91,13 @@ impl Image {
         let _place = inner.enter().await?;
         let extents = inner.extents(offset, len)?;
         let io = &inner.writer()?;
-        let writing = &inner.map.writing(numbers(&extents)).await?;
         let pattern = &pattern;
-        try_join_all(extents.into_iter().map(|extent| async move {
-            let write = |op| {
-                inner.pieces(extent).fold(op, |op, (at, object_offset, len)| {
-                    repeat(op, pattern, at - offset, object_offset, len)
-                })
-            };
-            let missing = writing.was_missing(extent.object.0);
-            done(&inner.change(io, extent, Before::Replaced, missing, write).await?)
-        }))
-        .await?;
-        Ok(())
+        let written = async {
+            let writing = &inner.map.writing(numbers(&extents)).await?;
+            let all = extents.iter().map(|extent| inner.repeat(io, *extent, pattern, offset, writing));
+            try_join_all(all).await.map(drop)
+        };
+        inner.past_the_cache(&extents, written).await
     }
 
     /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe unit.
@@ -109,7 +107,7 @@ impl Image {
     pub async fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
         let inner = &self.inner;
         let end = offset.saturating_add(data.len() as u64);
-        let _place = inner.enter().await?;
+        let _place = inner.enter_to_compare().await?;
         let extents = inner.extents(offset, data.len() as u64)?;
         let [extent] = extents[..] else { return Err(Error::Indivisible { offset, end }) };
         if expected.len() != data.len() || inner.pieces(extent).count() != 1 {
@@ -121,30 +119,43 @@ impl Image {
         let swap = |op: WriteOp| {
             op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
         };
-        let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await?;
+        let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await;
+        inner.forget(&extents).await?;
+        let outcome = outcome?;
         if outcome.result <= MISMATCH {
             return Err(Error::Mismatch(offset + u64::from((MISMATCH - outcome.result).unsigned_abs())));
         }
         done(&outcome)
     }
 
-    /// Waits until all changes that were under way are safe. Nothing is kept back here: a change that is done is safe.
+    /// Waits until all changes that were under way are safe, and writes back what is in a cache. Without one nothing is kept back here: a change that
+    /// is done is safe.
     ///
     /// # Errors
-    /// Nothing can be changed any more: the watch has ended.
+    /// Nothing can be changed any more: the watch has ended. [`Error::WriteBack`] if something could not be written back, now or earlier: what
+    /// failed earlier is told once, what still fails each time.
     pub async fn flush(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        let _all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        let all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        // Others go on while it is written back.
+        drop(all);
+        inner.flush_cache().await?;
         inner.check_watch()
     }
 }
 
 impl Inner {
+    /// Where to read what is open.
+    pub(crate) fn reader(&self) -> IoCtx {
+        match self.snap {
+            Some(snap) => self.data.at_snapshot(snap),
+            None => self.data.clone(),
+        }
+    }
+
+    /// Reads what the cluster has.
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
-        let io = match self.snap {
-            Some(snap) => &self.data.at_snapshot(snap),
-            None => &self.data,
-        };
+        let io = &self.reader();
         let extents: Vec<ObjectExtent> = self.fixed.layout.extents(offset, len).collect();
         let answers = join_all(extents.iter().map(|extent| self.read_object(io, *extent))).await;
         if let [extent] = extents[..]
@@ -167,7 +178,7 @@ impl Inner {
     }
 
     /// What an object holds of a range, or the parent, if there is none; nothing if that has none either.
-    async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
+    pub(crate) async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         loop {
             let overlap = self.overlap();
             match io.read(self.object(extent), extent.offset, extent.len).await {
@@ -204,6 +215,23 @@ impl Inner {
 
     pub(crate) fn object(&self, extent: ObjectExtent) -> String {
         names::data_object(&self.fixed.prefix, extent.object.0)
+    }
+
+    /// Writes a part of a repeated pattern, which begins at `offset`.
+    async fn repeat(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        pattern: &Bytes,
+        offset: u64,
+        writing: &Writing<'_>,
+    ) -> Result<(), Error> {
+        let write = |op| {
+            self.pieces(extent)
+                .fold(op, |op, (at, object_offset, len)| repeat(op, pattern, at - offset, object_offset, len))
+        };
+        let missing = writing.was_missing(extent.object.0);
+        done(&self.change(io, extent, Before::Replaced, missing, write).await?)
     }
 
     /// Makes a range of an object zeros. One that the parent has something of must be there, to hide that.
@@ -252,7 +280,7 @@ impl Inner {
 }
 
 /// What a request ended with.
-fn done(outcome: &Outcome) -> Result<(), Error> {
+pub(crate) fn done(outcome: &Outcome) -> Result<(), Error> {
     outcome.errno().map_or(Ok(()), |errno| Err(errno.into()))
 }
 

@@ -15,7 +15,8 @@
 //! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
 //! - [`namespaces`] are those of a pool that may have images.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
-//!   together; a change that is done is safe.
+//!   together; a change that is done is safe, unless there is a cache.
+//! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
 //! - [`Image::copy`] makes an image that has the same data.
@@ -27,7 +28,8 @@
 //! - [`View`] is what its header says.
 //!
 //! Images are of the second format, and stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
-//! is written to by whoever has the lock, which goes from client to client (`lock.rs`); the object map is kept as librbd keeps it
+//! is written to by whoever has the lock, which goes from client to client (`lock.rs`), and who has it does for others what changes the image as a whole
+//! (`owner.rs`); the object map is kept as librbd keeps it
 //! (`object_map.rs`).
 //!
 //! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format.
@@ -36,6 +38,7 @@
 
 mod allocation;
 pub mod blocking;
+mod cache;
 mod call;
 mod children;
 mod clone;
@@ -55,6 +58,7 @@ mod metadata;
 mod names;
 pub mod namespaces;
 mod object_map;
+mod owner;
 mod parent;
 mod resize;
 mod snapshots;
@@ -65,6 +69,7 @@ mod usage;
 mod view;
 
 pub use allocation::Allocation;
+pub use cache::{CachedObjects, ImageCache};
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
 pub use copy::NewCopy;
@@ -73,6 +78,7 @@ pub use holders::Evicted;
 pub use image::{Image, Mode};
 pub use images::{NewImage, create, list, remove, rename};
 pub use io::IO_BYTES_MAX;
+pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
 pub use parent::Parent;
 pub use resize::Shrink;
@@ -88,11 +94,14 @@ const _: () = {
         may_move(&image.read(0, 0));
         may_move(&image.write(0, bytes::Bytes::new()));
         may_move(&image.discard(0, 0));
+        may_move(&image.compare_and_write(0, bytes::Bytes::new(), bytes::Bytes::new()));
+        may_move(&image.flush());
         may_move(&image.resize(0, Shrink::Refused));
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
+        may_move(&image.create_snapshot(""));
         may_move(&image.usage());
         may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));

@@ -2,8 +2,7 @@
 //!
 //! It is a lock of class `lock` on the header, named by its owner's watch of the header (`librbd/managed_lock`). Whoever wants it asks the owner by
 //! a notification; the owner ends his writes, gives it up and says so. An owner who does not watch any more is dead: he is kept out
-//! of the cluster, then his lock is broken. To others' requests to change the image for them the owner answers that he does not know how;
-//! they ask for the lock then, as librbd has it for owners of older releases.
+//! of the cluster, then his lock is broken. What others ask the owner to do for them is in `owner.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +19,7 @@ use crate::features::OBJECT_MAP_INVALID;
 use crate::image::{GATE_PLACES, Inner};
 use crate::messages::{ClientId, Message, response, result_of};
 use crate::object_map::LOCK;
+use crate::owner;
 
 /// What locks that are taken by programs are tagged with; people's have another tag, or none.
 const TAG: &str = "internal";
@@ -28,13 +28,13 @@ const TAG: &str = "internal";
 const COOKIE: &str = "auto ";
 
 /// How long an owner may take to answer that he will give the lock up.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long is waited for the word that the lock is free before it is tried again.
-const TRY_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the others have to hear of what happened to the image.
-const NEWS_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const NEWS_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
     /// A place among those who change the image's data, once the lock is ours.
@@ -46,6 +46,7 @@ impl Inner {
                 self.refresh_if_stale().await?;
                 // Somebody may have switched the exclusive lock on.
                 if self.may_write() {
+                    self.begin_caching();
                     return Ok(place);
                 }
             }
@@ -55,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// All places, so that nobody else changes the image's data, once the lock is ours.
+    /// All places, so that nobody else changes the image's data, once the lock is ours. What was written before is no more in the cache alone.
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.check()?;
@@ -63,13 +64,15 @@ impl Inner {
             self.refresh_if_stale().await?;
             if self.may_write() {
                 self.map.be_certain().await?;
+                self.write_back().await?;
+                self.begin_caching();
                 return Ok(all);
             }
             self.acquire().await?;
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
@@ -83,7 +86,7 @@ impl Inner {
         }
     }
 
-    fn may_write(&self) -> bool {
+    pub(crate) fn may_write(&self) -> bool {
         !self.view.load().has(feature::EXCLUSIVE_LOCK) || self.owned.load(Ordering::Acquire)
     }
 
@@ -141,7 +144,7 @@ impl Inner {
         }
     }
 
-    async fn owner(&self) -> Result<Option<LockHolder>, Error> {
+    pub(crate) async fn owner(&self) -> Result<Option<LockHolder>, Error> {
         let info = self.io.lock_info(&*self.header, LOCK).await?;
         let Some(holder) = info.holders.into_iter().next() else { return Ok(None) };
         if info.tag != TAG || watch_of(&holder).is_none() {
@@ -150,7 +153,7 @@ impl Inner {
         Ok(Some(holder))
     }
 
-    async fn is_alive(&self, owner: &LockHolder) -> Result<bool, Error> {
+    pub(crate) async fn is_alive(&self, owner: &LockHolder) -> Result<bool, Error> {
         let watchers = self.io.watchers(&*self.header).await?;
         let watch = watch_of(owner);
         Ok(watchers.iter().any(|w| {
@@ -186,8 +189,18 @@ impl Inner {
         self.give_up().await
     }
 
-    /// The same for who is alone already.
+    /// The same, whatever becomes of what the cache holds: what cannot be written back is lost, and it is told now.
+    pub(crate) async fn release_at_last(&self) -> Result<(), Error> {
+        let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        let flushed = self.flush_cache().await;
+        self.abandon_cache().await;
+        let released = self.give_up().await;
+        flushed.and(released)
+    }
+
+    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when the lock is somebody else's.
     pub(crate) async fn give_up(&self) -> Result<(), Error> {
+        self.end_caching().await?;
         if !self.owned.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -201,7 +214,7 @@ impl Inner {
     }
 
     /// Tells all who have the image open, without waiting for them.
-    fn announce(&self, message: Message) {
+    pub(crate) fn announce(&self, message: Message) {
         let (io, header) = (self.io.clone(), self.header.clone());
         tokio::spawn(async move { io.notify(header, message.to_bytes(), NEWS_TIMEOUT).await });
     }
@@ -257,16 +270,17 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
             notification.answer(response(0));
             let inner = Arc::clone(inner);
             tokio::spawn(async move {
-                if let Err(e) = inner.release().await {
-                    inner.ended.store(e.errno().0, Ordering::Release);
+                match inner.release().await {
+                    // The lock stays ours as long as there is something to write back. Who wants it asks again; who flushes is told.
+                    Ok(()) | Err(Error::WriteBack(_)) => {}
+                    Err(e) => inner.ended.store(e.errno().0, Ordering::Release),
                 }
             });
             return;
         }
-        Ok(Message::Request(_)) if owned => {
-            notification.answer(response(-Errno::EOPNOTSUPP.0));
-            return;
-        }
+        Ok(Message::Request { of, wanted }) if owned => return owner::serve(inner, of, wanted, notification),
+        Ok(Message::Progress { of, done, all }) => inner.requests.progress(of, inner.client_id(), done, all),
+        Ok(Message::Complete { of, result }) => inner.requests.complete(of, inner.client_id(), result),
         // Not for us, or of a newer release.
         Ok(_) | Err(_) => {}
     }

@@ -1,17 +1,26 @@
 //! What clients of an image tell each other by notifications on its header (`librbd/WatchNotifyTypes.h`).
 
 use bytes::Bytes;
+use loligo_rados::SnapId;
+use loligo_wire::rbd::SnapKind;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// A client: its number in the cluster, and its watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId {
     pub(crate) client: u64,
     pub(crate) watch: u64,
 }
 
+/// A request to the lock's owner, as who sends it counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RequestId {
+    pub(crate) client: ClientId,
+    pub(crate) number: u64,
+}
+
 /// A notification, as far as something is done about it here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// Somebody has the exclusive lock now.
     AcquiredLock(ClientId),
@@ -21,22 +30,80 @@ pub(crate) enum Message {
     RequestLock(ClientId),
     /// The header has changed.
     HeaderUpdate,
-    /// The lock's owner is asked to change the image. Who hears that he will not asks for the lock and does it himself.
-    Request(u32),
-    /// Progress of others' work, and of those who freeze file systems.
+    /// How far the owner is with a request.
+    Progress { of: RequestId, done: u64, all: u64 },
+    /// What came of a request: 0, or a negative errno.
+    Complete { of: RequestId, result: i32 },
+    /// The lock's owner is asked to change the image. Without an id he answers when it is done; with one at once, and tells later what came of it.
+    Request { of: Option<RequestId>, wanted: Wanted },
+    /// Of those who freeze file systems, or of a newer release.
     Other(u32),
+}
+
+/// What the lock's owner is asked to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Flatten,
+    Resize {
+        size: u64,
+        may_shrink: bool,
+    },
+    CreateSnapshot {
+        name: String,
+        kind: SnapKind,
+        flags: u64,
+    },
+    RemoveSnapshot {
+        name: String,
+        kind: SnapKind,
+    },
+    RenameSnapshot {
+        id: SnapId,
+        name: String,
+    },
+    ProtectSnapshot {
+        name: String,
+        kind: SnapKind,
+    },
+    UnprotectSnapshot {
+        name: String,
+        kind: SnapKind,
+    },
+    RebuildObjectMap,
+    Rename(String),
+    Features {
+        features: u64,
+        enabled: bool,
+    },
+    /// Something that is not known here. Who hears that the owner will not asks for the lock and does it himself.
+    Unknown(u32),
 }
 
 /// `NotifyMessage`'s version of release 16.
 const VERSION: u8 = 7;
-/// From this version on a request for the lock says whether it is to be forced.
+/// From these versions on a request for the lock says whether it is to be forced, one to resize whether the image may become smaller, one about a
+/// snapshot of which kind that is (in that of kinds, behind the rest, where a snapshot is made), and all requests have ids.
 const VERSION_FORCE: u8 = 3;
+const VERSION_SHRINK: u8 = 4;
+const VERSION_KIND: u8 = 6;
+const VERSION_IDS: u8 = 7;
 
 const ACQUIRED_LOCK: u32 = 0;
 const RELEASED_LOCK: u32 = 1;
 const REQUEST_LOCK: u32 = 2;
 const HEADER_UPDATE: u32 = 3;
+const ASYNC_PROGRESS: u32 = 4;
+const ASYNC_COMPLETE: u32 = 5;
 const FLATTEN: u32 = 6;
+const RESIZE: u32 = 7;
+const SNAP_CREATE: u32 = 8;
+const SNAP_REMOVE: u32 = 9;
+const REBUILD_OBJECT_MAP: u32 = 10;
+const SNAP_RENAME: u32 = 11;
+const SNAP_PROTECT: u32 = 12;
+const SNAP_UNPROTECT: u32 = 13;
+const RENAME: u32 = 14;
+const UPDATE_FEATURES: u32 = 15;
 const SPARSIFY: u32 = 17;
 const METADATA_UPDATE: u32 = 20;
 
@@ -50,6 +117,109 @@ impl Encode for ClientId {
 impl Decode for ClientId {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { client: r.u64()?, watch: r.u64()? })
+    }
+}
+
+impl RequestId {
+    /// Where there is none.
+    const NONE: Self = Self { client: ClientId { client: 0, watch: 0 }, number: 0 };
+}
+
+impl Encode for RequestId {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.client);
+        w.u64(self.number);
+    }
+}
+
+impl Decode for RequestId {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { client: r.get()?, number: r.u64()? })
+    }
+}
+
+impl Wanted {
+    /// The id stands behind the rest, where it has not always been there, but before what has come after it.
+    fn encode(&self, of: RequestId, w: &mut Writer) {
+        w.u32(self.code());
+        match self {
+            Self::Resize { size, .. } => w.u64(*size),
+            Self::CreateSnapshot { name, kind, .. }
+            | Self::RemoveSnapshot { name, kind }
+            | Self::ProtectSnapshot { name, kind }
+            | Self::UnprotectSnapshot { name, kind } => {
+                w.put(name);
+                w.put(kind);
+            }
+            Self::RenameSnapshot { id, name } => {
+                w.u64(id.0);
+                w.put(name);
+                w.put(&SnapKind::User);
+            }
+            Self::Rename(name) => w.put(name),
+            Self::Features { features, enabled } => {
+                w.u64(*features);
+                w.bool(*enabled);
+            }
+            Self::Flatten | Self::RebuildObjectMap | Self::Unknown(_) => {}
+        }
+        w.put(&of);
+        match self {
+            Self::Resize { may_shrink, .. } => w.bool(*may_shrink),
+            Self::CreateSnapshot { flags, .. } => w.u64(*flags),
+            _ => {}
+        }
+    }
+
+    fn decode(code: u32, version: u8, r: &mut Reader<'_>) -> Result<(Option<RequestId>, Self), DecodeError> {
+        let named = |r: &mut Reader<'_>| -> Result<(String, SnapKind), DecodeError> {
+            let name = r.get()?;
+            Ok((name, if version >= VERSION_KIND { r.get()? } else { SnapKind::User }))
+        };
+        let wanted = match code {
+            FLATTEN => return Ok((Some(r.get()?), Self::Flatten)),
+            REBUILD_OBJECT_MAP => return Ok((Some(r.get()?), Self::RebuildObjectMap)),
+            RESIZE => {
+                let (size, of) = (r.u64()?, r.get()?);
+                let may_shrink = if version >= VERSION_SHRINK { r.bool()? } else { true };
+                return Ok((Some(of), Self::Resize { size, may_shrink }));
+            }
+            SNAP_CREATE => {
+                let (name, mut kind) = named(r)?;
+                if version == VERSION_KIND - 1 {
+                    kind = r.get()?;
+                }
+                let of = if version >= VERSION_IDS { Some(r.get()?) } else { None };
+                let flags = if version >= VERSION_IDS { r.u64()? } else { 0 };
+                return Ok((of, Self::CreateSnapshot { name, kind, flags }));
+            }
+            SNAP_REMOVE => named(r).map(|(name, kind)| Self::RemoveSnapshot { name, kind })?,
+            SNAP_PROTECT => named(r).map(|(name, kind)| Self::ProtectSnapshot { name, kind })?,
+            SNAP_UNPROTECT => named(r).map(|(name, kind)| Self::UnprotectSnapshot { name, kind })?,
+            SNAP_RENAME => Self::RenameSnapshot { id: SnapId(r.u64()?), name: named(r)?.0 },
+            RENAME => Self::Rename(r.get()?),
+            UPDATE_FEATURES => Self::Features { features: r.u64()?, enabled: r.bool()? },
+            code => return Ok((None, Self::Unknown(code))),
+        };
+        // Of the same version there are programs that send none yet.
+        let of = if r.is_empty() { None } else { Some(r.get()?) };
+        Ok((of, wanted))
+    }
+
+    fn code(&self) -> u32 {
+        match self {
+            Self::Flatten => FLATTEN,
+            Self::Resize { .. } => RESIZE,
+            Self::CreateSnapshot { .. } => SNAP_CREATE,
+            Self::RemoveSnapshot { .. } => SNAP_REMOVE,
+            Self::RenameSnapshot { .. } => SNAP_RENAME,
+            Self::ProtectSnapshot { .. } => SNAP_PROTECT,
+            Self::UnprotectSnapshot { .. } => SNAP_UNPROTECT,
+            Self::RebuildObjectMap => REBUILD_OBJECT_MAP,
+            Self::Rename(_) => RENAME,
+            Self::Features { .. } => UPDATE_FEATURES,
+            Self::Unknown(code) => *code,
+        }
     }
 }
 
@@ -70,7 +240,19 @@ impl Encode for Message {
                 w.bool(false);
             }
             Self::HeaderUpdate => w.u32(HEADER_UPDATE),
-            Self::Request(code) | Self::Other(code) => w.u32(*code),
+            Self::Progress { of, done, all } => {
+                w.u32(ASYNC_PROGRESS);
+                w.put(of);
+                w.u64(*done);
+                w.u64(*all);
+            }
+            Self::Complete { of, result } => {
+                w.u32(ASYNC_COMPLETE);
+                w.put(of);
+                w.i32(*result);
+            }
+            Self::Request { of, wanted } => wanted.encode(of.unwrap_or(RequestId::NONE), w),
+            Self::Other(code) => w.u32(*code),
         });
     }
 }
@@ -89,8 +271,11 @@ impl Decode for Message {
                     Self::RequestLock(client)
                 }
                 HEADER_UPDATE => Self::HeaderUpdate,
+                ASYNC_PROGRESS => Self::Progress { of: r.get()?, done: r.u64()?, all: r.u64()? },
+                ASYNC_COMPLETE => Self::Complete { of: r.get()?, result: r.i32()? },
                 code if (FLATTEN..=SPARSIFY).contains(&code) || code == METADATA_UPDATE => {
-                    Self::Request(code)
+                    let (of, wanted) = Wanted::decode(code, version, r)?;
+                    Self::Request { of: of.filter(|of| *of != RequestId::NONE), wanted }
                 }
                 code => Self::Other(code),
             })
@@ -117,16 +302,40 @@ mod tests {
     #[test]
     fn messages_come_back() {
         let client = ClientId { client: 4123, watch: 0x5555_0000 };
-        for message in [
+        let of = RequestId { client, number: 7 };
+        let (name, kind) = ("snap".to_owned(), SnapKind::User);
+        let wanted = [
+            Wanted::Flatten,
+            Wanted::Resize { size: 5 << 30, may_shrink: true },
+            Wanted::CreateSnapshot { name: name.clone(), kind: kind.clone(), flags: 1 },
+            Wanted::RemoveSnapshot { name: name.clone(), kind: kind.clone() },
+            Wanted::RenameSnapshot { id: SnapId(4), name: name.clone() },
+            Wanted::ProtectSnapshot { name: name.clone(), kind: kind.clone() },
+            Wanted::UnprotectSnapshot { name: name.clone(), kind },
+            Wanted::RebuildObjectMap,
+            Wanted::Rename(name),
+            Wanted::Features { features: 8, enabled: true },
+        ];
+        let requests =
+            wanted.into_iter().map(|wanted| Message::Request { of: Some(of), wanted }).collect::<Vec<_>>();
+        let others = [
             Message::AcquiredLock(client),
             Message::ReleasedLock(client),
             Message::RequestLock(client),
             Message::HeaderUpdate,
-            Message::Request(7),
+            Message::Progress { of, done: 3, all: 4 },
+            Message::Complete { of, result: -17 },
             Message::Other(18),
-        ] {
-            assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
+        ];
+        for message in requests.into_iter().chain(others) {
+            let bytes = message.to_bytes();
+            assert_eq!(Message::from_bytes(&bytes), Ok(message));
+            for len in 0..bytes.len() {
+                assert!(Message::from_bytes(&bytes[..len]).is_err());
+            }
         }
+        let unknown = Message::Request { of: None, wanted: Wanted::Unknown(METADATA_UPDATE) };
+        assert_eq!(Message::from_bytes(&unknown.to_bytes()), Ok(unknown));
         assert_eq!(result_of(&response(-95)), Some(-95));
         assert_eq!(result_of(b""), None);
     }

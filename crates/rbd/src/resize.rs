@@ -1,11 +1,13 @@
 //! Changing an image's size.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::Errno;
 use loligo_stripe::{ObjectExtent, ObjectNo};
 
 use crate::Error;
 use crate::call::tell;
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 
 /// Objects that are removed at the same time (`rbd_concurrent_management_ops` is 10).
 pub(crate) const REMOVALS: usize = 32;
@@ -36,14 +38,25 @@ impl Image {
         &self,
         size: u64,
         shrink: Shrink,
-        progress: impl FnMut(u64, u64),
+        mut progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
         let inner = &self.inner;
+        let may_shrink = shrink == Shrink::Allowed;
+        let asked = self.has_owner_do(Wanted::Resize { size, may_shrink }, &mut progress).await;
+        let from = inner.view.load().size;
+        match asked {
+            Ok(true) => return Ok(()),
+            Err(e) if e.errno() == Errno::EINVAL && size < from && !may_shrink => {
+                return Err(Error::WouldShrink { from, to: size });
+            }
+            asked => asked?,
+        };
         let _all = inner.enter_alone().await?;
         let from = inner.view.load().size;
         if size < from && shrink == Shrink::Refused {
             return Err(Error::WouldShrink { from, to: size });
         }
+        inner.end_caching().await?;
         inner.become_of_size(size, progress).await?;
         inner.header_changed().await
     }

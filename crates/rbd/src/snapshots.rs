@@ -6,8 +6,9 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::call::tell;
-use crate::error::ESTALE;
+use crate::error::{EBUSY, ESTALE};
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 use crate::resize::REMOVALS;
 use crate::view::Snapshot;
 use crate::{Error, names};
@@ -23,6 +24,12 @@ impl Image {
     /// [`Error::SnapshotExists`]; [`Error::ReadOnly`].
     pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
         let inner = &self.inner;
+        let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: SnapKind::User, flags: 0 };
+        match self.has_owner_do(wanted, |_, _| {}).await {
+            Ok(true) => return Ok(()),
+            Err(e) if e.errno() == Errno::EEXIST => return Err(Error::SnapshotExists(name.to_owned())),
+            asked => asked?,
+        };
         let _all = inner.enter_alone().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
@@ -54,6 +61,10 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
     pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+        let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: SnapKind::User };
+        if self.has_owner_change(name, wanted).await? {
+            return Ok(());
+        }
         let (_all, snap) = self.alone_with(name).await?;
         if snap.protected {
             return Err(Error::SnapshotBusy(name.to_owned()));
@@ -85,12 +96,30 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotExists`].
     pub async fn rename_snapshot(&self, from: &str, to: &str) -> Result<(), Error> {
-        let (_all, snap) = self.alone_with(from).await?;
+        self.inner.refresh().await?;
+        let id = self.inner.view.load().snapshot(from)?.info.id;
+        let wanted = Wanted::RenameSnapshot { id, name: to.to_owned() };
+        match self.has_owner_do(wanted, |_, _| {}).await {
+            Ok(true) => return Ok(()),
+            Err(e) if e.errno() == Errno::EEXIST => return Err(Error::SnapshotExists(to.to_owned())),
+            asked => asked?,
+        };
+        self.rename_snapshot_of(id, to).await
+    }
+
+    /// The same for one that is known by its id.
+    pub(crate) async fn rename_snapshot_of(&self, id: SnapId, to: &str) -> Result<(), Error> {
+        let _all = self.inner.enter_alone().await?;
+        self.inner.refresh().await?;
+        let known = self.inner.view.load().snapshot_by_id(id).is_some_and(|s| s.info.kind == SnapKind::User);
+        if !known {
+            return Err(Errno::ENOENT.into());
+        }
         if self.inner.view.load().snapshot(to).is_ok() {
             return Err(Error::SnapshotExists(to.to_owned()));
         }
         tell(&self.inner.io, &self.inner.header, "snapshot_rename", |w| {
-            w.u64(snap.info.id.0);
+            w.u64(id.0);
             w.put(to);
         })
         .await?;
@@ -102,6 +131,10 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; EBUSY if it is protected already.
     pub async fn protect_snapshot(&self, name: &str) -> Result<(), Error> {
+        let wanted = Wanted::ProtectSnapshot { name: name.to_owned(), kind: SnapKind::User };
+        if self.has_owner_change(name, wanted).await? {
+            return Ok(());
+        }
         let (_all, snap) = self.alone_with(name).await?;
         if snap.protected {
             return Err(Error::SnapshotBusy(name.to_owned()));
@@ -116,6 +149,10 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is not protected.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
+        let wanted = Wanted::UnprotectSnapshot { name: name.to_owned(), kind: SnapKind::User };
+        if self.has_owner_change(name, wanted).await? {
+            return Ok(());
+        }
         let (_all, snap) = self.alone_with(name).await?;
         if !snap.protected {
             return Err(Errno::EINVAL.into());
@@ -138,6 +175,7 @@ impl Image {
     pub async fn roll_back(&self, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let (_all, snap) = self.alone_with(name).await?;
         let inner = &self.inner;
+        inner.end_caching().await?;
         let (id, layout) = (snap.info.id, inner.fixed.layout);
         if inner.view.load().size != snap.info.size {
             inner.become_of_size(snap.info.size, |_, _| {}).await?;
@@ -161,6 +199,15 @@ impl Image {
         }
         inner.map.roll_back(&inner.id, id.0, layout.object_count(snap.info.size)).await?;
         inner.header_changed().await
+    }
+
+    /// Has the lock's owner change a snapshot.
+    async fn has_owner_change(&self, name: &str, wanted: Wanted) -> Result<bool, Error> {
+        self.has_owner_do(wanted, |_, _| {}).await.map_err(|e| match e.errno() {
+            Errno::ENOENT => Error::NoSnapshot(name.to_owned()),
+            EBUSY => Error::SnapshotBusy(name.to_owned()),
+            _ => e,
+        })
     }
 
     /// Alone, with the lock, and a snapshot as it is now.

@@ -11,6 +11,7 @@ use loligo_wire::rbd::{ObjectMap, feature};
 use crate::call::tell;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID, text};
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 use crate::{Error, names};
 
 /// Features that can be switched on and off (`RBD_FEATURES_MUTABLE`).
@@ -38,21 +39,15 @@ impl Image {
             return Err(Error::Features(text(feature::JOURNALING)));
         }
         let inner = &self.inner;
+        inner.refresh().await?;
+        // The owner says only that it is refused.
+        inner.added(features)?;
+        if self.has_owner_do(Wanted::Features { features, enabled: true }, |_, _| {}).await? {
+            return Ok(());
+        }
         let _all = inner.enter_alone().await?;
         inner.refresh().await?;
-        let view = inner.view.load_full();
-        if features & view.features != 0 {
-            return refused(features & view.features, "is on already");
-        }
-        let added = with_its_like(features) & !view.features;
-        if added & feature::OBJECT_MAP != 0 {
-            if (view.features | added) & feature::EXCLUSIVE_LOCK == 0 {
-                return refused(feature::OBJECT_MAP, "needs exclusive-lock");
-            }
-            if inner.fixed.layout.object_count(view.size) > COUNT_MAX {
-                return refused(feature::OBJECT_MAP, "is for images of fewer objects");
-            }
-        }
+        let added = inner.added(features)?;
         inner.header_changes();
         // First: whoever finds the feature finds out that there is no valid map yet.
         inner.set_flags_of_all(flags_of(added), flags_of(added)).await?;
@@ -70,17 +65,14 @@ impl Image {
     pub async fn disable_features(&self, features: u64) -> Result<(), Error> {
         switchable(features, MUTABLE | feature::DEEP_FLATTEN)?;
         let inner = &self.inner;
+        inner.refresh().await?;
+        inner.removed(features)?;
+        if self.has_owner_do(Wanted::Features { features, enabled: false }, |_, _| {}).await? {
+            return Ok(());
+        }
         let _all = inner.enter_alone().await?;
         inner.refresh().await?;
-        let view = inner.view.load_full();
-        if features & !view.features != 0 {
-            return refused(features & !view.features, "is off already");
-        }
-        let removed = with_its_like(features) & view.features;
-        let needs_lock = feature::OBJECT_MAP | feature::JOURNALING;
-        if removed & feature::EXCLUSIVE_LOCK != 0 && view.features & !removed & needs_lock != 0 {
-            return refused(feature::EXCLUSIVE_LOCK, "is needed by object-map or journaling");
-        }
+        let removed = inner.removed(features)?;
         if removed & feature::OBJECT_MAP != 0 {
             inner.map.close().await?;
         }
@@ -91,6 +83,7 @@ impl Image {
             inner.remove_maps().await?;
         }
         if removed & feature::EXCLUSIVE_LOCK != 0 {
+            // The cache goes with it.
             inner.give_up().await?;
         }
         inner.header_changed().await
@@ -108,7 +101,7 @@ fn switchable(features: u64, allowed: u64) -> Result<(), Error> {
     }
 }
 
-fn refused(features: u64, why: &'static str) -> Result<(), Error> {
+fn refused<T>(features: u64, why: &'static str) -> Result<T, Error> {
     Err(Error::Switch { features: text(features), why })
 }
 
@@ -123,6 +116,38 @@ fn flags_of(features: u64) -> u64 {
 }
 
 impl Inner {
+    /// What is switched on with these features, by what the header says.
+    fn added(&self, features: u64) -> Result<u64, Error> {
+        let view = self.view.load();
+        if features & view.features != 0 {
+            return refused(features & view.features, "is on already");
+        }
+        let added = with_its_like(features) & !view.features;
+        if added & feature::OBJECT_MAP != 0 {
+            if (view.features | added) & feature::EXCLUSIVE_LOCK == 0 {
+                return refused(feature::OBJECT_MAP, "needs exclusive-lock");
+            }
+            if self.fixed.layout.object_count(view.size) > COUNT_MAX {
+                return refused(feature::OBJECT_MAP, "is for images of fewer objects");
+            }
+        }
+        Ok(added)
+    }
+
+    /// What is switched off with these features.
+    fn removed(&self, features: u64) -> Result<u64, Error> {
+        let view = self.view.load();
+        if features & !view.features != 0 {
+            return refused(features & !view.features, "is off already");
+        }
+        let removed = with_its_like(features) & view.features;
+        let needs_lock = feature::OBJECT_MAP | feature::JOURNALING;
+        if removed & feature::EXCLUSIVE_LOCK != 0 && view.features & !removed & needs_lock != 0 {
+            return refused(feature::EXCLUSIVE_LOCK, "is needed by object-map or journaling");
+        }
+        Ok(removed)
+    }
+
     async fn set_features(&self, features: u64, mask: u64) -> Result<(), Error> {
         tell(&self.io, &self.header, "set_features", |w| {
             w.u64(features);

@@ -10,6 +10,7 @@ use loligo_wire::rbd::{ObjectMap, SnapKind, feature};
 
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::image::{Image, Inner};
+use crate::messages::Wanted;
 use crate::object_map::load;
 use crate::resize::REMOVALS;
 use crate::view::View;
@@ -34,6 +35,7 @@ impl Image {
     /// The maps or the objects cannot be read.
     pub async fn usage(&self) -> Result<Vec<Usage>, Error> {
         let inner = &self.inner;
+        inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
         let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;
@@ -91,6 +93,9 @@ impl Image {
         let inner = &self.inner;
         if !inner.view.load().has(feature::OBJECT_MAP) {
             return Err(Error::NoObjectMap);
+        }
+        if self.has_owner_do(Wanted::RebuildObjectMap, &mut progress).await? {
+            return Ok(());
         }
         let _all = inner.enter_alone().await?;
         let view = inner.view.load_full();

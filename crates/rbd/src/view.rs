@@ -76,6 +76,13 @@ impl View {
         self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
     }
 
+    /// The snapshot in the trash of snapshots that is called so there.
+    pub(crate) fn trashed(&self, name: &str) -> Option<SnapId> {
+        let in_trash = |snap: &&Snapshot| matches!(snap.info.kind, SnapKind::Trash { .. });
+        let mut found = self.snapshots.iter().filter(in_trash).filter(|snap| snap.info.name == name);
+        found.next().map(|snap| snap.info.id)
+    }
+
     /// The snapshot of this id, whatever made it.
     pub(crate) fn snapshot_by_id(&self, id: SnapId) -> Option<&Snapshot> {
         self.snapshots.iter().find(|snap| snap.info.id == id)

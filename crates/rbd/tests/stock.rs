@@ -1,15 +1,28 @@
 //! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
 //! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx};
-use loligo_rbd::{CloneFormat, Image, Mode, NewClone, NewImage};
+use loligo_rbd::{CacheOptions, CloneFormat, Error, Image, ImageCache, Mode, NewClone, NewImage, Shrink};
 use loligo_server::Server;
 
 const MB: u64 = 1 << 20;
+
+/// Holds the lock of an image for as long as its standard input is open.
+const OWNER: &str = "\
+import sys, rados, rbd
+with rados.Rados(conffile=sys.argv[1]) as cluster, cluster.open_ioctx(sys.argv[2]) as io:
+    with rbd.Image(io, 'clone') as image:
+        image.lock_acquire(rbd.RBD_LOCK_MODE_EXCLUSIVE)
+        image.write(b'theirs', 5)
+        print('ready', flush=True)
+        sys.stdin.read()
+";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
@@ -35,6 +48,36 @@ async fn stock_and_we_write_to_a_clone_by_turns() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn stock_and_we_write_to_a_clone_by_turns_on_stock() {
     Place::new(Path::new(&stock()), "cloned").await.cloned().await.turns().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn what_is_cached_goes_to_stock_with_the_lock() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "handed").await.handed_over().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn what_is_cached_goes_to_stock_with_the_lock_on_stock() {
+    Place::new(Path::new(&stock()), "handed").await.handed_over().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_ask_each_other_s_owner() {
+    let server = Server::memory().start().expect("the server starts");
+    let place = Place::new(server.conf(), "asked").await.cloned().await;
+    place.ours_is_asked().await;
+    place.theirs_is_asked().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_ask_each_other_s_owner_on_stock() {
+    let place = Place::new(Path::new(&stock()), "asked").await.cloned().await;
+    place.ours_is_asked().await;
+    place.theirs_is_asked().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,6 +187,147 @@ impl Place {
             assert_eq!(at.read(5 * MB, 4).await.expect("read"), &bytes[..]);
         }
         self.end(image).await;
+    }
+
+    /// We write into a cache that is written back only with the lock, while theirs writes blocks that are of one byte each. What is in the end is ours or theirs, and most
+    /// of it is ours. What theirs has written we read, though we had cached what was there.
+    async fn handed_over(&self) {
+        let lazy = CacheOptions { dirty_time: Duration::from_secs(3600), ..CacheOptions::of_size(64 << 20) };
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        let image = image.cached(&ImageCache::new(lazy)).expect("it has the lock's feature");
+        let data = |n: u64| -> Bytes { (0..4096u64).map(|at| (at + n * 7) as u8).collect() };
+        let bench = |total| {
+            [
+                "bench",
+                "disk",
+                "--io-type",
+                "write",
+                "--io-size",
+                "4K",
+                "--io-pattern",
+                "rand",
+                "--io-total",
+                total,
+            ]
+        };
+        let mut stock = self.begin(&bench("4M"));
+        let (mut taken, mut n) = (0, 0u64);
+        let place = |n: u64| n % 4096 * 65536;
+        while stock.try_wait().expect("it runs").is_none() {
+            taken += u64::from(n > 0 && !image.is_lock_owner());
+            image.write(place(n), data(n % 4096)).await.expect("written");
+            assert!(image.read(place(n), 4096).await.expect("read").len() == 4096);
+            n += 1;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(stock.wait().expect("ended").success());
+        assert!(taken > 0, "the lock was never taken from us in {n} writes");
+        image.flush().await.expect("flushed");
+        let mut theirs = 0;
+        for n in 0..n.min(4096) {
+            let found = image.read(place(n), 4096).await.expect("read");
+            if found != data(n) {
+                assert!(found.iter().all(|byte| *byte == found[0]), "block {n} is nobody's");
+                theirs += 1;
+            }
+        }
+        assert!(theirs <= n / 4, "{theirs} of {n} blocks are not ours");
+        // Theirs sees what is dirty here, and we see what it has made of it.
+        image.write(7 * MB, b"ours".to_vec().into()).await.expect("written");
+        self.rbd(&["snap", "create", "disk@theirs"]).await;
+        image.write(7 * MB, b"lost".to_vec().into()).await.expect("written");
+        assert_eq!(image.read(7 * MB, 4).await.expect("read"), &b"lost"[..]);
+        image.flush().await.expect("flushed");
+        let over = ["bench", "disk", "--io-type", "write", "--io-threads", "1", "--io-total", "8M"];
+        self.rbd(&over).await;
+        image.acquire_lock().await.expect("taken");
+        let found = image.read(7 * MB, 4).await.expect("read");
+        assert!(found.iter().all(|byte| *byte == found[0]), "{found:?}");
+        let at = Image::open_snapshot(&self.io, "disk", "theirs").await.expect("opens");
+        assert_eq!(at.read(7 * MB, 4).await.expect("read"), &b"ours"[..]);
+        self.end(image).await;
+    }
+
+    /// `rbd` has the image changed by us, who write to it and keep the lock.
+    async fn ours_is_asked(&self) {
+        let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
+        image.acquire_lock().await.expect("taken");
+        let asked = [
+            "snap create disk@a",
+            "snap create disk@b",
+            "snap rename disk@a disk@c",
+            "snap protect disk@c",
+            "snap unprotect disk@c",
+            "snap rm disk@c --no-progress",
+            "resize disk --size 300M --no-progress",
+            "resize disk --size 200M --allow-shrink --no-progress",
+            "object-map rebuild disk --no-progress",
+            "feature disable disk object-map",
+            "feature enable disk object-map",
+            "object-map rebuild disk --no-progress",
+            "flatten disk --no-progress",
+        ];
+        let mut n = 0u64;
+        for asked in asked {
+            let mut command = self.command(&asked.split(' ').collect::<Vec<_>>());
+            let mut run = tokio::task::spawn_blocking(move || command.output());
+            let output = loop {
+                tokio::select! {
+                    done = &mut run => break done.expect("it runs").expect("rbd is installed"),
+                    () = tokio::time::sleep(Duration::from_millis(2)) => {}
+                }
+                image.write(n % 200 * MB, vec![n as u8; 4096].into()).await.expect("written");
+                n += 1;
+            };
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{asked}: {said}");
+            assert!(image.is_lock_owner(), "{asked}: the lock has gone");
+        }
+        assert_eq!(image.size(), 200 * MB);
+        assert!(image.parent().await.expect("none").is_none());
+        let names: Vec<String> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
+        assert_eq!(names, ["b"]);
+        let mut again = self.command(&["snap", "create", "disk@b"]);
+        let again = tokio::task::spawn_blocking(move || again.output());
+        assert!(!again.await.expect("it runs").expect("rbd is installed").status.success());
+        assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
+        image.close().await.expect("closes");
+    }
+
+    /// librbd has the lock and will not give it up; it changes the image for us.
+    async fn theirs_is_asked(&self) {
+        let new = NewClone { format: CloneFormat::Second, ..NewClone::default() };
+        loligo_rbd::clone(&self.io, "disk", "b", &self.io, "clone", new).await.expect("cloned");
+        let mut owner = Command::new("timeout");
+        owner.args(["100", "/usr/bin/python3", "-c", OWNER, &self.conf, &self.pool]);
+        let mut owner =
+            owner.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let mut ready = [0; 6];
+        owner.stdout.as_mut().expect("a pipe").read_exact(&mut ready).expect("it has the lock");
+        let image = Image::open(&self.io, "clone", Mode::ReadWrite).await.expect("opens");
+        image.create_snapshot("a").await.expect("made");
+        assert!(matches!(image.create_snapshot("a").await, Err(Error::SnapshotExists(_))));
+        image.rename_snapshot("a", "c").await.expect("renamed");
+        image.protect_snapshot("c").await.expect("protected");
+        assert!(matches!(image.remove_snapshot("c").await, Err(Error::SnapshotBusy(_))));
+        image.unprotect_snapshot("c").await.expect("unprotected");
+        image.remove_snapshot("c").await.expect("removed");
+        image.resize(300 * MB, Shrink::Refused).await.expect("resized");
+        assert_eq!(image.size(), 300 * MB);
+        assert!(matches!(image.resize(MB, Shrink::Refused).await, Err(Error::WouldShrink { .. })));
+        image.rebuild_object_map(|_, _| {}).await.expect("made");
+        image.flatten(|_, _| {}).await.expect("flattened");
+        assert!(image.parent().await.expect("none").is_none());
+        let refused = image.write(0, b"ours".to_vec().into()).await.expect_err("it keeps the lock");
+        assert_eq!(refused.errno().0, 30, "{refused}");
+        drop(owner.stdin.take());
+        assert!(owner.wait().expect("ended").success());
+        image.write(0, b"ours".to_vec().into()).await.expect("written");
+        image.close().await.expect("closes");
+        self.rbd(&["object-map", "check", "clone"]).await;
+        let rados = self.io.rados();
+        rados.delete_pool(&self.pool).await.expect("deleted");
+        rados.shutdown().await;
     }
 
     /// Theirs is killed with the lock; we go on. `rbd` must not know ours to be alive afterwards.

@@ -13,7 +13,7 @@ const SPECS: &str = "\
 SPEC says what a device stands on, and ends with ,ro if it shall only be read:
   memory:SIZE                               memory, sparse, gone with the device
   file:PATH                                 a file or block device of this machine
-  rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]   an image, or a snapshot of one
+  rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]   an image, or a snapshot of one; with ,cache=SIZE behind a cache of so much memory
   striped:[POOL/]FILE                       a striped file, as `loligo file` has them
 
   loligo nbd serve --unix /run/nbd.sock --control /run/nbd.asok --export disk=memory:1G

@@ -425,6 +425,12 @@ pub(crate) struct Bench {
     /// How many in a hundred I/Os read.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) rw_mix_read: u32,
+    /// Bytes of memory for a cache, at least 1M: writes are done when they are in it, and what is dirty at the end is written back within the time that is shown.
+    #[arg(long, value_parser = block, value_name = "BYTES")]
+    pub(crate) cache: Option<u64>,
+    /// With a cache: a write is done when the cluster has it.
+    #[arg(long, requires = "cache")]
+    pub(crate) cache_writethrough: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -5,16 +5,28 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use hdrhistogram::Histogram;
-use loligo_rbd::{Error, Image};
+use loligo_rbd::{CacheMode, CacheOptions, Error, Image, ImageCache, Mode};
 use serde_json::json;
 
 use super::args::{Bench, IoType, Pattern};
-use super::show;
+use super::{Place, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
 /// An I/O: whether it reads, and where.
 type Io = (bool, u64);
+
+/// Opens the image, with a cache if one is wanted. That needs the lock, also to read.
+pub(super) async fn open(place: &Place, options: &Bench) -> Result<Image, Failure> {
+    let what = || format!("bench {}", options.image);
+    let image = place.open(&options.image, Mode::ReadWrite).await?;
+    let Some(bytes) = options.cache else { return Ok(image) };
+    let mode = if options.cache_writethrough { CacheMode::WriteThrough } else { CacheMode::WriteBack };
+    let cache = ImageCache::new(CacheOptions { mode, ..CacheOptions::of_size(bytes) });
+    let image = image.cached(&cache).context(what)?;
+    image.acquire_lock().await.context(what)?;
+    Ok(image)
+}
 
 pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Result<(), Failure> {
     let what = || format!("bench {}", image.name());
@@ -52,6 +64,9 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
     let mut ios = ios.buffer_unordered(options.io_threads);
     while let Some(us) = ios.try_next().await.context(what)? {
         times.saturating_record(us);
+    }
+    if options.cache.is_some() {
+        image.flush().await.context(what)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     let (ops, bytes) = (count as f64 / seconds, (count * options.io_size) as f64 / seconds);

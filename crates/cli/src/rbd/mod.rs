@@ -119,7 +119,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             closing(open, done, &format!("flatten {image}")).await
         }
         RbdCommand::Bench(options) => {
-            let image = place.open(&options.image, Mode::ReadWrite).await?;
+            let image = bench::open(place, options).await?;
             let done = bench::run(&image, options, place.format).await;
             let closed = image.close().await;
             done?;

@@ -114,7 +114,7 @@ impl Backend for Rbd {
     }
 }
 
-/// A change that is done is safe, so FUA and flushes ask for nothing more.
+/// Without a cache a change that is done is safe, so FUA and flushes ask for nothing more; with one they have it written back. What is given back goes past the cache.
 async fn carry_out(image: &Image, io: Io) -> Result<Done, Error> {
     match io {
         Io::Read { offset, len, .. } => {
@@ -122,15 +122,24 @@ async fn carry_out(image: &Image, io: Io) -> Result<Done, Error> {
             let missing = u64::from(len) - data.len() as u64;
             return Ok(Done::Data(vec![Piece::Data(data), Piece::Hole(missing)]));
         }
-        Io::Write { offset, data, .. } => image.write(offset, data).await?,
+        Io::Write { offset, data, fua } => {
+            let len = data.len() as u64;
+            image.write(offset, data).await?;
+            if fua {
+                image.flush_range(offset, len).await?;
+            }
+        }
         Io::Flush => image.flush().await?,
         Io::WriteZeroes { no_hole: true, fast: true, .. } => {
             return Err(loligo_rados::Errno::EOPNOTSUPP.into());
         }
-        Io::WriteZeroes { offset, len, no_hole: true, .. } => {
+        Io::WriteZeroes { offset, len, no_hole: true, fua, .. } => {
             let zeros = Bytes::from(vec![0; ZEROS_STEP.min(len) as usize]);
             for (at, len) in steps(offset, len, ZEROS_STEP) {
                 image.write(at, zeros.slice(..len as usize)).await?;
+            }
+            if fua {
+                image.flush_range(offset, len).await?;
             }
         }
         Io::WriteZeroes { offset, len, .. } | Io::Trim { offset, len, .. } => {
@@ -191,5 +200,45 @@ mod tests {
         closing.await.expect("it ends").expect("closed");
         assert!(io.lock_info(&*header, "rbd_lock").await.expect("a lock").holders.is_empty());
         assert!(io.watchers(&*header).await.expect("watchers").is_empty());
+    }
+    async fn run(device: &Rbd, io: Io) -> Done {
+        let Started::Later(later) = device.start(io) else { panic!("it does not wait") };
+        later.await.expect("done")
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn flushes_and_fua_write_a_cache_back() {
+        let server = Server::memory().pool("p").start().expect("the server starts");
+        let builder = Builder::new().conf_file(server.conf().to_str().expect("UTF-8"));
+        let io = builder.clone().connect().await.expect("connects").ioctx("p").await.expect("the pool");
+        loligo_rbd::create(&io, "disk", NewImage::of_size(64 << 20)).await.expect("made");
+        let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+        let lazy = loligo_rbd::CacheOptions { dirty_time: Duration::from_secs(3600), ..Default::default() };
+        let image = image.cached(&loligo_rbd::ImageCache::new(lazy)).expect("it has the lock's feature");
+        let stored = async |at: u64| {
+            let stored = Image::open(&io, "disk", Mode::ReadOnly).await.expect("opens");
+            stored.read(at, 1).await.expect("read")[0]
+        };
+        let device = Rbd::new(image, false);
+        let write = |offset: u64, fua| Io::Write { offset, data: vec![7; 4096].into(), fua };
+        run(&device, write(0, false)).await;
+        run(&device, write(8 << 20, true)).await;
+        run(&device, Io::WriteZeroes { offset: 4096, len: 4096, no_hole: true, fast: false, fua: false })
+            .await;
+        assert_eq!((stored(0).await, stored(8 << 20).await), (0, 7));
+        let Done::Extents(extents) = run(&device, Io::Status { offset: 0, len: 64 << 20, one: false }).await
+        else {
+            panic!("no extents")
+        };
+        assert_eq!((extents[0].len, extents[0].hole), (4 << 20, false));
+        run(&device, write(0, false)).await;
+        run(&device, Io::Trim { offset: 0, len: 4096, fua: true }).await;
+        run(&device, write(100, false)).await;
+        assert_eq!(stored(100).await, 0);
+        run(&device, Io::Flush).await;
+        assert_eq!((stored(0).await, stored(100).await), (0, 7));
+        run(&device, write(16 << 20, false)).await;
+        device.close().await.expect("closed");
+        assert_eq!(stored(16 << 20).await, 7);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use loligo_rados::{Builder, InFlight, IoCtx, Rados};
-use loligo_rbd::{Image, Mode};
+use loligo_rbd::{CacheOptions, Image, ImageCache, Mode};
 use loligo_stripe::Striper;
 use tokio::sync::OnceCell;
 
@@ -13,12 +13,15 @@ use super::{Access, Backend, BackendError, LocalFile, Memory, Rbd, Striped};
 /// Bytes of a device at most: offsets are signed numbers for the kernel.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or `striped:[POOL/]FILE`, and `,ro` if it shall only be read.
+/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or `striped:[POOL/]FILE`, and `,ro` if it shall only be read; behind an image
+/// `,cache=SIZE` if it shall have a cache of so many bytes of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     text: String,
     place: Place,
     read_only: bool,
+    /// Bytes; only for images.
+    cache: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +35,7 @@ enum Place {
 /// A text that says nothing that a device can stand on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not memory:SIZE, file:PATH, rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT] or striped:[POOL/]FILE, with ,ro if it shall only be read"
+    "'{0}' is not memory:SIZE, file:PATH, rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT] or striped:[POOL/]FILE, with ,ro if it shall only be read, and ,cache=SIZE for a cache of an image"
 )]
 pub struct SpecError(String);
 
@@ -42,19 +45,27 @@ impl Spec {
     /// # Errors
     /// It is none.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let (what, read_only) = match text.strip_suffix(",ro") {
-            Some(what) => (what, true),
-            None => (text, false),
-        };
+        let none = || SpecError(text.to_owned());
+        let (mut what, mut read_only, mut cache) = (text, false, None);
+        while let Some((before, option)) = what.rsplit_once(',') {
+            match option.strip_prefix("cache=").filter(|_| text.starts_with("rbd:")) {
+                Some(bytes) if cache.is_none() => {
+                    cache = Some(size(bytes).filter(|n| *n > 0).ok_or_else(none)?)
+                }
+                None if option == "ro" && !read_only => read_only = true,
+                _ => break,
+            }
+            what = before;
+        }
         let place = what.split_once(':').and_then(|(kind, rest)| Place::parse(kind, rest));
-        let place = place.ok_or_else(|| SpecError(text.to_owned()))?;
+        let place = place.ok_or_else(none)?;
         let is_snapshot = matches!(place, Place::Rbd { snap: Some(_), .. });
-        Ok(Self { text: text.to_owned(), place, read_only: read_only || is_snapshot })
+        Ok(Self { text: text.to_owned(), place, read_only: read_only || is_snapshot, cache })
     }
 
     /// Memory of this size.
     pub(crate) fn memory(size: u64) -> Self {
-        Self { text: format!("memory:{size}"), place: Place::Memory(size), read_only: false }
+        Self { text: format!("memory:{size}"), place: Place::Memory(size), read_only: false, cache: None }
     }
 
     /// The same, only to be read.
@@ -79,7 +90,12 @@ impl Spec {
                     Some(snap) => Image::open_snapshot(&io, image, snap).await,
                     None => Image::open(&io, image, mode).await,
                 };
-                Box::new(Rbd::new(opened.map_err(BackendError::of)?, self.read_only))
+                let image = opened.map_err(BackendError::of)?;
+                let image = match self.cache {
+                    Some(bytes) => image.cached(&ImageCache::new(CacheOptions::of_size(bytes))),
+                    None => Ok(image),
+                };
+                Box::new(Rbd::new(image.map_err(BackendError::of)?, self.read_only))
             }
             Place::Striped { pool, file } => {
                 let striper = Striper::new(opener.pool(pool.as_deref()).await?);
@@ -102,10 +118,7 @@ impl Place {
             return None;
         }
         match kind {
-            "memory" => {
-                let size = loligo_cephx::conf::size(&rest.to_ascii_uppercase());
-                size.filter(|size| *size <= SIZE_MAX).map(Self::Memory)
-            }
+            "memory" => size(rest).filter(|size| *size <= SIZE_MAX).map(Self::Memory),
             "file" => Some(Self::File(rest.into())),
             "rbd" => Self::image(rest),
             "striped" => Some(match rest.split_once('/') {
@@ -139,6 +152,11 @@ impl Place {
             snap,
         })
     }
+}
+
+/// A number of bytes, with K, M, G.
+fn size(text: &str) -> Option<u64> {
+    loligo_cephx::conf::size(&text.to_ascii_uppercase())
 }
 
 /// Opens back ends; connects to the cluster when the first of them needs it.
@@ -208,6 +226,20 @@ mod tests {
         assert_eq!(place("rbd:p/i@s"), Some((image(Some("p"), "", Some("s")), true)));
         let file = Place::Striped { pool: Some("p".to_owned()), file: "a/b".to_owned() };
         assert_eq!(place("striped:p/a/b"), Some((file, false)));
+    }
+
+    #[test]
+    fn images_may_have_a_cache() {
+        let cache = |text: &str| Spec::parse(text).ok().map(|spec| (spec.cache, spec.read_only));
+        assert_eq!(cache("rbd:p/i,cache=64M"), Some((Some(64 << 20), false)));
+        assert_eq!(cache("rbd:p/i@s,cache=1m,ro"), Some((Some(1 << 20), true)));
+        assert_eq!(cache("rbd:p/i,ro,cache=1g"), Some((Some(1 << 30), true)));
+        assert_eq!(cache("rbd:p/i,ro"), Some((None, true)));
+        // Elsewhere it is a name's end.
+        assert_eq!(place("file:/a,cache=1M"), Some((Place::File("/a,cache=1M".into()), false)));
+        for text in ["rbd:p/i,cache=", "rbd:p/i,cache=0", "rbd:p/i,cache=x", "memory:1M,cache=1M"] {
+            assert_eq!(cache(text), None, "{text}");
+        }
     }
 
     #[test]

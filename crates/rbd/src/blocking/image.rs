@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::Cursor;
 use crate::diff::{Change, Grain};
-use crate::{Allocation, Child, Error, Evicted, Mode, NewCopy, Parent, Shrink, Usage, View};
+use crate::{Allocation, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View};
 
 /// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is told if that fails.
 pub struct Image {
@@ -44,7 +44,20 @@ impl Image {
         Ok(Self { inner, runtime: Arc::clone(io.runtime()) })
     }
 
-    /// Gives up the exclusive lock, if it is held, and the watch.
+    /// The same image with a cache. It is written back by threads of the connection's, also while nobody waits in a call.
+    pub fn cached(mut self, cache: &ImageCache) -> Result<Self, Error> {
+        let inner = self.inner.take().unwrap_or_else(|| unreachable!("who closes it has it no more"));
+        let _entered = self.runtime.enter();
+        self.inner = Some(inner.cached(cache)?);
+        Ok(self)
+    }
+
+    /// Has what a cache holds of the objects of a range written back.
+    pub fn flush_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.wait(self.asynchronous().flush_range(offset, len))
+    }
+
+    /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
     pub fn close(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -128,7 +141,7 @@ impl Image {
         self.wait(self.asynchronous().compare_and_write(offset, expected, data))
     }
 
-    /// Waits until all changes that were under way are safe.
+    /// Waits until all changes that were under way are safe, also those in a cache.
     pub fn flush(&self) -> Result<(), Error> {
         self.wait(self.asynchronous().flush())
     }

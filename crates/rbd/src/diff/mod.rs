@@ -72,6 +72,7 @@ impl Image {
         grain: Grain,
     ) -> Result<impl Stream<Item = Result<Change, Error>> + Send + Unpin + use<'_>, Error> {
         let inner = &*self.inner;
+        inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
         let from = match from {

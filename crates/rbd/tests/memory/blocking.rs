@@ -5,7 +5,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use loligo_rados::{Builder, blocking};
 use loligo_rbd::blocking::{Image, create, list, remove};
 use loligo_rbd::diff::Grain;
-use loligo_rbd::{Mode, NewCopy, NewImage, Shrink};
+use loligo_rbd::{CacheOptions, ImageCache, Mode, NewCopy, NewImage, Shrink};
 use loligo_server::Server;
 
 #[test]
@@ -77,4 +77,32 @@ fn an_image_is_a_file_for_threads_that_wait() {
     }
     assert!(list(&io).expect("a list").is_empty());
     rados.shutdown();
+}
+
+#[test]
+fn a_cached_image_is_written_back_by_a_flush_and_when_it_is_closed() {
+    let server = Server::memory().pool("images").start().expect("the server starts");
+    let builder = Builder::new().conf_file(server.conf().to_str().expect("UTF-8"));
+    let rados = blocking::Rados::connect(builder).expect("connects");
+    let io = rados.ioctx("images").expect("the pool");
+    create(&io, "a", NewImage { order: 16, ..NewImage::of_size(1 << 20) }).expect("made");
+    let lazy = CacheOptions { dirty_time: std::time::Duration::from_secs(3600), ..CacheOptions::default() };
+    let image = Image::open(&io, "a", Mode::ReadWrite).expect("opens");
+    let image = image.cached(&ImageCache::new(lazy)).expect("it has the lock's feature");
+    let stored = |len| {
+        let stored = Image::open(&io, "a", Mode::ReadOnly).expect("opens");
+        stored.read(0, len).expect("read")
+    };
+    let mut file = image.cursor();
+    for byte in 1..4 {
+        file.rewind().expect("it begins");
+        file.write_all(&[byte; 5000]).expect("written");
+        assert_eq!(stored(5000), vec![byte - 1; 5000]);
+        file.flush().expect("flushed");
+        assert_eq!(stored(5000), vec![byte; 5000]);
+    }
+    file.write_all(&[9; 10]).expect("written");
+    image.close().expect("closes");
+    assert_eq!(stored(5010)[5000..], [9; 10]);
+    assert!(Image::open(&io, "a", Mode::ReadOnly).expect("opens").cached(&ImageCache::new(lazy)).is_err());
 }

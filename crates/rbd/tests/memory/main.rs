@@ -2,8 +2,10 @@
 //! same on arrays, also on clones (`clones.rs`); two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
 
 mod blocking;
+mod cached;
 mod clones;
 mod diff;
+mod owner;
 mod switch;
 mod trash;
 

@@ -1,0 +1,333 @@
+//! A cache before an image's objects.
+//!
+//! | what | when |
+//! |---|---|
+//! | it is there | while the exclusive lock is ours, or at a snapshot, which nobody changes |
+//! | it is written back | before who must be alone begins: snapshots, resizes, object maps, the lock's way to another client |
+//! | it begins anew, empty | after a resize, a roll-back, or when the lock has come back |
+//!
+//! So nothing is dirty without the lock, and nothing is read that somebody else has changed since. What is cached is a file of the cache's own for each
+//! time that the lock is held: whoever still reads from the last one fills in that one. If something cannot be written back the lock is not given up; it is lost
+//! with the watch, or by the blocklist, and then nothing is written any more and reads go to the cluster.
+//!
+//! Writing back needs no place at the gate, since who is alone has none of it under way; it enters the object map and copies up as any
+//! other change. Ranges that are cleared, or written over and over, are not taken in: they are changed in the cluster, and forgotten here before
+//! (so that nothing older is written back over them) and afterwards (so that nobody keeps what he read in between).
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwapOption;
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{join_all, try_join_all};
+use loligo_cache::{Backend, Cache, CachedFile, ReadAhead};
+use loligo_lockstat::{Class, Mutex};
+use loligo_rados::{Errno, WriteOp};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::rbd::feature;
+use tokio::sync::SemaphorePermit;
+
+use crate::Error;
+use crate::copyup::Before;
+use crate::image::{Image, Inner};
+use crate::io::done;
+
+/// Held to see whether a read belongs to a stream: not for hits.
+static READ_AHEAD: Class = Class::new("rbd.read_ahead");
+/// Held to note or to take a failure that nobody was told of; a leaf.
+static UNTOLD: Class = Class::new("rbd.cache.untold");
+
+/// Bytes whose objects are asked for together.
+const PART_BYTES: u64 = 4 << 20;
+
+/// A cache for any number of images.
+pub type ImageCache = Cache<CachedObjects>;
+
+/// The objects of an open image, as a cache asks for them.
+pub struct CachedObjects(Weak<Inner>);
+
+impl Backend for CachedObjects {
+    type Error = Error;
+
+    async fn read(&self, object: u64, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let inner = self.0.upgrade().ok_or(Errno::ENOTCONN)?;
+        let extent = ObjectExtent { object: ObjectNo(object), offset, len };
+        inner.read_object(&inner.reader(), extent).await
+    }
+
+    async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Error> {
+        let inner = self.0.upgrade().ok_or(Errno::ENOTCONN)?;
+        let written = inner.write_object_back(object, &extents).await;
+        written.inspect_err(|e| {
+            if e.errno() == Errno::EBLOCKLISTED {
+                // Also should the blocklist forget us before the watch knows.
+                inner.ended.store(e.errno().0, Ordering::Release);
+            }
+        })
+    }
+}
+
+/// An image's cache, if it has one.
+pub(crate) struct Caching {
+    /// Which, and the image itself.
+    cache: OnceLock<(ImageCache, Weak<Inner>)>,
+    /// What is cached. Put there by who has a place at the gate, taken away by who has all.
+    file: ArcSwapOption<File>,
+    /// A failure of a file that is no more, of which nobody was told.
+    untold: Mutex<Option<Error>>,
+}
+
+struct File {
+    cached: CachedFile<CachedObjects>,
+    ahead: Mutex<ReadAhead>,
+}
+
+impl Default for Caching {
+    fn default() -> Self {
+        Self { cache: OnceLock::new(), file: ArcSwapOption::empty(), untold: Mutex::new(&UNTOLD, None) }
+    }
+}
+
+impl Image {
+    /// The same image with a cache. Reads are answered from it while the exclusive lock is held: since the first change, or [`Image::acquire_lock`]. A
+    /// write is in it when it is done, and safe after [`Image::flush`], [`Image::close`] or some time (in
+    /// [`WriteThrough`](crate::CacheMode::WriteThrough) at once). Before another client gets the lock all is written back.
+    ///
+    /// ```no_run
+    /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
+    /// use loligo_rbd::{CacheOptions, ImageCache};
+    ///
+    /// let image = image.cached(&ImageCache::new(CacheOptions::of_size(64 << 20)))?;
+    /// image.write(0, vec![1; 4096].into()).await?;
+    /// image.flush().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoCache`]; then the image is closed in the background.
+    pub fn cached(self, cache: &ImageCache) -> Result<Self, Error> {
+        let inner = &self.inner;
+        let is_locked = !inner.read_only && inner.view.load().has(feature::EXCLUSIVE_LOCK);
+        if inner.snap.is_none() && !is_locked {
+            return Err(Error::NoCache);
+        }
+        // A second cache would not know of the first.
+        if inner.caching.cache.set((cache.clone(), Arc::downgrade(inner))).is_ok() && inner.snap.is_some() {
+            inner.begin_caching();
+        }
+        Ok(self)
+    }
+
+    /// Has what a cache holds of the objects of a range written back: what was written to it is safe then.
+    ///
+    /// # Errors
+    /// As [`Image::flush`].
+    pub async fn flush_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let inner = &self.inner;
+        let Some(file) = inner.caching.file.load_full() else { return inner.check_watch() };
+        let extents = inner.fixed.layout.extents(offset, len);
+        try_join_all(extents.map(|extent| file.cached.flush_object(extent.object.0))).await?;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Has a cache from now on, if there shall be one and nobody changes what is open behind its back.
+    pub(crate) fn begin_caching(&self) {
+        let Some((cache, me)) = self.caching.cache.get() else { return };
+        if self.caching.file.load().is_some() {
+            return;
+        }
+        let is_ours = self.owned.load(Ordering::Acquire) && self.view.load().has(feature::EXCLUSIVE_LOCK);
+        if self.snap.is_none() && !is_ours {
+            return;
+        }
+        let file = Arc::new(File::new(cache, CachedObjects(Weak::clone(me))));
+        // Of two who begin at the same time one does.
+        self.caching.file.compare_and_swap(&None::<Arc<File>>, Some(file));
+    }
+
+    /// Writes back what is dirty. Who is alone knows that nothing is, afterwards.
+    pub(crate) async fn write_back(&self) -> Result<(), Error> {
+        match self.caching.file.load_full() {
+            Some(file) => Ok(file.cached.write_back().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes back, and has no cache any more. To be called alone.
+    pub(crate) async fn end_caching(&self) -> Result<(), Error> {
+        let Some(file) = self.caching.file.load_full() else { return Ok(()) };
+        file.cached.write_back().await?;
+        self.caching.file.store(None);
+        // All is written back; what is left to tell is what had to be tried again.
+        if let Err(e) = file.cached.flush().await {
+            self.caching.untold.lock().get_or_insert(e.into());
+        }
+        Ok(())
+    }
+
+    /// Has no cache any more, whatever is dirty in it. To be called alone.
+    pub(crate) async fn abandon_cache(&self) {
+        if let Some(file) = self.caching.file.swap(None) {
+            file.cached.discard_all().await;
+        }
+    }
+
+    /// Writes back, and tells what could not be, now or earlier.
+    pub(crate) async fn flush_cache(&self) -> Result<(), Error> {
+        let flushed = match self.caching.file.load_full() {
+            Some(file) => file.cached.flush().await.map_err(Error::from),
+            None => Ok(()),
+        };
+        // Looked at last: the lock may have gone, and the file with it, while it was flushed.
+        self.caching.untold.lock().take().map_or(flushed, Err)
+    }
+
+    /// A place for who has the cluster compare: with a cache it must be all, so that nothing newer is in that.
+    pub(crate) async fn enter_to_compare(&self) -> Result<SemaphorePermit<'_>, Error> {
+        match self.caching.cache.get() {
+            Some(_) => self.enter_alone().await,
+            None => self.enter().await,
+        }
+    }
+
+    /// Reads what was written last.
+    pub(crate) async fn read_newest(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let file = self.caching.file.load_full().filter(|_| self.check_watch().is_ok());
+        match file {
+            Some(file) => file.read(self, offset, len).await,
+            None => self.read(offset, len).await,
+        }
+    }
+
+    /// Writes, if there is a cache. To be called with a place at the gate.
+    pub(crate) async fn write_to_cache(
+        &self,
+        offset: u64,
+        data: &Bytes,
+        extents: &[ObjectExtent],
+    ) -> Option<Result<(), Error>> {
+        let file = &self.caching.file.load_full()?.cached;
+        let written = try_join_all(extents.iter().map(|extent| async move {
+            for (at, object_offset, len) in self.pieces(*extent) {
+                let from = (at - offset) as usize;
+                file.write(extent.object.0, object_offset, &data[from..from + len as usize]).await?;
+            }
+            Ok::<_, Error>(())
+        }));
+        Some(written.await.map(drop))
+    }
+
+    /// Changes something in the cluster that is not taken into the cache.
+    pub(crate) async fn past_the_cache(
+        &self,
+        extents: &[ObjectExtent],
+        change: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        self.forget(extents).await?;
+        let changed = change.await;
+        self.forget(extents).await?;
+        changed
+    }
+
+    /// Forgets what is cached of some extents, also what is dirty.
+    pub(crate) async fn forget(&self, extents: &[ObjectExtent]) -> Result<(), Error> {
+        let Some(file) = self.caching.file.load_full() else { return Ok(()) };
+        for extent in extents {
+            file.cached.discard(extent.object.0, extent.offset, extent.len).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_object_back(&self, object: u64, extents: &[(u64, Bytes)]) -> Result<(), Error> {
+        self.check_watch()?;
+        let (Some((first, _)), Some((last, end))) = (extents.first(), extents.last()) else { return Ok(()) };
+        let len = last + end.len() as u64 - first;
+        let extent = ObjectExtent { object: ObjectNo(object), offset: *first, len };
+        let before = if extents.len() == 1 { Before::Replaced } else { Before::Kept };
+        let io = self.writer()?;
+        let writing = self.map.writing(vec![object]).await?;
+        let write =
+            |op| extents.iter().fold(op, |op: WriteOp, (offset, data)| op.write(*offset, data.clone()));
+        done(&self.change(&io, extent, before, writing.was_missing(object), write).await?)
+    }
+}
+
+impl File {
+    fn new(cache: &ImageCache, objects: CachedObjects) -> Self {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        // Nobody else's: what is written back goes by this opening's lock.
+        let id = NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+        let ahead = Mutex::new(&READ_AHEAD, ReadAhead::new(cache.options().read_ahead_max));
+        Self { cached: cache.open(id, objects), ahead }
+    }
+
+    async fn read(&self, inner: &Inner, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let mut read = BytesMut::zeroed(len as usize);
+        for from in (offset..offset + len).step_by(PART_BYTES as usize) {
+            let to = (offset + len).min(from + PART_BYTES);
+            let part = &mut read[(from - offset) as usize..(to - offset) as usize];
+            if !self.read_cached(inner, from, part) {
+                self.read_part(inner, from, part).await?;
+            }
+        }
+        Ok(read.freeze())
+    }
+
+    /// Whether all of it was cached.
+    fn read_cached(&self, inner: &Inner, offset: u64, buf: &mut [u8]) -> bool {
+        let mut reached = false;
+        for (object, object_offset, range) in places(inner, offset, buf.len() as u64) {
+            match self.cached.try_read(object, object_offset, &mut buf[range]) {
+                Some(hit) => reached |= hit.reached,
+                None => return false,
+            }
+        }
+        if reached {
+            let ahead = self.ahead.lock().reached(offset, buf.len() as u64);
+            self.read_ahead(inner, ahead);
+        }
+        true
+    }
+
+    async fn read_part(&self, inner: &Inner, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let len = buf.len() as u64;
+        let ahead = self.ahead.lock().missed(offset, len);
+        self.read_ahead(inner, ahead);
+        let extents = inner.fixed.layout.extents(offset, len);
+        // What fails here fails below again.
+        join_all(extents.map(|extent| self.cached.fetch(extent.object.0, extent.offset, extent.len))).await;
+        for (object, object_offset, range) in places(inner, offset, len) {
+            self.cached.read(object, object_offset, &mut buf[range]).await?;
+        }
+        Ok(())
+    }
+
+    fn read_ahead(&self, inner: &Inner, range: Option<Range<u64>>) {
+        let Some(range) = range else { return };
+        let len = range.end.min(inner.size()).saturating_sub(range.start);
+        for (n, extent) in inner.fixed.layout.extents(range.start, len).enumerate() {
+            self.cached.read_ahead(extent.object.0, extent.offset, extent.len, n == 0);
+        }
+    }
+}
+
+/// The parts of a range: object, place in it, and which bytes of the range they are.
+fn places(
+    inner: &Inner,
+    offset: u64,
+    len: u64,
+) -> impl Iterator<Item = (u64, u64, Range<usize>)> + Send + use<> {
+    let (layout, end) = (inner.fixed.layout, offset + len);
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let begins = at;
+        let len = (end - at).min(layout.stripe_unit() - at % layout.stripe_unit());
+        let (object, object_offset) = layout.locate(begins);
+        at += len;
+        let from = (begins - offset) as usize;
+        (len > 0).then(|| (object.0, object_offset, from..from + len as usize))
+    })
+}
