@@ -289,8 +289,11 @@ fn stock_nbd_clients_speak_tls() {
         "cn = localhost\ndns_name = localhost\ntls_www_server\ntls_www_client\nsigning_key\nencryption_key\n",
     )
     .expect("room");
-    for key in ["ca-key.pem", "server-key.pem", "client-key.pem"] {
-        run(&["--generate-privkey", "--rsa", "--bits", "2048", "--outfile", key]);
+    let rsa = &["--rsa", "--bits", "2048"][..];
+    for (key, kind) in
+        [("ca-key.pem", rsa), ("server-key.pem", rsa), ("client-key.pem", &["--key-type", "ecdsa"])]
+    {
+        run(&[&["--generate-privkey", "--outfile", key], kind].concat());
     }
     run(&[
         "--generate-self-signed",
