@@ -154,6 +154,27 @@ fn what_cannot_be_served_is_told_in_one_line() {
     assert!(said(&["--tls-psk", "/no such file"]).contains("TLS: /no such file: No such file"));
 }
 
+/// What is attached needs a kernel of its own: `nbd_kernel.rs`.
+#[test]
+fn what_cannot_be_attached_is_told_in_one_line() {
+    let said = |args: &[&str]| {
+        let output = Command::new(LOLIGO).arg("nbd").args(args).output().expect("it can be run");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        said
+    };
+    assert!(said(&["attach", "sda", "nbd://localhost/x"]).contains("sda: is not /dev/nbdN"));
+    assert!(said(&["attach", "auto", "http://localhost/x"]).contains("is not nbd://HOST[:PORT]/NAME"));
+    assert!(said(&["attach", "auto", "nbds://localhost/x"]).contains("does not speak TLS"));
+    assert!(said(&["detach", "/dev/sda"]).contains("is not /dev/nbdN"));
+    // With a client in the kernel it is the server that is missing.
+    let why = said(&["attach", "auto", "--unix", "/no such socket", "x"]);
+    assert!(why.contains("modprobe nbd") || why.contains("No such file"), "{why}");
+    let why = said(&["detach", "/dev/nbd1234"]);
+    assert!(why.contains("modprobe nbd") || why.contains("is not attached"), "{why}");
+}
+
 #[test]
 #[ignore = "needs libnbd-bin, qemu-utils"]
 fn stock_nbd_clients_move_data_in_and_out() {
@@ -268,8 +289,11 @@ fn stock_nbd_clients_speak_tls() {
         "cn = localhost\ndns_name = localhost\ntls_www_server\ntls_www_client\nsigning_key\nencryption_key\n",
     )
     .expect("room");
-    for key in ["ca-key.pem", "server-key.pem", "client-key.pem"] {
-        run(&["--generate-privkey", "--rsa", "--bits", "2048", "--outfile", key]);
+    let rsa = &["--rsa", "--bits", "2048"][..];
+    for (key, kind) in
+        [("ca-key.pem", rsa), ("server-key.pem", rsa), ("client-key.pem", &["--key-type", "ecdsa"])]
+    {
+        run(&[&["--generate-privkey", "--outfile", key], kind].concat());
     }
     run(&[
         "--generate-self-signed",

@@ -3,7 +3,7 @@
 mod client;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -81,6 +81,48 @@ impl Backend for Stuck {
     }
 }
 
+/// Memory that others make longer; it sees that when it looks.
+struct Shared {
+    memory: Memory,
+    longer: Arc<AtomicU64>,
+    known: Arc<AtomicU64>,
+}
+
+impl Backend for Shared {
+    fn kind(&self) -> &'static str {
+        "shared"
+    }
+
+    fn size(&self) -> u64 {
+        self.known.load(Ordering::SeqCst)
+    }
+
+    fn refresh(&self) -> Work {
+        let (longer, known) = (Arc::clone(&self.longer), Arc::clone(&self.known));
+        Box::pin(async move {
+            sleep(Duration::from_millis(2)).await;
+            known.store(longer.load(Ordering::SeqCst), Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn can(&self) -> Can {
+        self.memory.can()
+    }
+
+    fn start(&self, io: Io) -> Started {
+        self.memory.start(io)
+    }
+
+    fn resize(&self, size: u64) -> Work {
+        self.memory.resize(size)
+    }
+
+    fn close(&self) -> Work {
+        self.memory.close()
+    }
+}
+
 struct Gateway {
     registry: Arc<Registry>,
     server: Server,
@@ -142,6 +184,22 @@ async fn what_was_written_is_read_over_another_connection() {
     assert_eq!(writer.write((1 << 20) - 1, b"ab").await, 28);
     writer.send(DISC, 4, 0, 0, b"").await;
     assert!(writer.is_over().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_told_the_size_that_others_have_made_of_it() {
+    let gateway = Gateway::start().await;
+    let longer = Arc::new(AtomicU64::new(4096));
+    let memory = Memory::new(8192, false);
+    let backend = Shared { memory, longer: Arc::clone(&longer), known: Arc::new(AtomicU64::new(0)) };
+    gateway.registry.add_open("shared", Box::new(backend)).expect("the name is free");
+    let mut before = gateway.client("shared").await;
+    assert_eq!(before.size, 4096);
+    assert_eq!(before.read(4096, 1).await, Err(22));
+    longer.store(8192, Ordering::SeqCst);
+    assert_eq!(gateway.client("shared").await.size, 8192);
+    // What is known by then holds for all of its clients.
+    assert_eq!(before.read(4096, 1).await, Ok(vec![0]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

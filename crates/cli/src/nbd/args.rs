@@ -83,7 +83,7 @@ pub(crate) enum NbdCommand {
     Attach {
         /// /dev/nbdN, or auto for any that is free.
         device: String,
-        /// nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH; with --unix the export's name alone.
+        /// nbd://HOST/NAME, nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH; with --unix the export's name alone.
         export: String,
         /// The Unix socket at which the server listens.
         #[arg(long, value_name = "PATH")]

@@ -290,6 +290,46 @@ mod tests {
         assert!(offer.is_read_only());
     }
 
+    /// A server that goes on as it should, then is damaged or cut.
+    #[test]
+    fn any_answers_do_no_harm() {
+        let good = [
+            GREETED,
+            ANSWER,
+            b"\0\0\0\x03\0\0\0\x0e\0\x03\0\0\0\x01\0\0\x10\0\x02\0\0\0",
+            ANSWER,
+            b"\0\0\0\x03\0\0\0\x0c\0\0\0\0\0\0\0\x10\0\0\x01\x0d",
+            ANSWER,
+            b"\0\0\0\x01\0\0\0\0",
+        ]
+        .concat();
+        let offer = Offer { size: 1 << 20, flags: 0x10d, block_min: 1 };
+        let mut rng = fastrand::Rng::with_seed(5);
+        for round in 0..20_000 {
+            let mut bytes = good.clone();
+            for _ in 0..round % 4 {
+                let at = rng.usize(..bytes.len());
+                bytes[at] = rng.u8(..);
+            }
+            bytes.truncate(if round % 3 == 0 { rng.usize(..=bytes.len()) } else { bytes.len() });
+            let (is_whole, is_start) = (bytes == good, good.starts_with(&bytes));
+            let (mut client, mut from, mut out) = (Joining::new("x"), BytesMut::new(), BytesMut::new());
+            let mut offered = Ok(None);
+            while !bytes.is_empty() && matches!(offered, Ok(None)) {
+                let rest = bytes.split_off(rng.usize(1..=bytes.len()));
+                from.extend_from_slice(&bytes);
+                bytes = rest;
+                offered = client.next(&mut from, &mut out);
+            }
+            match offered {
+                _ if is_whole => assert_eq!(offered, Ok(Some(offer))),
+                _ if is_start => assert_eq!(offered, Ok(None)),
+                // It asks to join, and if that is not known for the name alone.
+                _ => assert!(out.len() < 100),
+            }
+        }
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (words, why) in [

@@ -1,6 +1,6 @@
 //! TLS, with certificates, with keys that are shared in advance, or with both.
 //!
-//! s2n-tls speaks it, over AWS-LC. Certificates: TLS 1.2 and 1.3. Shared keys: TLS 1.3 alone, since s2n-tls knows them from there on; GnuTLS, with which libnbd and qemu are built, speaks it.
+//! s2n-tls speaks it, over AWS-LC. Certificates: TLS 1.2 and 1.3, of RSA and ECDSA keys; s2n-tls does not know Ed25519. Shared keys: TLS 1.3 alone, since s2n-tls knows them from there on; GnuTLS, with which libnbd and qemu are built, speaks it.
 
 mod keys;
 
@@ -126,7 +126,7 @@ fn add_certificates(config: &mut config::Builder, files: &CertificateFiles) -> R
     // Which of the two it does not like s2n-tls does not say.
     config.load_pem(&certificate, &key).map_err(|e| {
         let path = format!("{} with {}", files.certificate.display(), files.key.display());
-        TlsError::at(path.as_ref(), e.message())
+        TlsError::at(path.as_ref(), format_args!("{} (keys are of RSA or ECDSA)", e.message()))
     })?;
     if let Some(path) = &files.client_authority {
         config.trust_pem(&read(path)?).map_err(|e| TlsError::at(path, e.message()))?;
