@@ -100,11 +100,9 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.enable_all().build().context(|| "start threads".to_owned())
 }
 
-/// A runtime with a thread for each processor, unless another number is wanted.
-pub(crate) fn workers(threads: Option<usize>) -> Result<Runtime, Failure> {
+/// A runtime with so many threads beside the one that starts it.
+pub(crate) fn workers(threads: usize) -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads.max(1));
-    }
+    builder.worker_threads(threads.max(1));
     builder.enable_all().build().context(|| "start threads".to_owned())
 }

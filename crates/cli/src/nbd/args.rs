@@ -131,7 +131,7 @@ pub(crate) struct ServeOptions {
     /// Keys of clients, as psktool writes them (USER:KEY in hexadecimal), of mode 0600: clients with a key need no certificate, and must speak TLS 1.3.
     #[arg(long, value_name = "FILE")]
     pub(super) tls_psk: Option<PathBuf>,
-    /// Threads that serve clients (default: one for each processor).
+    /// Threads that serve clients (default: one for each two processors, the others being the clients' and the cluster's).
     #[arg(long)]
     pub(super) workers: Option<usize>,
 }

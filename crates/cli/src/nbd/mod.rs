@@ -90,10 +90,16 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A request for an image that goes from one thread to another and back costs more than all else that is done with it. So there are only as many
+/// threads as the machine can keep busy beside those who ask (their programs, the kernel's client) and those who are asked (OSDs).
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
+}
+
 fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Result<(), Failure> {
     let began = Instant::now();
     let plan = Plan::of(options)?;
-    let runtime = client::workers(options.workers)?;
+    let runtime = client::workers(options.workers.unwrap_or_else(default_workers))?;
     let handle = runtime.handle().clone();
     runtime.block_on(async {
         let registry = Registry::new(Opener::new(builder, pool), handle.clone());
