@@ -2,6 +2,7 @@
 //!
 //! State after state, oldest first, the copy gets the size and the bytes of the snapshot, then a snapshot of its own. Facts: `librbd/DeepCopyRequest.cc`.
 
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
@@ -193,18 +194,7 @@ impl Image {
                 return Ok::<_, Error>(offset + len);
             }
             let data = self.read(offset, len).await?;
-            let mut at = 0;
-            for run in nonzero_runs(&data, how.sparse_bytes) {
-                // Where there was nothing before there are zeros already.
-                if run.start > at && !(how.is_first && !how.is_clone) {
-                    copy.discard(offset + at as u64, (run.start - at) as u64).await?;
-                }
-                at = run.end;
-                copy.write(offset + run.start as u64, data.slice(run)).await?;
-            }
-            if data.len() > at && !(how.is_first && !how.is_clone) {
-                copy.discard(offset + at as u64, (data.len() - at) as u64).await?;
-            }
+            copy.put(offset, &data, how).await?;
             Ok(offset + len)
         });
         let mut copied = std::pin::pin!(copied.try_buffer_unordered(AT_ONCE));
@@ -212,6 +202,23 @@ impl Image {
         while let Some(end) = copied.try_next().await? {
             done = end.max(done);
             told(done);
+        }
+        Ok(())
+    }
+
+    /// Writes data; blocks of zeros are given back, if there may have been something.
+    async fn put(&self, offset: u64, data: &Bytes, how: Fill<'_>) -> Result<(), Error> {
+        let is_fresh = how.is_first && !how.is_clone;
+        let mut at = 0;
+        let end = data.len()..data.len();
+        for run in nonzero_runs(data, how.sparse_bytes).into_iter().chain([end]) {
+            if run.start > at && !is_fresh {
+                self.discard(offset + at as u64, (run.start - at) as u64).await?;
+            }
+            at = run.end;
+            if !run.is_empty() {
+                self.write(offset + run.start as u64, data.slice(run)).await?;
+            }
         }
         Ok(())
     }
