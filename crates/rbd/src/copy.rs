@@ -13,10 +13,10 @@ use crate::sparse::nonzero_runs;
 use crate::{Error, metadata};
 
 /// Bytes that are read at once at most.
-const CHUNK: u64 = 4 << 20;
+pub(crate) const CHUNK: u64 = 4 << 20;
 
 /// Reads and writes under way (`rbd_concurrent_management_ops`).
-const AT_ONCE: usize = 10;
+pub(crate) const AT_ONCE: usize = 10;
 
 /// A copy's shape. What is not said is the source's.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Image {
         copied
     }
 
-    fn like(&self, new: &NewCopy) -> NewImage {
+    pub(crate) fn like(&self, new: &NewCopy) -> NewImage {
         let layout = self.layout();
         // One object after the other is no striping that a copy with other objects would have to keep.
         let is_plain = layout.stripe_count() == 1 && layout.stripe_unit() == layout.object_size();
@@ -127,7 +127,7 @@ impl Image {
 }
 
 /// A change in pieces of at most so many bytes.
-fn chunks(
+pub(crate) fn chunks(
     change: Change,
     max: u64,
 ) -> impl futures_util::Stream<Item = Result<Change, Error>> + Send + Unpin {

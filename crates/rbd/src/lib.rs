@@ -19,7 +19,7 @@
 //! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
-//! - [`Image::copy`] makes an image that has the same data.
+//! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same snapshots and the same parent, too.
 //! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
@@ -44,6 +44,7 @@ mod children;
 mod clone;
 mod copy;
 mod copyup;
+mod deep_copy;
 pub mod diff;
 mod error;
 pub mod features;
@@ -73,6 +74,7 @@ pub use cache::{CachedObjects, ImageCache};
 pub use children::Child;
 pub use clone::{CloneFormat, NewClone, clone};
 pub use copy::NewCopy;
+pub use deep_copy::Ancestry;
 pub use error::Error;
 pub use holders::Evicted;
 pub use image::{Image, Mode};
@@ -104,6 +106,7 @@ const _: () = {
         may_move(&image.create_snapshot(""));
         may_move(&image.usage());
         may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
+        may_move(&image.deep_copy(&image.inner.io, "", NewCopy::default(), Ancestry::Kept, |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));
         may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));

@@ -96,6 +96,11 @@ impl Inner {
         self.overlap_in(&self.view.load()).unwrap_or(0)
     }
 
+    /// Whether what is open needs its parent, be it for nothing any more.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.overlap_in(&self.view.load()).is_some()
+    }
+
     fn overlap_in(&self, view: &view::View) -> Option<u64> {
         view.parent.as_ref()?;
         match self.snap {

@@ -93,6 +93,9 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
+    /// Copies with all that was.
+    #[command(subcommand)]
+    Deep(Deep),
     /// Show what differs between a snapshot, or nothing, and an image or a later snapshot.
     Diff {
         image: String,
@@ -117,6 +120,16 @@ pub(crate) enum RbdCommand {
         /// Blocks of so many bytes that are all zeros take no room.
         #[arg(long, value_parser = block, default_value = "4K")]
         sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Make one file of two files of differences, the second of which begins where the first ends.
+    MergeDiff {
+        /// - is standard input.
+        first: PathBuf,
+        second: PathBuf,
+        /// - is standard output.
+        file: PathBuf,
         #[command(flatten)]
         quiet: Quiet,
     },
@@ -225,6 +238,24 @@ pub(crate) struct Quiet {
     /// No bar.
     #[arg(long)]
     pub(crate) no_progress: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Deep {
+    /// Make an image that has the data, snapshots, metadata and parent of an image; of a snapshot, with the snapshots up to it.
+    #[command(alias = "copy")]
+    Cp {
+        image: String,
+        /// The new image.
+        to: String,
+        #[command(flatten)]
+        shape: CloneShape,
+        /// It has what it needs of the parent itself.
+        #[arg(long)]
+        flatten: bool,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
 }
 
 #[derive(Subcommand)]

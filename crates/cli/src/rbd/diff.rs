@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rbd::diff::file::{Reader, Record, Writer};
-use loligo_rbd::diff::{Change, Grain};
+use loligo_rbd::diff::{self, Change, Grain};
 use loligo_rbd::{Error, Image, Mode, Shrink, nonzero_runs};
 use serde_json::{Value, json};
 
@@ -194,6 +194,35 @@ async fn apply(
         Some(name) => image.create_snapshot(&name).await.context(context),
         None => Ok(()),
     }
+}
+
+/// Makes one file of two.
+pub(super) fn merge(first: &Path, second: &Path, file: &Path, quiet: &Quiet) -> Result<(), Failure> {
+    let what = || format!("merge-diff {} {}", first.display(), second.display());
+    let open = |path: &Path| -> Result<(Box<dyn Read>, u64), Failure> {
+        let opened = File::open(path).context(|| path.display().to_string())?;
+        let size = opened.metadata().context(|| path.display().to_string())?.len();
+        Ok((Box::new(std::io::BufReader::new(opened)), size))
+    };
+    let (one, one_size) = match first == Path::new("-") {
+        true => (Box::new(std::io::stdin()) as Box<dyn Read>, 0),
+        false => open(first)?,
+    };
+    let (other, other_size) = open(second)?;
+    let bar = Bar::new("Merging image diff", quiet);
+    let told = |at: u64| bar.at(at, at.max(one_size + other_size));
+    if file == Path::new("-") {
+        let out = std::io::stdout().lock();
+        return diff::merge(one, other, out, told).context(what).map(drop);
+    }
+    let out = File::create_new(file).context(|| format!("{}: {}", what(), file.display()))?;
+    let done = diff::merge(one, other, BufWriter::new(out), told);
+    let synced = done.and_then(|out| out.get_ref().sync_all());
+    if synced.is_err() {
+        // What is not whole is of no use to anybody; the first failure is the one to tell.
+        let _ = std::fs::remove_file(file);
+    }
+    synced.context(what)
 }
 
 fn next(reader: &mut Reader<impl Read>) -> std::io::Result<Record> {

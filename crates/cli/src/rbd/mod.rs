@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, PoolId, Rados};
 use loligo_rbd::{
-    CloneFormat, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces,
+    Ancestry, CloneFormat, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces,
 };
 use serde_json::json;
 
-use self::args::{CloneShape, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, Deep, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -37,6 +37,10 @@ const WORKERS: usize = 2;
 const POOL: &str = "rbd";
 
 pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
+    if let RbdCommand::MergeDiff { first, second, file, quiet } = command {
+        // Files of this machine only.
+        return diff::merge(first, second, file, quiet);
+    }
     client::runtime(WORKERS)?.block_on(async {
         let (pool, namespace, snap) = client.place();
         let (pool, namespace) = (pool.unwrap_or(POOL).to_owned(), namespace.to_owned());
@@ -102,6 +106,10 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Cp { image, to, shape, sparse_size, quiet } => {
             copy(place, image, to, shape, *sparse_size, quiet).await
         }
+        RbdCommand::Deep(Deep::Cp { image, to, shape, flatten, quiet }) => {
+            let ancestry = if *flatten { Ancestry::Flattened } else { Ancestry::Kept };
+            deep_copy(place, image, to, shape, ancestry, quiet).await
+        }
         RbdCommand::Diff { image, compared } => diff::list(place, image, compared).await,
         RbdCommand::ExportDiff { image, file, compared, quiet } => {
             diff::export(place, image, file, compared, quiet).await
@@ -109,6 +117,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::ImportDiff { file, image, sparse_size, quiet } => {
             diff::import(place, file, image, *sparse_size, quiet).await
         }
+        RbdCommand::MergeDiff { first, second, file, quiet } => diff::merge(first, second, file, quiet),
         RbdCommand::Du { image } => usage(place, image.as_deref()).await,
         RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
         RbdCommand::Children { image, all } => clones::list(place, image, *all).await,
@@ -297,20 +306,42 @@ async fn copy(
     sparse_size: u64,
     quiet: &Quiet,
 ) -> Result<(), Failure> {
-    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
-        return Err(Failure::new("--object-size", "is no power of two"));
-    }
     let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
     let new = NewCopy {
-        order: shape.object_size.map(|size| size.ilog2() as u8),
-        features: wanted("--image-feature", &shape.image_feature)?,
-        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
-        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
         sparse_bytes: usize::try_from(sparse_size).unwrap_or(usize::MAX),
+        ..new_copy(place, shape).await?
     };
     let bar = Bar::new("Image copy", quiet);
     let copied = image.copy(&io, &spec.image, new, |n, of| bar.at(n, of)).await;
     copied.context(|| format!("cp {from} to {to}"))
+}
+
+async fn deep_copy(
+    place: &Place,
+    from: &str,
+    to: &str,
+    shape: &CloneShape,
+    ancestry: Ancestry,
+    quiet: &Quiet,
+) -> Result<(), Failure> {
+    let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
+    let new = new_copy(place, shape).await?;
+    let bar = Bar::new("Image deep copy", quiet);
+    let copied = image.deep_copy(&io, &spec.image, new, ancestry, |n, of| bar.at(n, of)).await;
+    copied.context(|| format!("deep cp {from} to {to}"))
+}
+
+async fn new_copy(place: &Place, shape: &CloneShape) -> Result<NewCopy, Failure> {
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    Ok(NewCopy {
+        order: shape.object_size.map(|size| size.ilog2() as u8),
+        features: wanted("--image-feature", &shape.image_feature)?,
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
+        ..NewCopy::default()
+    })
 }
 
 async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {

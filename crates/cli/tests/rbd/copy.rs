@@ -1,5 +1,7 @@
 //! Copies: as stock's, and with what a clone's parent has.
 
+use serde_json::Value;
+
 use crate::{Place, exported_alike};
 
 pub(crate) fn by_their_words(place: &Place) {
@@ -24,6 +26,30 @@ pub(crate) fn by_their_words(place: &Place) {
     assert!(place.refused("cp p/c p/nowhere/f").contains("no namespace 'nowhere'"));
     place.done("snap purge c");
     for image in ["c", "d", "e"] {
+        place.done(&format!("rm {image}"));
+    }
+    // With all snapshots, or those up to one; and what is cached is there afterwards.
+    place.done("create c --size 3M --object-size 64K");
+    for (snap, cache) in [("s", "--cache 1M"), ("t", "--cache 8M --cache-writethrough"), ("u", "")] {
+        place.done(&format!("bench c --io-type rw --io-size 5K --io-total 500K --io-pattern rand {cache}"));
+        place.done(&format!("snap create c@{snap}"));
+    }
+    place.done("object-map check c");
+    place.done("snap protect c@t");
+    place.done("deep cp c d --object-size 16K");
+    place.done("deep copy c@t e");
+    assert_eq!(place.done("snap ls e").lines().count(), 3);
+    let exported = |image: &str| place.ours(&format!("export {image} -")).stdout;
+    for (one, other) in
+        [("c", "d"), ("c@s", "d@s"), ("c@t", "d@t"), ("c@u", "d@u"), ("c@t", "e"), ("c@s", "e@s")]
+    {
+        assert!(exported(one) == exported(other), "{one} {other}");
+    }
+    assert!(place.refused("snap rm d@t").contains("protected"));
+    assert!(place.refused("deep cp c d").contains("an image 'd' already"));
+    for image in ["c", "d", "e"] {
+        place.done(&format!("snap unprotect {image}@t"));
+        place.done(&format!("snap purge {image}"));
         place.done(&format!("rm {image}"));
     }
     // Objects of another size are no striping.
@@ -71,11 +97,52 @@ pub(crate) fn beside(place: &Place) {
     for image in ["ours", "theirs"] {
         place.done(&format!("rm {image}"));
     }
+    deeply(place);
     place.done("snap purge child");
     place.done("rm child");
     place.done("snap unprotect base@s");
     place.done("snap purge base");
     place.done("rm base");
+}
+
+/// Deep copies of a clone, by both.
+fn deeply(place: &Place) {
+    let pool = &place.pool;
+    place.stock("snap create child@u");
+    place.done("snap protect child@u");
+    let exported = |image: &str| place.ours(&format!("export {image} -")).stdout;
+    for how in ["", "--flatten"] {
+        for (from, snaps) in [("child", &["t", "u"][..]), ("child@t", &["t"]), ("base", &["s"])] {
+            place.done(&format!("deep cp {pool}/{from} {pool}/ours {how}"));
+            place.stock(&format!("deep cp {pool}/{from} {pool}/theirs {how} --no-progress"));
+            alike(place);
+            place.stock("object-map check ours --no-progress");
+            assert!(exported("ours") == exported(from), "{from} {how}");
+            let listed = |image: &str| {
+                let list =
+                    serde_json::from_str::<Value>(&place.stock(&format!("snap ls {image} --format json")));
+                let list = list.expect("JSON").as_array().expect("a list").clone();
+                let one = |snap: &Value| [&snap["name"], &snap["size"], &snap["protected"]].map(Clone::clone);
+                list.iter().map(one).collect::<Vec<_>>()
+            };
+            assert_eq!(listed("ours"), listed("theirs"));
+            let source = from.split('@').next().expect("a name");
+            for snap in snaps {
+                let bytes = exported(&format!("{source}@{snap}"));
+                assert!(exported(&format!("ours@{snap}")) == bytes, "{from} {how} {snap}");
+                exported_alike(place, &format!("ours@{snap}"));
+                assert!(exported(&format!("theirs@{snap}")) == bytes, "{from} {how} {snap} of theirs");
+            }
+            for image in ["ours", "theirs"] {
+                for protected in ["s", "u"].iter().filter(|snap| snaps.contains(snap)) {
+                    place.done(&format!("snap unprotect {image}@{protected}"));
+                }
+                place.done(&format!("snap purge {image}"));
+                place.done(&format!("rm {image}"));
+            }
+        }
+    }
+    place.done("snap unprotect child@u");
 }
 
 /// Both copies are of one shape.

@@ -1,6 +1,7 @@
 //! Differences: both programs see the same, write the same files and read each other's.
 
 use std::fs;
+use std::process::Command;
 
 use crate::{Place, exported_alike};
 
@@ -32,6 +33,14 @@ pub(crate) fn by_its_words(place: &Place) {
     }
     assert!(place.refused("import-diff second e").contains("a snapshot 'b' already"));
     assert!(place.refused("import-diff d e").contains("import-diff d"));
+    place.done("merge-diff first second both");
+    assert!(place.refused("merge-diff second first none").contains("the first ends with 'b'"));
+    assert!(!place.dir.join("none").exists());
+    place.done("create f --size 3M");
+    place.done("import-diff both f");
+    assert!(place.ours("export f@b -").stdout == place.ours("export d@b -").stdout);
+    place.done("snap purge f");
+    place.done("rm f");
     for snap in ["a", "b"] {
         let [d, e] = ["d", "e"].map(|image| place.ours(&format!("export {image}@{snap} -")).stdout);
         assert!(d == e && d.len() == 1 << 20, "{snap}");
@@ -74,10 +83,52 @@ pub(crate) fn beside(place: &Place) {
         place.done(&format!("bench {name} --io-type write --io-size 9K --io-total 200K --io-pattern rand"));
         compared(place, name);
         moved(place, name);
+        merged(place, name);
         place.done(&format!("snap purge {name}"));
         place.done(&format!("rm {name}"));
     }
     of_clones(place);
+}
+
+/// It takes no pool.
+fn stock_merges(place: &Place, files: &str) -> String {
+    let mut command = Command::new("rbd");
+    command.arg("merge-diff").args(files.split(' ')).arg("--no-progress").current_dir(&place.dir);
+    let done = command.env("CEPH_CONF", &place.conf).output().expect("it is installed");
+    assert!(done.status.success(), "{files}: {}", String::from_utf8_lossy(&done.stderr));
+    String::new()
+}
+
+/// Files of either that either has merged make images that are the same.
+fn merged(place: &Place, name: &str) {
+    let steps = [("", "a"), ("--from-snap a", "b"), ("--from-snap b", "c")];
+    for (n, (from, to)) in steps.into_iter().enumerate() {
+        let _ = fs::remove_file(place.dir.join(format!("step{n}")));
+        match n {
+            1 => place.stock(&format!("export-diff {from} {name}@{to} step{n} --no-progress")),
+            _ => place.done(&format!("export-diff {from} {name}@{to} step{n}")),
+        };
+    }
+    let wanted = place.ours(&format!("export {name}@c -")).stdout;
+    for order in [["ours", "ours"], ["ours", "stock"], ["stock", "ours"]] {
+        for file in ["half", "whole"] {
+            let _ = fs::remove_file(place.dir.join(file));
+        }
+        for (by, files) in order.iter().zip(["step0 step1 half", "half step2 whole"]) {
+            match *by {
+                "ours" => place.done(&format!("merge-diff {files}")),
+                _ => stock_merges(place, files),
+            };
+        }
+        place.done("create merged --size 1M");
+        match order[0] {
+            "ours" => place.stock("import-diff whole merged --no-progress"),
+            _ => place.done("import-diff whole merged"),
+        };
+        assert!(place.ours("export merged@c -").stdout == wanted, "{name} {order:?}");
+        place.done("snap purge merged");
+        place.done("rm merged");
+    }
 }
 
 fn compared(place: &Place, name: &str) {

@@ -10,6 +10,7 @@ mod trash;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs};
 
 use loligo_server::Server;
@@ -23,7 +24,10 @@ struct Place {
 
 impl Place {
     fn new(conf: &Path, what: &str) -> Self {
-        let dir = env::temp_dir().join(format!("loligo-rbd-{what}-{}", std::process::id()));
+        static PLACES: AtomicU32 = AtomicU32::new(0);
+        // The same test runs on two clusters at the same time.
+        let place = PLACES.fetch_add(1, Ordering::Relaxed);
+        let dir = env::temp_dir().join(format!("loligo-rbd-{what}-{place}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("room");
         Self { conf: conf.to_owned(), dir, pool: format!("rbd-{what}-{}", std::process::id()) }
     }

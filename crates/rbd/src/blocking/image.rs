@@ -13,7 +13,9 @@ use tokio::runtime::Runtime;
 
 use super::Cursor;
 use crate::diff::{Change, Grain};
-use crate::{Allocation, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View};
+use crate::{
+    Allocation, Ancestry, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View,
+};
 
 /// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is told if that fails.
 pub struct Image {
@@ -220,6 +222,18 @@ impl Image {
         progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
         self.wait(self.asynchronous().copy(io.asynchronous(), name, new, progress))
+    }
+
+    /// Makes an image that has the same data, snapshots and parent.
+    pub fn deep_copy(
+        &self,
+        io: &IoCtx,
+        name: &str,
+        new: NewCopy,
+        ancestry: Ancestry,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        self.wait(self.asynchronous().deep_copy(io.asynchronous(), name, new, ancestry, progress))
     }
 
     /// What each snapshot and the image take.

@@ -12,7 +12,7 @@ impl History {
     /// The place of what the object was at a snapshot, or is; `None` if it was not there.
     ///
     /// A snapshot that is newer than the newest one that writers of the object told of is the object as it is now.
-    pub(super) fn at(&self, snap: SnapId) -> Option<usize> {
+    pub(crate) fn at(&self, snap: SnapId) -> Option<usize> {
         let ObjectSnaps { clones, seq } = &self.0;
         let is_head = snap == SnapId::HEAD || snap > *seq;
         clones.iter().position(|clone| match clone.id {

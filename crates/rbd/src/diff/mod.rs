@@ -7,6 +7,7 @@
 pub mod file;
 pub(crate) mod history;
 mod maps;
+mod merge;
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 
 use self::history::History;
 use self::maps::{Maps, State};
+pub use self::merge::merge;
 use crate::image::{Image, Inner};
 use crate::view::View;
 use crate::{Error, names};

@@ -4,6 +4,7 @@
 mod blocking;
 mod cached;
 mod clones;
+mod deep_copy;
 mod diff;
 mod owner;
 mod switch;
