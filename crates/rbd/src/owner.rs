@@ -14,7 +14,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, Notification};
 use loligo_wire::Encode as _;
 use loligo_wire::rbd::SnapKind;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::image::{Image, Inner};
 use crate::lock::{ANSWER_TIMEOUT, NEWS_TIMEOUT, TRY_EVERY};
@@ -26,7 +26,7 @@ static SERVED: Class = Class::new("rbd.requests.served");
 /// Held to enter, strike out or find a request of ours; a leaf.
 static ASKED: Class = Class::new("rbd.requests.asked");
 
-/// Requests of others that are carried out at a time at most. Who asks for more is not answered, and asks again.
+/// Requests of others that are carried out at a time at most, of those with a number and of those without. Who asks for more is not answered, and asks again.
 const SERVED_MAX: usize = 64;
 
 /// How often others are told how far a request is: they wait for 30 s (`rbd_request_timed_out_seconds`).
@@ -41,6 +41,8 @@ const TELL_ATTEMPTS: u32 = 3;
 /// Requests under way.
 pub(crate) struct Requests {
     served: Mutex<HashSet<RequestId>>,
+    /// Places for requests of older releases, which have no number.
+    nameless: Arc<Semaphore>,
     asked: Mutex<HashMap<u64, watch::Sender<News>>>,
     next: AtomicU64,
 }
@@ -58,6 +60,7 @@ impl Default for Requests {
     fn default() -> Self {
         Self {
             served: Mutex::new(&SERVED, HashSet::new()),
+            nameless: Arc::new(Semaphore::new(SERVED_MAX)),
             asked: Mutex::new(&ASKED, HashMap::new()),
             next: AtomicU64::new(1),
         }
@@ -136,7 +139,9 @@ pub(crate) fn serve(inner: &Arc<Inner>, of: Option<RequestId>, wanted: Wanted, n
         return notification.answer(response(-Errno::EOPNOTSUPP.0));
     }
     let Some(of) = of else {
+        let Ok(place) = Arc::clone(&inner.requests.nameless).try_acquire_owned() else { return };
         tokio::spawn(async move {
+            let _place = place;
             let done = carry_out(&inner, wanted, &Progress::default()).await;
             notification.answer(response(code(&done)));
         });
