@@ -100,9 +100,12 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.enable_all().build().context(|| "start threads".to_owned())
 }
 
-/// A runtime with so many threads beside the one that starts it.
-pub(crate) fn workers(threads: usize) -> Result<Runtime, Failure> {
+/// A runtime with so many threads beside the one that starts it, that do `before_sleep` when there is nothing left to do.
+pub(crate) fn workers(
+    threads: usize,
+    before_sleep: impl Fn() + Send + Sync + 'static,
+) -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(threads.max(1));
+    builder.worker_threads(threads.max(1)).on_thread_park(before_sleep);
     builder.enable_all().build().context(|| "start threads".to_owned())
 }

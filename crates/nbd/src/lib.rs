@@ -20,6 +20,7 @@
 //! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the table; each device has a lane in which it is opened, resized, suspended and closed, so that
 //!   a back end that is stuck delays its own device alone.
 //! - [`Server`] listens at sockets, with TLS if it is given [certificates or shared keys](tls).
+//! - [`pace`] is how a worker waits for requests where they come densely.
 //! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.
 //! - [`kernel`] attaches exports, ours or others', to this machine's kernel, whose client does the I/O; a [`Target`] says which.
 //!
@@ -34,6 +35,7 @@ pub mod control;
 mod device;
 pub mod fuzz;
 pub mod kernel;
+pub mod pace;
 pub mod proto;
 mod server;
 pub mod tls;

@@ -239,6 +239,15 @@ impl Image {
         self.inner.enter_alone().await.map(drop)
     }
 
+    /// Takes the exclusive lock now if nobody has it: a cache holds what is read only while the lock is held, and whoever has it for
+    /// good reasons is not asked to give it up for that. True if it is ours now, or if the image knows of no lock.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; the cluster's.
+    pub async fn acquire_free_lock(&self) -> Result<bool, Error> {
+        self.inner.acquire_if_free().await
+    }
+
     /// Whether nobody else has the image open for writing.
     pub(crate) async fn is_alone(&self) -> Result<bool, Error> {
         let watchers = self.inner.io.watchers(&*self.inner.header).await?;

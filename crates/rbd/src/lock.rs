@@ -119,6 +119,28 @@ impl Inner {
             let _ = tokio::time::timeout(TRY_EVERY, freed).await;
             self.check()?;
         }
+        self.begin_to_own().await
+    }
+
+    /// Takes the lock if nobody has it, and asks nobody for it; true if it is ours now.
+    pub(crate) async fn acquire_if_free(&self) -> Result<bool, Error> {
+        let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        self.check()?;
+        self.refresh_if_stale().await?;
+        if !self.may_write() {
+            match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
+                Err(e) if e.errno() == EBUSY => return Ok(false),
+                Err(e) if e.errno() != Errno::EEXIST => return Err(e.into()),
+                _ => self.begin_to_own().await?,
+            }
+        }
+        self.map.be_certain().await?;
+        self.begin_caching();
+        Ok(self.may_write())
+    }
+
+    /// The lock has been taken.
+    async fn begin_to_own(&self) -> Result<(), Error> {
         self.opened().await?;
         self.owned.store(true, Ordering::Release);
         if !self.view.load().has(feature::EXCLUSIVE_LOCK) {

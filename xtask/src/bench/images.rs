@@ -13,7 +13,7 @@ use crate::stock::Cluster;
 
 use super::measure::{process_cpu_us, run_counting_cpu};
 use super::nbd::Gateway;
-use super::programs::{self, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
+use super::programs::{self, Contents, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
 use super::report::{Figures, figure_rows, figures_json};
 use super::sides::{Client, Our, POOL, Server};
 
@@ -25,12 +25,15 @@ pub(super) enum ImageLoad {
 }
 
 /// Who does them on whose server. The first is what ratios are to.
-pub(super) const SIDES: [(Way, Server); 4] = [
+pub(super) const SIDES: [(Way, Server); SIDES_COUNT] = [
     (Way::Native(Client::Stock), Server::Stock),
     (Way::Native(Client::Loligo), Server::Stock),
     (Way::Native(Client::Loligo), Server::Loligo),
     (Way::Nbd, Server::Loligo),
+    (Way::CachedNbd, Server::Loligo),
 ];
+
+pub(super) const SIDES_COUNT: usize = 5;
 
 /// How an image is come at.
 #[derive(Clone, Copy)]
@@ -39,6 +42,8 @@ pub(super) enum Way {
     Native(Client),
     /// fio over `loligo nbd serve`, whose CPU counts as the client's; fio's own does not.
     Nbd,
+    /// The same with a cache for the whole image.
+    CachedNbd,
 }
 
 impl fmt::Display for Way {
@@ -46,6 +51,7 @@ impl fmt::Display for Way {
         match self {
             Self::Native(client) => write!(f, "{client} rbd"),
             Self::Nbd => f.write_str("loligo nbd"),
+            Self::CachedNbd => f.write_str("loligo nbd, cache"),
         }
     }
 }
@@ -77,12 +83,23 @@ impl ImageLoad {
             None => (stock.conf(), stock.pid("osd.0")?),
             Some(serve) => (serve.conf.clone(), serve.child.id()),
         };
-        programs::prepare_image(&conf, self.io_type())?;
+        programs::prepare_image(&conf, Contents::Full)?;
         match way {
-            Way::Native(client) => self.native(client, our.program, &conf, pid, seconds),
-            Way::Nbd => {
-                let images = [programs::IMAGE.to_owned()];
-                over_nbd(self, our.program, &conf, pid, dir, &images, seconds)
+            Way::Native(client) => {
+                // What the first pass over an image costs (memory that a server has not had before, a cache's) is not what is measured.
+                self.native(client, our.program, &conf, pid, seconds)?;
+                self.native(client, our.program, &conf, pid, seconds)
+            }
+            Way::Nbd | Way::CachedNbd => {
+                let over = OverNbd {
+                    program: our.program,
+                    conf: &conf,
+                    server_pid: pid,
+                    dir,
+                    images: &[programs::IMAGE.to_owned()],
+                    cache: matches!(way, Way::CachedNbd).then_some("2G"),
+                };
+                over.run(self, Warmth::Warm, seconds)
             }
         }
     }
@@ -114,50 +131,79 @@ impl ImageLoad {
     }
 }
 
-/// All images at once, each by a job of its own with 64 I/Os in flight.
-fn over_nbd(
-    load: ImageLoad,
-    loligo: &Path,
-    conf: &Path,
+/// A gateway of ours and its images.
+struct OverNbd<'a> {
+    program: &'a Path,
+    conf: &'a Path,
     server_pid: u32,
-    dir: &Path,
-    images: &[String],
-    seconds: u32,
-) -> Result<Figures> {
-    if !installed("fio") {
-        return Err("fio must be installed for this row".into());
+    dir: &'a Path,
+    images: &'a [String],
+    /// How large a cache each image has.
+    cache: Option<&'a str>,
+}
+
+/// What a run begins with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Warmth {
+    /// What there is.
+    Cold,
+    /// All of the image has been read, and the same load has run before.
+    Warm,
+}
+
+impl OverNbd<'_> {
+    /// All images at once, each by a job of its own with 64 I/Os in flight.
+    fn run(&self, load: ImageLoad, warmth: Warmth, seconds: u32) -> Result<Figures> {
+        if !installed("fio") {
+            return Err("fio must be installed for this row".into());
+        }
+        let socket: PathBuf = self.dir.join("images.sock");
+        let mut command = Command::new(self.program);
+        command.arg("-c").arg(self.conf).args(["nbd", "serve", "--unix"]).arg(&socket);
+        let cache = self.cache.map(|size| format!(",cache={size}")).unwrap_or_default();
+        for image in self.images {
+            command.arg("--export").arg(format!("{image}=rbd:{POOL}/{image}{cache}"));
+        }
+        let gateway = Gateway::start(&mut command, &socket)?;
+        let random = |c: &mut Command| {
+            c.args(["--bs=4k", "--iodepth=64", "--time_based", &format!("--runtime={seconds}")]);
+            c.arg(format!("--rw=rand{}", load.io_type()));
+        };
+        if warmth == Warmth::Warm {
+            self.fio(&socket, |c| {
+                c.args(["--bs=1M", "--iodepth=4", "--rw=read"]);
+            })?;
+            self.fio(&socket, random)?;
+        }
+        let used_us = || Result::Ok([process_cpu_us(gateway.pid())?, process_cpu_us(self.server_pid)?]);
+        let before_us = used_us()?;
+        let output = self.fio(&socket, random)?;
+        let after_us = used_us()?;
+        let of = FioRun::parse(&output, load.io_type())?;
+        Ok(Figures {
+            ops_per_s: of.ops_per_s,
+            latency_mean_us: of.mean_us,
+            latency_p50_us: Some(of.p50_us),
+            latency_p99_us: Some(of.p99_us),
+            client_cpu_us_per_op: (after_us[0] - before_us[0]) / of.ops,
+            server_cpu_us_per_op: (after_us[1] - before_us[1]) / of.ops,
+        })
     }
-    let socket: PathBuf = dir.join("images.sock");
-    let mut command = Command::new(loligo);
-    command.arg("-c").arg(conf).args(["nbd", "serve", "--unix"]).arg(&socket);
-    for image in images {
-        command.arg("--export").arg(format!("{image}=rbd:{POOL}/{image}"));
+
+    fn fio(&self, socket: &Path, load: impl Fn(&mut Command)) -> Result<String> {
+        let mut fio = Command::new("fio");
+        fio.args(["--ioengine=nbd", "--thread", "--group_reporting", "--output-format=json"]);
+        load(&mut fio);
+        for image in self.images {
+            fio.arg(format!("--name={image}"));
+            fio.arg(format!("--uri=nbd+unix:///{image}?socket={}", socket.display()));
+        }
+        output_of(&mut fio)
     }
-    let gateway = Gateway::start(&mut command, &socket)?;
-    let mut fio = Command::new("fio");
-    fio.args(["--ioengine=nbd", "--bs=4k", "--iodepth=64", "--thread", "--group_reporting"]);
-    fio.arg(format!("--rw=rand{}", load.io_type()));
-    fio.args(["--time_based", "--output-format=json"]).arg(format!("--runtime={seconds}"));
-    for image in images {
-        fio.arg(format!("--name={image}"));
-        fio.arg(format!("--uri=nbd+unix:///{image}?socket={}", socket.display()));
-    }
-    let before_us = [process_cpu_us(gateway.pid())?, process_cpu_us(server_pid)?];
-    let output = output_of(&mut fio)?;
-    let used_us = [process_cpu_us(gateway.pid())? - before_us[0], process_cpu_us(server_pid)? - before_us[1]];
-    let of = FioRun::parse(&output, load.io_type())?;
-    Ok(Figures {
-        ops_per_s: of.ops_per_s,
-        latency_mean_us: of.mean_us,
-        latency_p50_us: Some(of.p50_us),
-        latency_p99_us: Some(of.p99_us),
-        client_cpu_us_per_op: used_us[0] / of.ops,
-        server_cpu_us_per_op: used_us[1] / of.ops,
-    })
 }
 
 /// The sides of a row.
-pub(super) fn table(load: ImageLoad, figures: &[Figures; 4]) -> String {
+pub(super) fn table(load: ImageLoad, figures: &[Figures; SIDES_COUNT]) -> String {
     let mut t = String::new();
     let names = SIDES.map(|(way, server)| format!("{way} on {server}"));
     let rows: Vec<(&str, &Figures)> = names.iter().map(String::as_str).zip(figures).collect();
@@ -167,7 +213,7 @@ pub(super) fn table(load: ImageLoad, figures: &[Figures; 4]) -> String {
     t
 }
 
-pub(super) fn json(load: ImageLoad, figures: &[Figures; 4]) -> Value {
+pub(super) fn json(load: ImageLoad, figures: &[Figures; SIDES_COUNT]) -> Value {
     let side = |(way, server): (Way, Server), f: &Figures| (format!("{way} on {server}"), figures_json(f));
     let sides: serde_json::Map<String, Value> =
         SIDES.into_iter().zip(figures).map(|(s, f)| side(s, f)).collect();
@@ -216,8 +262,15 @@ impl Together {
                 for image in &images {
                     make_full(our, &serve.conf, image, MIB_TOGETHER / count)?;
                 }
-                let (conf, pid) = (&serve.conf, serve.child.id());
-                of_one.push(over_nbd(ImageLoad::Write, our.program, conf, pid, dir, &images, seconds)?);
+                let over = OverNbd {
+                    program: our.program,
+                    conf: &serve.conf,
+                    server_pid: serve.child.id(),
+                    dir,
+                    images: &images,
+                    cache: None,
+                };
+                of_one.push(over.run(ImageLoad::Write, Warmth::Cold, seconds)?);
             }
         }
         Ok(Self(figures.map(|of_one| Figures::median(&of_one))))

@@ -58,7 +58,8 @@ impl Program {
         let mut command = match self.kind {
             Kind::Fio { rw } => fio(conf, rw, seconds),
             Kind::Rbd { io_type } => {
-                prepare_image(conf, io_type)?;
+                let is_read = io_type == "read";
+                prepare_image(conf, if is_read { Contents::Full } else { Contents::None })?;
                 rbd_bench(conf, io_type, u64::from(seconds) * RBD_BYTES_A_SECOND)
             }
         };
@@ -135,15 +136,23 @@ impl FioRun {
     }
 }
 
-/// Makes the image anew; one that is to be read is written all over first.
-pub(super) fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
+/// What an image consists of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Contents {
+    None,
+    /// All of it has been written.
+    Full,
+}
+
+/// Makes the image anew.
+pub(super) fn prepare_image(conf: &Path, contents: Contents) -> Result<()> {
     let rbd = |args: &[&str]| output_of(Command::new("rbd").arg("-c").arg(conf).args(args)).map(drop);
     let image = format!("{POOL}/{IMAGE}");
     if rbd(&["info", &image]).is_ok() {
         rbd(&["rm", "--no-progress", &image])?;
     }
     rbd(&["create", &image, "--size", "1G"])?;
-    if io_type == "read" {
+    if contents == Contents::Full {
         rbd(&[
             "bench",
             "--io-type",

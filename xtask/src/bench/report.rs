@@ -37,7 +37,7 @@ pub(super) struct Report {
     mixed: Option<[Mixed; 2]>,
     startup: Option<Startup>,
     nbd: Option<Nbd>,
-    images: Vec<(ImageLoad, [Figures; 4])>,
+    images: Vec<(ImageLoad, [Figures; images::SIDES_COUNT])>,
     together: Option<Together>,
     out_queue: Option<OutQueue>,
 }
@@ -104,7 +104,7 @@ impl Report {
         self.nbd = Some(figures);
     }
 
-    pub(super) fn image(&mut self, load: ImageLoad, sides: [Figures; 4]) {
+    pub(super) fn image(&mut self, load: ImageLoad, sides: [Figures; images::SIDES_COUNT]) {
         self.images.push((load, sides));
     }
 

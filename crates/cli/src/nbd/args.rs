@@ -134,6 +134,9 @@ pub(crate) struct ServeOptions {
     /// Threads that serve clients (default: one for each two processors, the others being the clients' and the cluster's).
     #[arg(long)]
     pub(super) workers: Option<usize>,
+    /// Where requests come densely, a thread looks for them after a pause instead of being woken by each; so many microseconds at most, 0 for never.
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
+    pub(super) gather_us: u64,
 }
 
 impl ServeOptions {

@@ -5,7 +5,7 @@ mod attach;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
@@ -99,7 +99,10 @@ fn default_workers() -> usize {
 fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Result<(), Failure> {
     let began = Instant::now();
     let plan = Plan::of(options)?;
-    let runtime = client::workers(options.workers.unwrap_or_else(default_workers))?;
+    let pause_max = Duration::from_micros(options.gather_us);
+    let runtime = client::workers(options.workers.unwrap_or_else(default_workers), move || {
+        loligo_nbd::pace::before_sleep(pause_max);
+    })?;
     let handle = runtime.handle().clone();
     runtime.block_on(async {
         let registry = Registry::new(Opener::new(builder, pool), handle.clone());

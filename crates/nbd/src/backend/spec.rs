@@ -95,7 +95,12 @@ impl Spec {
                     Some(bytes) => image.cached(&ImageCache::new(CacheOptions::of_size(bytes))),
                     None => Ok(image),
                 };
-                Box::new(Rbd::new(image.map_err(BackendError::of)?, self.read_only))
+                let image = image.map_err(BackendError::of)?;
+                if self.cache.is_some() && !self.read_only {
+                    // Or reads are cached from the first write on.
+                    image.acquire_free_lock().await.map_err(BackendError::of)?;
+                }
+                Box::new(Rbd::new(image, self.read_only))
             }
             Place::Striped { pool, file } => {
                 let striper = Striper::new(opener.pool(pool.as_deref()).await?);

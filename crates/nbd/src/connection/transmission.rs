@@ -20,6 +20,7 @@ use tokio::time::{Sleep, sleep};
 use super::outbox::Outbox;
 use crate::backend::{Done, Later, Started};
 use crate::device::{Attached, Inside};
+use crate::pace;
 use crate::proto::{Broken, Chosen, Decoder, Encoder, Fault, Io, Order, Request, Sink as _, Style, To};
 
 /// Requests of one connection under way at most. The kernel's client has 128 unless it is told otherwise, qemu's 16, libnbd's as many as its program wants.
@@ -180,14 +181,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
 
     /// Begins what has come, as far as the bounds allow.
     fn take_requests(&mut self) -> Result<bool, Broken> {
-        let mut moved = false;
+        let mut taken = 0;
         while self.has_room()
             && let Some(request) = self.decoder.next(&mut self.inbound)?
         {
             self.begin(request);
-            moved = true;
+            taken += 1;
         }
-        Ok(moved)
+        pace::taken(taken);
+        Ok(taken > 0)
     }
 
     fn has_room(&self) -> bool {

@@ -113,6 +113,11 @@ impl Image {
         self.wait(self.asynchronous().acquire_lock())
     }
 
+    /// Takes the exclusive lock now if nobody has it; true if it is ours.
+    pub fn acquire_free_lock(&self) -> Result<bool, Error> {
+        self.wait(self.asynchronous().acquire_free_lock())
+    }
+
     /// Reads bytes, fewer if the image ends before.
     pub fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         self.wait(self.asynchronous().read(offset, len))

@@ -238,3 +238,27 @@ async fn the_lock_stays_while_something_cannot_be_written_back() {
     other.close().await.expect("closes");
     image.close().await.expect("closes");
 }
+
+/// A lock that is free is taken for the sake of reads; one that somebody has is left to him.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_are_cached_once_the_lock_was_free() {
+    let (server, io) = place().await;
+    loligo_rbd::create(&io, "image", small(features::DEFAULT, None)).await.expect("made");
+    let others = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    let other = Image::open(&others, "image", Mode::ReadWrite).await.expect("opens");
+    other.write(0, vec![1; 4096].into()).await.expect("written");
+    let image = opened(&io, "image", &lazy()).await;
+    assert!(!image.acquire_free_lock().await.expect("asked"));
+    other.write(0, vec![2; 4096].into()).await.expect("written");
+    assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
+    other.close().await.expect("closes");
+    assert!(
+        image.acquire_free_lock().await.expect("taken") && image.acquire_free_lock().await.expect("ours")
+    );
+    assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
+    // What is read a second time does not come from the cluster.
+    let object = format!("rbd_data.{}.{:016x}", image.id(), 0);
+    io.write(&*object, 0, vec![3; 4096].into()).await.expect("written");
+    assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
+    image.close().await.expect("closes");
+}
