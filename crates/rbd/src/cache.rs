@@ -119,6 +119,22 @@ impl Image {
         Ok(self)
     }
 
+    /// Whether reads may be answered from a cache, now or later.
+    pub fn has_cache(&self) -> bool {
+        self.inner.caching.cache.get().is_some()
+    }
+
+    /// Fills `buf` with what is at `offset` if all of it is cached, without waiting for anybody; false otherwise, and `buf` holds anything then.
+    pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let inner = &self.inner;
+        let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
+        let file = inner.caching.file.load();
+        let Some(file) = file.as_ref().filter(|_| is_inside && inner.check_watch().is_ok()) else {
+            return false;
+        };
+        file.read_cached(inner, offset, buf)
+    }
+
     /// Has what a cache holds of the objects of a range written back: what was written to it is safe then.
     ///
     /// # Errors
@@ -248,7 +264,7 @@ impl Inner {
         let extent = ObjectExtent { object: ObjectNo(object), offset: *first, len };
         let before = if extents.len() == 1 { Before::Replaced } else { Before::Kept };
         let io = self.writer()?;
-        let writing = self.map.writing(vec![object]).await?;
+        let writing = self.map.writing(&[object]).await?;
         let write =
             |op| extents.iter().fold(op, |op: WriteOp, (offset, data)| op.write(*offset, data.clone()));
         done(&self.change(&io, extent, before, writing.was_missing(object), write).await?)
@@ -270,7 +286,8 @@ impl File {
             let to = (offset + len).min(from + PART_BYTES);
             let part = &mut read[(from - offset) as usize..(to - offset) as usize];
             if !self.read_cached(inner, from, part) {
-                self.read_part(inner, from, part).await?;
+                // On the heap, so that futures are small for those whose bytes are there.
+                Box::pin(self.read_part(inner, from, part)).await?;
             }
         }
         Ok(read.freeze())

@@ -113,11 +113,32 @@ impl Inner {
         missing: bool,
         op: impl Fn(WriteOp) -> WriteOp,
     ) -> Result<Outcome, Error> {
+        if !self.needs_copy(extent, before) {
+            let op = op(WriteOp::new());
+            return Ok(io.execute(self.object(extent), op, WriteOptions::default()).await?);
+        }
+        // On the heap, so that futures are small for images without a parent.
+        Box::pin(self.change_covered(io, extent, before, missing, op)).await
+    }
+
+    /// Whether the parent may have something that a change leaves in the object.
+    fn needs_copy(&self, extent: ObjectExtent, before: Before) -> bool {
+        let covered = self.covered(extent.object.0);
+        let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= covered;
+        covered != 0 && (!replaces || self.has_snapshots())
+    }
+
+    async fn change_covered(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        before: Before,
+        missing: bool,
+        op: impl Fn(WriteOp) -> WriteOp,
+    ) -> Result<Outcome, Error> {
         let (number, oid) = (extent.object.0, self.object(extent));
         for attempt in 0..ATTEMPTS {
-            let covered = self.covered(number);
-            let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= covered;
-            if covered == 0 || (replaces && !self.has_snapshots()) {
+            if !self.needs_copy(extent, before) {
                 return Ok(io.execute(oid.as_str(), op(WriteOp::new()), WriteOptions::default()).await?);
             }
             if !missing || attempt > 0 {

@@ -327,7 +327,8 @@ impl Inner {
     }
 
     pub(crate) async fn refresh_if_stale(&self) -> Result<(), Error> {
-        if self.stale.load(Ordering::Acquire) { self.refresh().await } else { Ok(()) }
+        // On the heap, so that futures are small for those who know the newest.
+        if self.stale.load(Ordering::Acquire) { Box::pin(self.refresh()).await } else { Ok(()) }
     }
 
     pub(crate) async fn refresh(&self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
 use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
+use smallvec::SmallVec;
 
 use crate::copyup::Before;
 use crate::image::{Image, Inner};
@@ -42,19 +43,13 @@ impl Image {
             return written;
         }
         let io = &inner.writer()?;
-        let writing = &inner.map.writing(numbers(&extents)).await?;
-        let data = &data;
-        try_join_all(extents.into_iter().map(|extent| async move {
-            let write = |op| {
-                inner.pieces(extent).fold(op, |op: WriteOp, (at, object_offset, len)| {
-                    let from = (at - offset) as usize;
-                    op.write(object_offset, data.slice(from..from + len as usize))
-                })
-            };
-            let missing = writing.was_missing(extent.object.0);
-            done(&inner.change(io, extent, Before::Replaced, missing, write).await?)
-        }))
-        .await?;
+        let writing = &inner.map.writing(&numbers(&extents)).await?;
+        if let [extent] = extents[..] {
+            return inner.write_extent(io, extent, offset, &data, writing).await;
+        }
+        let each = extents.into_iter().map(|extent| inner.write_extent(io, extent, offset, &data, writing));
+        // On the heap, so that futures are small for those who write little.
+        Box::pin(try_join_all(each)).await?;
         Ok(())
     }
 
@@ -93,7 +88,7 @@ impl Image {
         let io = &inner.writer()?;
         let pattern = &pattern;
         let written = async {
-            let writing = &inner.map.writing(numbers(&extents)).await?;
+            let writing = &inner.map.writing(&numbers(&extents)).await?;
             let all = extents.iter().map(|extent| inner.repeat(io, *extent, pattern, offset, writing));
             try_join_all(all).await.map(drop)
         };
@@ -114,7 +109,7 @@ impl Image {
             return Err(Error::Indivisible { offset, end });
         }
         let io = inner.writer()?;
-        let writing = inner.map.writing(numbers(&extents)).await?;
+        let writing = inner.map.writing(&numbers(&extents)).await?;
         let missing = writing.was_missing(extent.object.0);
         let swap = |op: WriteOp| {
             op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
@@ -156,15 +151,30 @@ impl Inner {
     /// Reads what the cluster has.
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         let io = &self.reader();
+        let Some(extent) = self.only_extent(offset, len) else {
+            // On the heap, so that futures are small for those who read little.
+            return Box::pin(self.read_parts(io, offset, len)).await;
+        };
+        let data = self.read_object(io, extent).await?;
+        if data.len() as u64 == len {
+            return Ok(data);
+        }
+        let mut all = BytesMut::from(data);
+        all.resize(len as usize, 0);
+        Ok(all.freeze())
+    }
+
+    /// The extent that a range is, if it is one, in one piece.
+    fn only_extent(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
+        let mut extents = self.fixed.layout.extents(offset, len);
+        let first = extents.next()?;
+        (extents.next().is_none() && self.pieces(first).nth(1).is_none()).then_some(first)
+    }
+
+    /// Reads from any number of objects at once.
+    async fn read_parts(&self, io: &IoCtx, offset: u64, len: u64) -> Result<Bytes, Error> {
         let extents: Vec<ObjectExtent> = self.fixed.layout.extents(offset, len).collect();
         let answers = join_all(extents.iter().map(|extent| self.read_object(io, *extent))).await;
-        if let [extent] = extents[..]
-            && let Some(Ok(data)) = answers.first()
-            && data.len() as u64 == extent.len
-            && self.pieces(extent).count() == 1
-        {
-            return Ok(data.clone());
-        }
         let mut all = BytesMut::zeroed(len as usize);
         for (extent, answer) in extents.into_iter().zip(answers) {
             let found = answer?;
@@ -199,7 +209,7 @@ impl Inner {
     }
 
     /// The objects of a range that must lie within the image.
-    fn extents(&self, offset: u64, len: u64) -> Result<Vec<ObjectExtent>, Error> {
+    fn extents(&self, offset: u64, len: u64) -> Result<SmallVec<[ObjectExtent; 1]>, Error> {
         let (size, end) = (self.size(), offset.saturating_add(len));
         if end > size || len > IO_BYTES_MAX {
             return Err(Error::Range { offset, end, size });
@@ -215,6 +225,25 @@ impl Inner {
 
     pub(crate) fn object(&self, extent: ObjectExtent) -> String {
         names::data_object(&self.fixed.prefix, extent.object.0)
+    }
+
+    /// Writes a part of `data`, which begin at `offset`.
+    async fn write_extent(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        offset: u64,
+        data: &Bytes,
+        writing: &Writing<'_>,
+    ) -> Result<(), Error> {
+        let write = |op| {
+            self.pieces(extent).fold(op, |op: WriteOp, (at, object_offset, len)| {
+                let from = (at - offset) as usize;
+                op.write(object_offset, data.slice(from..from + len as usize))
+            })
+        };
+        let missing = writing.was_missing(extent.object.0);
+        done(&self.change(io, extent, Before::Replaced, missing, write).await?)
     }
 
     /// Writes a part of a repeated pattern, which begins at `offset`.
@@ -240,7 +269,7 @@ impl Inner {
         if self.covered(number) == 0 {
             return self.cut(io, extent).await;
         }
-        let writing = self.map.writing(vec![number]).await?;
+        let writing = self.map.writing(&[number]).await?;
         let end = extent.offset + extent.len;
         let to_end = end >= self.fixed.layout.object_len(extent.object, self.size());
         let clear = |op: WriteOp| match (extent.offset, to_end) {
@@ -269,7 +298,7 @@ impl Inner {
         if self.map.is_missing(number) {
             return Ok(());
         }
-        let _writing = self.map.writing(vec![number]).await?;
+        let _writing = self.map.writing(&[number]).await?;
         let op = WriteOp::new().assert_exists();
         let op = if to_end { op.truncate(extent.offset) } else { op.zero(extent.offset, extent.len) };
         match io.operate(oid, op).await {
@@ -284,8 +313,8 @@ pub(crate) fn done(outcome: &Outcome) -> Result<(), Error> {
     outcome.errno().map_or(Ok(()), |errno| Err(errno.into()))
 }
 
-fn numbers(extents: &[ObjectExtent]) -> Vec<u64> {
-    let mut numbers: Vec<u64> = extents.iter().map(|extent| extent.object.0).collect();
+fn numbers(extents: &[ObjectExtent]) -> SmallVec<[u64; 1]> {
+    let mut numbers: SmallVec<[u64; 1]> = extents.iter().map(|extent| extent.object.0).collect();
     numbers.sort_unstable();
     numbers
 }

@@ -51,7 +51,8 @@ impl Inner {
                 }
             }
             drop(place);
-            let all = self.enter_alone().await?;
+            // On the heap, so that futures are small for who has the lock.
+            let all = Box::pin(self.enter_alone()).await?;
             drop(all);
         }
     }

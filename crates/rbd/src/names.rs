@@ -33,9 +33,14 @@ pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
     }
 }
 
-/// A data object.
+/// A data object. Each I/O asks for it, so it is put together by hand.
 pub(crate) fn data_object(prefix: &str, number: u64) -> String {
-    format!("{prefix}.{number:016x}")
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut name = String::with_capacity(prefix.len() + 17);
+    name.push_str(prefix);
+    name.push('.');
+    name.extend((0..16).rev().map(|at| char::from(DIGITS[(number >> (4 * at)) as usize & 15])));
+    name
 }
 
 /// Namespaces of a pool that may have images.
@@ -46,3 +51,15 @@ pub(crate) const TRASH: &str = "rbd_trash";
 
 /// Clones of the first version of a pool.
 pub(crate) const CHILDREN: &str = "rbd_children";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_objects_have_sixteen_digits() {
+        for number in [0, 0x1f, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(data_object("rbd_data.1", number), format!("rbd_data.1.{number:016x}"));
+        }
+    }
+}

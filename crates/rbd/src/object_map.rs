@@ -15,6 +15,7 @@ use loligo_rados::{Errno, IoCtx, LockMode, LockOptions, WriteOp};
 use loligo_wire::rbd::ObjectMap;
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT, PENDING};
 use loligo_wire::{Encode as _, Writer};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::call::{ask, telling};
@@ -140,9 +141,14 @@ impl Keeper {
     }
 
     /// Says that these objects, which ascend, exist; they are not removed while the result lives.
-    pub(crate) async fn writing(&self, objects: Vec<u64>) -> Result<Writing<'_>, Error> {
-        let mut held = self.held(&objects).await;
-        held.missing = self.mark(&objects).await?;
+    pub(crate) async fn writing(&self, objects: &[u64]) -> Result<Writing<'_>, Error> {
+        let mut held = self.held(objects).await;
+        let (unmarked, missing) = self.unmarked(objects);
+        if !unmarked.is_empty() {
+            // On the heap, so that futures are small for those who change what is known to exist.
+            Box::pin(self.mark(&unmarked)).await?;
+        }
+        held.missing = missing;
         Ok(held)
     }
 
@@ -153,7 +159,7 @@ impl Keeper {
 
     async fn held(&self, objects: &[u64]) -> Writing<'_> {
         let mut held =
-            Writing { keeper: self, objects: Vec::with_capacity(objects.len()), missing: Vec::new() };
+            Writing { keeper: self, objects: SmallVec::with_capacity(objects.len()), missing: Vec::new() };
         for object in objects {
             self.enter(*object, |entry| {
                 entry.writers += 1;
@@ -170,7 +176,7 @@ impl Keeper {
         let now = self.state.lock().map.as_ref().map(|map| map.get(object));
         match now {
             Some(NONEXISTENT) => self.update(object, object + 1, state, now).await,
-            Some(PENDING) => self.mark(&[object]).await.map(drop),
+            Some(PENDING) => self.mark(&[object]).await,
             _ => Ok(()),
         }
     }
@@ -190,19 +196,20 @@ impl Keeper {
         }
     }
 
-    /// Those of which it was said that there is no such object.
-    async fn mark(&self, objects: &[u64]) -> Result<Vec<u64>, Error> {
-        let (unmarked, missing): (Vec<u64>, Vec<u64>) = {
-            let state = self.state.lock();
-            let Some(map) = &state.map else { return Ok(Vec::new()) };
-            let unmarked = objects.iter().copied().filter(|n| map.get(*n) != EXISTS);
-            let missing = objects.iter().copied().filter(|n| map.get(*n) == NONEXISTENT);
-            (unmarked.collect(), missing.collect())
-        };
+    /// Those of which it is not said that they exist, and among them those of which it is said that there is no such object.
+    fn unmarked(&self, objects: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let state = self.state.lock();
+        let Some(map) = &state.map else { return Default::default() };
+        let unmarked = objects.iter().copied().filter(|n| map.get(*n) != EXISTS);
+        let missing = objects.iter().copied().filter(|n| map.get(*n) == NONEXISTENT);
+        (unmarked.collect(), missing.collect())
+    }
+
+    /// Says that objects exist.
+    async fn mark(&self, objects: &[u64]) -> Result<(), Error> {
         // Several may say the same of one object: it is true each time.
-        let updates = runs(&unmarked).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
-        futures_util::future::try_join_all(updates).await?;
-        Ok(missing)
+        let updates = runs(objects).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
+        futures_util::future::try_join_all(updates).await.map(drop)
     }
 
     /// Removes an object, alone, with the map before and behind it.
@@ -391,7 +398,7 @@ pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<ObjectMap, Error> {
 /// Objects that are being written to.
 pub(crate) struct Writing<'a> {
     keeper: &'a Keeper,
-    objects: Vec<u64>,
+    objects: SmallVec<[u64; 1]>,
     missing: Vec<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use loligo_lockstat::{Class, Mutex};
 use loligo_rbd::{Error, Image, Shrink};
 use tokio::sync::Notify;
@@ -15,6 +15,8 @@ static IMAGE: Class = Class::new("nbd.rbd");
 
 /// Bytes of a discard that leave together; images take less than 2 GiB at once.
 const DISCARD_STEP: u64 = 1 << 30;
+/// Bytes that a cache is asked for at once, without a task of their own; more would keep other clients waiting.
+const READ_NOW_MAX: u32 = 64 << 10;
 /// Zeros that are written together where they must take room.
 const ZEROS_STEP: u64 = 4 << 20;
 
@@ -81,12 +83,34 @@ impl Backend for Rbd {
     fn start(&self, io: Io) -> Started {
         match self.held() {
             None => Started::Now(Err(Fault::Shutdown)),
-            Some(held) => Started::later(async move {
-                // All of it goes along, not its image alone.
-                let held = held;
-                carry_out(&held.image, io).await.map_err(|e| Fault::of_errno(e.errno().0))
-            }),
+            // Reads and writes by themselves, since their futures are small. All of what is held goes along, not its image alone.
+            Some(held) => match io {
+                Io::Read { offset, len, .. } => Started::later(async move {
+                    let held = held;
+                    answer(read(&held.image, offset, len).await)
+                }),
+                Io::Write { offset, data, fua } => Started::later(async move {
+                    let held = held;
+                    answer(write(&held.image, offset, data, fua).await)
+                }),
+                io => Started::later(async move {
+                    let held = held;
+                    answer(carry_out(&held.image, io).await)
+                }),
+            },
         }
+    }
+
+    fn read_now(&self, offset: u64, len: u32, out: &mut BytesMut) -> bool {
+        let cached = |held: &Held| len <= READ_NOW_MAX && held.image.has_cache();
+        let Some(held) = self.held().filter(cached) else { return false };
+        let begin = out.len();
+        out.resize(begin + len as usize, 0);
+        let was_cached = held.image.read_cached(offset, &mut out[begin..]);
+        if !was_cached {
+            out.truncate(begin);
+        }
+        was_cached
     }
 
     fn resize(&self, size: u64) -> Work {
@@ -114,21 +138,30 @@ impl Backend for Rbd {
     }
 }
 
+fn answer(done: Result<Done, Error>) -> Result<Done, Fault> {
+    done.map_err(|e| Fault::of_errno(e.errno().0))
+}
+
+async fn read(image: &Image, offset: u64, len: u32) -> Result<Done, Error> {
+    let data = image.read(offset, len.into()).await?;
+    let missing = u64::from(len) - data.len() as u64;
+    Ok(Done::Data(vec![Piece::Data(data), Piece::Hole(missing)]))
+}
+
+async fn write(image: &Image, offset: u64, data: Bytes, fua: bool) -> Result<Done, Error> {
+    let len = data.len() as u64;
+    image.write(offset, data).await?;
+    if fua {
+        Box::pin(image.flush_range(offset, len)).await?;
+    }
+    Ok(Done::Nothing)
+}
+
 /// Without a cache a change that is done is safe, so FUA and flushes ask for nothing more; with one they have it written back. What is given back goes past the cache.
 async fn carry_out(image: &Image, io: Io) -> Result<Done, Error> {
     match io {
-        Io::Read { offset, len, .. } => {
-            let data = image.read(offset, len.into()).await?;
-            let missing = u64::from(len) - data.len() as u64;
-            return Ok(Done::Data(vec![Piece::Data(data), Piece::Hole(missing)]));
-        }
-        Io::Write { offset, data, fua } => {
-            let len = data.len() as u64;
-            image.write(offset, data).await?;
-            if fua {
-                image.flush_range(offset, len).await?;
-            }
-        }
+        Io::Read { offset, len, .. } => return read(image, offset, len).await,
+        Io::Write { offset, data, fua } => return write(image, offset, data, fua).await,
         Io::Flush => image.flush().await?,
         Io::WriteZeroes { no_hole: true, fast: true, .. } => {
             return Err(loligo_rados::Errno::EOPNOTSUPP.into());
@@ -238,6 +271,11 @@ mod tests {
         run(&device, Io::Flush).await;
         assert_eq!((stored(0).await, stored(100).await), (0, 7));
         run(&device, write(16 << 20, false)).await;
+        // What is cached needs no waiting, and anything else is as it was.
+        let mut out = BytesMut::from(&[1][..]);
+        assert!(device.read_now((16 << 20) + 4095, 1, &mut out) && out[..] == [1, 7]);
+        assert!(!device.read_now(24 << 20, 4096, &mut out) && out[..] == [1, 7]);
+        assert!(!device.read_now((64 << 20) - 1, 2, &mut out) && out[..] == [1, 7]);
         device.close().await.expect("closed");
         assert_eq!(stored(16 << 20).await, 7);
     }

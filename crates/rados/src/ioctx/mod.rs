@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, ready};
 use loligo_wire::message::osd::{Extent, MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp, OsdReply};
 use loligo_wire::{DecodeError, PoolId, Reader, SnapId, UTime};
 use smallvec::smallvec;
@@ -305,24 +307,26 @@ impl IoCtx {
     }
 
     fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<(), Error>> + use<'_> {
-        let reply = self.perform(oid, smallvec![op], OsdFlags::WRITE);
-        async { reply.await.map(drop) }
+        self.perform(oid, smallvec![op], OsdFlags::WRITE).map(|reply| reply.map(drop))
     }
 
     fn read_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<Bytes, Error>> + use<'_> {
-        let reply = self.perform(oid, smallvec![op], OsdFlags::READ);
-        async { Ok(reply.await?.outs.into_iter().next().unwrap_or_default().data) }
+        let data = |reply: OsdReply| reply.outs.into_iter().next().unwrap_or_default().data;
+        self.perform(oid, smallvec![op], OsdFlags::READ).map(move |reply| reply.map(data))
     }
 
-    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it.
+    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it. Nor are its callers, nor do they
+    /// have blocks: those would have room for the future that they are given and for the same one when it is waited for.
     fn perform(
         &self,
         oid: Vec<u8>,
         ops: Ops,
         mode: OsdFlags,
     ) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
-        let reply = self.request(oid, ops, mode).map(|request| self.submit(request));
-        async move { succeeded(reply?.await?) }
+        match self.request(oid, ops, mode) {
+            Ok(request) => Either::Left(self.submit(request).map(|reply| succeeded(reply?))),
+            Err(errno) => Either::Right(ready(Err(errno.into()))),
+        }
     }
 
     /// The request with what this context says of it.
@@ -349,8 +353,7 @@ impl IoCtx {
     /// Whatever was answered.
     fn submit(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let objecter = &self.rados.core().objecter;
-        let op = objecter.prepare(request);
-        async move { objecter.perform(op).await }
+        objecter.perform(objecter.prepare(request))
     }
 }
 

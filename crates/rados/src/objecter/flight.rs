@@ -5,8 +5,8 @@
 //! from then on the one [steward](super::steward), as only it sends again. Who else reads (whoever an answer comes to, whoever looks
 //! what is in flight) has found the operation in a table, under its session's lock, which the writer took to put it there.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use loligo_wire::message::osd::{HObject, MOSDOp, ObjectLocator, OsdFlags};
@@ -92,7 +92,8 @@ pub(super) struct FlightCell {
     attempts: AtomicI32,
     /// The shard in the lowest eight bits, and [`PAUSED`], [`PRIMARY_ONLY`] and [`ELSEWHERE`].
     rest: AtomicU32,
-    elsewhere: ArcSwapOption<Elsewhere>,
+    /// Made when it is first needed, as an `ArcSwap` that goes looks who may still be reading it.
+    elsewhere: OnceLock<ArcSwapOption<Elsewhere>>,
 }
 
 /// In the place of an OSD's number.
@@ -115,13 +116,13 @@ impl FlightCell {
             flags: AtomicU32::new(0),
             attempts: AtomicI32::new(0),
             rest: AtomicU32::new(0),
-            elsewhere: ArcSwapOption::const_empty(),
+            elsewhere: OnceLock::new(),
         }
     }
 
     pub(super) fn load(&self) -> Flight {
         let rest = self.rest.load(Ordering::Relaxed);
-        let elsewhere = (rest & ELSEWHERE != 0).then(|| self.elsewhere.load_full()).flatten();
+        let elsewhere = (rest & ELSEWHERE != 0).then(|| self.elsewhere.get()?.load_full()).flatten();
         let primary_only = rest & PRIMARY_ONLY != 0;
         Flight { place: self.place(), attempts: self.attempts(), elsewhere, primary_only }
     }
@@ -131,7 +132,10 @@ impl FlightCell {
         let elsewhere = if flight.elsewhere.is_some() { ELSEWHERE } else { 0 };
         self.rest.store(primary_only | elsewhere, Ordering::Relaxed);
         self.attempts.store(flight.attempts, Ordering::Relaxed);
-        self.elsewhere.store(flight.elsewhere);
+        match flight.elsewhere {
+            Some(elsewhere) => self.elsewhere.get_or_init(ArcSwapOption::empty).store(Some(elsewhere)),
+            None => self.elsewhere.get().into_iter().for_each(|cell| cell.store(None)),
+        }
         self.set_place(&flight.place);
     }
 
