@@ -3,12 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::proto::{Joining, Offer, Unwilling};
 
@@ -118,23 +119,21 @@ impl Target {
             Place::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port))?;
                 stream.set_nodelay(true)?;
-                let limit =
-                    |time| stream.set_read_timeout(time).and_then(|()| stream.set_write_timeout(time));
-                limit(Some(PATIENCE))?;
-                let offer = self.talk(&stream, &stream)?;
-                limit(None)?;
-                Ok(Joined { socket: stream.into(), offer })
+                self.join_at(stream)
             }
-            Place::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                let limit =
-                    |time| stream.set_read_timeout(time).and_then(|()| stream.set_write_timeout(time));
-                limit(Some(PATIENCE))?;
-                let offer = self.talk(&stream, &stream)?;
-                limit(None)?;
-                Ok(Joined { socket: stream.into(), offer })
-            }
+            Place::Unix(path) => self.join_at(UnixStream::connect(path)?),
         }
+    }
+
+    fn join_at<S>(&self, stream: S) -> Result<Joined, JoinError>
+    where
+        S: AsFd + Into<OwnedFd>,
+        for<'a> &'a S: io::Read + Write,
+    {
+        limit(&stream, Some(PATIENCE))?;
+        let offer = self.talk(&stream, &stream)?;
+        limit(&stream, None)?;
+        Ok(Joined { socket: stream.into(), offer })
     }
 
     fn talk(&self, mut input: impl io::Read, mut output: impl Write) -> Result<Offer, JoinError> {
@@ -174,6 +173,12 @@ impl fmt::Display for Target {
             Place::Unix(path) => write!(f, "'{}' at {}", self.name, path.display()),
         }
     }
+}
+
+/// How long reads and writes of a socket may take.
+fn limit(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
+    set_socket_timeout(&socket, Timeout::Recv, time)?;
+    Ok(set_socket_timeout(&socket, Timeout::Send, time)?)
 }
 
 /// A part of a URI with `%XX` for bytes that may not stand there.

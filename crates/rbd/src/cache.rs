@@ -12,10 +12,12 @@
 //!
 //! Writing back needs no place at the gate, since who is alone has none of it under way; it enters the object map and copies up as any
 //! other change. Ranges that are cleared, or written over and over, are not taken in: they are changed in the cluster, and forgotten here before
-//! (so that nothing older is written back over them) and afterwards (so that nobody keeps what he read in between).
+//! (so that nothing older is written back over them) and afterwards (so that nobody keeps what he read in between). Such a change goes on to its end by
+//! itself: one that ended in between, when who waits for it is dropped, would have lost what was written before, or left here what is no more.
+//! Whoever comes next waits for it.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -30,7 +32,7 @@ use tokio::sync::SemaphorePermit;
 
 use crate::Error;
 use crate::copyup::Before;
-use crate::image::{Image, Inner};
+use crate::image::{GATE_PLACES, Image, Inner};
 use crate::io::done;
 
 /// Held to see whether a read belongs to a stream: not for hits.
@@ -76,6 +78,8 @@ pub(crate) struct Caching {
     file: ArcSwapOption<File>,
     /// A failure of a file that is no more, of which nobody was told.
     untold: Mutex<Option<Error>>,
+    /// Nobody waits any more for a change past the cache that may be under way. Who has all places at the gate knows that it is not.
+    left: AtomicBool,
 }
 
 struct File {
@@ -85,7 +89,45 @@ struct File {
 
 impl Default for Caching {
     fn default() -> Self {
-        Self { cache: OnceLock::new(), file: ArcSwapOption::empty(), untold: Mutex::new(&UNTOLD, None) }
+        Self {
+            cache: OnceLock::new(),
+            file: ArcSwapOption::empty(),
+            untold: Mutex::new(&UNTOLD, None),
+            left: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Caching {
+    /// Whether a change may be under way for which nobody waits.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// To be called with all places at the gate.
+    pub(crate) fn none_is_left(&self) {
+        self.left.store(false, Ordering::Release);
+    }
+}
+
+/// Places at the gate that go with a change.
+struct Places {
+    inner: Arc<Inner>,
+    count: usize,
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.inner.gate.add_permits(self.count);
+    }
+}
+
+/// Waits for a change; if it is dropped nobody does any more.
+struct Waiting<'a>(&'a Caching);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.left.store(true, Ordering::Release);
     }
 }
 
@@ -128,11 +170,9 @@ impl Image {
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
+        let may = is_inside && !inner.caching.is_left() && inner.check_watch().is_ok();
         let file = inner.caching.file.load();
-        let Some(file) = file.as_ref().filter(|_| is_inside && inner.check_watch().is_ok()) else {
-            return false;
-        };
-        file.read_cached(inner, offset, buf)
+        file.as_ref().filter(|_| may).is_some_and(|file| file.read_cached(inner, offset, buf))
     }
 
     /// Has what a cache holds of the objects of a range written back: what was written to it is safe then.
@@ -209,8 +249,34 @@ impl Inner {
         }
     }
 
+    /// Carries out a change past the cache with the places that it has, if there is one: to its end, also if this is dropped.
+    pub(crate) async fn to_the_end<T: Send + 'static>(
+        self: &Arc<Self>,
+        places: SemaphorePermit<'_>,
+        change: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        if self.caching.cache.get().is_none() {
+            let _places = places;
+            return change.await;
+        }
+        let taken = Places { inner: Arc::clone(self), count: places.num_permits() };
+        places.forget();
+        let task = tokio::spawn(async move {
+            let _taken = taken;
+            change.await
+        });
+        let waiting = Waiting(&self.caching);
+        let done = task.await;
+        std::mem::forget(waiting);
+        done.map_err(|_| Errno::ENOTCONN)?
+    }
+
     /// Reads what was written last.
     pub(crate) async fn read_newest(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        if self.caching.is_left() {
+            let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+            self.caching.none_is_left();
+        }
         let file = self.caching.file.load_full().filter(|_| self.check_watch().is_ok());
         match file {
             Some(file) => file.read(self, offset, len).await,

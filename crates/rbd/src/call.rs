@@ -45,22 +45,33 @@ pub(crate) async fn listed<T: Decode>(
     method: &'static str,
     name: fn(&T) -> &str,
 ) -> Result<Vec<T>, Error> {
-    let (mut all, mut after) = (Vec::new(), String::new());
+    let begin = |last: Option<&T>, w: &mut Writer| w.put(last.map_or("", name));
+    match listed_behind(io, oid, method, begin, |one, last| name(one) > name(last)).await {
+        Err(e) if e.is_not_found() => Ok(Vec::new()),
+        all => all,
+    }
+}
+
+/// All of a list that is answered in parts: `begin` says behind what a part begins, `follows` whether one stands behind another.
+pub(crate) async fn listed_behind<T: Decode>(
+    io: &IoCtx,
+    oid: &str,
+    method: &'static str,
+    begin: impl Fn(Option<&T>, &mut Writer),
+    follows: impl Fn(&T, &T) -> bool,
+) -> Result<Vec<T>, Error> {
+    let mut all: Vec<T> = Vec::new();
     loop {
-        let page: Result<Vec<T>, Error> = ask(io, oid, method, |w| {
-            w.put(&after);
+        let page: Vec<T> = ask(io, oid, method, |w| {
+            begin(all.last(), w);
             w.u64(NAMES_AT_A_TIME);
         })
-        .await;
-        let page = match page {
-            Err(e) if e.is_not_found() => return Ok(all),
-            page => page?,
-        };
+        .await?;
         // An answer that does not go on would come for ever.
-        let Some(last) = page.last().map(name).filter(|last| **last > *after) else {
+        let goes_on = page.last().is_some_and(|one| all.last().is_none_or(|last| follows(one, last)));
+        if !goes_on {
             return Ok(all);
-        };
-        after = last.to_owned();
+        }
         let is_last = (page.len() as u64) < NAMES_AT_A_TIME;
         all.extend(page);
         if is_last {

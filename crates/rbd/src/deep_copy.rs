@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
-use loligo_wire::rbd::{SnapKind, op_feature};
+use loligo_wire::rbd::{SnapInfo, SnapKind, op_feature};
 
 use crate::clone::{CloneFormat, NewClone, clone};
 use crate::copy::{AT_ONCE, CHUNK, NewCopy, chunks};
@@ -50,7 +50,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// As [`create`](crate::create()) and [`clone`](crate::clone()); it cannot be read or written to.
+    /// As [`create`](crate::create()) and [`clone`](crate::clone()); [`Error::NoSnapshot`] too if the parent's snapshot was removed and is only kept for
+    /// the clones that it has: then a copy must be [flattened](Ancestry::Flattened). It cannot be read or written to.
     pub async fn deep_copy(
         &self,
         io: &IoCtx,
@@ -112,8 +113,14 @@ impl Image {
         let which = Which::Known { name: &spec.image, id: &spec.image };
         let parent = Self::open_at(&parent_io, which, None, Mode::ReadOnly).await?;
         let (parent_name, _) = crate::parent::name_of(&parent_io, &spec.image).await?;
-        let snapshot = parent.view().snapshot_by_id(spec.snap).map(|snap| snap.info.name.clone());
-        let snapshot = snapshot.ok_or_else(|| Error::NoSnapshot(parent_name.clone()))?;
+        let snapshot = match parent.view().snapshot_by_id(spec.snap).map(|snap| snap.info.clone()) {
+            Some(SnapInfo { kind: SnapKind::Trash { name, .. }, .. }) => {
+                // It is kept for the clones that it has, and gets no more.
+                return Err(Error::NoSnapshot(format!("{parent_name}@{name}")));
+            }
+            Some(SnapInfo { name, .. }) => name,
+            None => return Err(Error::NoSnapshot(parent_name)),
+        };
         let shape = self.like(new);
         let is_second = view.op_features & op_feature::CLONE_CHILD != 0;
         let new = NewClone {

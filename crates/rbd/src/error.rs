@@ -124,6 +124,21 @@ pub enum Error {
     /// The image belongs to a group.
     #[error("the image belongs to a group")]
     InGroup,
+    /// The image belongs to another group.
+    #[error("the image belongs to another group")]
+    OtherGroup,
+    /// There is no such group.
+    #[error("no group '{0}'")]
+    NoGroup(String),
+    /// There is one of that name.
+    #[error("there is a group '{0}' already")]
+    GroupExists(String),
+    /// A group has images of its own namespace only, be it in other pools.
+    #[error("a group and its images lie in one namespace")]
+    GroupNamespace,
+    /// A group is rolled back as a whole, or not at all.
+    #[error("snapshot '{0}' is not complete, or not of the images that the group has now")]
+    OtherMembers(String),
     /// There is no such image in the trash.
     #[error("no image of id '{0}' in the trash")]
     NotInTrash(String),
@@ -170,13 +185,18 @@ impl Error {
             | Self::NoNamespace(_)
             | Self::NoObjectMap
             | Self::NoLock(_)
+            | Self::NoGroup(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
             Self::LockTaken { errno, .. } => *errno,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),
             Self::WriteBack(why) => why.errno(),
-            Self::ImageExists(_) | Self::SnapshotExists(_) | Self::NamespaceExists(_) => Errno::EEXIST,
+            Self::ImageExists(_)
+            | Self::SnapshotExists(_)
+            | Self::NamespaceExists(_)
+            | Self::GroupExists(_)
+            | Self::OtherGroup => Errno::EEXIST,
             Self::Features(_) => Errno::EOPNOTSUPP,
             Self::Ancestors(_) => ELOOP,
             Self::Layout { .. }
@@ -185,6 +205,8 @@ impl Error {
             | Self::NoParent
             | Self::NoCache
             | Self::LaterSnapshot
+            | Self::GroupNamespace
+            | Self::OtherMembers(_)
             | Self::Unprotected(_)
             | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,

@@ -1,5 +1,7 @@
 //! Reading and changing an image's data. All object requests of an I/O leave together.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{join_all, try_join_all};
 use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
@@ -58,12 +60,15 @@ impl Image {
     /// # Errors
     /// As [`Image::write`].
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let inner = &self.inner;
-        let _place = inner.enter().await?;
+        let inner = Arc::clone(&self.inner);
+        let place = self.inner.enter().await?;
         let extents = inner.extents(offset, len)?;
-        let io = &inner.writer()?;
-        let cleared = try_join_all(extents.iter().map(|extent| inner.clear(io, *extent)));
-        inner.past_the_cache(&extents, async { cleared.await.map(drop) }).await
+        let cleared = async move {
+            let io = &inner.writer()?;
+            let cleared = try_join_all(extents.iter().map(|extent| inner.clear(io, *extent)));
+            inner.past_the_cache(&extents, async { cleared.await.map(drop) }).await
+        };
+        self.inner.to_the_end(place, cleared).await
     }
 
     /// Makes a range zeros. It takes no room then, if it took some.
@@ -79,20 +84,23 @@ impl Image {
     /// # Errors
     /// As [`Image::write`]; [`Error::Indivisible`] if `len` is no such multiple.
     pub async fn write_same(&self, offset: u64, len: u64, pattern: Bytes) -> Result<(), Error> {
-        let inner = &self.inner;
+        let inner = Arc::clone(&self.inner);
         if pattern.is_empty() || !len.is_multiple_of(pattern.len() as u64) {
             return Err(Error::Indivisible { offset, end: offset.saturating_add(len) });
         }
-        let _place = inner.enter().await?;
+        let place = self.inner.enter().await?;
         let extents = inner.extents(offset, len)?;
-        let io = &inner.writer()?;
-        let pattern = &pattern;
-        let written = async {
-            let writing = &inner.map.writing(&numbers(&extents)).await?;
-            let all = extents.iter().map(|extent| inner.repeat(io, *extent, pattern, offset, writing));
-            try_join_all(all).await.map(drop)
+        let written = async move {
+            let io = &inner.writer()?;
+            let pattern = &pattern;
+            let written = async {
+                let writing = &inner.map.writing(&numbers(&extents)).await?;
+                let all = extents.iter().map(|extent| inner.repeat(io, *extent, pattern, offset, writing));
+                try_join_all(all).await.map(drop)
+            };
+            inner.past_the_cache(&extents, written).await
         };
-        inner.past_the_cache(&extents, written).await
+        self.inner.to_the_end(place, written).await
     }
 
     /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe unit.
@@ -100,23 +108,26 @@ impl Image {
     /// # Errors
     /// [`Error::Mismatch`] with the place of the first byte that differs; [`Error::Indivisible`]; as [`Image::write`].
     pub async fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
-        let inner = &self.inner;
+        let inner = Arc::clone(&self.inner);
         let end = offset.saturating_add(data.len() as u64);
-        let _place = inner.enter_to_compare().await?;
+        let places = self.inner.enter_to_compare().await?;
         let extents = inner.extents(offset, data.len() as u64)?;
         let [extent] = extents[..] else { return Err(Error::Indivisible { offset, end }) };
         if expected.len() != data.len() || inner.pieces(extent).count() != 1 {
             return Err(Error::Indivisible { offset, end });
         }
-        let io = inner.writer()?;
-        let writing = inner.map.writing(&numbers(&extents)).await?;
-        let missing = writing.was_missing(extent.object.0);
-        let swap = |op: WriteOp| {
-            op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
+        let swapped = async move {
+            let io = inner.writer()?;
+            let writing = inner.map.writing(&[extent.object.0]).await?;
+            let missing = writing.was_missing(extent.object.0);
+            let swap = |op: WriteOp| {
+                op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
+            };
+            let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await;
+            inner.forget(&[extent]).await?;
+            outcome
         };
-        let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await;
-        inner.forget(&extents).await?;
-        let outcome = outcome?;
+        let outcome = self.inner.to_the_end(places, swapped).await?;
         if outcome.result <= MISMATCH {
             return Err(Error::Mismatch(offset + u64::from((MISMATCH - outcome.result).unsigned_abs())));
         }

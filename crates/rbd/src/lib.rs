@@ -24,6 +24,7 @@
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
+//! - [`group`] has images together of which snapshots are taken together.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -33,7 +34,6 @@
 //! (`object_map.rs`).
 //!
 //! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format.
-//! Groups are not there yet.
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -49,6 +49,7 @@ pub mod diff;
 mod error;
 pub mod features;
 mod flatten;
+pub mod group;
 mod holders;
 mod image;
 mod images;
@@ -107,6 +108,9 @@ const _: () = {
         may_move(&image.usage());
         may_move(&image.copy(&image.inner.io, "", NewCopy::default(), |_, _| {}));
         may_move(&image.deep_copy(&image.inner.io, "", NewCopy::default(), Ancestry::Kept, |_, _| {}));
+        may_move(&image.group());
+        may_move(&group::create_snapshot(&image.inner.io, "", ""));
+        may_move(&group::roll_back(&image.inner.io, "", "", |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));
         may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));

@@ -42,7 +42,7 @@ impl Inner {
         loop {
             let place = self.gate.acquire().await.map_err(|_| Errno::ENOTCONN)?;
             self.check()?;
-            if self.may_write() && !self.map.is_doubtful() {
+            if self.may_write() && !self.map.is_doubtful() && !self.caching.is_left() {
                 self.refresh_if_stale().await?;
                 // Somebody may have switched the exclusive lock on.
                 if self.may_write() {
@@ -60,6 +60,7 @@ impl Inner {
     /// All places, so that nobody else changes the image's data, once the lock is ours. What was written before is no more in the cache alone.
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        self.caching.none_is_left();
         self.check()?;
         loop {
             self.refresh_if_stale().await?;
@@ -126,6 +127,7 @@ impl Inner {
     /// Takes the lock if nobody has it, and asks nobody for it; true if it is ours now.
     pub(crate) async fn acquire_if_free(&self) -> Result<bool, Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
+        self.caching.none_is_left();
         self.check()?;
         self.refresh_if_stale().await?;
         if !self.may_write() {

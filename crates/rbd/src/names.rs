@@ -46,6 +46,14 @@ pub(crate) fn data_object(prefix: &str, number: u64) -> String {
 /// Namespaces of a pool that may have images.
 pub(crate) const NAMESPACES: &str = "rbd_namespace";
 
+/// Names and ids of all groups.
+pub(crate) const GROUPS: &str = "rbd_group_directory";
+
+/// Holds the images and snapshots of a group.
+pub(crate) fn group_header(id: &str) -> String {
+    format!("rbd_group_header.{id}")
+}
+
 /// Images that wait to be removed.
 pub(crate) const TRASH: &str = "rbd_trash";
 

@@ -59,7 +59,7 @@ pub async fn remove(io: &IoCtx, name: &str) -> Result<(), Error> {
         set_state(&inner, READY).await?;
         return Err(Error::NamespaceBusy(name.to_owned()));
     }
-    for oid in [names::TRASH, names::DIRECTORY] {
+    for oid in [names::TRASH, names::GROUPS, names::DIRECTORY] {
         match inner.remove(oid).await {
             Err(e) if e.errno() != Errno::ENOENT => return Err(e.into()),
             _ => {}

@@ -195,8 +195,12 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
             image.resize_telling(size, shrink, told).await
         }
         Wanted::RebuildObjectMap => image.rebuild_object_map(told).await,
-        Wanted::CreateSnapshot { name, kind: SnapKind::User, .. } => image.create_snapshot(&name).await,
-        Wanted::RemoveSnapshot { name, kind: SnapKind::User } => image.remove_snapshot(&name).await,
+        Wanted::CreateSnapshot { name, kind: kind @ (SnapKind::User | SnapKind::Group { .. }), .. } => {
+            image.create_snapshot_of(&name, &kind).await
+        }
+        Wanted::RemoveSnapshot { name, kind: kind @ (SnapKind::User | SnapKind::Group { .. }) } => {
+            image.remove_snapshot_of(&name, &kind).await
+        }
         Wanted::RemoveSnapshot { name, kind: SnapKind::Trash { .. } } => {
             inner.refresh().await?;
             let id = inner.view.load().trashed(&name).ok_or(Errno::ENOENT)?;
@@ -211,7 +215,7 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
         }
         Wanted::Features { features, enabled: true } => image.enable_features(features).await,
         Wanted::Features { features, enabled: false } => image.disable_features(features).await,
-        // Snapshots of groups and of mirrors.
+        // Snapshots of mirrors, and what is done with users' only.
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }

@@ -23,37 +23,19 @@ impl Image {
     /// # Errors
     /// [`Error::SnapshotExists`]; [`Error::ReadOnly`].
     pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
-        let inner = &self.inner;
-        let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: SnapKind::User, flags: 0 };
+        self.create_snapshot_of(name, &SnapKind::User).await
+    }
+
+    /// The same for whoever makes it.
+    pub(crate) async fn create_snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<(), Error> {
+        let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: kind.clone(), flags: 0 };
         match self.has_owner_do(wanted, |_, _| {}).await {
             Ok(true) => return Ok(()),
             Err(e) if e.errno() == Errno::EEXIST => return Err(Error::SnapshotExists(name.to_owned())),
             asked => asked?,
         };
-        let _all = inner.enter_alone().await?;
-        inner.refresh().await?;
-        let view = inner.view.load_full();
-        if view.snapshot(name).is_ok() {
-            return Err(Error::SnapshotExists(name.to_owned()));
-        }
-        loop {
-            let id = inner.data.create_managed_snapshot().await?;
-            match inner.add_snapshot(name, id).await {
-                Ok(()) => break,
-                Err(e) => {
-                    // The first failure is the one to tell.
-                    let _ = inner.io.remove(names::object_map(&inner.id, Some(id.0))).await;
-                    let _ = inner.data.remove_managed_snapshot(id).await;
-                    if e.errno() != ESTALE {
-                        return Err(e);
-                    }
-                }
-            }
-        }
-        if view.has(feature::FAST_DIFF) {
-            inner.map.begin_diff().await?;
-        }
-        inner.header_changed().await
+        let _all = self.inner.enter_alone().await?;
+        self.inner.take_snapshot(name, kind).await.map(drop)
     }
 
     /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the last clone it is gone.
@@ -61,11 +43,16 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
     pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
-        let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: SnapKind::User };
+        self.remove_snapshot_of(name, &SnapKind::User).await
+    }
+
+    /// The same, whoever has made it.
+    pub(crate) async fn remove_snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<(), Error> {
+        let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: kind.clone() };
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
         }
-        let (_all, snap) = self.alone_with(name).await?;
+        let (_all, snap) = self.alone_with(name, kind).await?;
         if snap.protected {
             return Err(Error::SnapshotBusy(name.to_owned()));
         }
@@ -135,7 +122,7 @@ impl Image {
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
         }
-        let (_all, snap) = self.alone_with(name).await?;
+        let (_all, snap) = self.alone_with(name, &SnapKind::User).await?;
         if snap.protected {
             return Err(Error::SnapshotBusy(name.to_owned()));
         }
@@ -153,7 +140,7 @@ impl Image {
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
         }
-        let (_all, snap) = self.alone_with(name).await?;
+        let (_all, snap) = self.alone_with(name, &SnapKind::User).await?;
         if !snap.protected {
             return Err(Errno::EINVAL.into());
         }
@@ -172,33 +159,9 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]. If it fails in between, some objects are what they were and some are not.
-    pub async fn roll_back(&self, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-        let (_all, snap) = self.alone_with(name).await?;
-        let inner = &self.inner;
-        inner.end_caching().await?;
-        let (id, layout) = (snap.info.id, inner.fixed.layout);
-        if inner.view.load().size != snap.info.size {
-            inner.become_of_size(snap.info.size, |_, _| {}).await?;
-        }
-        inner.refresh().await?;
-        // What there is now and what there was then: if this ends in between the map misses nothing.
-        inner.map.begin_roll_back(&inner.id, id.0, layout.object_count(snap.info.size)).await?;
-        let (io, all) = (&inner.writer()?, layout.object_count(snap.info.size));
-        let back = stream::iter(0..all).map(|number| async move {
-            let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: 0 };
-            match io.rollback(inner.object(extent), id).await {
-                Err(e) if !e.is_not_found() => Err(Error::from(e)),
-                _ => Ok(()),
-            }
-        });
-        let mut back = back.buffer_unordered(REMOVALS);
-        let mut done = 0;
-        while back.try_next().await?.is_some() {
-            done += 1;
-            progress(done, all);
-        }
-        inner.map.roll_back(&inner.id, id.0, layout.object_count(snap.info.size)).await?;
-        inner.header_changed().await
+    pub async fn roll_back(&self, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let (_all, snap) = self.alone_with(name, &SnapKind::User).await?;
+        self.inner.become_again(&snap, progress).await
     }
 
     /// Has the lock's owner change a snapshot.
@@ -211,30 +174,94 @@ impl Image {
     }
 
     /// Alone, with the lock, and a snapshot as it is now.
-    async fn alone_with(&self, name: &str) -> Result<(tokio::sync::SemaphorePermit<'_>, Snapshot), Error> {
+    async fn alone_with(
+        &self,
+        name: &str,
+        kind: &SnapKind,
+    ) -> Result<(tokio::sync::SemaphorePermit<'_>, Snapshot), Error> {
         let all = self.inner.enter_alone().await?;
         self.inner.refresh().await?;
-        let snap = self.inner.view.load().snapshot(name)?.clone();
+        let snap = self.inner.view.load().snapshot_of(name, kind)?.clone();
         Ok((all, snap))
     }
 }
 
 impl Inner {
+    /// Makes a snapshot; its id. To be called alone.
+    pub(crate) async fn take_snapshot(&self, name: &str, kind: &SnapKind) -> Result<SnapId, Error> {
+        self.refresh().await?;
+        let view = self.view.load_full();
+        if view.snapshot_of(name, kind).is_ok() {
+            return Err(Error::SnapshotExists(name.to_owned()));
+        }
+        let id = loop {
+            let id = self.data.create_managed_snapshot().await?;
+            match self.add_snapshot(name, kind, id).await {
+                Ok(()) => break id,
+                Err(e) => {
+                    // The first failure is the one to tell.
+                    let _ = self.io.remove(names::object_map(&self.id, Some(id.0))).await;
+                    let _ = self.data.remove_managed_snapshot(id).await;
+                    if e.errno() != ESTALE {
+                        return Err(e);
+                    }
+                }
+            }
+        };
+        if view.has(feature::FAST_DIFF) {
+            self.map.begin_diff().await?;
+        }
+        self.header_changed().await?;
+        Ok(id)
+    }
+
+    /// Makes the image what it was at a snapshot. To be called alone.
+    pub(crate) async fn become_again(
+        &self,
+        snap: &Snapshot,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        self.end_caching().await?;
+        let (id, layout) = (snap.info.id, self.fixed.layout);
+        if self.view.load().size != snap.info.size {
+            self.become_of_size(snap.info.size, |_, _| {}).await?;
+        }
+        self.refresh().await?;
+        // What there is now and what there was then: if this ends in between the map misses nothing.
+        self.map.begin_roll_back(&self.id, id.0, layout.object_count(snap.info.size)).await?;
+        let (io, all) = (&self.writer()?, layout.object_count(snap.info.size));
+        let back = stream::iter(0..all).map(|number| async move {
+            let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: 0 };
+            match io.rollback(self.object(extent), id).await {
+                Err(e) if !e.is_not_found() => Err(Error::from(e)),
+                _ => Ok(()),
+            }
+        });
+        let mut back = back.buffer_unordered(REMOVALS);
+        let mut done = 0;
+        while back.try_next().await?.is_some() {
+            done += 1;
+            progress(done, all);
+        }
+        self.map.roll_back(&self.id, id.0, layout.object_count(snap.info.size)).await?;
+        self.header_changed().await
+    }
+
     /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever this ends. What is left of it if it ends in
     /// between is a map of a snapshot that never was, and the image's own map says of too much that it has changed.
-    async fn add_snapshot(&self, name: &str, id: SnapId) -> Result<(), Error> {
+    async fn add_snapshot(&self, name: &str, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
         self.header_changes();
         tell(&self.io, &self.header, "snapshot_add", |w| {
             w.put(name);
             w.u64(id.0);
-            w.put(&SnapKind::User);
+            w.put(kind);
         })
         .await
     }
 
     /// Removes a snapshot that nobody needs any more. To be called alone.
-    async fn erase_snapshot(&self, snap: &Snapshot) -> Result<(), Error> {
+    pub(crate) async fn erase_snapshot(&self, snap: &Snapshot) -> Result<(), Error> {
         let (view, id) = (self.view.load_full(), snap.info.id);
         let next = view.snapshots.iter().map(|snap| snap.info.id).find(|other| *other > id);
         let with_parent = view.snapshots.iter().filter(|snap| snap.overlap.is_some()).count();

@@ -28,7 +28,7 @@ pub struct Usage {
 }
 
 impl Image {
-    /// What each snapshot and the image take, oldest first; of a clone, what it has itself. The object maps tell it, if there are valid ones, and they tell
+    /// What each snapshot that a user has made and the image take, oldest first; of a clone, what it has itself. The object maps tell it, if there are valid ones, and they tell
     /// what has changed (fast-diff); else each object is asked for, which takes its time.
     ///
     /// # Errors
@@ -50,8 +50,8 @@ impl Image {
             let counts = |state: u8| state == EXISTS || (is_first && state != NONEXISTENT);
             changed.extend((0..map.count()).filter(|n| counts(map.get(*n))));
             is_first = false;
-            if snap.is_some_and(|snap| matches!(snap.kind, SnapKind::Trash { .. })) {
-                // What it has counts for what comes next.
+            if snap.is_some_and(|snap| snap.kind != SnapKind::User) {
+                // Of the trash, of a group: what it has counts for what comes next.
                 continue;
             }
             let there = changed.drain().filter(|n| *n < map.count() && map.get(*n) != NONEXISTENT);
@@ -119,8 +119,8 @@ impl Inner {
     /// What each state takes, by what is known of each object's past.
     async fn usage_by_objects(&self, view: &View) -> Result<Vec<Usage>, Error> {
         let snaps = view.snapshots.iter().map(|snap| &snap.info);
-        // What a snapshot in the trash has counts for what comes next.
-        let kept = snaps.filter(|snap| !matches!(snap.kind, SnapKind::Trash { .. }));
+        // What a snapshot in the trash or of a group has counts for what comes next.
+        let kept = snaps.filter(|snap| snap.kind == SnapKind::User);
         let mut all: Vec<Usage> = kept
             .map(|snap| (Some((snap.id, snap.name.clone())), snap.size))
             .chain([(None, view.size)])

@@ -72,8 +72,18 @@ pub struct Snapshot {
 impl View {
     /// The snapshot of this name that a user made.
     pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
-        let named = |snap: &&Snapshot| snap.info.kind == SnapKind::User && snap.info.name == name;
+        self.snapshot_of(name, &SnapKind::User)
+    }
+
+    /// The snapshot of this name that was made by this.
+    pub(crate) fn snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<&Snapshot, Error> {
+        let named = |snap: &&Snapshot| snap.info.kind == *kind && snap.info.name == name;
         self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
+    }
+
+    /// The snapshot that was made with this one of a group.
+    pub(crate) fn snapshot_in_group(&self, kind: &SnapKind) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|snap| snap.info.kind == *kind)
     }
 
     /// The snapshot in the trash of snapshots that is called so there.

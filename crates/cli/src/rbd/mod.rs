@@ -5,6 +5,7 @@ mod bench;
 mod clones;
 mod diff;
 mod feature;
+mod group;
 mod holders;
 mod list;
 mod show;
@@ -138,6 +139,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Feature(command) => feature::run(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
+        RbdCommand::Group(command) => group::run(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
         RbdCommand::Trash(command) => trash::run(place, command).await,
     }
@@ -162,8 +164,13 @@ impl Place {
 
     /// Where an image lies, and what it is called.
     async fn image(&self, text: &str) -> Result<(IoCtx, Spec), Failure> {
+        self.image_or(text, "IMAGE").await
+    }
+
+    /// The same for something else that is named so.
+    async fn image_or(&self, text: &str, what: &str) -> Result<(IoCtx, Spec), Failure> {
         let spec = Spec::parse(text)
-            .ok_or_else(|| Failure::new(text, "is not [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]"))?;
+            .ok_or_else(|| Failure::new(text, format!("is not [POOL/[NAMESPACE/]]{what}[@SNAPSHOT]")))?;
         let snap = spec.snap.clone().or_else(|| self.snap.clone());
         let io = self.io(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
         Ok((io, Spec { snap, ..spec }))
@@ -243,7 +250,9 @@ async fn info(place: &Place, text: &str) -> Result<(), Failure> {
         None => None,
     };
     let parent = image.parent().await.context(|| format!("info {text}"))?;
-    show::info(&place.rados, &image, snap, parent.as_ref(), place.format);
+    let group = image.group().await.context(|| format!("info {text}"))?;
+    let of = show::Of { snap, parent: parent.as_ref(), group: group.as_ref() };
+    show::info(&place.rados, &image, of, place.format);
     Ok(())
 }
 
@@ -381,7 +390,9 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     };
     if let Snap::Ls { all, .. } = command {
         let image = place.open(text, Mode::ReadOnly).await?;
-        show::snapshots(&image.view().snapshots, *all, place.format);
+        let made_with = if *all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
+        let made_with = made_with.context(|| format!("snap ls {text}"))?;
+        show::snapshots(&image.view().snapshots, &made_with, *all, place.format);
         return Ok(());
     }
     let name = name.unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What is printed, in the words of `rbd`.
 
-use loligo_rados::Rados;
+use loligo_rados::{Rados, SnapId};
+use loligo_rbd::group::{Belonging, InGroup};
 use loligo_rbd::{Image, Parent, SnapKind, Snapshot, Usage, features};
 use loligo_wire::UTime;
 use serde_json::{Value, json};
@@ -9,14 +10,15 @@ use super::clones::{path, pool_name};
 use crate::args::Format;
 use crate::table;
 
+/// What an image has to do with.
+pub(super) struct Of<'a> {
+    pub(super) snap: Option<&'a Snapshot>,
+    pub(super) parent: Option<&'a Parent>,
+    pub(super) group: Option<&'a Belonging>,
+}
+
 /// What an image is.
-pub(super) fn info(
-    rados: &Rados,
-    image: &Image,
-    snap: Option<&Snapshot>,
-    parent: Option<&Parent>,
-    format: Format,
-) {
+pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<'_>, format: Format) {
     let view = image.view();
     let layout = image.layout();
     let (size, objects) = (image.size(), layout.object_count(image.size()));
@@ -24,6 +26,7 @@ pub(super) fn info(
     let striping = (layout.stripe_unit() != layout.object_size() || layout.stripe_count() != 1)
         .then(|| (layout.stripe_unit(), layout.stripe_count()));
     let data_pool = image.data_pool().map(|pool| pool_name(rados, pool));
+    let group = group.map(|group| path(rados, group.pool, &group.namespace, &group.name));
     if format == Format::Json {
         let mut all = json!({
             "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
@@ -35,6 +38,9 @@ pub(super) fn info(
         });
         if let Some(pool) = data_pool {
             all["data_pool"] = pool.into();
+        }
+        if let Some(group) = group {
+            all["group"] = group.into();
         }
         if let Some(snap) = snap {
             // As text, as `rbd` has it.
@@ -66,6 +72,9 @@ pub(super) fn info(
     sayln!("\tfeatures: {}", features::names(view.features).join(", "));
     sayln!("\top_features: {}", features::op_names(view.op_features).join(", "));
     sayln!("\tflags: {}", features::flag_names(view.flags).join(", "));
+    if let Some(group) = group {
+        sayln!("\tgroup: {group}");
+    }
     sayln!("\tcreate_timestamp: {created}");
     sayln!("\taccess_timestamp: {accessed}");
     sayln!("\tmodify_timestamp: {modified}");
@@ -83,8 +92,16 @@ pub(super) fn info(
     }
 }
 
+/// A snapshot of an image, and with which of a group it was made.
+pub(super) struct MadeWith {
+    pub(super) id: SnapId,
+    pub(super) pool: String,
+    pub(super) of: InGroup,
+}
+
 /// An image's snapshots; those that users made, or all.
-pub(super) fn snapshots(snaps: &[Snapshot], all: bool, format: Format) {
+pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, format: Format) {
+    let made_with = |snap: &Snapshot| made_with.iter().find(|made| made.id == snap.info.id);
     let snaps = snaps.iter().filter(|snap| all || snap.info.kind == SnapKind::User);
     if format == Format::Json {
         let one = |snap: &Snapshot| {
@@ -99,6 +116,11 @@ pub(super) fn snapshots(snaps: &[Snapshot], all: bool, format: Format) {
                 if let SnapKind::Trash { name, .. } = &info.kind {
                     one["namespace"]["original_name"] = name.clone().into();
                 }
+                if let Some(MadeWith { pool, of, .. }) = made_with(snap) {
+                    one["namespace"]["pool"] = pool.clone().into();
+                    one["namespace"]["group"] = of.group.clone().into();
+                    one["namespace"]["group snap"] = of.snapshot.clone().into();
+                }
             }
             one
         };
@@ -108,9 +130,10 @@ pub(super) fn snapshots(snaps: &[Snapshot], all: bool, format: Format) {
     let row = |snap: &Snapshot| {
         let info = &snap.info;
         let protected = if snap.protected { "yes" } else { "" };
-        let namespace = match &info.kind {
-            SnapKind::Trash { name, .. } => format!("trash ({name})"),
-            kind_of => kind(kind_of).to_owned(),
+        let namespace = match (&info.kind, made_with(snap)) {
+            (SnapKind::Trash { name, .. }, _) => format!("trash ({name})"),
+            (_, Some(MadeWith { pool, of, .. })) => format!("group ({pool}/{}@{})", of.group, of.snapshot),
+            (kind_of, None) => kind(kind_of).to_owned(),
         };
         let [size, taken] = [bytes(info.size), date(info.taken)];
         [info.id.0.to_string(), info.name.clone(), size, protected.to_owned(), taken, namespace]

@@ -98,6 +98,7 @@ pub(crate) fn beside(place: &Place) {
         place.done(&format!("rm {image}"));
     }
     deeply(place);
+    of_a_removed_snapshot(place);
     place.done("snap purge child");
     place.done("rm child");
     place.done("snap unprotect base@s");
@@ -143,6 +144,23 @@ fn deeply(place: &Place) {
         }
     }
     place.done("snap unprotect child@u");
+}
+
+/// A clone whose snapshot is only kept for it has no more siblings.
+fn of_a_removed_snapshot(place: &Place) {
+    let pool = &place.pool;
+    place.stock("snap create base@u");
+    place.stock(&format!("clone {pool}/base@u {pool}/last --rbd-default-clone-format 2"));
+    place.stock("bench last --io-type write --io-size 4K --io-total 40K --io-pattern rand");
+    place.done("snap rm base@u");
+    place.both_refuse(&format!("deep cp {pool}/last {pool}/ours"));
+    place.done(&format!("deep cp {pool}/last {pool}/ours --flatten"));
+    place.stock(&format!("deep cp {pool}/last {pool}/theirs --flatten --no-progress"));
+    alike(place);
+    assert!(place.ours("export ours -").stdout == place.ours("export last -").stdout);
+    for image in ["last", "ours", "theirs"] {
+        place.done(&format!("rm {image}"));
+    }
 }
 
 /// Both copies are of one shape.

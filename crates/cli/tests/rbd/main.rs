@@ -5,6 +5,7 @@ mod clones;
 mod copy;
 mod diff;
 mod feature;
+mod group;
 mod holders;
 mod trash;
 
@@ -164,6 +165,7 @@ fn images_by_their_words() {
     clones::by_their_words(&place);
     trash::by_its_words(&place);
     feature::by_its_words(&place);
+    group::by_its_words(&place);
     holders::by_their_words(&place);
     diff::by_its_words(&place);
     copy::by_their_words(&place);
@@ -236,6 +238,18 @@ fn copies_are_alike() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn copies_are_alike_on_stock() {
     on_stock("copy", copy::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn groups_are_the_same_to_either() {
+    on_our_server("group", group::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn groups_are_the_same_to_either_on_stock() {
+    on_stock("group", group::beside);
 }
 
 /// Runs a test in a pool of its own on a server of our own.

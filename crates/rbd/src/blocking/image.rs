@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::Cursor;
 use crate::diff::{Change, Grain};
+use crate::group::Belonging;
 use crate::{
     Allocation, Ancestry, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View,
 };
@@ -206,6 +207,11 @@ impl Image {
     /// The parent, if it is a clone.
     pub fn parent(&self) -> Result<Option<Parent>, Error> {
         self.wait(self.asynchronous().parent())
+    }
+
+    /// The group that the image belongs to.
+    pub fn group(&self) -> Result<Option<Belonging>, Error> {
+        self.wait(self.asynchronous().group())
     }
 
     /// The clones of a snapshot, or of all.

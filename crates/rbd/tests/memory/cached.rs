@@ -1,6 +1,9 @@
 //! Goal: an image with a cache is an array of bytes too; nobody reads what another client has changed since, or overwrites it; what could not be
 //! written back is told. Method: the random I/O of other images; two clients that take the lock from each other; a client on the blocklist.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use loligo_rados::{Errno, IoCtx};
@@ -9,7 +12,7 @@ use loligo_rbd::{
     features,
 };
 
-use crate::{POOL, check_all, connect, place, random_changes, small};
+use crate::{POLLS_MAX, POOL, check_all, connect, place, random_changes, small};
 
 /// One that writes back only what it must.
 fn lazy() -> ImageCache {
@@ -261,4 +264,67 @@ async fn reads_are_cached_once_the_lock_was_free() {
     io.write(&*object, 0, vec![3; 4096].into()).await.expect("written");
     assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
     image.close().await.expect("closes");
+}
+
+/// What is read is what the cluster has once all is written back, and one of these values; it.
+async fn reads_as_stored(io: &IoCtx, image: &Image, allowed: &[u8], what: &str) -> Vec<u8> {
+    let seen = image.read(0, 1 << 20).await.expect("read");
+    image.flush().await.expect("flushed");
+    let stored = stored(io, "disk").await;
+    for (at, (seen, stored)) in seen.iter().zip(&stored).enumerate() {
+        assert!(seen == stored && allowed.contains(seen), "{what}, byte {at}: {seen}, stored {stored}");
+    }
+    stored
+}
+
+/// It was done, or it was not: nobody sees what was before, and what is written next is not lost. Others read all the time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "disk", small(features::DEFAULT, None)).await.expect("made");
+    let image = opened(&io, "disk", &lazy()).await;
+    let (from, len) = (10_000, 900_000);
+    for kind in ["discard", "write_same", "compare_and_write"] {
+        let mut ended = false;
+        for polls in 1..=POLLS_MAX {
+            let what = format!("{kind}, {polls} polls");
+            image.write(0, vec![1; 1 << 20].into()).await.expect("written");
+            image.flush().await.expect("flushed");
+            // In the cache alone.
+            image.write(0, vec![2; 1 << 20].into()).await.expect("written");
+            let change = async {
+                match kind {
+                    "discard" => image.discard(from, len).await,
+                    "write_same" => image.write_same(from, len, vec![3; 1000].into()).await,
+                    _ => image.compare_and_write(512, vec![2; 512].into(), vec![3; 512].into()).await,
+                }
+            };
+            ended = reading_between(polls, change, async || {
+                image.read(0, 1 << 20).await.expect("read");
+            })
+            .await;
+            reads_as_stored(&io, &image, &[0, 2, 3], &what).await;
+            image.write(from, vec![4; 1000].into()).await.expect("written");
+            let stored = reads_as_stored(&io, &image, &[0, 2, 3, 4], &what).await;
+            assert!(stored[from as usize..][..1000] == [4; 1000], "{what}");
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "{kind} does not end");
+    }
+    image.close().await.expect("closes");
+}
+
+/// Polls a future so often at most, with something else done after each time, and drops it then. Whether it ended.
+async fn reading_between(polls: usize, future: impl Future, other: impl AsyncFn()) -> bool {
+    let mut future = pin!(future);
+    for _ in 0..polls {
+        let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready()));
+        if polled.await {
+            return true;
+        }
+        other().await;
+    }
+    false
 }

@@ -1,8 +1,10 @@
 //! Images of block devices: what their headers and object maps hold. Facts: `cls/rbd/cls_rbd_types.h`, `include/rbd_types.h`.
 
+mod group;
 mod image;
 pub mod object_map;
 
+pub use group::{GroupImage, GroupMember, GroupSnap, GroupSpec, ImageSnap};
 pub use image::{ChildSpec, ParentSpec, SnapInfo, SnapKind, TrashImage};
 pub use object_map::ObjectMap;
 

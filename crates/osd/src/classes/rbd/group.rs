@@ -1,10 +1,10 @@
 //! Groups of images, of which snapshots are taken together.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::rbd::{GroupImage, GroupMember, GroupSnap, GroupSpec};
+use loligo_wire::{Encode, Reader};
 
 use super::Answer;
-use super::types::{GroupImage, GroupSnap, GroupSpec};
 use super::{SNAP_PREFIX, op_feature, set_op_features};
 use crate::classes::Handle;
 use crate::classes::typed::decoded;
@@ -15,47 +15,52 @@ const GROUP_KEY: &str = "rbd_group_ref";
 /// What the keys begin with that tell in which order a group's snapshots were made.
 const ORDER_PREFIX: &str = "snap_order_";
 
-/// An image of the group and how far it has come (`GroupImageStatus`).
-fn image_status(r: &mut Reader<'_>) -> Result<(GroupImage, u8), Errno> {
-    Ok(r.versioned("GroupImageStatus", 1, 1, |r, _| Ok((r.get()?, r.u8()?)))?)
+/// What the keys of a group's images begin with.
+const IMAGE_PREFIX: &str = "image_";
+
+/// The key under which the group keeps an image; empty for none.
+fn image_key(image: &GroupImage) -> String {
+    match image.pool {
+        -1 => String::new(),
+        pool => format!("{IMAGE_PREFIX}{pool:016x}_{}", image.image),
+    }
+}
+
+fn image_of(key: &[u8]) -> Option<GroupImage> {
+    let key = std::str::from_utf8(key).ok()?;
+    let (pool, image) = key.strip_prefix(IMAGE_PREFIX)?.split_once('_')?;
+    let pool = u64::from_str_radix(pool, 16).ok()?.cast_signed();
+    Some(GroupImage { image: image.to_owned(), pool })
 }
 
 pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let (image, state) = image_status(&mut Reader::new(input))?;
-    object.set(image.key(), &state)?;
+    let member: GroupMember = Reader::new(input).get()?;
+    object.set(image_key(&member.image), &member.state)?;
     Ok(Bytes::new())
 }
 
 pub(super) fn image_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let image: GroupImage = Reader::new(input).get()?;
-    object.unset(image.key())?;
+    object.unset(image_key(&image))?;
     Ok(Bytes::new())
 }
 
 pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<GroupImage>()?, r.u64()?);
-    let mut images: Vec<(GroupImage, u8)> = Vec::new();
-    let mut last = Bytes::from(after.key());
-    while (images.len() as u64) < max {
-        let page = object.page(&last, GroupImage::PREFIX.as_bytes(), max - images.len() as u64)?;
+    let mut members: Vec<GroupMember> = Vec::new();
+    let mut last = Bytes::from(image_key(&after));
+    while (members.len() as u64) < max {
+        let page = object.page(&last, IMAGE_PREFIX.as_bytes(), max - members.len() as u64)?;
         for (key, state) in &page.pairs {
-            images.push((GroupImage::from_key(key).ok_or(Errno::EIO)?, decoded(state)?));
+            members.push(GroupMember { image: image_of(key).ok_or(Errno::EIO)?, state: decoded(state)? });
         }
         match page.pairs.into_iter().next_back() {
             Some((key, _)) if page.more => last = key,
             _ => break,
         }
     }
-    let mut w = Writer::new();
-    w.count(images.len());
-    for (image, state) in &images {
-        w.versioned(1, 1, |w| {
-            w.put(image);
-            w.u8(*state);
-        });
-    }
-    Ok(w.into_bytes())
+    Ok(members.to_bytes())
 }
 
 pub(super) fn add_to(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {

@@ -1,0 +1,159 @@
+//! `loligo rbd group`.
+
+use loligo_rados::IoCtx;
+use loligo_rbd::group::{self, GroupSnapshot, Member};
+use loligo_rbd::{Error, Image};
+use serde_json::{Value, json};
+
+use super::args::{Group, GroupImage, GroupSnap};
+use super::clones::{path, pool_name};
+use super::show::{MadeWith, table};
+use super::{Bar, Place};
+use crate::args::Format;
+use crate::failure::{Context, Failure};
+
+pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
+    match command {
+        Group::Create { group: text } => {
+            let (io, name) = named(place, text).await?;
+            group::create(&io, &name).await.context(|| format!("group create {text}"))
+        }
+        Group::Ls { place: text } => {
+            let io = place.named(text.as_deref()).await?;
+            let names = group::list(&io).await.context(|| "group ls".to_owned())?;
+            match place.format {
+                Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
+                Format::Json => sayln!("{}", json!(names)),
+            }
+            Ok(())
+        }
+        Group::Rm { group: text } => {
+            let (io, name) = named(place, text).await?;
+            or_none(group::remove(&io, &name).await).context(|| format!("group rm {text}"))
+        }
+        Group::Rename { group: text, to } => rename(place, text, to).await,
+        Group::Image(command) => image(place, command).await,
+        Group::Snap(command) => snap(place, command).await,
+    }
+}
+
+/// A group, and where it lies.
+async fn named(place: &Place, text: &str) -> Result<(IoCtx, String), Failure> {
+    let (io, spec) = place.image_or(text, "GROUP").await?;
+    Ok((io, spec.image))
+}
+
+/// A group that is not there has nothing to remove or to list: `rbd` says nothing of it either.
+fn or_none<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
+    match done {
+        Err(Error::NoGroup(_)) => Ok(T::default()),
+        done => done,
+    }
+}
+
+async fn rename(place: &Place, text: &str, to: &str) -> Result<(), Failure> {
+    let what = format!("group rename {text} to {to}");
+    let ((io, from), (other, to)) = (named(place, text).await?, named(place, to).await?);
+    if (io.pool(), io.namespace()) != (other.pool(), other.namespace()) {
+        return Err(Failure::new(what, "goes to another pool or namespace"));
+    }
+    group::rename(&io, &from, &to).await.context(|| what)
+}
+
+async fn image(place: &Place, command: &GroupImage) -> Result<(), Failure> {
+    match command {
+        GroupImage::Add { group: text, image } => {
+            let ((io, name), (image_io, spec)) = (named(place, text).await?, place.image(image).await?);
+            let added = group::add_image(&io, &name, &image_io, &spec.image).await;
+            added.context(|| format!("group image add {text} {image}"))
+        }
+        GroupImage::Rm { group: text, image, image_id } => {
+            let by_id = image_id.is_some();
+            let image = image_id.as_ref().or(image.as_ref()).map_or("", String::as_str);
+            let ((io, name), (image_io, spec)) = (named(place, text).await?, place.image(image).await?);
+            let removed = match by_id {
+                true => group::remove_image_by_id(&io, &name, &image_io, &spec.image).await,
+                false => group::remove_image(&io, &name, &image_io, &spec.image).await,
+            };
+            removed.context(|| format!("group image rm {text} {image}"))
+        }
+        GroupImage::Ls { group: text } => {
+            let (io, name) = named(place, text).await?;
+            let members = or_none(group::members(&io, &name).await);
+            let members = members.context(|| format!("group image ls {text}"))?;
+            show_members(place, &String::from_utf8_lossy(io.namespace()), &members);
+            Ok(())
+        }
+    }
+}
+
+fn show_members(place: &Place, namespace: &str, members: &[Member]) {
+    if place.format == Format::Json {
+        let one = |member: &Member| {
+            json!({
+                "image": member.name, "pool": pool_name(&place.rados, member.pool), "namespace": namespace,
+                "state": u8::from(!member.attached),
+            })
+        };
+        return sayln!("{}", Value::from(members.iter().map(one).collect::<Vec<_>>()));
+    }
+    for member in members {
+        let image = path(&place.rados, member.pool, namespace, &member.name);
+        sayln!("{image} {}", if member.attached { "" } else { "incomplete" });
+    }
+}
+
+async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
+    let (text, what) = match command {
+        GroupSnap::Ls { group: text } => {
+            let (io, name) = named(place, text).await?;
+            let snaps = or_none(group::snapshots(&io, &name).await);
+            show_snapshots(&snaps.context(|| format!("group snap ls {text}"))?, place.format);
+            return Ok(());
+        }
+        GroupSnap::Create { snapshot } => (snapshot, "create"),
+        GroupSnap::Rm { snapshot } => (snapshot, "rm"),
+        GroupSnap::Rename { snapshot, .. } => (snapshot, "rename"),
+        GroupSnap::Rollback { snapshot, .. } => (snapshot, "rollback"),
+    };
+    let what = format!("group snap {what} {text}");
+    let (io, spec) = place.image_or(text, "GROUP").await?;
+    let Some(name) = &spec.snap else {
+        return Err(Failure::new(what, "names no snapshot: GROUP@SNAPSHOT"));
+    };
+    let group = &*spec.image;
+    let done = match command {
+        GroupSnap::Rm { .. } => group::remove_snapshot(&io, group, name).await,
+        GroupSnap::Rename { to, .. } => group::rename_snapshot(&io, group, name, to).await,
+        GroupSnap::Rollback { quiet, .. } => {
+            let bar = Bar::new("Rolling back to group snapshot", quiet);
+            group::roll_back(&io, group, name, |n, of| bar.at(n, of)).await
+        }
+        GroupSnap::Create { .. } | GroupSnap::Ls { .. } => group::create_snapshot(&io, group, name).await,
+    };
+    done.context(|| what)
+}
+
+fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {
+    let state = |snap: &GroupSnapshot| if snap.complete { "ok" } else { "incomplete" };
+    if format == Format::Json {
+        let one = |snap: &GroupSnapshot| json!({"snapshot": snap.name, "state": state(snap)});
+        return sayln!("{}", Value::from(snaps.iter().map(one).collect::<Vec<_>>()));
+    }
+    if !snaps.is_empty() {
+        let titles = ["NAME", "STATUS"].map(str::to_owned);
+        let rows = snaps.iter().map(|snap| [snap.name.clone(), state(snap).to_owned()]);
+        table([false, true], std::iter::once(titles).chain(rows).collect());
+    }
+}
+
+/// With which snapshots of groups those of an image were made.
+pub(super) async fn made_with(place: &Place, image: &Image) -> Result<Vec<MadeWith>, Error> {
+    let mut all = Vec::new();
+    for snap in &image.view().snapshots {
+        if let Some(of) = image.group_snapshot(&snap.info.kind).await? {
+            all.push(MadeWith { id: snap.info.id, pool: pool_name(&place.rados, of.pool), of });
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,142 @@
+//! The images of a group.
+//!
+//! Group and image name each other. The group notes first that it is about to, so that whoever finds one half finds the other, too.
+
+use loligo_rados::{Errno, IoCtx, PoolId};
+use loligo_wire::Encode as _;
+use loligo_wire::rbd::{GroupImage, GroupMember, GroupSpec};
+
+use super::Group;
+use crate::call::{ask, tell};
+use crate::images::gone;
+use crate::lock::NEWS_TIMEOUT;
+use crate::messages::Message;
+use crate::parent::name_of;
+use crate::{Error, names};
+
+/// An image of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The image's pool. Its namespace is the group's.
+    pub pool: PoolId,
+    /// Its id.
+    pub id: String,
+    /// Its name; its id, if it has lost that.
+    pub name: String,
+    /// Whether group and image know each other; not while it is being added or removed, or if whoever did that was interrupted.
+    pub attached: bool,
+}
+
+/// The images of a group, by pool and name.
+///
+/// # Errors
+/// [`Error::NoGroup`].
+pub async fn members(io: &IoCtx, group: &str) -> Result<Vec<Member>, Error> {
+    let group = Group::find(io, group).await?;
+    let mut all = Vec::new();
+    for GroupMember { image: GroupImage { image: id, pool }, state } in group.members().await? {
+        let name = match name_of(&group.place(pool), &id).await {
+            Err(Error::NoImage(_)) => id.clone(),
+            name => name?.0,
+        };
+        all.push(Member { pool: PoolId(pool), id, name, attached: state == GroupMember::ATTACHED });
+    }
+    all.sort_by(|a, b| (a.pool.0, &a.name).cmp(&(b.pool.0, &b.name)));
+    Ok(all)
+}
+
+/// Adds an image, which may lie in another pool, to a group. Done again it does nothing.
+///
+/// # Errors
+/// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
+pub async fn add_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -> Result<(), Error> {
+    let group = Group::find_for(io, group, image_io).await?;
+    let id = id_of(image_io, image).await?;
+    if group.is_another(image_io, &id).await? {
+        return Err(Error::OtherGroup);
+    }
+    group.note(image_io, &id, GroupMember::INCOMPLETE).await?;
+    let spec = group.spec();
+    match tell(image_io, &names::header(&id), "image_group_add", |w| w.put(&spec)).await {
+        Err(e) => {
+            // The first failure is the one to tell.
+            let _ = group.strike_out(image_io, &id).await;
+            return Err(if e.errno() == Errno::EEXIST { Error::OtherGroup } else { e });
+        }
+        Ok(()) => tell_all(image_io, &id).await,
+    }
+    group.note(image_io, &id, GroupMember::ATTACHED).await
+}
+
+/// Takes an image out of a group. Snapshots that it has of the group stay until the group's are removed. Of an image that does not belong to it nothing is changed.
+///
+/// # Errors
+/// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
+pub async fn remove_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -> Result<(), Error> {
+    let group = Group::find_for(io, group, image_io).await?;
+    let id = id_of(image_io, image).await?;
+    group.let_go(image_io, &id).await
+}
+
+/// The same for an image that is known by its id, also if it is no more.
+///
+/// # Errors
+/// As [`remove_image`].
+pub async fn remove_image_by_id(io: &IoCtx, group: &str, image_io: &IoCtx, id: &str) -> Result<(), Error> {
+    Group::find_for(io, group, image_io).await?.let_go(image_io, id).await
+}
+
+async fn id_of(io: &IoCtx, image: &str) -> Result<String, Error> {
+    match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(image)).await {
+        Err(e) if e.is_not_found() => Err(Error::NoImage(image.to_owned())),
+        id => id,
+    }
+}
+
+/// Tells all who have an image open that its header has changed. Who does not hear it finds out.
+async fn tell_all(io: &IoCtx, id: &str) {
+    let _ = io.notify(names::header(id), Message::HeaderUpdate.to_bytes(), NEWS_TIMEOUT).await;
+}
+
+impl<'a> Group<'a> {
+    async fn find_for(io: &'a IoCtx, group: &str, image_io: &IoCtx) -> Result<Self, Error> {
+        if io.namespace() != image_io.namespace() {
+            return Err(Error::GroupNamespace);
+        }
+        Self::find(io, group).await
+    }
+
+    /// Whether an image belongs to another group.
+    async fn is_another(&self, io: &IoCtx, id: &str) -> Result<bool, Error> {
+        let spec: GroupSpec = match ask(io, &names::header(id), "image_group_get", |_| {}).await {
+            Err(e) if e.is_not_found() => return Ok(false),
+            spec => spec?,
+        };
+        Ok(spec.exists() && spec != self.spec())
+    }
+
+    /// Parts an image from the group.
+    pub(super) async fn let_go(&self, io: &IoCtx, id: &str) -> Result<(), Error> {
+        if self.is_another(io, id).await? {
+            return Err(Error::OtherGroup);
+        }
+        self.note(io, id, GroupMember::INCOMPLETE).await?;
+        let spec = self.spec();
+        match tell(io, &names::header(id), "image_group_remove", |w| w.put(&spec)).await {
+            Err(e) if !e.is_not_found() => return Err(e),
+            Err(_) => {}
+            Ok(()) => tell_all(io, id).await,
+        }
+        self.strike_out(io, id).await
+    }
+
+    async fn note(&self, io: &IoCtx, id: &str, state: u8) -> Result<(), Error> {
+        let member = GroupMember { image: GroupImage { image: id.to_owned(), pool: io.pool().0 }, state };
+        tell(self.io, &self.header, "group_image_set", |w| w.put(&member)).await
+    }
+
+    async fn strike_out(&self, io: &IoCtx, id: &str) -> Result<(), Error> {
+        let image = GroupImage { image: id.to_owned(), pool: io.pool().0 };
+        gone(tell(self.io, &self.header, "group_image_remove", |w| w.put(&image)).await)
+    }
+}

@@ -1,0 +1,169 @@
+//! Groups of images, of which snapshots are taken together.
+
+use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
+
+/// A group, as an image's header names it (`GroupSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// The pool; −1: there is no group.
+    pub pool: i64,
+    /// The group's id.
+    pub group: String,
+}
+
+impl Default for GroupSpec {
+    fn default() -> Self {
+        Self { pool: -1, group: String::new() }
+    }
+}
+
+impl GroupSpec {
+    /// Whether there is a group.
+    pub fn exists(&self) -> bool {
+        self.pool >= 0
+    }
+}
+
+impl Encode for GroupSpec {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.group);
+        });
+    }
+}
+
+impl Decode for GroupSpec {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupSpec", 1, 1, |r, _| Ok(Self { pool: r.i64()?, group: r.get()? }))
+    }
+}
+
+/// An image, as its group names it (`GroupImageSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupImage {
+    /// The image's id.
+    pub image: String,
+    /// The pool; −1: there is no image.
+    pub pool: i64,
+}
+
+impl Default for GroupImage {
+    fn default() -> Self {
+        Self { image: String::new(), pool: -1 }
+    }
+}
+
+impl Encode for GroupImage {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.image);
+            w.i64(self.pool);
+        });
+    }
+}
+
+impl Decode for GroupImage {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupImageSpec", 1, 1, |r, _| Ok(Self { image: r.get()?, pool: r.i64()? }))
+    }
+}
+
+/// An image of a group, and how far it has come (`GroupImageStatus`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Which image.
+    pub image: GroupImage,
+    /// [`GroupMember::ATTACHED`] or [`GroupMember::INCOMPLETE`].
+    pub state: u8,
+}
+
+impl GroupMember {
+    /// Group and image know each other.
+    pub const ATTACHED: u8 = 0;
+    /// The image may not know yet, or no more, that it belongs to the group.
+    pub const INCOMPLETE: u8 = 1;
+}
+
+impl Encode for GroupMember {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.image);
+            w.u8(self.state);
+        });
+    }
+}
+
+impl Decode for GroupMember {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupImageStatus", 1, 1, |r, _| Ok(Self { image: r.get()?, state: r.u8()? }))
+    }
+}
+
+/// A snapshot of a group (`GroupSnapshot`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupSnap {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// [`GroupSnap::INCOMPLETE`] or [`GroupSnap::COMPLETE`].
+    pub state: u8,
+    /// The snapshots of the images.
+    pub snaps: Vec<ImageSnap>,
+}
+
+impl GroupSnap {
+    /// Not all images have their snapshot yet.
+    pub const INCOMPLETE: u8 = 0;
+    /// They have.
+    pub const COMPLETE: u8 = 1;
+}
+
+impl Encode for GroupSnap {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.put(&self.id);
+            w.put(&self.name);
+            w.u8(self.state);
+            w.put(&self.snaps);
+        });
+    }
+}
+
+impl Decode for GroupSnap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("GroupSnapshot", 1, 1, |r, _| {
+            Ok(Self { id: r.get()?, name: r.get()?, state: r.u8()?, snaps: r.get()? })
+        })
+    }
+}
+
+/// One image's part of a group's snapshot (`ImageSnapshotSpec`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageSnap {
+    /// The image's pool.
+    pub pool: i64,
+    /// The image's id.
+    pub image: String,
+    /// Which of its snapshots; 0 as long as the group's is not complete.
+    pub snap: SnapId,
+}
+
+impl Encode for ImageSnap {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(1, 1, |w| {
+            w.i64(self.pool);
+            w.put(&self.image);
+            w.u64(self.snap.0);
+        });
+    }
+}
+
+impl Decode for ImageSnap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("ImageSnapshotSpec", 1, 1, |r, _| {
+            Ok(Self { pool: r.i64()?, image: r.get()?, snap: SnapId(r.u64()?) })
+        })
+    }
+}
