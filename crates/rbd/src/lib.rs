@@ -20,7 +20,8 @@
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
 //! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same snapshots and the same parent, too.
-//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
+//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that, and [`image_file`] those that have an
+//!   image with all its snapshots.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
@@ -51,6 +52,7 @@ pub mod features;
 mod flatten;
 mod holders;
 mod image;
+pub mod image_file;
 mod images;
 mod io;
 mod lock;
@@ -78,7 +80,7 @@ pub use deep_copy::Ancestry;
 pub use error::Error;
 pub use holders::Evicted;
 pub use image::{Image, Mode};
-pub use images::{NewImage, create, list, remove, rename};
+pub use images::{NewImage, create, list, remove, remove_with_snapshots, rename};
 pub use io::IO_BYTES_MAX;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};

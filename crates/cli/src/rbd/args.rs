@@ -61,24 +61,9 @@ pub(crate) enum RbdCommand {
         quiet: Quiet,
     },
     /// Make an image of a file.
-    Import {
-        /// - is standard input.
-        file: PathBuf,
-        /// By default it is called as the file.
-        image: Option<String>,
-        #[command(flatten)]
-        shape: Shape,
-        #[command(flatten)]
-        quiet: Quiet,
-    },
+    Import(Import),
     /// Write an image, or a snapshot, into a file.
-    Export {
-        image: String,
-        /// - is standard output; by default it is called as the image.
-        file: Option<PathBuf>,
-        #[command(flatten)]
-        quiet: Quiet,
-    },
+    Export(Export),
     /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no parent.
     #[command(alias = "copy")]
     Cp {
@@ -182,6 +167,47 @@ pub(crate) enum RbdCommand {
     Trash(Trash),
 }
 
+#[derive(Args)]
+pub(crate) struct Import {
+    /// - is standard input.
+    pub(crate) file: PathBuf,
+    /// By default it is called as the file.
+    pub(crate) image: Option<String>,
+    /// What the file holds.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
+    pub(crate) export_format: ExportFormat,
+    #[command(flatten)]
+    pub(crate) shape: CloneShape,
+    /// Blocks of so many bytes that are all zeros take no room.
+    #[arg(long, value_parser = block, default_value = "4K")]
+    pub(crate) sparse_size: u64,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
+}
+
+#[derive(Args)]
+pub(crate) struct Export {
+    pub(crate) image: String,
+    /// - is standard output; by default it is called as the image.
+    pub(crate) file: Option<PathBuf>,
+    /// What is written.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
+    pub(crate) export_format: ExportFormat,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
+}
+
+/// What a file of an image holds.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The bytes of an image or a snapshot.
+    #[value(name = "1")]
+    Bytes,
+    /// An image with all its snapshots, its metadata and its shape, whichever snapshot is named.
+    #[value(name = "2")]
+    Whole,
+}
+
 /// What is compared.
 #[derive(Args)]
 pub(crate) struct Compared {
@@ -220,7 +246,7 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How a clone or a copy is laid out; as its source, if nothing is said.
+/// How a clone, a copy or what is imported is laid out; as its source, if nothing is said, or else as any new image.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.

@@ -4,16 +4,15 @@ mod args;
 mod bench;
 mod clones;
 mod diff;
+mod export;
 mod feature;
 mod holders;
+mod import;
 mod list;
 mod show;
 mod spec;
 mod transfer;
 mod trash;
-
-use std::fs::File;
-use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, PoolId, Rados};
@@ -99,10 +98,8 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             let done = open.resize_telling(*size, shrink, |n, of| bar.at(n, of)).await;
             closing(open, done, &what).await
         }
-        RbdCommand::Import { file, image, shape, quiet } => {
-            import(place, file, image.as_deref(), shape, quiet).await
-        }
-        RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Import(options) => import::run(place, options).await,
+        RbdCommand::Export(options) => export::run(place, options).await,
         RbdCommand::Cp { image, to, shape, sparse_size, quiet } => {
             copy(place, image, to, shape, *sparse_size, quiet).await
         }
@@ -245,57 +242,6 @@ async fn info(place: &Place, text: &str) -> Result<(), Failure> {
     let parent = image.parent().await.context(|| format!("info {text}"))?;
     show::info(&place.rados, &image, snap, parent.as_ref(), place.format);
     Ok(())
-}
-
-async fn import(
-    place: &Place,
-    file: &Path,
-    image: Option<&str>,
-    shape: &Shape,
-    quiet: &Quiet,
-) -> Result<(), Failure> {
-    let what = format!("import {}", file.display());
-    if file == Path::new("-") {
-        return import_stream(place, image, shape, what).await;
-    }
-    let mut opened = File::open(file).context(|| what.clone())?;
-    let size = opened.metadata().context(|| what.clone())?;
-    if !size.is_file() {
-        return Err(Failure::new(what, "is no file whose size is known"));
-    }
-    let own_name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (io, spec) = place.image(image.unwrap_or(own_name)).await?;
-    let new = shaped(place, shape, size.len()).await?;
-    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
-    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
-    let bar = Bar::new("Importing image", quiet);
-    let done = transfer::import(&image, &mut opened, &bar, &what).await;
-    let closed = image.close().await;
-    done?;
-    closed.context(|| what)
-}
-
-async fn import_stream(
-    place: &Place,
-    image: Option<&str>,
-    shape: &Shape,
-    what: String,
-) -> Result<(), Failure> {
-    let Some(image) = image else { return Err(Failure::new(what, "does not say how the image is called")) };
-    let (io, spec) = place.image(image).await?;
-    let new = shaped(place, shape, 0).await?;
-    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
-    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
-    let done = transfer::import_stream(&image, &mut std::io::stdin().lock(), &what).await;
-    let closed = image.close().await;
-    done?;
-    closed.context(|| what)
-}
-
-async fn export(place: &Place, text: &str, file: Option<&Path>, quiet: &Quiet) -> Result<(), Failure> {
-    let (image, _) = place.open_to_read(text).await?;
-    let file = file.map_or_else(|| PathBuf::from(image.name()), Path::to_path_buf);
-    transfer::export(&image, &file, &Bar::new("Exporting image", quiet), &format!("export {text}")).await
 }
 
 async fn copy(

@@ -7,6 +7,7 @@ mod diff;
 mod feature;
 mod holders;
 mod trash;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -167,6 +168,7 @@ fn images_by_their_words() {
     holders::by_their_words(&place);
     diff::by_its_words(&place);
     copy::by_their_words(&place);
+    whole::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
