@@ -358,7 +358,7 @@ mod tests {
         let number = |n: u64| n.to_le_bytes();
         assert_eq!(kind(&[b"M", &number(8), &[255; 4]]), ErrorKind::InvalidData);
         assert_eq!(
-            kind(&[b"M", &number(u64::MAX), &[1, 0, 0, 0], b"k", &[255, 255, 255, 0]]),
+            kind(&[b"M", &number(u64::MAX), &[1, 0, 0, 0], b"k", &[0, 0, 0, 6]]),
             ErrorKind::InvalidData
         );
         assert_eq!(

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
-//! - [`namespaces`] are those of a pool that may have images.
+//! - [`namespaces`] are those of a pool that may have images; [`pools`] adds up what it has.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
 //!   together; a change that is done is safe, unless there is a cache.
 //! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
@@ -63,9 +63,11 @@ pub mod namespaces;
 mod object_map;
 mod owner;
 mod parent;
+pub mod pools;
 mod resize;
 mod snapshots;
 mod sparse;
+mod sparsify;
 mod switch;
 pub mod trash;
 mod usage;
@@ -103,6 +105,7 @@ const _: () = {
         may_move(&image.resize(0, Shrink::Refused));
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));
+        may_move(&image.sparsify(0, |_, _| {}));
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
         may_move(&image.create_snapshot(""));

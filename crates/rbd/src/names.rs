@@ -41,6 +41,9 @@ pub(crate) fn data_object(prefix: &str, number: u64) -> String {
 /// Namespaces of a pool that may have images.
 pub(crate) const NAMESPACES: &str = "rbd_namespace";
 
+/// Says whether librbd has looked whether the pool can have images, and holds the pool's metadata.
+pub(crate) const INFO: &str = "rbd_info";
+
 /// Images that wait to be removed.
 pub(crate) const TRASH: &str = "rbd_trash";
 

@@ -60,7 +60,7 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Make an image of a file.
+    /// Make an image of a file; of format 2, one like that which was exported, unless something else is said.
     Import(Import),
     /// Write an image, or a snapshot, into a file.
     Export(Export),
@@ -145,6 +145,15 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
+    /// Give the room back that blocks of zeros take.
+    Sparsify {
+        image: String,
+        /// Bytes of a block, a power of two from 4K to an object's size.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Measure an image.
     Bench(Bench),
     /// Snapshots of an image.
@@ -159,6 +168,9 @@ pub(crate) enum RbdCommand {
     /// Keys and values that are kept with an image.
     #[command(subcommand)]
     ImageMeta(ImageMeta),
+    /// Pools of images.
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Namespaces of a pool.
     #[command(subcommand)]
     Namespace(Namespace),
@@ -190,7 +202,7 @@ pub(crate) struct Export {
     pub(crate) image: String,
     /// - is standard output; by default it is called as the image.
     pub(crate) file: Option<PathBuf>,
-    /// What is written.
+    /// What is written; in format 2 all of the image, whichever snapshot is named.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
     #[command(flatten)]
@@ -203,7 +215,7 @@ pub(crate) enum ExportFormat {
     /// The bytes of an image or a snapshot.
     #[value(name = "1")]
     Bytes,
-    /// An image with all its snapshots, its metadata and its shape, whichever snapshot is named.
+    /// An image with all its snapshots, its metadata and its shape.
     #[value(name = "2")]
     Whole,
 }
@@ -309,6 +321,9 @@ pub(crate) enum Snap {
     Protect { image: String },
     /// Let a snapshot be removed again.
     Unprotect { image: String },
+    /// How many snapshots an image may have.
+    #[command(subcommand)]
+    Limit(Limit),
     /// Make the image what it was at a snapshot.
     #[command(alias = "revert")]
     Rollback {
@@ -316,6 +331,19 @@ pub(crate) enum Snap {
         #[command(flatten)]
         quiet: Quiet,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Limit {
+    /// Have the cluster refuse more snapshots of an image than so many.
+    Set {
+        image: String,
+        /// Snapshots.
+        #[arg(long)]
+        limit: u64,
+    },
+    /// Have as many snapshots as can be.
+    Clear { image: String },
 }
 
 #[derive(Subcommand)]
@@ -385,6 +413,23 @@ pub(crate) enum ImageMeta {
     /// Remove a key.
     #[command(alias = "rm")]
     Remove { image: String, key: String },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Say that a pool is for images, and look whether it can have some.
+    Init {
+        /// POOL.
+        place: Option<String>,
+        /// Though it is for something else already.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show how many images and snapshots there are, and their size.
+    Stats {
+        /// POOL[/NAMESPACE].
+        place: Option<String>,
+    },
 }
 
 #[derive(Subcommand)]

@@ -9,6 +9,7 @@ mod feature;
 mod holders;
 mod import;
 mod list;
+mod pool;
 mod show;
 mod spec;
 mod transfer;
@@ -21,7 +22,7 @@ use loligo_rbd::{
 };
 use serde_json::json;
 
-use self::args::{CloneShape, Deep, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, Deep, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -124,6 +125,12 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             let done = open.flatten(|n, of| bar.at(n, of)).await;
             closing(open, done, &format!("flatten {image}")).await
         }
+        RbdCommand::Sparsify { image, sparse_size, quiet } => {
+            let bar = Bar::new("Image sparsify", quiet);
+            let open = place.open(image, Mode::ReadWrite).await?;
+            let done = open.sparsify(*sparse_size, |n, of| bar.at(n, of)).await;
+            closing(open, done, &format!("sparsify {image}")).await
+        }
         RbdCommand::Bench(options) => {
             let image = bench::open(place, options).await?;
             let done = bench::run(&image, options, place.format).await;
@@ -135,6 +142,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Feature(command) => feature::run(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
+        RbdCommand::Pool(command) => pool::run(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
         RbdCommand::Trash(command) => trash::run(place, command).await,
     }
@@ -318,6 +326,7 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     let (text, name) = match command {
         Snap::Ls { image, .. } | Snap::Purge { image } => (image, None),
+        Snap::Limit(limit) => return snap_limit(place, limit).await,
         Snap::Create { image }
         | Snap::Rm { image }
         | Snap::Rename { image, .. }
@@ -350,9 +359,18 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
             let bar = Bar::new("Rolling back to snapshot", quiet);
             image.roll_back(&name, |n, of| bar.at(n, of)).await
         }
-        Snap::Ls { .. } => Ok(()),
+        Snap::Ls { .. } | Snap::Limit(_) => Ok(()),
     };
     closing(image, done, &format!("snap {text}")).await
+}
+
+async fn snap_limit(place: &Place, command: &Limit) -> Result<(), Failure> {
+    let (text, limit) = match command {
+        Limit::Set { image, limit } => (image, Some(*limit)),
+        Limit::Clear { image } => (image, None),
+    };
+    let image = place.open(text, Mode::ReadOnly).await?;
+    image.limit_snapshots(limit).await.context(|| format!("snap limit {text}"))
 }
 
 async fn purge(image: &Image) -> Result<(), Error> {

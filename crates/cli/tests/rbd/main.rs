@@ -6,6 +6,7 @@ mod copy;
 mod diff;
 mod feature;
 mod holders;
+mod sparsify;
 mod trash;
 mod whole;
 
@@ -169,6 +170,7 @@ fn images_by_their_words() {
     diff::by_its_words(&place);
     copy::by_their_words(&place);
     whole::by_its_words(&place);
+    sparsify::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
