@@ -22,6 +22,7 @@
 //! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same snapshots and the same parent, too.
 //! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that, and [`image_file`] those that have an
 //!   image with all its snapshots.
+//! - [`Image::sparsify`] gives the room of zeros back, [`Image::limit_snapshots`] has the cluster refuse more snapshots than so many.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
