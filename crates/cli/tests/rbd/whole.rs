@@ -158,7 +158,6 @@ pub(crate) fn beside(place: &Place) {
     // Features that the clone's children bring are not those of a new image.
     let stock_options = "--rbd-default-clone-format 2 --image-feature layering";
     place.stock(&format!("clone {pool}/child@b {pool}/grandchild {stock_options}"));
-    exchanged(place, "child");
     // A snapshot in the trash is in no file: stock's program fails then.
     place.done("snap rm child@b");
     place.done("export child trash --export-format 2");
@@ -188,12 +187,16 @@ fn exchanged(place: &Place, image: &str) {
     let by_pipe = |program: &str, args: &str| {
         assert!(piped(place, &ours, program, &args.split(' ').collect::<Vec<_>>()), "{program} {args}");
     };
-    by_pipe(env!("CARGO_BIN_EXE_loligo"), "rbd import - ours-piped --export-format 2");
-    by_pipe("rbd", "import - theirs-piped --export-format 2 --no-progress");
-    for copy in ["ours", "theirs", "ours-piped", "theirs-piped"] {
+    let mut copies = vec!["ours", "theirs"];
+    if image == "base" {
+        by_pipe(env!("CARGO_BIN_EXE_loligo"), "rbd import - ours-piped --export-format 2");
+        by_pipe("rbd", "import - theirs-piped --export-format 2 --no-progress");
+        copies.extend(["ours-piped", "theirs-piped"]);
+    }
+    for copy in copies {
         restored(place, image, copy);
+        exported_alike(place, copy);
         for snap in ["", "@a", "@b"] {
-            exported_alike(place, &format!("{copy}{snap}"));
             place.stock(&format!("object-map check {copy}{snap} --no-progress"));
         }
         place.same(&format!("snap ls {copy}"));
