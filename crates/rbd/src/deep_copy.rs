@@ -12,7 +12,7 @@ use crate::clone::{CloneFormat, NewClone, clone};
 use crate::copy::{AT_ONCE, CHUNK, NewCopy, chunks};
 use crate::diff::{Change, Grain};
 use crate::image::{Image, Mode, Which};
-use crate::images::{create, remove};
+use crate::images::{create, remove_with_snapshots};
 use crate::parent::place_of;
 use crate::resize::REMOVALS;
 use crate::sparse::nonzero_runs;
@@ -255,16 +255,4 @@ struct Fill<'a> {
     sparse_bytes: usize,
     is_first: bool,
     is_clone: bool,
-}
-
-async fn remove_with_snapshots(io: &IoCtx, name: &str) -> Result<(), Error> {
-    let image = Image::open(io, name, Mode::ReadWrite).await?;
-    for snap in image.view().snapshots.clone() {
-        if snap.protected {
-            image.unprotect_snapshot(&snap.info.name).await?;
-        }
-        image.remove_snapshot(&snap.info.name).await?;
-    }
-    image.close().await?;
-    remove(io, name, |_, _| {}).await
 }

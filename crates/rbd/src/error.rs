@@ -84,6 +84,14 @@ pub enum Error {
         /// The first byte behind.
         end: u64,
     },
+    /// Blocks in which nobody can look for zeros.
+    #[error("{block_bytes} is no power of two from 4096 to {object_bytes}, an object's size")]
+    Block {
+        /// Bytes of a block.
+        block_bytes: u64,
+        /// Bytes of an object.
+        object_bytes: u64,
+    },
     /// The image is smaller than it was compared with: it would lose data.
     #[error("the image would shrink from {from} to {to} bytes, and that was not allowed")]
     WouldShrink {
@@ -200,6 +208,7 @@ impl Error {
             Self::Features(_) => Errno::EOPNOTSUPP,
             Self::Ancestors(_) => ELOOP,
             Self::Layout { .. }
+            | Self::Block { .. }
             | Self::Range { .. }
             | Self::Indivisible { .. }
             | Self::NoParent

@@ -191,6 +191,22 @@ pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> R
     )
 }
 
+/// Removes an image that was not finished, with all its snapshots, protected ones too.
+///
+/// # Errors
+/// As [`remove`]; [`Error::SnapshotBusy`] if somebody has cloned it meanwhile.
+pub async fn remove_with_snapshots(io: &IoCtx, name: &str) -> Result<(), Error> {
+    let image = Image::open(io, name, Mode::ReadWrite).await?;
+    for snap in &image.view().snapshots {
+        if snap.protected {
+            image.unprotect_snapshot(&snap.info.name).await?;
+        }
+        image.remove_snapshot(&snap.info.name).await?;
+    }
+    image.close().await?;
+    remove(io, name, |_, _| {}).await
+}
+
 /// Removes all of an image but its name.
 pub(crate) async fn erase(
     io: &IoCtx,

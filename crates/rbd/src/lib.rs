@@ -13,14 +13,16 @@
 //! ```
 //!
 //! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
-//! - [`namespaces`] are those of a pool that may have images.
+//! - [`namespaces`] are those of a pool that may have images; [`pools`] adds up what it has.
 //! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
 //!   together; a change that is done is safe, unless there is a cache.
 //! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
 //! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
 //!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
 //! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same snapshots and the same parent, too.
-//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that.
+//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that, and [`image_file`] those that have an
+//!   image with all its snapshots.
+//! - [`Image::sparsify`] gives the room of zeros back, [`Image::limit_snapshots`] has the cluster refuse more snapshots than so many.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
@@ -52,6 +54,7 @@ mod flatten;
 pub mod group;
 mod holders;
 mod image;
+pub mod image_file;
 mod images;
 mod io;
 mod lock;
@@ -62,9 +65,11 @@ pub mod namespaces;
 mod object_map;
 mod owner;
 mod parent;
+pub mod pools;
 mod resize;
 mod snapshots;
 mod sparse;
+mod sparsify;
 mod switch;
 pub mod trash;
 mod usage;
@@ -79,7 +84,7 @@ pub use deep_copy::Ancestry;
 pub use error::Error;
 pub use holders::Evicted;
 pub use image::{Image, Mode};
-pub use images::{NewImage, create, list, remove, rename};
+pub use images::{NewImage, create, list, remove, remove_with_snapshots, rename};
 pub use io::IO_BYTES_MAX;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
@@ -102,6 +107,7 @@ const _: () = {
         may_move(&image.resize(0, Shrink::Refused));
         may_move(&image.remove_snapshot(""));
         may_move(&image.flatten(|_, _| {}));
+        may_move(&image.sparsify(0, |_, _| {}));
         may_move(&image.children(None));
         may_move(&image.enable_features(0));
         may_move(&image.create_snapshot(""));

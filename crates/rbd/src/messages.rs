@@ -75,6 +75,14 @@ pub(crate) enum Wanted {
         features: u64,
         enabled: bool,
     },
+    Sparsify {
+        block_bytes: u64,
+    },
+    /// `None`: the key is to be removed.
+    Metadata {
+        key: String,
+        value: Option<Bytes>,
+    },
     /// Something that is not known here. Who hears that the owner will not asks for the lock and does it himself.
     Unknown(u32),
 }
@@ -161,12 +169,17 @@ impl Wanted {
                 w.u64(*features);
                 w.bool(*enabled);
             }
-            Self::Flatten | Self::RebuildObjectMap | Self::Unknown(_) => {}
+            Self::Metadata { key, value } => {
+                w.put(key);
+                w.put(value);
+            }
+            Self::Flatten | Self::RebuildObjectMap | Self::Sparsify { .. } | Self::Unknown(_) => {}
         }
         w.put(&of);
         match self {
             Self::Resize { may_shrink, .. } => w.bool(*may_shrink),
             Self::CreateSnapshot { flags, .. } => w.u64(*flags),
+            Self::Sparsify { block_bytes } => w.u64(*block_bytes),
             _ => {}
         }
     }
@@ -179,6 +192,10 @@ impl Wanted {
         let wanted = match code {
             FLATTEN => return Ok((Some(r.get()?), Self::Flatten)),
             REBUILD_OBJECT_MAP => return Ok((Some(r.get()?), Self::RebuildObjectMap)),
+            SPARSIFY => {
+                let (of, block_bytes) = (r.get()?, r.u64()?);
+                return Ok((Some(of), Self::Sparsify { block_bytes }));
+            }
             RESIZE => {
                 let (size, of) = (r.u64()?, r.get()?);
                 let may_shrink = if version >= VERSION_SHRINK { r.bool()? } else { true };
@@ -199,6 +216,7 @@ impl Wanted {
             SNAP_RENAME => Self::RenameSnapshot { id: SnapId(r.u64()?), name: named(r)?.0 },
             RENAME => Self::Rename(r.get()?),
             UPDATE_FEATURES => Self::Features { features: r.u64()?, enabled: r.bool()? },
+            METADATA_UPDATE => Self::Metadata { key: r.get()?, value: r.get()? },
             code => return Ok((None, Self::Unknown(code))),
         };
         // Of the same version there are programs that send none yet.
@@ -218,6 +236,8 @@ impl Wanted {
             Self::RebuildObjectMap => REBUILD_OBJECT_MAP,
             Self::Rename(_) => RENAME,
             Self::Features { .. } => UPDATE_FEATURES,
+            Self::Sparsify { .. } => SPARSIFY,
+            Self::Metadata { .. } => METADATA_UPDATE,
             Self::Unknown(code) => *code,
         }
     }
@@ -315,6 +335,9 @@ mod tests {
             Wanted::RebuildObjectMap,
             Wanted::Rename(name),
             Wanted::Features { features: 8, enabled: true },
+            Wanted::Sparsify { block_bytes: 4096 },
+            Wanted::Metadata { key: "key".to_owned(), value: Some(Bytes::from_static(b"value")) },
+            Wanted::Metadata { key: "key".to_owned(), value: None },
         ];
         let requests =
             wanted.into_iter().map(|wanted| Message::Request { of: Some(of), wanted }).collect::<Vec<_>>();
@@ -334,7 +357,7 @@ mod tests {
                 assert!(Message::from_bytes(&bytes[..len]).is_err());
             }
         }
-        let unknown = Message::Request { of: None, wanted: Wanted::Unknown(METADATA_UPDATE) };
+        let unknown = Message::Request { of: None, wanted: Wanted::Unknown(SPARSIFY - 1) };
         assert_eq!(Message::from_bytes(&unknown.to_bytes()), Ok(unknown));
         assert_eq!(result_of(&response(-95)), Some(-95));
         assert_eq!(result_of(b""), None);

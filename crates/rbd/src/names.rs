@@ -54,6 +54,9 @@ pub(crate) fn group_header(id: &str) -> String {
     format!("rbd_group_header.{id}")
 }
 
+/// Says whether librbd has looked whether the pool can have images, and holds the pool's metadata.
+pub(crate) const INFO: &str = "rbd_info";
+
 /// Images that wait to be removed.
 pub(crate) const TRASH: &str = "rbd_trash";
 

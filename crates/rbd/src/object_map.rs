@@ -218,6 +218,15 @@ impl Keeper {
         object: u64,
         remove: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), Error> {
+        self.thinning(object, async { remove.await.map(|()| false) }).await
+    }
+
+    /// The same with what may have removed the object: it says whether it is still there.
+    pub(crate) async fn thinning(
+        &self,
+        object: u64,
+        change: impl Future<Output = Result<bool, Error>>,
+    ) -> Result<(), Error> {
         if self.is_missing(object) {
             return Ok(());
         }
@@ -232,11 +241,15 @@ impl Keeper {
             self.set(object, object + 1, PENDING, None);
             self.update(object, object + 1, PENDING, None).await?;
         }
-        remove.await?;
-        if self.is_open() {
-            self.update(object, object + 1, NONEXISTENT, Some(PENDING)).await?;
+        let changed = change.await;
+        if !self.is_open() {
+            return changed.map(drop);
         }
-        Ok(())
+        // What failed has left something, for all that is known.
+        let state = if changed.as_ref().is_ok_and(|is_there| !is_there) { NONEXISTENT } else { EXISTS };
+        let told = self.update(object, object + 1, state, Some(PENDING)).await;
+        // The first failure is the one to tell.
+        changed.and(told)
     }
 
     async fn update(&self, from: u64, to: u64, state: u8, only: Option<u8>) -> Result<(), Error> {

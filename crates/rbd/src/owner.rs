@@ -215,6 +215,9 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
         }
         Wanted::Features { features, enabled: true } => image.enable_features(features).await,
         Wanted::Features { features, enabled: false } => image.disable_features(features).await,
+        Wanted::Sparsify { block_bytes } => image.sparsify(block_bytes, told).await,
+        Wanted::Metadata { key, value: Some(value) } => image.set_metadata(&key, value).await,
+        Wanted::Metadata { key, value: None } => image.remove_metadata(&key).await,
         // Snapshots of mirrors, and what is done with users' only.
         _ => Err(Errno::EOPNOTSUPP.into()),
     }

@@ -38,6 +38,16 @@ impl Image {
         self.inner.take_snapshot(name, kind).await.map(drop)
     }
 
+    /// Has the cluster refuse more snapshots than so many, with EDQUOT, or as many as can be (`None`).
+    ///
+    /// # Errors
+    /// ERANGE if there are more already.
+    pub async fn limit_snapshots(&self, limit: Option<u64>) -> Result<(), Error> {
+        let inner = &self.inner;
+        tell(&inner.io, &inner.header, "snapshot_set_limit", |w| w.u64(limit.unwrap_or(u64::MAX))).await?;
+        inner.header_changed().await
+    }
+
     /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the last clone it is gone.
     ///
     /// # Errors

@@ -213,9 +213,10 @@ async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Sna
     Ok(snapshots)
 }
 
-struct SnapContext {
+/// The newest snapshot's id there ever was, and those that are there.
+pub(crate) struct SnapContext {
     seq: u64,
-    ids: Vec<u64>,
+    pub(crate) ids: Vec<u64>,
 }
 
 impl Decode for SnapContext {

@@ -265,6 +265,10 @@ impl Place {
             "feature disable disk object-map",
             "feature enable disk object-map",
             "object-map rebuild disk --no-progress",
+            "sparsify disk --no-progress",
+            "image-meta set disk key value",
+            "image-meta set disk other value",
+            "image-meta remove disk other",
             "flatten disk --no-progress",
         ];
         let mut n = 0u64;
@@ -287,6 +291,7 @@ impl Place {
         assert!(image.parent().await.expect("none").is_none());
         let names: Vec<String> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
         assert_eq!(names, ["b"]);
+        assert_eq!(image.metadata().await.expect("a list").keys().collect::<Vec<_>>(), ["key"]);
         let mut again = self.command(&["snap", "create", "disk@b"]);
         let again = tokio::task::spawn_blocking(move || again.output());
         assert!(!again.await.expect("it runs").expect("rbd is installed").status.success());

@@ -59,6 +59,7 @@ on_both! {
     a_blocked_client_is_kept_out, a_blocked_client_is_kept_out_by_stock;
     pools_know_their_applications, stock_pools_know_their_applications;
     what_may_be_read_anywhere_is_read, what_may_be_read_anywhere_is_read_from_stock;
+    a_watch_that_is_given_up_ends, a_watch_that_is_given_up_ends_on_stock;
 }
 
 /// The CRUSH map is shown as a stock monitor shows its own, as far as the two are the same.
@@ -249,6 +250,26 @@ mod tests {
                 pool.lock_info("o", "a lock").await.expect("classes are asked at the primary");
                 assert!(pool.watchers("o").await.expect("asked at the primary").is_empty());
             }
+        })
+        .await;
+    }
+
+    pub(super) async fn a_watch_that_is_given_up_ends(conf: &Path) {
+        in_pool(conf, "given-up", async |_, pool| {
+            pool.write_full("o", Bytes::new()).await.expect("written");
+            for pause in [0, 1, 100, 300, 1000, 3000] {
+                let watch = pool.watch("o", Duration::from_secs(60));
+                let begun = tokio::time::timeout(Duration::from_micros(pause), watch).await;
+                // One that has begun ends with this.
+                drop(begun);
+            }
+            // An OSD forgets those of whom it hears nothing after a minute.
+            let ended = async {
+                while !pool.watchers("o").await.expect("told").is_empty() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), ended).await.expect("all end");
         })
         .await;
     }

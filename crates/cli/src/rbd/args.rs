@@ -60,25 +60,10 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Make an image of a file.
-    Import {
-        /// - is standard input.
-        file: PathBuf,
-        /// By default it is called as the file.
-        image: Option<String>,
-        #[command(flatten)]
-        shape: Shape,
-        #[command(flatten)]
-        quiet: Quiet,
-    },
+    /// Make an image of a file; of format 2, one like that which was exported, unless something else is said.
+    Import(Import),
     /// Write an image, or a snapshot, into a file.
-    Export {
-        image: String,
-        /// - is standard output; by default it is called as the image.
-        file: Option<PathBuf>,
-        #[command(flatten)]
-        quiet: Quiet,
-    },
+    Export(Export),
     /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no parent.
     #[command(alias = "copy")]
     Cp {
@@ -160,6 +145,15 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
+    /// Give the room back that blocks of zeros take.
+    Sparsify {
+        image: String,
+        /// Bytes of a block, a power of two from 4K to an object's size.
+        #[arg(long, value_parser = block, default_value = "4K")]
+        sparse_size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Measure an image.
     Bench(Bench),
     /// Snapshots of an image.
@@ -177,12 +171,56 @@ pub(crate) enum RbdCommand {
     /// Groups of images, of which snapshots are taken together.
     #[command(subcommand)]
     Group(Group),
+    /// Pools of images.
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Namespaces of a pool.
     #[command(subcommand)]
     Namespace(Namespace),
     /// Images that were removed and are kept for a while.
     #[command(subcommand)]
     Trash(Trash),
+}
+
+#[derive(Args)]
+pub(crate) struct Import {
+    /// - is standard input.
+    pub(crate) file: PathBuf,
+    /// By default it is called as the file.
+    pub(crate) image: Option<String>,
+    /// What the file holds.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
+    pub(crate) export_format: ExportFormat,
+    #[command(flatten)]
+    pub(crate) shape: CloneShape,
+    /// Blocks of so many bytes that are all zeros take no room.
+    #[arg(long, value_parser = block, default_value = "4K")]
+    pub(crate) sparse_size: u64,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
+}
+
+#[derive(Args)]
+pub(crate) struct Export {
+    pub(crate) image: String,
+    /// - is standard output; by default it is called as the image.
+    pub(crate) file: Option<PathBuf>,
+    /// What is written; in format 2 all of the image, whichever snapshot is named.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
+    pub(crate) export_format: ExportFormat,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
+}
+
+/// What a file of an image holds.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The bytes of an image or a snapshot.
+    #[value(name = "1")]
+    Bytes,
+    /// An image with all its snapshots, its metadata and its shape.
+    #[value(name = "2")]
+    Whole,
 }
 
 /// What is compared.
@@ -223,7 +261,7 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How a clone or a copy is laid out; as its source, if nothing is said.
+/// How a clone, a copy or what is imported is laid out; as its source, if nothing is said, or else as any new image.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.
@@ -286,6 +324,9 @@ pub(crate) enum Snap {
     Protect { image: String },
     /// Let a snapshot be removed again.
     Unprotect { image: String },
+    /// How many snapshots an image may have.
+    #[command(subcommand)]
+    Limit(Limit),
     /// Make the image what it was at a snapshot.
     #[command(alias = "revert")]
     Rollback {
@@ -293,6 +334,19 @@ pub(crate) enum Snap {
         #[command(flatten)]
         quiet: Quiet,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Limit {
+    /// Have the cluster refuse more snapshots of an image than so many.
+    Set {
+        image: String,
+        /// Snapshots.
+        #[arg(long)]
+        limit: u64,
+    },
+    /// Have as many snapshots as can be.
+    Clear { image: String },
 }
 
 #[derive(Subcommand)]
@@ -457,6 +511,23 @@ pub(crate) enum GroupSnap {
         snapshot: String,
         #[command(flatten)]
         quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Say that a pool is for images, and look whether it can have some.
+    Init {
+        /// POOL.
+        place: Option<String>,
+        /// Though it is for something else already.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show how many images and snapshots there are, and their size.
+    Stats {
+        /// POOL[/NAMESPACE].
+        place: Option<String>,
     },
 }
 

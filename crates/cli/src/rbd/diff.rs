@@ -63,32 +63,56 @@ pub(super) async fn export(
     let what = format!("export-diff {text}");
     let (image, snap) = place.open_to_read(text).await?;
     let bar = Bar::new("Exporting image", quiet);
+    let told = |at: u64| bar.at(at, image.size());
+    let step = Step { from: compared.from_snap.as_deref(), to: snap.as_deref(), is_protected: false };
+    let grain = compared.grain();
     if file == Path::new("-") {
-        let out = std::io::stdout().lock();
-        return write(&image, snap.as_deref(), compared, out, &bar, &what).await.map(drop);
+        let writer = Writer::new(std::io::stdout().lock()).context(|| what.clone())?;
+        return write(&image, &step, grain, writer, &told, &what).await.map(drop);
     }
     let out = File::create_new(file).context(|| format!("{what}: {}", file.display()))?;
-    let out = write(&image, snap.as_deref(), compared, BufWriter::new(out), &bar, &what).await?;
-    out.get_ref().sync_all().context(|| what)
+    let done = async {
+        let writer = Writer::new(BufWriter::new(out)).context(|| what.clone())?;
+        let out = write(&image, &step, grain, writer, &told, &what).await?;
+        out.get_ref().sync_all().context(|| what.clone())
+    };
+    let done = done.await;
+    if done.is_err() {
+        discard(file);
+    }
+    done
 }
 
-async fn write<W: Write>(
+/// Removes what is not whole, and of no use to anybody. The first failure is the one to tell.
+pub(super) fn discard(file: &Path) {
+    let _ = std::fs::remove_file(file);
+}
+
+/// What a file of differences says of its ends.
+pub(super) struct Step<'a> {
+    pub(super) from: Option<&'a str>,
+    pub(super) to: Option<&'a str>,
+    /// That what it goes to is protected; only the second format says it.
+    pub(super) is_protected: bool,
+}
+
+/// Writes what differs from a snapshot, or nothing, in what is open; tells how far in the image it is.
+pub(super) async fn write<W: Write>(
     image: &Image,
-    snap: Option<&str>,
-    compared: &Compared,
-    out: W,
-    bar: &Bar,
+    step: &Step<'_>,
+    grain: Grain,
+    mut writer: Writer<W>,
+    told: &impl Fn(u64),
     what: &str,
 ) -> Result<W, Failure> {
     let what = || what.to_owned();
-    let from = compared.from_snap.as_deref();
-    let changes = image.diff(from, compared.grain()).await.context(what)?;
-    let mut writer = Writer::new(out).context(what)?;
-    if let Some(from) = from {
+    let changes = image.diff(step.from, grain).await.context(what)?;
+    if let Some(from) = step.from {
         writer.from_snap(from).context(what)?;
     }
-    if let Some(snap) = snap {
-        writer.to_snap(snap).context(what)?;
+    if let Some(to) = step.to {
+        writer.to_snap(to).context(what)?;
+        writer.protection(step.is_protected).context(what)?;
     }
     writer.size(image.size()).context(what)?;
     // What is longer than an object comes in pieces; what is not stays whole, as `rbd` has it.
@@ -106,9 +130,9 @@ async fn write<W: Write>(
             None => writer.zeros(change.offset, change.len),
         });
         written.context(what)?;
-        bar.at(change.offset + change.len, image.size());
+        told(change.offset + change.len);
     }
-    bar.at(image.size(), image.size());
+    told(image.size());
     writer.end().context(what)
 }
 
@@ -138,23 +162,24 @@ pub(super) async fn import(
     let image = place.open(text, Mode::ReadWrite).await?;
     let bar = Bar::new("Importing image diff", quiet);
     let sparse_bytes = usize::try_from(sparse_bytes).unwrap_or(usize::MAX);
-    let done = apply(&image, &mut reader, sparse_bytes, (&bar, size), &what).await;
+    let told = |at: u64| bar.at(at, size.max(at));
+    let done = apply(&image, &mut reader, sparse_bytes, &told, &what).await;
     let closed = image.close().await;
     done?;
     closed.context(|| what)
 }
 
-/// Makes an image what a file of differences says. The snapshot is made last: where it is there, so is all before it.
-async fn apply(
+/// Makes an image what a file of differences says; tells how many bytes of it are read. The snapshot is made last: where it is there, so is all before it.
+pub(super) async fn apply(
     image: &Image,
     reader: &mut Reader<impl Read>,
     sparse_bytes: usize,
-    (bar, size): (&Bar, u64),
+    told: &impl Fn(u64),
     what: &str,
 ) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(what, why);
     let context = || what.to_owned();
-    let mut to_snap = None;
+    let (mut to_snap, mut is_protected) = (None, false);
     let mut record = next(reader).context(context)?;
     loop {
         match record {
@@ -166,6 +191,8 @@ async fn apply(
                 return Err(fail(format!("the image has a snapshot '{name}' already")));
             }
             Record::ToSnap(name) => to_snap = Some(name),
+            Record::Protection(protected) => is_protected = protected,
+            Record::Unknown { tag } => unknown(tag, what),
             Record::Size(size) if size == image.size() => {}
             Record::Size(size) => image.resize(size, Shrink::Allowed).await.context(context)?,
             Record::Data { .. } | Record::Zeros { .. } | Record::End => break,
@@ -174,10 +201,10 @@ async fn apply(
     }
     let changes = std::iter::successors(Some(Ok(record)), |last| {
         // Behind the end, or what cannot be read, is nothing.
-        let goes_on = matches!(last, Ok(Record::Data { .. } | Record::Zeros { .. }));
+        let goes_on = matches!(last, Ok(Record::Data { .. } | Record::Zeros { .. } | Record::Unknown { .. }));
         goes_on.then(|| {
             let record = next(reader);
-            bar.at(reader.position(), size.max(reader.position()));
+            told(reader.position());
             record
         })
     });
@@ -186,14 +213,22 @@ async fn apply(
             Record::Data { offset, data } => put(image, offset, &data, sparse_bytes).await.context(context),
             Record::Zeros { offset, len } => clear(image, offset, len).await.context(context),
             Record::End => Ok(()),
+            Record::Unknown { tag } => {
+                unknown(tag, what);
+                Ok(())
+            }
             _ => Err(fail("names and size must come before what differs".to_owned())),
         }
     });
     changed.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-    match to_snap {
-        Some(name) => image.create_snapshot(&name).await.context(context),
-        None => Ok(()),
-    }
+    let Some(name) = to_snap else { return Ok(()) };
+    image.create_snapshot(&name).await.context(context)?;
+    if is_protected { image.protect_snapshot(&name).await.context(context) } else { Ok(()) }
+}
+
+/// `rbd` leaves it out with such words, too.
+fn unknown(tag: u8, what: &str) {
+    eprintln!("loligo: {what}: left out, of a newer release: {tag:#04x}");
 }
 
 /// Makes one file of two.
@@ -219,8 +254,7 @@ pub(super) fn merge(first: &Path, second: &Path, file: &Path, quiet: &Quiet) -> 
     let done = diff::merge(one, other, BufWriter::new(out), told);
     let synced = done.and_then(|out| out.get_ref().sync_all());
     if synced.is_err() {
-        // What is not whole is of no use to anybody; the first failure is the one to tell.
-        let _ = std::fs::remove_file(file);
+        discard(file);
     }
     synced.context(what)
 }

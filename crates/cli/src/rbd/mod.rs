@@ -4,17 +4,17 @@ mod args;
 mod bench;
 mod clones;
 mod diff;
+mod export;
 mod feature;
 mod group;
 mod holders;
+mod import;
 mod list;
+mod pool;
 mod show;
 mod spec;
 mod transfer;
 mod trash;
-
-use std::fs::File;
-use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_rados::{IoCtx, PoolId, Rados};
@@ -23,7 +23,7 @@ use loligo_rbd::{
 };
 use serde_json::json;
 
-use self::args::{CloneShape, Deep, ImageMeta, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, Deep, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Shape, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -100,10 +100,8 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             let done = open.resize_telling(*size, shrink, |n, of| bar.at(n, of)).await;
             closing(open, done, &what).await
         }
-        RbdCommand::Import { file, image, shape, quiet } => {
-            import(place, file, image.as_deref(), shape, quiet).await
-        }
-        RbdCommand::Export { image, file, quiet } => export(place, image, file.as_deref(), quiet).await,
+        RbdCommand::Import(options) => import::run(place, options).await,
+        RbdCommand::Export(options) => export::run(place, options).await,
         RbdCommand::Cp { image, to, shape, sparse_size, quiet } => {
             copy(place, image, to, shape, *sparse_size, quiet).await
         }
@@ -128,6 +126,12 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             let done = open.flatten(|n, of| bar.at(n, of)).await;
             closing(open, done, &format!("flatten {image}")).await
         }
+        RbdCommand::Sparsify { image, sparse_size, quiet } => {
+            let bar = Bar::new("Image sparsify", quiet);
+            let open = place.open(image, Mode::ReadWrite).await?;
+            let done = open.sparsify(*sparse_size, |n, of| bar.at(n, of)).await;
+            closing(open, done, &format!("sparsify {image}")).await
+        }
         RbdCommand::Bench(options) => {
             let image = bench::open(place, options).await?;
             let done = bench::run(&image, options, place.format).await;
@@ -140,6 +144,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
         RbdCommand::Group(command) => group::run(place, command).await,
+        RbdCommand::Pool(command) => pool::run(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
         RbdCommand::Trash(command) => trash::run(place, command).await,
     }
@@ -256,57 +261,6 @@ async fn info(place: &Place, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn import(
-    place: &Place,
-    file: &Path,
-    image: Option<&str>,
-    shape: &Shape,
-    quiet: &Quiet,
-) -> Result<(), Failure> {
-    let what = format!("import {}", file.display());
-    if file == Path::new("-") {
-        return import_stream(place, image, shape, what).await;
-    }
-    let mut opened = File::open(file).context(|| what.clone())?;
-    let size = opened.metadata().context(|| what.clone())?;
-    if !size.is_file() {
-        return Err(Failure::new(what, "is no file whose size is known"));
-    }
-    let own_name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (io, spec) = place.image(image.unwrap_or(own_name)).await?;
-    let new = shaped(place, shape, size.len()).await?;
-    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
-    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
-    let bar = Bar::new("Importing image", quiet);
-    let done = transfer::import(&image, &mut opened, &bar, &what).await;
-    let closed = image.close().await;
-    done?;
-    closed.context(|| what)
-}
-
-async fn import_stream(
-    place: &Place,
-    image: Option<&str>,
-    shape: &Shape,
-    what: String,
-) -> Result<(), Failure> {
-    let Some(image) = image else { return Err(Failure::new(what, "does not say how the image is called")) };
-    let (io, spec) = place.image(image).await?;
-    let new = shaped(place, shape, 0).await?;
-    loligo_rbd::create(&io, &spec.image, new).await.context(|| what.clone())?;
-    let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(|| what.clone())?;
-    let done = transfer::import_stream(&image, &mut std::io::stdin().lock(), &what).await;
-    let closed = image.close().await;
-    done?;
-    closed.context(|| what)
-}
-
-async fn export(place: &Place, text: &str, file: Option<&Path>, quiet: &Quiet) -> Result<(), Failure> {
-    let (image, _) = place.open_to_read(text).await?;
-    let file = file.map_or_else(|| PathBuf::from(image.name()), Path::to_path_buf);
-    transfer::export(&image, &file, &Bar::new("Exporting image", quiet), &format!("export {text}")).await
-}
-
 async fn copy(
     place: &Place,
     from: &str,
@@ -381,6 +335,7 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     let (text, name) = match command {
         Snap::Ls { image, .. } | Snap::Purge { image } => (image, None),
+        Snap::Limit(limit) => return snap_limit(place, limit).await,
         Snap::Create { image }
         | Snap::Rm { image }
         | Snap::Rename { image, .. }
@@ -415,9 +370,18 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
             let bar = Bar::new("Rolling back to snapshot", quiet);
             image.roll_back(&name, |n, of| bar.at(n, of)).await
         }
-        Snap::Ls { .. } => Ok(()),
+        Snap::Ls { .. } | Snap::Limit(_) => Ok(()),
     };
     closing(image, done, &format!("snap {text}")).await
+}
+
+async fn snap_limit(place: &Place, command: &Limit) -> Result<(), Failure> {
+    let (text, limit) = match command {
+        Limit::Set { image, limit } => (image, Some(*limit)),
+        Limit::Clear { image } => (image, None),
+    };
+    let image = place.open(text, Mode::ReadOnly).await?;
+    image.limit_snapshots(limit).await.context(|| format!("snap limit {text}"))
 }
 
 async fn purge(image: &Image) -> Result<(), Error> {

@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::path::Path;
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures_util::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 use loligo_rbd::{Error, Image, Shrink, nonzero_runs};
 
 use super::Bar;
@@ -16,18 +15,24 @@ use crate::failure::{Context, Failure};
 const CHUNK: u64 = 4 << 20;
 const AT_ONCE: usize = 10;
 
-/// What is left out if all of it is zeros (`rbd import --sparse-size`).
+/// What is left out of a file if all of it is zeros.
 const SPARSE: usize = 4096;
 
-/// Writes what a file holds into an image of its size. What is zeros is left out.
-pub(super) async fn import(image: &Image, file: &mut File, bar: &Bar, what: &str) -> Result<(), Failure> {
+/// Writes what a file holds into an image of its size. Blocks of zeros are left out.
+pub(super) async fn import(
+    image: &Image,
+    file: &mut impl Read,
+    sparse_bytes: usize,
+    bar: &Bar,
+    what: &str,
+) -> Result<(), Failure> {
     let chunks = (0..image.size()).step_by(CHUNK as usize).map(|at| {
         let mut data = vec![0; CHUNK.min(image.size() - at) as usize];
         tokio::task::block_in_place(|| file.read_exact(&mut data)).map(|()| (at, Bytes::from(data)))
     });
     let written = stream::iter(chunks).map(|chunk| async move {
         let (at, data) = chunk.context(|| what.to_owned())?;
-        for Range { start: from, end: to } in nonzero_runs(&data, SPARSE) {
+        for Range { start: from, end: to } in nonzero_runs(&data, sparse_bytes) {
             let written = image.write(at + from as u64, data.slice(from..to)).await;
             written.context(|| what.to_owned())?;
         }
@@ -42,8 +47,13 @@ pub(super) async fn import(image: &Image, file: &mut File, bar: &Bar, what: &str
     Ok(())
 }
 
-/// Writes what comes into an image that grows as it does, and is as long as that in the end. What is zeros is left out.
-pub(super) async fn import_stream(image: &Image, source: &mut impl Read, what: &str) -> Result<(), Failure> {
+/// Writes what comes into an image that grows as it does, and is as long as that in the end. Blocks of zeros are left out.
+pub(super) async fn import_stream(
+    image: &Image,
+    source: &mut impl Read,
+    sparse_bytes: usize,
+    what: &str,
+) -> Result<(), Failure> {
     let mut at = 0;
     loop {
         let mut data = Vec::new();
@@ -58,7 +68,7 @@ pub(super) async fn import_stream(image: &Image, source: &mut impl Read, what: &
             let size = end.max(image.size().saturating_mul(2));
             image.resize(size, Shrink::Refused).await.context(|| what.to_owned())?;
         }
-        for Range { start: from, end: to } in nonzero_runs(&data, SPARSE) {
+        for Range { start: from, end: to } in nonzero_runs(&data, sparse_bytes) {
             let written = image.write(at + from as u64, data.slice(from..to)).await;
             written.context(|| what.to_owned())?;
         }
@@ -66,30 +76,33 @@ pub(super) async fn import_stream(image: &Image, source: &mut impl Read, what: &
     }
 }
 
-/// Writes an image into a file; zeros become holes. Standard output gets them.
-pub(super) async fn export(image: &Image, file: &Path, bar: &Bar, what: &str) -> Result<(), Failure> {
-    let size = image.size();
-    let chunks = stream::iter((0..size).step_by(CHUNK as usize)).map(|at| image.read(at, CHUNK));
-    let mut chunks = chunks.buffered(AT_ONCE);
-    if file == Path::new("-") {
-        let mut out = std::io::stdout().lock();
-        while let Some(data) = next(&mut chunks, what).await? {
-            out.write_all(&data).context(|| what.to_owned())?;
-        }
-        return out.flush().context(|| what.to_owned());
-    }
-    let mut out = File::create_new(file).context(|| format!("{what}: {}", file.display()))?;
-    let mut at = 0;
+/// Writes an image to where no holes can be made.
+pub(super) async fn export_stream(image: &Image, mut out: impl Write, what: &str) -> Result<(), Failure> {
+    let mut chunks = chunks(image);
     while let Some(data) = next(&mut chunks, what).await? {
-        tokio::task::block_in_place(|| put(&mut out, at, &data)).context(|| what.to_owned())?;
+        out.write_all(&data).context(|| what.to_owned())?;
+    }
+    out.flush().context(|| what.to_owned())
+}
+
+/// Writes an image into a file; zeros become holes.
+pub(super) async fn export(image: &Image, out: &mut File, bar: &Bar, what: &str) -> Result<(), Failure> {
+    let (size, mut chunks, mut at) = (image.size(), chunks(image), 0);
+    while let Some(data) = next(&mut chunks, what).await? {
+        tokio::task::block_in_place(|| put(out, at, &data)).context(|| what.to_owned())?;
         at += data.len() as u64;
         bar.at(at, size);
     }
     out.set_len(size).and_then(|()| out.sync_all()).context(|| what.to_owned())
 }
 
+fn chunks(image: &Image) -> impl Stream<Item = Result<Bytes, Error>> + Unpin {
+    let starts = (0..image.size()).step_by(CHUNK as usize);
+    Box::pin(stream::iter(starts).map(|at| image.read(at, CHUNK)).buffered(AT_ONCE))
+}
+
 async fn next(
-    chunks: &mut (impl stream::Stream<Item = Result<Bytes, Error>> + Unpin),
+    chunks: &mut (impl Stream<Item = Result<Bytes, Error>> + Unpin),
     what: &str,
 ) -> Result<Option<Bytes>, Failure> {
     chunks.try_next().await.context(|| what.to_owned())

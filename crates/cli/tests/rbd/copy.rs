@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Place, exported_alike};
+use crate::{Place, exported_alike, sparsify};
 
 pub(crate) fn by_their_words(place: &Place) {
     place.done("create c --size 3M --object-size 64K --stripe-unit 16K --stripe-count 3");
@@ -104,6 +104,7 @@ pub(crate) fn beside(place: &Place) {
     place.done("snap unprotect base@s");
     place.done("snap purge base");
     place.done("rm base");
+    sparsify::beside(place);
 }
 
 /// Deep copies of a clone, by both.

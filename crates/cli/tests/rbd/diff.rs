@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{Place, exported_alike};
+use crate::{Place, exported_alike, whole};
 
 pub(crate) fn by_its_words(place: &Place) {
     place.done("create d --size 1M --object-size 64K");
@@ -88,6 +88,7 @@ pub(crate) fn beside(place: &Place) {
         place.done(&format!("rm {name}"));
     }
     of_clones(place);
+    whole::beside(place);
 }
 
 /// It takes no pool.

@@ -7,7 +7,9 @@ mod diff;
 mod feature;
 mod group;
 mod holders;
+mod sparsify;
 mod trash;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -169,6 +171,8 @@ fn images_by_their_words() {
     holders::by_their_words(&place);
     diff::by_its_words(&place);
     copy::by_their_words(&place);
+    whole::by_its_words(&place);
+    sparsify::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {

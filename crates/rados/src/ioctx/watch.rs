@@ -38,8 +38,9 @@ impl IoCtx {
     /// ENOENT: there is no such object.
     pub async fn watch(&self, oid: impl Into<Vec<u8>>, timeout: Duration) -> Result<Watch, Error> {
         let timeout_s = u32::try_from(timeout.as_secs()).map_err(|_| Errno::EINVAL)?;
-        let keeper = Keeper::new(self, oid.into(), timeout_s);
-        keeper.register(WatchArgs::WATCH, 0).await?;
+        let mut beginning = Beginning(Some(Keeper::new(self, oid.into(), timeout_s)));
+        beginning.register().await?;
+        let keeper = beginning.0.take().expect("it is taken here alone");
         let (linger, oid) = (Arc::clone(&keeper.linger), keeper.oid.clone());
         let confirmed = Arc::clone(&keeper.confirmed);
         let (stop, stopped) = oneshot::channel();
@@ -281,6 +282,31 @@ impl Enlisted {
 impl Drop for Enlisted {
     fn drop(&mut self) {
         self.ioctx.rados.core().objecter.lingers().remove(self.linger.cookie);
+    }
+}
+
+/// A watch that is being registered. If it is not known whether it is, when whoever waits is dropped or has waited too long, it is ended: an OSD that
+/// goes on with it would let those who notify wait for its answers.
+struct Beginning(Option<Keeper>);
+
+impl Beginning {
+    async fn register(&mut self) -> Result<(), Error> {
+        let keeper = self.0.as_ref().expect("it is taken when it has begun");
+        let done = keeper.register(WatchArgs::WATCH, 0).await;
+        if !matches!(done, Ok(()) | Err(Error::Timeout(_))) {
+            self.0 = None;
+        }
+        done
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        // Without a runtime everything has ended.
+        if let (Some(keeper), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            // Behind the request that registers it, if that is on its way.
+            runtime.spawn(async move { keeper.tell_osd(WatchArgs::UNWATCH, 0).await });
+        }
     }
 }
 

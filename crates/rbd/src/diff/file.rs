@@ -1,5 +1,6 @@
 //! Files of differences, in the format `rbd diff v1` (`doc/dev/rbd-diff.rst`), which stock `rbd` writes and reads too: names of snapshots, the
-//! image's size, data and zeros. Numbers are little-endian.
+//! image's size, data and zeros. Numbers are little-endian. In the format `rbd diff v2`, which stands in files of whole images only ([`image_file`](crate::image_file)),
+//! each part says how long it is, so that one that nobody knows can be left out.
 //!
 //! ```
 //! use loligo_rbd::diff::file::{Reader, Record, Writer};
@@ -19,10 +20,11 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
 
-const BANNER: &[u8] = b"rbd diff v1\n";
+use super::input::{Input, invalid};
 
 const FROM_SNAP: u8 = b'f';
 const TO_SNAP: u8 = b't';
+const PROTECTION: u8 = b'p';
 const SIZE: u8 = b's';
 const DATA: u8 = b'w';
 const ZEROS: u8 = b'z';
@@ -34,6 +36,29 @@ const NAME_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of data that are read at once at most; what is longer comes as several records.
 const DATA_BYTES_MAX: u64 = 4 << 20;
 
+/// Of an offset and a length.
+const RANGE_BYTES: u64 = 16;
+
+/// What stock `rbd` says of the length of [`PROTECTION`], up to release 16 at least, and how long it is.
+const PROTECTION_SAID: u64 = 8;
+const PROTECTION_BYTES: u64 = 1;
+
+/// Which of the two formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    V1,
+    V2,
+}
+
+impl Format {
+    fn banner(self) -> &'static str {
+        match self {
+            Self::V1 => "rbd diff v1\n",
+            Self::V2 => "rbd diff v2\n",
+        }
+    }
+}
+
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -41,6 +66,8 @@ pub enum Record {
     FromSnap(String),
     /// What the image is called as it is with them: a snapshot.
     ToSnap(String),
+    /// Whether that snapshot is protected; only in the format `rbd diff v2`.
+    Protection(bool),
     /// Bytes of the image then.
     Size(u64),
     /// Bytes that are there then.
@@ -57,21 +84,33 @@ pub enum Record {
         /// Bytes.
         len: u64,
     },
+    /// What nobody knows here, and is left out; only in the format `rbd diff v2`.
+    Unknown {
+        /// What it began with.
+        tag: u8,
+    },
     /// There is no more.
     End,
 }
 
 /// Writes a file of differences: first names and size, then what differs.
-pub struct Writer<W>(W);
+pub struct Writer<W> {
+    out: W,
+    format: Format,
+}
 
 impl<W: Write> Writer<W> {
     /// Begins a file.
     ///
     /// # Errors
     /// It cannot be written to, here and below.
-    pub fn new(mut out: W) -> io::Result<Self> {
-        out.write_all(BANNER)?;
-        Ok(Self(out))
+    pub fn new(out: W) -> io::Result<Self> {
+        Self::begin(out, Format::V1)
+    }
+
+    pub(crate) fn begin(mut out: W, format: Format) -> io::Result<Self> {
+        out.write_all(format.banner().as_bytes())?;
+        Ok(Self { out, format })
     }
 
     /// The snapshot that the differences are to.
@@ -84,46 +123,67 @@ impl<W: Write> Writer<W> {
         self.name(TO_SNAP, name)
     }
 
+    /// Whether the snapshot with them is protected; the format `rbd diff v1` does not say it.
+    pub fn protection(&mut self, is_protected: bool) -> io::Result<()> {
+        if self.format == Format::V1 {
+            return Ok(());
+        }
+        self.tag(PROTECTION, PROTECTION_SAID)?;
+        self.out.write_all(&[is_protected.into()])
+    }
+
     /// Bytes of the image.
     pub fn size(&mut self, size: u64) -> io::Result<()> {
-        self.numbers(SIZE, &[size])
+        self.tag(SIZE, 8)?;
+        self.numbers(&[size])
     }
 
     /// Bytes that are there.
     pub fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.numbers(DATA, &[offset, data.len() as u64])?;
-        self.0.write_all(data)
+        let len = data.len() as u64;
+        self.tag(DATA, RANGE_BYTES + len)?;
+        self.numbers(&[offset, len])?;
+        self.out.write_all(data)
     }
 
     /// A range of zeros.
     pub fn zeros(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        self.numbers(ZEROS, &[offset, len])
+        self.tag(ZEROS, RANGE_BYTES)?;
+        self.numbers(&[offset, len])
     }
 
     /// Ends the file: what was written to, flushed.
     pub fn end(mut self) -> io::Result<W> {
-        self.0.write_all(&[END])?;
-        self.0.flush()?;
-        Ok(self.0)
+        self.out.write_all(&[END])?;
+        self.out.flush()?;
+        Ok(self.out)
     }
 
     fn name(&mut self, tag: u8, name: &str) -> io::Result<()> {
         let len = u32::try_from(name.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-        self.0.write_all(&[tag])?;
-        self.0.write_all(&len.to_le_bytes())?;
-        self.0.write_all(name.as_bytes())
+        self.tag(tag, 4 + u64::from(len))?;
+        self.out.write_all(&len.to_le_bytes())?;
+        self.out.write_all(name.as_bytes())
     }
 
-    fn numbers(&mut self, tag: u8, numbers: &[u64]) -> io::Result<()> {
-        self.0.write_all(&[tag])?;
-        numbers.iter().try_for_each(|number| self.0.write_all(&number.to_le_bytes()))
+    /// What a part begins with.
+    fn tag(&mut self, tag: u8, len: u64) -> io::Result<()> {
+        self.out.write_all(&[tag])?;
+        match self.format {
+            Format::V1 => Ok(()),
+            Format::V2 => self.numbers(&[len]),
+        }
+    }
+
+    fn numbers(&mut self, numbers: &[u64]) -> io::Result<()> {
+        numbers.iter().try_for_each(|number| self.out.write_all(&number.to_le_bytes()))
     }
 }
 
 /// Reads a file of differences. What it says of lengths is not believed before the bytes are there.
 pub struct Reader<R> {
-    from: R,
-    position: u64,
+    input: Input<R>,
+    format: Format,
     /// Where data go on, and how many bytes are to come.
     rest: Option<(u64, u64)>,
 }
@@ -134,16 +194,17 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// `InvalidData` if it is no such file; it cannot be read.
     pub fn new(from: R) -> io::Result<Self> {
-        let mut reader = Self { from, position: 0, rest: None };
-        match reader.exactly(BANNER.len() as u64)? == BANNER {
-            true => Ok(reader),
-            false => Err(invalid("it does not begin with 'rbd diff v1'")),
-        }
+        Self::begin(Input::new(from, 0), Format::V1)
     }
 
-    /// Bytes that have been read.
+    pub(crate) fn begin(mut input: Input<R>, format: Format) -> io::Result<Self> {
+        input.banner(format.banner())?;
+        Ok(Self { input, format, rest: None })
+    }
+
+    /// Bytes that have been read; of a file of a whole image, of all of it.
     pub fn position(&self) -> u64 {
-        self.position
+        self.input.position()
     }
 
     /// The next part; [`Record::End`] is the last.
@@ -154,49 +215,52 @@ impl<R: Read> Reader<R> {
         if let Some((offset, len)) = self.rest.take() {
             return self.part(offset, len);
         }
-        let tag = self.exactly(1)?[0];
-        match tag {
-            FROM_SNAP => Ok(Record::FromSnap(self.name()?)),
-            TO_SNAP => Ok(Record::ToSnap(self.name()?)),
-            SIZE => Ok(Record::Size(self.number()?)),
-            DATA => {
-                let (offset, len) = self.range()?;
-                self.part(offset, len)
-            }
-            ZEROS => {
-                let (offset, len) = self.range()?;
-                Ok(Record::Zeros { offset, len })
-            }
-            END => Ok(Record::End),
-            tag => Err(invalid(format!("byte {} is {tag:#04x}, which begins nothing", self.position - 1))),
+        let (at, tag) = (self.position(), self.input.byte()?);
+        if tag == END {
+            return Ok(Record::End);
         }
+        let said = match self.format {
+            Format::V1 => None,
+            Format::V2 => Some(self.input.number()?),
+        };
+        let begun = self.position();
+        let record = match (tag, said) {
+            (FROM_SNAP, _) => Record::FromSnap(self.name()?),
+            (TO_SNAP, _) => Record::ToSnap(self.name()?),
+            (SIZE, _) => Record::Size(self.input.number()?),
+            (DATA, _) => {
+                let (offset, len) = self.range()?;
+                agree(at, said, RANGE_BYTES.saturating_add(len))?;
+                return self.part(offset, len);
+            }
+            (ZEROS, _) => {
+                let (offset, len) = self.range()?;
+                Record::Zeros { offset, len }
+            }
+            (PROTECTION, Some(len)) => {
+                let is_protected = self.input.byte()? != 0;
+                agree(at, Some(len).filter(|len| *len != PROTECTION_SAID), PROTECTION_BYTES)?;
+                return Ok(Record::Protection(is_protected));
+            }
+            (tag, Some(len)) => {
+                self.input.skip(len)?;
+                return Ok(Record::Unknown { tag });
+            }
+            (tag, None) => return Err(invalid(format!("byte {at} is {tag:#04x}, which begins nothing"))),
+        };
+        agree(at, said, self.position() - begun)?;
+        Ok(record)
     }
 
     fn part(&mut self, offset: u64, len: u64) -> io::Result<Record> {
         let now = len.min(DATA_BYTES_MAX);
-        let data = self.exactly(now)?.into();
+        let data = self.input.exactly(now)?.into();
         self.rest = (len > now).then_some((offset + now, len - now));
         Ok(Record::Data { offset, data })
     }
 
-    fn exactly(&mut self, len: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.from.by_ref().take(len).read_to_end(&mut bytes)?;
-        self.position += bytes.len() as u64;
-        match bytes.len() as u64 == len {
-            true => Ok(bytes),
-            false => Err(io::Error::new(ErrorKind::UnexpectedEof, "it ends too early")),
-        }
-    }
-
-    fn number(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.exactly(8)?);
-        Ok(u64::from_le_bytes(bytes))
-    }
-
     fn range(&mut self) -> io::Result<(u64, u64)> {
-        let (offset, len) = (self.number()?, self.number()?);
+        let (offset, len) = (self.input.number()?, self.input.number()?);
         match offset.checked_add(len) {
             Some(_) => Ok((offset, len)),
             None => Err(invalid(format!("{len} bytes at {offset} are no range"))),
@@ -204,36 +268,40 @@ impl<R: Read> Reader<R> {
     }
 
     fn name(&mut self) -> io::Result<String> {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&self.exactly(4)?);
-        let len = u32::from_le_bytes(bytes);
-        if len > NAME_BYTES_MAX {
-            return Err(invalid(format!("a snapshot's name of {len} bytes")));
-        }
-        String::from_utf8(self.exactly(len.into())?).map_err(|_| invalid("a snapshot's name is no text"))
+        let bytes = self.input.string(NAME_BYTES_MAX)?;
+        String::from_utf8(bytes).map_err(|_| invalid("a snapshot's name is no text"))
     }
 }
 
-fn invalid(why: impl Into<String>) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, why.into())
+/// A part must be as long as is said.
+fn agree(at: u64, said: Option<u64>, len: u64) -> io::Result<()> {
+    match said.filter(|said| *said != len) {
+        None => Ok(()),
+        Some(said) => {
+            Err(invalid(format!("what begins at byte {at} has {len} bytes, and is said to have {said}")))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file() -> Vec<u8> {
-        let mut writer = Writer::new(Vec::new()).expect("room");
+    const FORMATS: [Format; 2] = [Format::V1, Format::V2];
+
+    fn file(format: Format) -> Vec<u8> {
+        let mut writer = Writer::begin(Vec::new(), format).expect("room");
         writer.from_snap("a").expect("room");
         writer.to_snap("b").expect("room");
+        writer.protection(true).expect("room");
         writer.size(10 << 20).expect("room");
         writer.data(7, &vec![3; (4 << 20) + 1]).expect("room");
         writer.zeros(5 << 20, 1 << 20).expect("room");
         writer.end().expect("room")
     }
 
-    fn records(file: &[u8]) -> io::Result<Vec<Record>> {
-        let mut reader = Reader::new(file)?;
+    fn records(format: Format, file: &[u8]) -> io::Result<Vec<Record>> {
+        let mut reader = Reader::begin(Input::new(file, 0), format)?;
         let mut all = Vec::new();
         while all.last() != Some(&Record::End) {
             all.push(reader.next_record()?);
@@ -244,37 +312,72 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let all = records(&file()).expect("whole");
         let data = |offset, len: usize| Record::Data { offset, data: vec![3; len].into() };
         let expected = [
             Record::FromSnap("a".to_owned()),
             Record::ToSnap("b".to_owned()),
+            Record::Protection(true),
             Record::Size(10 << 20),
             data(7, 4 << 20),
             data((4 << 20) + 7, 1),
             Record::Zeros { offset: 5 << 20, len: 1 << 20 },
             Record::End,
         ];
-        assert!(all == expected);
-        assert_eq!(&file()[..18], b"rbd diff v1\nf\x01\0\0\0a");
+        assert!(records(Format::V2, &file(Format::V2)).expect("whole") == expected);
+        let without = expected.into_iter().filter(|record| *record != Record::Protection(true));
+        assert!(records(Format::V1, &file(Format::V1)).expect("whole") == without.collect::<Vec<_>>());
+        assert_eq!(&file(Format::V1)[..18], b"rbd diff v1\nf\x01\0\0\0a");
+    }
+
+    /// As stock `rbd` of 16.2.15 writes it, the wrong length of the protection among it.
+    #[test]
+    fn the_second_format_is_rbd_s() {
+        let begin = b"rbd diff v2\nf\x05\0\0\0\0\0\0\0\x01\0\0\0at\x05\0\0\0\0\0\0\0\x01\0\0\0bp\x08\0\0\0\0\0\0\0\x01s\x08\0\0\0\0\0\0\0\0\0\xa0\0\0\0\0\0w\x11\0\x40\0\0\0\0\0\x07\0";
+        assert_eq!(&file(Format::V2)[..begin.len()], begin);
     }
 
     #[test]
     fn what_is_no_such_file_is_refused() {
-        let whole = file();
-        for len in (0..100).chain(whole.len() - 30..whole.len()) {
-            let kind = records(&whole[..len]).expect_err("it ends too early").kind();
-            assert_eq!(kind, ErrorKind::UnexpectedEof, "{len}");
+        for format in FORMATS {
+            let whole = file(format);
+            for len in (0..150).chain(whole.len() - 30..whole.len()) {
+                let kind = records(format, &whole[..len]).expect_err("it ends too early").kind();
+                assert_eq!(kind, ErrorKind::UnexpectedEof, "{format:?} {len}");
+            }
+            let huge = [format.banner().as_bytes(), b"w", &[255; 24]].concat();
+            let kind = |file: &[u8]| records(format, file).expect_err("no such file").kind();
+            assert_eq!(kind(&huge), ErrorKind::InvalidData);
+            let name = [format.banner().as_bytes(), b"f", &[255; 12]].concat();
+            assert_eq!(kind(&name), ErrorKind::InvalidData);
+            assert_eq!(kind(&file(FORMATS[usize::from(format == Format::V1)])), ErrorKind::InvalidData);
         }
-        let changes: [(&[u8], &[u8]); 3] =
-            [(b"v1", b"v2"), (b"f\x01", b"x\x01"), (b"f\x01\0\0\0", b"f\xff\xff\xff\xff")];
-        for (from, to) in changes {
-            let at = whole.windows(from.len()).position(|here| here == from).expect("it is there");
-            let mut other = whole.clone();
-            other[at..at + from.len()].copy_from_slice(to);
-            assert_eq!(records(&other).expect_err("no such file").kind(), ErrorKind::InvalidData);
+        let unknown = [Format::V1.banner().as_bytes(), b"x\x01"].concat();
+        let kind = records(Format::V1, &unknown).expect_err("no such part").kind();
+        assert_eq!(kind, ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn lengths_must_agree_and_what_is_unknown_is_left_out() {
+        let parts = |parts: &[&[u8]]| [&[Format::V2.banner().as_bytes()], parts].concat().concat();
+        let number = |n: u64| n.to_le_bytes();
+        for len in [1, 8] {
+            let file = parts(&[b"p", &number(len), b"\0e"]);
+            assert_eq!(records(Format::V2, &file).expect("whole"), [Record::Protection(false), Record::End]);
         }
-        let huge = [BANNER, b"w", &[255; 16]].concat();
-        assert_eq!(records(&huge).expect_err("no range").kind(), ErrorKind::InvalidData);
+        let file = parts(&[b"x", &number(20_000), &[1; 20_000], b"e"]);
+        assert_eq!(records(Format::V2, &file).expect("whole"), [Record::Unknown { tag: b'x' }, Record::End]);
+        let endless = parts(&[b"x", &number(u64::MAX), b"e"]);
+        let kind = records(Format::V2, &endless).expect_err("cut off").kind();
+        assert_eq!(kind, ErrorKind::UnexpectedEof);
+        for wrong in [
+            parts(&[b"s", &number(9), &number(1), b"\0e"]),
+            parts(&[b"p", &number(2), b"\0\0e"]),
+            parts(&[b"z", &number(24), &number(1), &number(2), b"e"]),
+            parts(&[b"w", &number(17), &number(1), &number(2), b"abe"]),
+            parts(&[b"t", &number(6), &[1, 0, 0, 0], b"ae"]),
+        ] {
+            let kind = records(Format::V2, &wrong).expect_err("no such length").kind();
+            assert_eq!(kind, ErrorKind::InvalidData);
+        }
     }
 }

@@ -107,6 +107,8 @@ fn head(reader: &mut Reader<impl Read>) -> io::Result<Head> {
                 return Ok(head);
             }
             Record::End => return Ok(head),
+            // Not in files of the first format.
+            Record::Protection(_) | Record::Unknown { .. } => {}
         }
     }
 }
@@ -219,6 +221,7 @@ mod tests {
                 }
                 Record::Zeros { offset, len } => image[offset as usize..][..len as usize].fill(0),
                 Record::End => return,
+                Record::Protection(_) | Record::Unknown { .. } => panic!("not in this format"),
                 Record::FromSnap(name) => assert_eq!(name, "a"),
                 Record::ToSnap(name) => assert!(["b", "c"].contains(&&*name)),
             }

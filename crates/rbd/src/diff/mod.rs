@@ -6,6 +6,7 @@
 
 pub mod file;
 pub(crate) mod history;
+pub(crate) mod input;
 mod maps;
 mod merge;
 

@@ -8,6 +8,7 @@ mod deep_copy;
 mod diff;
 mod groups;
 mod owner;
+mod sparsify;
 mod switch;
 mod trash;
 
@@ -126,6 +127,11 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
                     image.roll_back(&snap, |_, _| {}).await.expect("rolled back");
                     model.clone_from(&snaps[&snap]);
                 }
+            }
+            16 => {
+                image.write(offset, vec![0; len as usize].into()).await.expect("written");
+                model[range].fill(0);
+                image.sparsify(4096, |_, _| {}).await.expect("given back");
             }
             _ => {
                 let got = image.read(offset, len).await.expect("read");

@@ -2,12 +2,15 @@
 //! and without, and another one that asks for all that can be asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use loligo_rados::IoCtx;
 use loligo_rbd::{
     CacheOptions, CloneFormat, Error, Image, ImageCache, Mode, NewClone, NewImage, Shrink, clone, features,
 };
-use loligo_wire::rbd::feature;
+use loligo_wire::Writer;
+use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::{POOL, connect, place};
 
@@ -38,6 +41,7 @@ async fn ask_for_all(image: &Image, owner: &Image) {
     image.disable_features(feature::OBJECT_MAP).await.expect("off");
     image.enable_features(feature::OBJECT_MAP).await.expect("on");
     image.rebuild_object_map(|_, _| {}).await.expect("made");
+    image.sparsify(4096, |_, _| {}).await.expect("given back");
     if image.view().parent.is_some() {
         image.flatten(|_, _| {}).await.expect("flattened");
         assert!(
@@ -96,4 +100,40 @@ async fn the_owner_does_for_others_what_they_ask_for() {
         base.close().await.expect("closes");
         loligo_rbd::remove(&io, "base", |_, _| {}).await.expect("removed");
     }
+}
+
+/// A request to make a snapshot as older releases send it: without a number.
+fn nameless(name: &str) -> bytes::Bytes {
+    let mut w = Writer::new();
+    w.versioned(6, 1, |w| {
+        w.u32(8);
+        w.put(name);
+        w.put(&SnapKind::User);
+    });
+    w.into_bytes()
+}
+
+/// Who asks for more than the owner takes on is not answered; what he has answered is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_without_a_number_are_bounded() {
+    let (server, io) = place().await;
+    let others = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    loligo_rbd::create(&io, "disk", NewImage::of_size(64 << 20)).await.expect("made");
+    let owner = opened(&io).await;
+    owner.acquire_lock().await.expect("taken");
+    let header = format!("rbd_header.{}", owner.id());
+    let asked = (0..300).map(|n| {
+        let (others, header) = (&others, &header);
+        async move { others.notify(&**header, nameless(&format!("s{n}")), Duration::from_secs(30)).await }
+    });
+    let answered = |told: &loligo_rados::Notified| told.answers.values().any(|answer| !answer.is_empty());
+    let told = join_all(asked).await;
+    let count = told.iter().filter(|told| told.as_ref().is_ok_and(answered)).count();
+    assert!((64..300).contains(&count), "{count} were answered");
+    owner.refresh().await.expect("a header");
+    assert_eq!(owner.view().snapshots.len(), count);
+    // There is room again.
+    let last = others.notify(&*header, nameless("last"), Duration::from_secs(30)).await;
+    assert!(answered(&last.expect("told")));
+    owner.close().await.expect("closes");
 }

@@ -1,0 +1,112 @@
+//! `loligo rbd import`.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use loligo_rbd::{Image, Mode, NewImage, image_file};
+
+use super::args::{CloneShape, ExportFormat, Import};
+use super::{Bar, Place, data_pool, diff, transfer, wanted};
+use crate::failure::{Context, Failure};
+
+/// What is read, and how many bytes it has, if that is known.
+type Source = (Box<dyn Read>, Option<u64>);
+
+/// A file, as far as it is read before there is an image.
+enum Begun {
+    Bytes(Box<dyn Read>),
+    Whole(image_file::Reader<Box<dyn Read>>),
+}
+
+pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> {
+    let what = || format!("import {}", options.file.display());
+    let (from, size) = open(&options.file).context(what)?;
+    let own_name = options.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = match &options.image {
+        Some(image) => image,
+        None if size.is_some() => own_name,
+        None => return Err(Failure::new(what(), "does not say how the image is called")),
+    };
+    let (io, spec) = place.image(name).await?;
+    let (new, mut begun) = match options.export_format {
+        ExportFormat::Bytes => (NewImage::of_size(size.unwrap_or(0)), Begun::Bytes(from)),
+        ExportFormat::Whole => {
+            let reader = image_file::Reader::new(from).context(what)?;
+            (reader.head().new_image().context(what)?, Begun::Whole(reader))
+        }
+    };
+    let new = shaped(place, &options.shape, new).await?;
+    loligo_rbd::create(&io, &spec.image, new).await.context(what)?;
+    let done = async {
+        let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(what)?;
+        let bar = Bar::new("Importing image", &options.quiet);
+        let sparse_bytes = usize::try_from(options.sparse_size).unwrap_or(usize::MAX);
+        let filled = match (&mut begun, size) {
+            (Begun::Whole(file), _) => restore(&image, file, sparse_bytes, (&bar, size), &what()).await,
+            (Begun::Bytes(file), Some(_)) => {
+                transfer::import(&image, file, sparse_bytes, &bar, &what()).await
+            }
+            (Begun::Bytes(file), None) => transfer::import_stream(&image, file, sparse_bytes, &what()).await,
+        };
+        let closed = image.close().await;
+        filled?;
+        closed.context(what)
+    };
+    let done = done.await;
+    if done.is_err() {
+        // Half an image is of no use to anybody. The first failure is the one to tell.
+        let _ = loligo_rbd::remove_with_snapshots(&io, &spec.image).await;
+    }
+    done
+}
+
+fn open(file: &Path) -> std::io::Result<Source> {
+    if file == Path::new("-") {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let opened = File::open(file)?;
+    let about = opened.metadata()?;
+    match about.is_file() {
+        true => Ok((Box::new(BufReader::new(opened)), Some(about.len()))),
+        false => Err(std::io::Error::other("is no file whose size is known")),
+    }
+}
+
+/// With what the command line says instead.
+async fn shaped(place: &Place, shape: &CloneShape, new: NewImage) -> Result<NewImage, Failure> {
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
+        return Err(Failure::new("--object-size", "is no power of two"));
+    }
+    Ok(NewImage {
+        order: shape.object_size.map_or(new.order, |size| size.ilog2() as u8),
+        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(new.features),
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count).or(new.striping),
+        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
+        ..new
+    })
+}
+
+/// Makes an image what a file of the second format says, with all snapshots.
+async fn restore(
+    image: &Image,
+    reader: &mut image_file::Reader<impl Read>,
+    sparse_bytes: usize,
+    (bar, size): (&Bar, Option<u64>),
+    what: &str,
+) -> Result<(), Failure> {
+    let context = || what.to_owned();
+    for (key, value) in &reader.head().metadata {
+        image.set_metadata(key, value.clone()).await.context(context)?;
+    }
+    let (all, mut done) = (reader.diffs(), 0);
+    while let Some(mut diff) = tokio::task::block_in_place(|| reader.next_diff()).context(context)? {
+        let told = |at: u64| size.into_iter().for_each(|size| bar.at(at, size));
+        diff::apply(image, &mut diff, sparse_bytes, &told, what).await?;
+        done += 1;
+        if size.is_none() {
+            bar.at(done, all);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Bytes of a file that nobody vouches for.
+
+use std::io::{self, ErrorKind, Read};
+
+/// Bytes that come one after the other, and are counted. No more memory is taken than there are.
+pub(crate) struct Input<R> {
+    from: R,
+    position: u64,
+}
+
+impl<R: Read> Read for Input<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(buf)?;
+        self.position += len as u64;
+        Ok(len)
+    }
+}
+
+impl<R: Read> Input<R> {
+    /// `position`: bytes that somebody has read already.
+    pub(crate) fn new(from: R, position: u64) -> Self {
+        Self { from, position }
+    }
+
+    /// Bytes that have been read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What a file, or a part of it, begins with.
+    ///
+    /// # Errors
+    /// `InvalidData` if it begins otherwise.
+    pub(crate) fn banner(&mut self, banner: &str) -> io::Result<()> {
+        match self.exactly(banner.len() as u64)? == banner.as_bytes() {
+            true => Ok(()),
+            false => Err(invalid(format!("it does not begin with '{}'", banner.trim_end()))),
+        }
+    }
+
+    /// So many bytes.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if there are less, here and below.
+    pub(crate) fn exactly(&mut self, len: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.by_ref().take(len).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == len { Ok(bytes) } else { Err(too_short()) }
+    }
+
+    pub(crate) fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.fill(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    pub(crate) fn number(&mut self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Bytes behind their length.
+    ///
+    /// # Errors
+    /// `InvalidData` if there are more than `len_max`.
+    pub(crate) fn string(&mut self, len_max: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = [0; 4];
+        self.fill(&mut bytes)?;
+        let len = u32::from_le_bytes(bytes);
+        if len > len_max {
+            return Err(invalid(format!("{len} bytes where at most {len_max} may be")));
+        }
+        self.exactly(len.into())
+    }
+
+    /// Leaves bytes out.
+    pub(crate) fn skip(&mut self, len: u64) -> io::Result<()> {
+        let skipped = io::copy(&mut self.by_ref().take(len), &mut io::sink())?;
+        if skipped == len { Ok(()) } else { Err(too_short()) }
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_exact(bytes).map_err(|e| if e.kind() == ErrorKind::UnexpectedEof { too_short() } else { e })
+    }
+}
+
+fn too_short() -> io::Error {
+    io::Error::new(ErrorKind::UnexpectedEof, "it ends too early")
+}
+
+pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why.into())
+}

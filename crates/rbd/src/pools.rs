@@ -1,0 +1,93 @@
+//! Pools that have images.
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::{Errno, IoCtx, ReadOp, SnapId, WriteOp};
+
+use crate::call::{asking, next};
+use crate::view::SnapContext;
+use crate::{Error, names, trash};
+
+/// What [`names::INFO`] holds, first and then, where librbd need not look any more.
+const VALIDATING: &[u8] = b"validate";
+const VALIDATED: &[u8] = b"overwrite validated";
+
+/// Images that are looked at at a time.
+const AT_ONCE: usize = 32;
+
+/// What images take at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many.
+    pub images: u64,
+    /// Snapshots of them.
+    pub snapshots: u64,
+    /// Bytes, of each image as many as it or one of its snapshots has.
+    pub provisioned: u64,
+}
+
+/// Adds up the images of a pool (and namespace), and those in its trash.
+///
+/// # Errors
+/// One of them cannot be read.
+pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
+    let images = sum(io, crate::list(io).await?.into_values().collect()).await?;
+    let trashed = trash::list(io).await?.into_iter().map(|trashed| trashed.id).collect();
+    Ok((images, sum(io, trashed).await?))
+}
+
+async fn sum(io: &IoCtx, ids: Vec<String>) -> Result<Sum, Error> {
+    let looked = stream::iter(ids).map(|id| async move { one(io, &names::header(&id)).await });
+    let mut looked = looked.buffer_unordered(AT_ONCE);
+    let mut sum = Sum::default();
+    while let Some(found) = looked.try_next().await? {
+        let Some((snapshots, bytes)) = found else { continue };
+        sum.images += 1;
+        sum.snapshots += snapshots;
+        sum.provisioned = sum.provisioned.saturating_add(bytes);
+    }
+    Ok(sum)
+}
+
+/// Snapshots and bytes of an image, whatever its features; `None` if it is gone meanwhile.
+async fn one(io: &IoCtx, header: &str) -> Result<Option<(u64, u64)>, Error> {
+    let sized = |op, snap: u64| asking(op, "get_size", |w| w.u64(snap));
+    let op = asking(sized(ReadOp::new(), SnapId::HEAD.0), "get_snapcontext", |_| {});
+    let mut answers = match io.operate_read(header, op).await {
+        Err(e) if e.errno() == Errno::ENOENT => return Ok(None),
+        answers => answers?.into_iter(),
+    };
+    let (_, mut bytes): (u8, u64) = next(&mut answers, "get_size")?;
+    let SnapContext { ids, .. } = next(&mut answers, "get_snapcontext")?;
+    if ids.is_empty() {
+        return Ok(Some((0, bytes)));
+    }
+    let op = ids.iter().fold(ReadOp::new(), |op, id| sized(op, *id).may_fail());
+    for answer in io.operate_read(header, op).await? {
+        // One may be gone meanwhile.
+        let size: Result<(u8, u64), Error> = next(&mut std::iter::once(answer), "get_size");
+        bytes = bytes.max(size.map_or(0, |(_, size)| size));
+    }
+    Ok(Some((ids.len() as u64, bytes)))
+}
+
+/// Looks whether a pool can have images: snapshots of objects, and objects that are overwritten. librbd looks no more then.
+///
+/// # Errors
+/// What it cannot; an erasure-coded pool without `allow_ec_overwrites` gives EOPNOTSUPP.
+pub async fn validate(io: &IoCtx) -> Result<(), Error> {
+    let io = io.with_namespace("");
+    match io.read(names::INFO, 0, VALIDATED.len() as u64).await {
+        Ok(found) if found == VALIDATED => return Ok(()),
+        Err(e) if e.errno() != Errno::ENOENT => return Err(e.into()),
+        _ => {}
+    }
+    let snap = io.create_managed_snapshot().await?;
+    let looked = async {
+        io.write_full(names::INFO, VALIDATING.into()).await?;
+        io.operate(names::INFO, WriteOp::new().write(0, VALIDATED.into())).await
+    };
+    let looked = looked.await;
+    let removed = io.remove_managed_snapshot(snap).await;
+    looked?;
+    Ok(removed?)
+}

@@ -1,0 +1,80 @@
+//! Giving back the room that zeros take.
+//!
+//! The OSD looks for them, in one request for each object (`librbd/operation/SparsifyRequest.cc`).
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use crate::call::tell;
+use crate::image::{Image, Inner};
+use crate::messages::Wanted;
+use crate::resize::REMOVALS;
+use crate::{Error, names};
+
+/// Bytes that are looked at together at least, as librbd has it.
+const BLOCK_BYTES_MIN: u64 = 4096;
+
+impl Image {
+    /// Has the cluster keep nothing of blocks of `block_bytes` that are all zeros; tells how many objects of how many are done. Data may be changed meanwhile. What
+    /// snapshots have takes the room it took.
+    ///
+    /// # Errors
+    /// [`Error::Block`] unless `block_bytes` is a power of two from 4096 to an object's size; [`Error::ReadOnly`]; EOPNOTSUPP of an erasure-coded pool. If it fails
+    /// in between it can be repeated.
+    pub async fn sparsify(&self, block_bytes: u64, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let inner = &self.inner;
+        let object_bytes = inner.fixed.layout.object_size();
+        if !block_bytes.is_power_of_two() || !(BLOCK_BYTES_MIN..=object_bytes).contains(&block_bytes) {
+            return Err(Error::Block { block_bytes, object_bytes });
+        }
+        if self.has_owner_do(Wanted::Sparsify { block_bytes }, &mut progress).await? {
+            return Ok(());
+        }
+        drop(inner.enter().await?);
+        inner.write_back().await?;
+        let all = inner.fixed.layout.object_count(inner.size());
+        let thinned = stream::iter(0..all).map(|number| async move {
+            let _place = inner.enter().await?;
+            inner.thin_out(number, block_bytes).await
+        });
+        let mut thinned = thinned.buffer_unordered(REMOVALS);
+        let mut done = 0;
+        while thinned.try_next().await?.is_some() {
+            done += 1;
+            progress(done, all);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    async fn thin_out(&self, number: u64, block_bytes: u64) -> Result<(), Error> {
+        let (io, oid) = (self.writer()?, names::data_object(&self.fixed.prefix, number));
+        // One that hides what the parent has must stay, though it be empty.
+        let may_go = self.covered(number) == 0;
+        let thin = async {
+            let told = tell(&io, &oid, "sparsify", |w| {
+                w.u64(block_bytes);
+                w.bool(may_go);
+            });
+            match told.await {
+                Err(e) if e.is_not_found() => Ok(()),
+                done => done,
+            }
+        };
+        if self.map.is_missing(number) {
+            return Ok(());
+        }
+        if !may_go || !self.map.is_open() {
+            let _held = self.map.holding(number).await;
+            return thin.await;
+        }
+        let thin = async {
+            thin.await?;
+            match io.stat(&*oid).await {
+                Err(e) if e.errno() == loligo_rados::Errno::ENOENT => Ok(false),
+                found => Ok(found.map(|_| true)?),
+            }
+        };
+        self.map.thinning(number, thin).await
+    }
+}
