@@ -10,6 +10,9 @@
 //! | is woken by each request | fewer than [`Pace::DENSE`] requests come a second, or the last trial did not pay |
 //! | looks after a pause | as many come, and no fewer than before it began: that is tried again four times a second |
 //!
+//! A thread whose pauses last much longer than it asked shares its processor with one that runs all the time, mostly the client itself, be another
+//! processor idle or not; the kernel takes up to a second to part them. Then the thread asks to be put elsewhere.
+//!
 //! A pause is as long as [`GATHER`] requests take to come, 10 µs at least and what [`Pace::new`] was given at most, and there is none after a
 //! look that found nothing. Measured in ARCHITECTURE.md, "Where the work stands".
 
@@ -17,6 +20,8 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZero;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// Requests that a pause shall bring.
 const GATHER: f64 = 8.0;
@@ -32,6 +37,14 @@ const KEPT_MIN: f64 = 0.85;
 const HOLD_MIN: Duration = Duration::from_millis(50);
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
+/// What a pause may last longer than it was asked to.
+const LATE: Duration = Duration::from_micros(500);
+/// Late pauses one after the other before the thread goes elsewhere.
+const LATE_MAX: u32 = 2;
+/// How long it stays where it went, at least: doubled each time that it was late there, too, as it is where all processors are busy.
+const STAY_MIN: Duration = Duration::from_millis(20);
+const STAY_MAX: Duration = Duration::from_secs(2);
+
 thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
     static PACE: RefCell<Option<Pace>> = const { RefCell::new(None) };
@@ -45,18 +58,36 @@ pub(crate) fn taken(requests: u32) {
 /// To be called by a worker that has nothing to do, before it sleeps until it is woken
 /// ([`on_thread_park`](tokio::runtime::Builder::on_thread_park)): pauses, if that pays. `pause_max` is that of [`Pace::new`].
 pub fn before_sleep(pause_max: Duration) {
-    let taken = TAKEN.replace(0);
+    let (taken, now) = (TAKEN.replace(0), Instant::now());
     let pause = PACE.with_borrow_mut(|pace| {
         let pace = pace.get_or_insert_with(|| {
             // Without it the kernel adds up to 50 µs. If it cannot be had pauses are longer, and are given up if they do not pay.
             let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
-            Pace::new(pause_max, Instant::now())
+            Pace::new(pause_max, now)
         });
-        pace.pause(Instant::now(), taken)
+        pace.pause(now, taken)
     });
-    if let Some(pause) = pause {
-        thread::sleep(pause);
+    let Some(pause) = pause else { return };
+    thread::sleep(pause);
+    let woken = Instant::now();
+    let is_displaced =
+        PACE.with_borrow_mut(|pace| pace.as_mut().is_some_and(|pace| pace.paused(woken, woken - now, pause)));
+    if is_displaced {
+        // Where the kernel does not allow it, it stays where it is.
+        let _ = go_elsewhere();
     }
+}
+
+/// Has the kernel put this thread on another processor than this one, of those that it may use.
+fn go_elsewhere() -> rustix::io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    let mut others = allowed;
+    others.unset(sched_getcpu());
+    if others.count() == 0 {
+        return Ok(());
+    }
+    sched_setaffinity(None, &others)?;
+    sched_setaffinity(None, &allowed)
 }
 
 /// One worker's: when to pause and for how long. It reads no clock.
@@ -69,6 +100,10 @@ pub struct Pace {
     woken_rate: f64,
     held_until: Instant,
     hold: Duration,
+    /// Late pauses one after the other.
+    late: u32,
+    stays_until: Instant,
+    stay: Duration,
 }
 
 #[derive(Debug)]
@@ -85,7 +120,7 @@ enum Wait {
 
 impl Pace {
     /// Requests a second from which on a worker may pause: with fewer there is little to gather.
-    pub const DENSE: f64 = 80_000.0;
+    pub const DENSE: f64 = 40_000.0;
 
     /// Nothing has come yet. With a `pause_max` of 0 there is never a pause.
     pub fn new(pause_max: Duration, now: Instant) -> Self {
@@ -96,7 +131,28 @@ impl Pace {
             woken_rate: 0.0,
             held_until: now,
             hold: HOLD_MIN,
+            late: 0,
+            stays_until: now,
+            stay: STAY_MIN,
         }
+    }
+
+    /// A pause that was to be so long has lasted so long: whether the thread should go elsewhere.
+    pub fn paused(&mut self, now: Instant, lasted: Duration, pause: Duration) -> bool {
+        let has_stayed = now >= self.stays_until;
+        if lasted < pause + LATE {
+            self.late = 0;
+            self.stay = if has_stayed { STAY_MIN } else { self.stay };
+            return false;
+        }
+        self.late += 1;
+        let goes = self.late >= LATE_MAX && has_stayed;
+        if goes {
+            self.late = 0;
+            self.stays_until = now + self.stay;
+            self.stay = (self.stay * 2).min(STAY_MAX);
+        }
+        goes
     }
 
     /// What to do now that `taken` requests have been taken since the last call and there are no more: pause for so long, or sleep until the next one.
@@ -196,7 +252,7 @@ mod tests {
     #[test]
     fn few_requests_are_not() {
         let mut worker = Worker::new(PAUSE_MAX);
-        worker.run(Duration::from_secs(1), Duration::from_micros(14), |_| 1);
+        worker.run(Duration::from_secs(1), Duration::from_micros(26), |_| 1);
         assert_eq!(worker.pauses, 0);
         let mut never = Worker::new(Duration::ZERO);
         never.run(Duration::from_secs(1), CYCLE, steady);
@@ -222,6 +278,34 @@ mod tests {
         assert!(worker.pauses - before <= 8, "{}", worker.pauses - before);
         worker.now += Duration::from_secs(1);
         assert_eq!(worker.pace.pause(worker.now, 0), None);
+    }
+
+    #[test]
+    fn who_is_late_again_and_again_goes_elsewhere() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(PAUSE_MAX, now);
+        let mut moves = |pace: &mut Pace, count: u32, lasted: u64| {
+            let lasted = Duration::from_micros(lasted);
+            let moved = (0..count).filter(|_| {
+                now += lasted;
+                pace.paused(now, lasted, PAUSE_MAX)
+            });
+            moved.count()
+        };
+        assert_eq!(moves(&mut pace, 10_000, 60), 0);
+        assert_eq!(moves(&mut pace, 1, 3000) + moves(&mut pace, 1, 60) + moves(&mut pace, 1, 3000), 0);
+        assert_eq!(moves(&mut pace, 1, 60) + moves(&mut pace, 2, 3000), 1, "at once");
+        // Where it is late everywhere it soon stays: after 20 ms, 40, 80 and so on.
+        let in_vain = moves(&mut pace, 1000, 3000);
+        assert!((5..9).contains(&in_vain), "{in_vain}");
+        assert_eq!(moves(&mut pace, 100_000, 60) + moves(&mut pace, 2, 3000), 1, "at once again");
+    }
+
+    #[test]
+    fn a_thread_goes_elsewhere_and_may_come_back() {
+        let allowed = sched_getaffinity(None).expect("known");
+        go_elsewhere().expect("allowed");
+        assert_eq!(sched_getaffinity(None).expect("known"), allowed);
     }
 
     #[test]
