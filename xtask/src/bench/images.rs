@@ -66,6 +66,11 @@ impl ImageLoad {
         }
     }
 
+    /// An image is written to as it was made, and read when it has been read before.
+    fn warmth(self) -> Warmth {
+        if self == Self::Write { Warmth::Cold } else { Warmth::Warm }
+    }
+
     fn io_type(self) -> &'static str {
         if self == Self::Write { "write" } else { "read" }
     }
@@ -83,11 +88,13 @@ impl ImageLoad {
             None => (stock.conf(), stock.pid("osd.0")?),
             Some(serve) => (serve.conf.clone(), serve.child.id()),
         };
-        programs::prepare_image(&conf, Contents::Full)?;
+        let contents = if self == Self::Read { Contents::Full } else { Contents::None };
+        programs::prepare_image(&conf, contents)?;
         match way {
             Way::Native(client) => {
-                // What the first pass over an image costs (memory that a server has not had before, a cache's) is not what is measured.
-                self.native(client, our.program, &conf, pid, seconds)?;
+                if self.warmth() == Warmth::Warm {
+                    self.native(client, our.program, &conf, pid, seconds)?;
+                }
                 self.native(client, our.program, &conf, pid, seconds)
             }
             Way::Nbd | Way::CachedNbd => {
@@ -99,7 +106,7 @@ impl ImageLoad {
                     images: &[programs::IMAGE.to_owned()],
                     cache: matches!(way, Way::CachedNbd).then_some("2G"),
                 };
-                over.run(self, Warmth::Warm, seconds)
+                over.run(self, self.warmth(), seconds)
             }
         }
     }
