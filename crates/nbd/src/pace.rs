@@ -13,7 +13,7 @@
 //! A thread whose pauses last much longer than it asked shares its processor with one that runs all the time, mostly the client itself, be another
 //! processor idle or not; the kernel takes up to a second to part them. Then the thread asks to be put elsewhere.
 //!
-//! A pause is as long as [`GATHER`] requests take to come, 10 µs at least and what [`Pace::new`] was given at most, and there is none after a
+//! A pause is as long as eight requests take to come, 10 µs at least and what [`Pace::new`] was given at most, and there is none after a
 //! look that found nothing. Measured in ARCHITECTURE.md, "Where the work stands".
 
 use std::cell::{Cell, RefCell};
