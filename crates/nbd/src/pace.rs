@@ -149,6 +149,8 @@ impl Pace {
         let goes = self.late >= LATE_MAX && has_stayed;
         if goes {
             self.late = 0;
+            // What came meanwhile says nothing of what pauses bring.
+            self.window = Window { began: now, requests: 0 };
             self.stays_until = now + self.stay;
             self.stay = (self.stay * 2).min(STAY_MAX);
         }
@@ -299,6 +301,21 @@ mod tests {
         let in_vain = moves(&mut pace, 1000, 3000);
         assert!((5..9).contains(&in_vain), "{in_vain}");
         assert_eq!(moves(&mut pace, 100_000, 60) + moves(&mut pace, 2, 3000), 1, "at once again");
+    }
+
+    #[test]
+    fn late_pauses_do_not_speak_against_pauses() {
+        let mut worker = Worker::new(PAUSE_MAX);
+        worker.run(WOKEN_WINDOW + CYCLE, CYCLE, steady);
+        assert!(matches!(worker.pace.wait, Wait::Paused { windows: 0, .. }), "{:?}", worker.pace.wait);
+        for _ in 0..LATE_MAX {
+            let lasted = Duration::from_millis(3);
+            worker.now += lasted;
+            worker.pace.paused(worker.now, lasted, PAUSE_MAX);
+            worker.pace.pause(worker.now, 64);
+        }
+        worker.run(2 * PAUSED_WINDOW, CYCLE, steady);
+        assert!(matches!(worker.pace.wait, Wait::Paused { windows: 1.., .. }), "{:?}", worker.pace.wait);
     }
 
     #[test]
