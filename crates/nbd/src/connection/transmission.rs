@@ -293,8 +293,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         }
         let announced = self.decoder.lacks(&self.inbound).min(self.inbound.len());
         let wanted = self.read_len.max(announced);
-        if self.inbound.is_empty() && self.inbound.capacity() > READ_MAX {
-            // What a long request took is given back.
+        if self.inbound.is_empty() && self.inbound.capacity() > 2 * READ_MAX {
+            // What a long request took is given back; what the longest read asks for is kept.
             self.inbound = BytesMut::new();
         }
         self.inbound.reserve(wanted);
