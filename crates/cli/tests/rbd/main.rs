@@ -14,7 +14,7 @@ mod whole;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, thread};
+use std::{env, fs};
 
 use loligo_server::Server;
 use serde_json::Value;
@@ -185,50 +185,87 @@ fn images_by_their_words() {
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn the_stock_program_sees_what_we_see() {
-    on_both("beside", beside);
+    let server = Server::memory().start().expect("the server starts");
+    beside(&Place::new(server.conf(), "beside"));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_stock_program_sees_what_we_see_on_stock() {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    beside(&Place::new(Path::new(&conf), "beside"));
 }
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn features_are_switched_by_either() {
-    on_both("feature", feature::beside);
+    on_our_server("feature", feature::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn features_are_switched_by_either_on_stock() {
+    on_stock("feature", feature::beside);
 }
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn locks_by_hand_are_seen_by_either() {
-    on_both("holders", holders::beside);
+    on_our_server("holders", holders::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn locks_by_hand_are_seen_by_either_on_stock() {
+    on_stock("holders", holders::beside);
 }
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn differences_are_the_same() {
-    on_both("diff", diff::beside);
+    on_our_server("diff", diff::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn differences_are_the_same_on_stock() {
+    on_stock("diff", diff::beside);
 }
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn copies_are_alike() {
-    on_both("copy", copy::beside);
+    on_our_server("copy", copy::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn copies_are_alike_on_stock() {
+    on_stock("copy", copy::beside);
 }
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn groups_are_the_same_to_either() {
-    on_both("group", group::beside);
+    on_our_server("group", group::beside);
 }
 
-/// Runs a test on a server of our own and on the stock cluster, at the same time, since it waits for one program after the other; in a pool of its own.
-fn on_both(what: &str, test: fn(&Place)) {
-    let stock = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn groups_are_the_same_to_either_on_stock() {
+    on_stock("group", group::beside);
+}
+
+/// Runs a test in a pool of its own on a server of our own.
+fn on_our_server(what: &str, test: fn(&Place)) {
     let server = Server::memory().start().expect("the server starts");
-    thread::scope(|scope| {
-        let named = |place: &str| thread::Builder::new().name(format!("{what} {place}"));
-        let on_stock = || in_a_pool(&Place::new(Path::new(&stock), what), test);
-        named("on the stock cluster").spawn_scoped(scope, on_stock).expect("a thread");
-        let on_ours = || in_a_pool(&Place::new(server.conf(), what), test);
-        named("on our server").spawn_scoped(scope, on_ours).expect("a thread");
-    });
+    in_a_pool(&Place::new(server.conf(), what), test);
+}
+
+/// The same on the stock cluster.
+fn on_stock(what: &str, test: fn(&Place)) {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    in_a_pool(&Place::new(Path::new(&conf), what), test);
 }
 
 fn in_a_pool(place: &Place, test: fn(&Place)) {
@@ -239,6 +276,7 @@ fn in_a_pool(place: &Place, test: fn(&Place)) {
 }
 
 fn beside(place: &Place) {
+    place.make_pool();
     clones::beside(place);
     trash::beside(place);
     let data: Vec<u8> = (0..30_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
@@ -294,6 +332,8 @@ fn beside(place: &Place) {
     }
     assert_eq!(place.stock("ls"), "");
     namespaces(place);
+    place.remove_pool();
+    let _ = fs::remove_dir_all(&place.dir);
 }
 
 fn namespaces(place: &Place) {
