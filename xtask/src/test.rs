@@ -15,11 +15,11 @@ use crate::watched;
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
 
-/// Simulated disks that lose power or fail: those of the disk store's tests take 40 s with two cores.
-const STORE_SEEDS: &str = "500";
+/// Simulated disks that lose power or fail: those of the disk store's tests take half a minute with two cores.
+const STORE_SEEDS: &str = "350";
 
-/// Modelled clusters that do to the client whatever their seeds say: a minute with two cores.
-const CLIENT_SEEDS: &str = "2000";
+/// Modelled clusters that do to the client whatever their seeds say: three quarters of a minute with two cores.
+const CLIENT_SEEDS: &str = "1500";
 
 #[derive(Default)]
 struct Totals {
