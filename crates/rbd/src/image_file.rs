@@ -32,7 +32,7 @@ use bytes::Bytes;
 use loligo_wire::rbd::feature;
 
 use crate::diff::file::{self, Format};
-use crate::diff::input::{Input, invalid};
+use crate::diff::input::{Input, agree, invalid};
 use crate::image::Image;
 use crate::{Error, NewImage, features};
 
@@ -229,11 +229,7 @@ fn read_head(input: &mut Input<impl Read>) -> io::Result<Head> {
             // Of another release.
             None => input.skip(len)?,
         }
-        let is_of = input.position() - begun;
-        if is_of != len {
-            let why = format!("what begins at byte {at} has {is_of} bytes, and is said to have {len}");
-            return Err(invalid(why));
-        }
+        agree(at, Some(len), input.position() - begun)?;
     }
     let [order, features, stripe_unit, stripe_count] = numbers;
     // What it does not say is as in a new image.

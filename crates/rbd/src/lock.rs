@@ -105,12 +105,8 @@ impl Inner {
     async fn acquire(&self) -> Result<(), Error> {
         loop {
             let freed = self.freed.notified();
-            let options = self.lock_options();
-            match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &options).await {
-                Ok(()) => break,
-                Err(e) if e.errno() == Errno::EEXIST => break,
-                Err(e) if e.errno() == EBUSY => {}
-                Err(e) => return Err(e.into()),
+            if self.try_lock().await? {
+                break;
             }
             let Some(owner) = self.owner().await? else { continue };
             if !self.is_alive(&owner).await? {
@@ -131,15 +127,24 @@ impl Inner {
         self.check()?;
         self.refresh_if_stale().await?;
         if !self.may_write() {
-            match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
-                Err(e) if e.errno() == EBUSY => return Ok(false),
-                Err(e) if e.errno() != Errno::EEXIST => return Err(e.into()),
-                _ => self.begin_to_own().await?,
+            if !self.try_lock().await? {
+                return Ok(false);
             }
+            self.begin_to_own().await?;
         }
         self.map.be_certain().await?;
         self.begin_caching();
         Ok(self.may_write())
+    }
+
+    /// True if the lock is ours, false if somebody has it.
+    async fn try_lock(&self) -> Result<bool, Error> {
+        match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
+            Ok(()) => Ok(true),
+            Err(e) if e.errno() == Errno::EEXIST => Ok(true),
+            Err(e) if e.errno() == EBUSY => Ok(false),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The lock has been taken.

@@ -13,7 +13,7 @@ use crate::stock::Cluster;
 
 use super::measure::{process_cpu_us, run_counting_cpu};
 use super::nbd::Gateway;
-use super::programs::{self, Contents, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
+use super::programs::{self, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
 use super::report::{Figures, figure_rows, figures_json};
 use super::sides::{Client, Our, POOL, Server};
 
@@ -88,8 +88,7 @@ impl ImageLoad {
             None => (stock.conf(), stock.pid("osd.0")?),
             Some(serve) => (serve.conf.clone(), serve.child.id()),
         };
-        let contents = if self == Self::Read { Contents::Full } else { Contents::None };
-        programs::prepare_image(&conf, contents)?;
+        programs::prepare_image(&conf, self.io_type())?;
         match way {
             Way::Native(client) => {
                 if self.warmth() == Warmth::Warm {

@@ -58,8 +58,7 @@ impl Program {
         let mut command = match self.kind {
             Kind::Fio { rw } => fio(conf, rw, seconds),
             Kind::Rbd { io_type } => {
-                let is_read = io_type == "read";
-                prepare_image(conf, if is_read { Contents::Full } else { Contents::None })?;
+                prepare_image(conf, io_type)?;
                 rbd_bench(conf, io_type, u64::from(seconds) * RBD_BYTES_A_SECOND)
             }
         };
@@ -136,23 +135,15 @@ impl FioRun {
     }
 }
 
-/// What an image consists of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Contents {
-    None,
-    /// All of it has been written.
-    Full,
-}
-
-/// Makes the image anew.
-pub(super) fn prepare_image(conf: &Path, contents: Contents) -> Result<()> {
+/// Makes the image anew; one that is to be read is written all over first.
+pub(super) fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
     let rbd = |args: &[&str]| output_of(Command::new("rbd").arg("-c").arg(conf).args(args)).map(drop);
     let image = format!("{POOL}/{IMAGE}");
     if rbd(&["info", &image]).is_ok() {
         rbd(&["rm", "--no-progress", &image])?;
     }
     rbd(&["create", &image, "--size", "1G"])?;
-    if contents == Contents::Full {
+    if io_type == "read" {
         rbd(&[
             "bench",
             "--io-type",

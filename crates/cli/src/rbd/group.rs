@@ -104,34 +104,42 @@ fn show_members(place: &Place, namespace: &str, members: &[Member]) {
 }
 
 async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
-    let (text, what) = match command {
+    match command {
         GroupSnap::Ls { group: text } => {
-            let (io, name) = named(place, text).await?;
-            let snaps = or_none(group::snapshots(&io, &name).await);
+            let (io, group) = named(place, text).await?;
+            let snaps = or_none(group::snapshots(&io, &group).await);
             show_snapshots(&snaps.context(|| format!("group snap ls {text}"))?, place.format);
-            return Ok(());
+            Ok(())
         }
-        GroupSnap::Create { snapshot } => (snapshot, "create"),
-        GroupSnap::Rm { snapshot } => (snapshot, "rm"),
-        GroupSnap::Rename { snapshot, .. } => (snapshot, "rename"),
-        GroupSnap::Rollback { snapshot, .. } => (snapshot, "rollback"),
-    };
-    let what = format!("group snap {what} {text}");
-    let (io, spec) = place.image_or(text, "GROUP").await?;
-    let Some(name) = &spec.snap else {
-        return Err(Failure::new(what, "names no snapshot: GROUP@SNAPSHOT"));
-    };
-    let group = &*spec.image;
-    let done = match command {
-        GroupSnap::Rm { .. } => group::remove_snapshot(&io, group, name).await,
-        GroupSnap::Rename { to, .. } => group::rename_snapshot(&io, group, name, to).await,
-        GroupSnap::Rollback { quiet, .. } => {
+        GroupSnap::Create { snapshot } => {
+            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let made = group::create_snapshot(&io, &group, &name).await;
+            made.context(|| format!("group snap create {snapshot}"))
+        }
+        GroupSnap::Rm { snapshot } => {
+            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let removed = group::remove_snapshot(&io, &group, &name).await;
+            removed.context(|| format!("group snap rm {snapshot}"))
+        }
+        GroupSnap::Rename { snapshot, to } => {
+            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let renamed = group::rename_snapshot(&io, &group, &name, to).await;
+            renamed.context(|| format!("group snap rename {snapshot}"))
+        }
+        GroupSnap::Rollback { snapshot, quiet } => {
+            let (io, group, name) = snapshot_of(place, snapshot).await?;
             let bar = Bar::new("Rolling back to group snapshot", quiet);
-            group::roll_back(&io, group, name, |n, of| bar.at(n, of)).await
+            let back = group::roll_back(&io, &group, &name, |n, of| bar.at(n, of)).await;
+            back.context(|| format!("group snap rollback {snapshot}"))
         }
-        GroupSnap::Create { .. } | GroupSnap::Ls { .. } => group::create_snapshot(&io, group, name).await,
-    };
-    done.context(|| what)
+    }
+}
+
+/// A group, where it lies, and one of its snapshots.
+async fn snapshot_of(place: &Place, text: &str) -> Result<(IoCtx, String, String), Failure> {
+    let (io, spec) = place.image_or(text, "GROUP").await?;
+    let name = spec.snap.ok_or_else(|| Failure::new(text, "names no snapshot: GROUP@SNAPSHOT"))?;
+    Ok((io, spec.image, name))
 }
 
 fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {

@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
 
-use super::input::{Input, invalid};
+use super::input::{Input, agree, invalid};
 
 const FROM_SNAP: u8 = b'f';
 const TO_SNAP: u8 = b't';
@@ -270,16 +270,6 @@ impl<R: Read> Reader<R> {
     fn name(&mut self) -> io::Result<String> {
         let bytes = self.input.string(NAME_BYTES_MAX)?;
         String::from_utf8(bytes).map_err(|_| invalid("a snapshot's name is no text"))
-    }
-}
-
-/// A part must be as long as is said.
-fn agree(at: u64, said: Option<u64>, len: u64) -> io::Result<()> {
-    match said.filter(|said| *said != len) {
-        None => Ok(()),
-        Some(said) => {
-            Err(invalid(format!("what begins at byte {at} has {len} bytes, and is said to have {said}")))
-        }
     }
 }
 

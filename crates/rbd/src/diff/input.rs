@@ -89,6 +89,16 @@ fn too_short() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "it ends too early")
 }
 
+/// A part must be as long as is said, if it is said.
+pub(crate) fn agree(at: u64, said: Option<u64>, len: u64) -> io::Result<()> {
+    match said.filter(|said| *said != len) {
+        None => Ok(()),
+        Some(said) => {
+            Err(invalid(format!("what begins at byte {at} has {len} bytes, and is said to have {said}")))
+        }
+    }
+}
+
 pub(crate) fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why.into())
 }
