@@ -1,30 +1,29 @@
 //! The thread that sends answers which had to wait for the store.
 //!
 //! The store's committer tells of many changes at once, on the thread that should be writing the next ones; so it only leaves
-//! the answers here. They leave in one write for each connection, and so do the answers to reads that the store gives together.
+//! here which placement groups have answers. They leave in one write for each connection, and so do the answers to reads that
+//! the store gives together.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::Instant;
 
 use loligo_lane::{Action, Lane};
 use loligo_lockstat::Class;
 use loligo_msgr::{Cork, Hold};
 use loligo_wire::message::Msg;
 
-use crate::history::History;
-use crate::replies::Reply;
+use crate::replies::Replies;
 use crate::slot::Asker;
 
-/// Held to take out all answers that wait; leaving one takes no lock.
+/// Held to take out all that waits to be sent; leaving something takes no lock.
 static FINISHER: Class = Class::new("osd.finisher");
 
-/// Answers that wait to be sent: more than requests are let in.
+/// Placement groups with answers, each at most once, and messages that wait to be sent.
 const WAITING_MAX: usize = 256 << 10;
-/// Answers sent at once.
+/// Placement groups and messages served at once.
 const BATCH: usize = 256;
 /// Connections whose answers are gathered at once; those of others leave one by one.
 const CORKS_MAX: usize = 32;
@@ -36,36 +35,43 @@ pub(crate) struct Finisher {
 }
 
 struct Shared {
-    lane: Lane<Reply>,
+    lane: Lane<Item>,
     closed: AtomicBool,
-    history: Arc<History>,
+}
+
+/// What the thread sends.
+enum Item {
+    /// The answers of a placement group that may leave.
+    Group(Arc<Replies>),
+    /// A message to a watcher or a notifier.
+    Message(Leaving),
 }
 
 impl Default for Finisher {
     fn default() -> Self {
-        Self::new(Arc::default())
+        let shared = Shared { lane: Lane::new(&FINISHER, WAITING_MAX), closed: AtomicBool::new(false) };
+        Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 }
 
 impl Finisher {
-    /// What becomes of requests is told there.
-    pub(crate) fn new(history: Arc<History>) -> Self {
-        let lane = Lane::new(&FINISHER, WAITING_MAX);
-        let shared = Shared { lane, closed: AtomicBool::new(false), history };
-        Self { shared: Arc::new(shared), thread: OnceLock::new() }
+    /// Has the answers of a placement group sent; the caller has become their sender. Never waits.
+    pub(crate) fn send(&self, group: Option<Arc<Replies>>) {
+        self.push(group.into_iter().map(Item::Group));
     }
 
-    /// Has answers sent. Never waits.
-    pub(crate) fn send(&self, replies: impl Iterator<Item = Reply>) {
+    /// Has messages sent. Never waits.
+    pub(crate) fn send_messages(&self, messages: impl Iterator<Item = Leaving>) {
+        self.push(messages.map(Item::Message));
+    }
+
+    fn push(&self, items: impl Iterator<Item = Item>) {
         let mut wake = false;
-        for reply in replies {
-            match self.shared.lane.push(reply) {
+        for item in items {
+            match self.shared.lane.push(item) {
                 Ok(action) => wake |= action == Action::Submit,
-                // As many answers wait as may: nobody is served worse if this one does not.
-                Err(refused) => {
-                    let reply = refused.into_inner();
-                    reply.asker.answer(reply.msg);
-                }
+                // As much waits as may: nobody is served worse if this does not.
+                Err(refused) => send_items([refused.into_inner()].into_iter()),
             }
         }
         if wake {
@@ -116,7 +122,7 @@ impl Drop for Finisher {
 impl Shared {
     fn run(&self) {
         while self.lane.run_batch(BATCH, |batch| {
-            send(&self.history, batch.drain(..));
+            send_items(batch.drain(..));
             ControlFlow::Continue(())
         }) == loligo_lane::RunEnd::Again
         {}
@@ -124,27 +130,33 @@ impl Shared {
 }
 
 /// An answer, who gets it, and what counts the request against what may be read from clients.
-type Leaving = (Arc<dyn Asker>, Msg, Hold);
+pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Hold);
 
 thread_local! {
     /// A finisher's thread, to be woken when the store has given all answers that it has.
     static TO_WAKE: RefCell<Option<Thread>> = const { RefCell::new(None) };
-    /// Answers that leave when the store has given all that it has.
-    static GATHERED: RefCell<Vec<Leaving>> = const { RefCell::new(Vec::new()) };
+    /// Placement groups whose answers leave when the store has given all that it has.
+    static GATHERED: RefCell<Vec<Arc<Replies>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends an answer that waits for nothing any more; in a thread of the store that gives several answers, together with those.
-pub(crate) fn answer(leaving: Leaving) {
-    let alone = GATHERED.with_borrow_mut(|gathered| {
+/// Whether this thread is one of the store's that gives several answers: what comes of them leaves together, behind the last.
+pub(crate) fn gathers() -> bool {
+    GATHERED.with_borrow(|gathered| !gathered.is_empty()) || loligo_store::gives_answers()
+}
+
+/// Has the answers of a placement group leave behind the last answer that the store gives in this thread, which
+/// [gathers](gathers) and has become their sender.
+pub(crate) fn gather(group: Option<Arc<Replies>>) {
+    let Some(group) = group else { return };
+    let is_left = GATHERED.with_borrow_mut(|gathered| {
         if gathered.is_empty() && !loligo_store::behind_answers(send_gathered) {
-            return Some(leaving);
+            return Some(group);
         }
-        gathered.push(leaving);
+        gathered.push(group);
         None
     });
-    if let Some((asker, msg, hold)) = alone {
-        asker.answer(msg);
-        drop(hold);
+    if let Some(group) = is_left {
+        send_all(vec![group], Vec::new());
     }
 }
 
@@ -154,16 +166,35 @@ fn wake_left() {
 }
 
 fn send_gathered() {
-    leave(GATHERED.take());
+    send_all(GATHERED.take(), Vec::new());
 }
 
-fn send(history: &History, replies: impl Iterator<Item = Reply>) {
-    let now = Instant::now();
-    let leaving = |Reply { asker, msg, hold, track }: Reply| {
-        history.done(now, track.as_ref(), &asker, &msg);
-        (asker, msg, hold)
-    };
-    leave(replies.map(leaving).collect());
+fn send_items(items: impl Iterator<Item = Item>) {
+    let (mut groups, mut messages) = (Vec::new(), Vec::new());
+    for item in items {
+        match item {
+            Item::Group(group) => groups.push(group),
+            Item::Message(message) => messages.push(message),
+        }
+    }
+    send_all(groups, messages);
+}
+
+/// Sends messages, and answers of placement groups whose sender the caller has become, until no more are there.
+pub(crate) fn send_all(mut groups: Vec<Arc<Replies>>, mut leaving: Vec<Leaving>) {
+    loop {
+        let mut counts = Vec::with_capacity(groups.len());
+        groups.retain(|group| {
+            let count = group.take_leaving(&mut leaving);
+            counts.extend((count > 0).then_some(count));
+            count > 0
+        });
+        if leaving.is_empty() {
+            return;
+        }
+        leave(std::mem::take(&mut leaving));
+        groups.iter().zip(counts).for_each(|(group, count)| group.sent(count));
+    }
 }
 
 /// Sends answers, in one write for each connection.

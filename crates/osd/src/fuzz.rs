@@ -41,7 +41,7 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     }
     let store = MemoryStore::new(1 << 30);
     let pg = PgId { pool: PoolId(1), seed: 0 };
-    let collection = store.open(pg, Arc::new(Replies::new(&Helpers::default())))?;
+    let collection = store.open(pg, Replies::new(&Helpers::default()))?;
     let version = Eversion { epoch: Epoch(1), version: 1 };
     fill(&*collection, &op, version)?;
     let mut state = SlotState::new(version, Dups::default(), Arc::default());

@@ -10,7 +10,7 @@ use loligo_logring::log;
 use loligo_maps::{OsdMap, PoolFlags, SnapSet};
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
-use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
+use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{EntityAddr, PoolId, SnapId};
 
@@ -162,15 +162,13 @@ impl Osd {
             op.spgid.pgid,
             places.epoch()
         );
-        let refuse = |op: MOSDOp, errno: Errno| {
-            log!(OSD, 5, "client.{}:{} refused: {}", client, tid, errno.code());
-            let reply = MOSDOpReply::answer(op, errno.code(), places.epoch());
-            let _ = conn.send(Msg::new(&reply).with_tid(tid));
-            ControlFlow::Continue(())
-        };
-        let writes = match self.allowed(places, pool, conn, session, &op) {
-            Ok(writes) => writes,
-            Err(errno) => return refuse(op, errno),
+        // A refusal goes the same way as what is executed, so that it does not overtake earlier answers.
+        let (writes, refusal) = match self.allowed(places, pool, conn, session, &op) {
+            Ok(writes) => (writes, None),
+            Err(errno) => {
+                log!(OSD, 5, "client.{}:{} refused: {}", client, tid, errno.code());
+                (false, Some(errno))
+            }
         };
         let slot = &pool.slots[op.spgid.pgid.seed as usize];
         let id = op.spgid.pgid.pool;
@@ -186,7 +184,7 @@ impl Osd {
             ..Context::plain(session.client, tid, places.epoch(), id, pool.slots.len() as u32)
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
-        let request = Request { asker, op, context, hold: conn.hold(msg.len()), received };
+        let request = Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), received) };
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }

@@ -18,10 +18,11 @@ use tokio::runtime::Handle;
 
 use crate::clock::Clock;
 use crate::dups::Dups;
+use crate::errno::Errno;
 use crate::exec::{self, Context, Executed, Task};
 use crate::finisher::Finisher;
 use crate::history::{History, Track, TrackedOp, Waiting, Waits};
-use crate::replies::{Replies, Reply};
+use crate::replies::{Key, Place, Replies, Reply};
 use crate::session::Session;
 use crate::stats::{Counters, PgStats, PoolStats};
 use crate::trim::TrimPg;
@@ -53,8 +54,7 @@ pub(crate) struct Helpers {
 impl Default for Helpers {
     fn default() -> Self {
         let history: Arc<History> = Arc::default();
-        let finisher = Arc::new(Finisher::new(Arc::clone(&history)));
-        Self { finisher, clock: Arc::default(), load: Arc::default(), history }
+        Self { finisher: Arc::default(), clock: Arc::default(), load: Arc::default(), history }
     }
 }
 
@@ -86,6 +86,8 @@ pub(crate) struct SlotState {
     pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
     /// Who waits for the disk, to be told of.
     waits: Waits,
+    /// Requests executed so far.
+    executed: u64,
 }
 
 impl SlotState {
@@ -94,7 +96,7 @@ impl SlotState {
         let (user_version, submitted) = (version.version, Eversion::default());
         let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
         let waits = Waits::default();
-        Self { version, user_version, submitted, dups, watches, armed: None, waited_for, waits }
+        Self { version, user_version, submitted, dups, watches, armed: None, waited_for, waits, executed: 0 }
     }
 }
 
@@ -180,12 +182,33 @@ pub(crate) struct Request {
     pub(crate) hold: Hold,
     /// When its connection's reader had it.
     pub(crate) received: Instant,
+    /// Nothing but this is to come of it: the refusal leaves behind the answers to what came before.
+    pub(crate) refusal: Option<Errno>,
+    /// The place that its answer has, if it reads the disk.
+    pub(crate) place: Option<Place>,
+}
+
+impl Request {
+    /// A request to be executed.
+    pub(crate) fn new(
+        asker: Arc<dyn Asker>,
+        op: MOSDOp,
+        context: Context,
+        hold: Hold,
+        received: Instant,
+    ) -> Self {
+        Self { asker, op, context, hold, received, refusal: None, place: None }
+    }
+
+    fn key(&self) -> Key {
+        Key { conn: self.asker.id(), hash: self.op.hash }
+    }
 }
 
 impl Slot {
     /// Opens a placement group.
     pub(crate) fn open(pg: PgId, store: &dyn ObjectStore, helpers: &Helpers) -> Result<Self, StoreError> {
-        let replies = Arc::new(Replies::new(helpers));
+        let replies = Replies::new(helpers);
         let collection = store.open(pg, Arc::clone(&replies) as _)?;
         replies.begin(collection.version());
         let load = Arc::clone(&helpers.load);
@@ -254,7 +277,7 @@ impl Slot {
         (op.hash, op.spgid.pgid) = (oid.hash, self.pg);
         let context =
             Context { writes: true, task: Some(task), ..Context::plain(0, Tid(0), epoch, self.pg.pool, 1) };
-        self.submit(Request { asker, op, context, hold: Hold::default(), received: Instant::now() })
+        self.submit(Request::new(asker, op, context, Hold::default(), Instant::now()))
     }
 
     /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
@@ -343,12 +366,20 @@ impl Slot {
         kept: Option<ObjectName>,
         before: &mut Option<Instant>,
     ) -> bool {
-        let Request { asker, op, context, hold, received } = request;
+        let mut place = request.place.unwrap_or(Place { key: request.key(), number: 0, is_reserved: false });
+        let Request { asker, op, context, hold, received, refusal, .. } = request;
         let reached = before.map_or(received, |before| before.max(received));
         let track = Track { received, reached, executed: None, client: context.client };
         let executed = {
             let mut state = self.state.lock();
-            exec::execute(&context, op, &*self.collection, &mut state, &self.counters)
+            if !place.is_reserved {
+                state.executed += 1;
+                place.number = state.executed;
+            }
+            match refusal {
+                Some(errno) => exec::refuse(&context, op, errno),
+                None => exec::execute(&context, op, &*self.collection, &mut state, &self.counters),
+            }
         };
         match executed {
             Executed::Answer(reply, tells_of, effects) => {
@@ -356,13 +387,15 @@ impl Slot {
                     self.apply(*effects, &asker);
                 }
                 let track = context.task.is_none().then_some(track);
-                let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track });
+                let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track, place });
                 *before = left.or(*before);
                 false
             }
             Executed::Nothing => false,
             Executed::Waits(op) => {
-                self.wait(Request { asker, op: *op, context, hold, received }, track, kept)
+                let place = Some(place);
+                let request = Request { asker, op: *op, context, hold, received, refusal: None, place };
+                self.wait(request, track, kept)
             }
         }
     }
@@ -424,13 +457,13 @@ impl Slot {
     /// Messages to watchers and notifiers go through the finisher: there may be thousands.
     fn send(&self, out: Outbox) {
         if !out.is_empty() {
-            let reply = |(asker, msg)| Reply { asker, msg, hold: Hold::default(), track: None };
-            self.helpers.finisher.send(out.into_iter().map(reply));
+            let messages = out.into_iter().map(|(asker, msg)| (asker, msg, Hold::default()));
+            self.helpers.finisher.send_messages(messages);
         }
     }
 
     /// Has a request executed again when what it waits for is there. True if its object is kept from others until then.
-    fn wait(self: &Arc<Self>, request: Request, track: Track, kept: Option<ObjectName>) -> bool {
+    fn wait(self: &Arc<Self>, mut request: Request, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
         let name =
@@ -442,6 +475,13 @@ impl Slot {
         let waited = state.waits.begin(track, &request.asker, &request.op, request.context.tid);
         drop(state);
         let keeps = name.is_some();
+        // What waits alone lets later requests for its object go on: their answers are kept behind its own.
+        request.place = request.place.filter(|_| request.context.fetches.has_view()).map(|place| {
+            if !place.is_reserved {
+                self.replies.reserve(place.key, place.number);
+            }
+            Place { is_reserved: true, ..place }
+        });
         let slot = Arc::clone(self);
         wait(Box::new(move |answer: Box<dyn Any + Send>| {
             request.context.fetches.answered(number, answer);
@@ -557,7 +597,7 @@ mod tests {
                 Context { writes, ..Context::plain(self.number, Tid(self.tid), Epoch(1), PoolId(1), SLOTS) };
             let asker = Arc::clone(&self.inbox) as Arc<dyn Asker>;
             let received = Instant::now();
-            assert!(slot.submit(Request { asker, op, context, hold: Hold::default(), received }));
+            assert!(slot.submit(Request::new(asker, op, context, Hold::default(), received)));
         }
 
         /// Makes a counter one larger; others do the same at the same time.

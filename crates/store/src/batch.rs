@@ -25,6 +25,12 @@ pub fn behind_answers(then: fn()) -> bool {
     })
 }
 
+/// Whether this thread is one of a store's that is giving answers, so that [`behind_answers`] takes something.
+#[must_use]
+pub fn gives_answers() -> bool {
+    BEHIND.with_borrow(Option::is_some)
+}
+
 /// Gives answers, and does what is to be done behind them.
 pub(crate) fn together<R>(give: impl FnOnce() -> R) -> R {
     BEHIND.set(Some(SmallVec::new()));

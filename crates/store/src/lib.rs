@@ -25,7 +25,7 @@ mod oid;
 mod store;
 mod transaction;
 
-pub use batch::behind_answers;
+pub use batch::{behind_answers, gives_answers};
 pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};

@@ -174,6 +174,12 @@ pub(crate) fn execute(
     }
 }
 
+/// The answer to a request that is not executed.
+pub(crate) fn refuse(context: &Context, op: MOSDOp, errno: Errno) -> Executed {
+    let reply = MOSDOpReply::answer(op, errno.code(), context.epoch);
+    Executed::Answer(Msg::new(&reply).with_tid(context.tid), Eversion::default(), None)
+}
+
 /// What is known of a request beside its answer.
 #[derive(Default)]
 struct Known {
