@@ -1,5 +1,7 @@
 //! Goal: a `/dev/nbdN` of the kernel's client is what the export is. Method: a kernel of Debian in qemu, without a disk: its init is a script that serves, attaches, writes, compares, detaches and powers off.
 
+mod partitions;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,10 +27,11 @@ forget() { sync; echo 3 > /proc/sys/vm/drop_caches; }
 clients() { loligo nbd ls /c | grep "^$1" | grep -q " $2 clients\|	$2 clients"; }
 ip link set lo up
 refused nbd attach auto --unix /s m
-try insmod /nbd.ko
+try insmod /nbd.ko max_part=8
 dd if=/dev/urandom of=/data bs=1M count=8 2>/dev/null
 cp /data /file
-loligo nbd serve --unix /s --listen 127.0.0.1:10809 --control /c --export m=memory:64M --export f=file:/file,ro --export odd=memory:1000001 &
+loligo nbd serve --unix /s --listen 127.0.0.1:10809 --control /c --export m=memory:64M --export f=file:/file,ro --export odd=memory:1000001 \
+  --export mbr=file:/mbr --export gpt=file:/gpt --export gpt4k=file:/gpt4k &
 server=$!
 while ! loligo nbd ls /c >/dev/null 2>&1; do sleep 0.1; done
 refused nbd attach auto --unix /s absent
@@ -61,6 +64,18 @@ try same /dev/nbd3
 try loligo nbd detach /dev/nbd3
 try loligo nbd attach /dev/nbd3 --unix /s odd
 try test "$(blockdev --getsize64 /dev/nbd3)" = 999936
+try loligo nbd detach /dev/nbd3
+echo "disks of virtual machines: tables are found where sectors of 512 bytes put them, also if the size divides by 4096"
+disk() { try loligo nbd attach /dev/nbd4 --unix /s "$@"; try dd if=/dev/nbd4 of=/dev/null bs=512 count=1; }
+part() { try test "$(cat /sys/block/nbd4/nbd4p$1/start) $(cat /sys/block/nbd4/nbd4p$1/size)" = "$2"; }
+sectors() { for kind in logical physical; do try test "$(cat /sys/block/nbd4/queue/${kind}_block_size)" = $1; done; }
+disk mbr; sectors 512; part 1 "256 1024"; part 2 "1280 4096"; try loligo nbd detach /dev/nbd4
+disk gpt; sectors 512; part 1 "256 1024"; part 2 "1280 4096"; try loligo nbd detach /dev/nbd4
+echo "a table that was made with sectors of 4096 bytes"
+disk gpt4k --block-size 4096; sectors 4096; part 1 "2048 256"; part 2 "2304 256"; try loligo nbd detach /dev/nbd4
+disk gpt4k; sectors 512; try test ! -e /sys/block/nbd4/nbd4p2; try loligo nbd detach /dev/nbd4
+refused nbd attach /dev/nbd4 --unix /s odd --block-size 4096
+refused nbd attach /dev/nbd4 --unix /s mbr --block-size 8192
 echo "a server that is gone"
 kill -9 $server
 forget
@@ -81,6 +96,9 @@ fn the_kernel_attaches_writes_reads_and_detaches() {
     }
     let kernel = kernel();
     fs::write(root.join("init"), INIT).expect("room");
+    fs::write(root.join("mbr"), partitions::mbr([256..1280, 1280..5376])).expect("room");
+    fs::write(root.join("gpt"), partitions::gpt(512, [256..1280, 1280..5376])).expect("room");
+    fs::write(root.join("gpt4k"), partitions::gpt(4096, [256..288, 288..320])).expect("room");
     fs::copy(found(&kernel, "nbd.ko"), root.join("nbd.ko")).expect("it is part of the package");
     done(Command::new("strip").arg("-o").arg(root.join("bin/loligo")).arg(LOLIGO));
     let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
@@ -97,11 +115,15 @@ fn the_kernel_attaches_writes_reads_and_detaches() {
     machine.args([MACHINE_SECONDS_MAX, "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max"]);
     machine.args(["-m", "1G", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
     machine.arg("-kernel").arg(found(&kernel, "vmlinuz-")).arg("-initrd").arg(dir.join("initramfs"));
-    machine.args(["-append", "console=ttyS0 quiet panic=-1 nbd.max_part=0"]);
+    machine.args(["-append", "console=ttyS0 quiet panic=-1"]);
     let output = machine.output().expect("it is installed");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("all is well") && !said.contains("FAILED"), "{said}");
     assert!(said.contains("modprobe nbd"), "before its module is there, it says what to do: {said}");
+    assert!(
+        said.contains("give --block-size 512") && said.contains("is not 512, 1024, 2048 or 4096"),
+        "{said}"
+    );
     assert!(said.contains("in use") && said.contains("is attached already"), "{said}");
     fs::remove_dir_all(&dir).expect("it is ours");
 }

@@ -80,7 +80,9 @@ impl fmt::Display for Error {
             Self::Malformed { kind, source } => {
                 write!(f, "misbehaving peer: a message of kind {kind}: {source}")
             }
-            Self::MissingFeatures { bits } => write!(f, "required features are missing: {bits:#x}"),
+            Self::MissingFeatures { bits } => {
+                write!(f, "required features are missing: {}", loligo_wire::features::names(*bits))
+            }
             Self::WrongPeer { expected_nonce, nonce } => {
                 write!(f, "another process answers: nonce {nonce}, expected {expected_nonce}")
             }

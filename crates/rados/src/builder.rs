@@ -8,7 +8,7 @@ use std::time::Duration;
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 use loligo_msgr::{Compression, Config, Limits, Messenger, Network, Reroute};
-use loligo_wire::{EntityName, EntityType, Epoch};
+use loligo_wire::{EntityName, EntityType, Epoch, features};
 use tokio::sync::oneshot;
 
 use crate::core::{Core, Dispatch, Lifeline};
@@ -160,6 +160,7 @@ impl Builder {
                 nonce: self.network.random_u32(),
                 network: self.network.clone(),
                 compression: compression.clone(),
+                features: features::CLIENT,
                 ..Config::new(self.kind)
             };
             let messenger = Messenger::new(config, dispatch);

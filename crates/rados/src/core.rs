@@ -93,7 +93,13 @@ impl Dispatcher for Dispatch {
         match conn.peer().kind {
             EntityType::MON => core.monc.refused(conn, why),
             EntityType::MGR => core.mgrc.refused(conn, why),
-            _ => {}
+            _ => {
+                if let (loligo_msgr::Error::MissingFeatures { bits }, Some(session)) =
+                    (why, Self::session_of(conn))
+                {
+                    core.objecter.refused(&session, conn, *bits);
+                }
+            }
         }
     }
 }

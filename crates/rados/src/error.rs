@@ -7,7 +7,7 @@ use std::time::Duration;
 use loligo_cephx::conf::{ConfError, CredentialsError};
 use loligo_cephx::handshake::AuthError;
 use loligo_cephx::keyring::KeyringError;
-use loligo_wire::DecodeError;
+use loligo_wire::{DecodeError, features};
 
 /// A Linux errno, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +113,13 @@ pub enum Error {
         /// What is wrong with it.
         source: DecodeError,
     },
+    /// The cluster requires features that this client does not have.
+    #[error(
+        "the cluster requires features that this client does not have: {}; use a newer client, or lower what the cluster requires \
+         (CRUSH rules and tunables, 'ceph osd set-require-min-compat-client')",
+        features::names(*.0)
+    )]
+    MissingFeatures(u64),
     /// The client was shut down.
     #[error("the client was shut down")]
     Shutdown,
@@ -134,6 +141,7 @@ impl Error {
             Self::Auth(AuthError::NoCredentials(_)) => Errno::ENOENT,
             Self::Auth(_) => Errno::EACCES,
             Self::Decode { .. } => Errno::EPROTO,
+            Self::MissingFeatures(_) => Errno::EOPNOTSUPP,
             Self::Shutdown => Errno::ENOTCONN,
         }
     }
@@ -164,6 +172,8 @@ pub(crate) enum OpError {
     Os(Errno),
     /// The answer cannot be read.
     Decode(DecodeError),
+    /// An OSD requires features that this client does not have: the bits.
+    MissingFeatures(u64),
     /// The client was shut down.
     Shutdown,
 }
@@ -173,6 +183,7 @@ impl From<OpError> for Error {
         match e {
             OpError::Os(errno) => Self::Os(errno),
             OpError::Decode(source) => Self::Decode { what: "osd_op_reply", source },
+            OpError::MissingFeatures(bits) => Self::MissingFeatures(bits),
             OpError::Shutdown => Self::Shutdown,
         }
     }

@@ -273,6 +273,22 @@ async fn no_monitor_is_an_error_in_time() {
     assert_eq!(error.errno(), Errno::ETIMEDOUT);
 }
 
+/// The 52nd bit is no feature that anybody knows; CRUSH_MSR is required where a CRUSH rule of release 19 is used, and clients have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn features_that_a_peer_misses_are_an_error_that_names_them() {
+    use loligo_wire::features::CRUSH_MSR;
+    let fake = Fake::start_requiring(1, 4, [CRUSH_MSR; 2]).await;
+    pool_of(&fake).await.write_full("o", "x".into()).await.expect("clients have it");
+    let unknown = CRUSH_MSR | 1 << 52;
+    let fake = Fake::start_requiring(1, 4, [unknown, 0]).await;
+    let error = fake.builder().connect().await.expect_err("the monitor wants more");
+    assert!(matches!(error, Error::MissingFeatures(_)) && error.to_string().contains("bit 52"), "{error}");
+    let fake = Fake::start_requiring(1, 4, [0, unknown]).await;
+    let error = pool_of(&fake).await.write_full("o", "x".into()).await.expect_err("the OSD wants more");
+    assert!(matches!(error, Error::MissingFeatures(_)) && error.to_string().contains("bit 52"), "{error}");
+    assert_eq!(error.errno(), Errno::EOPNOTSUPP);
+}
+
 /// Maps change, OSDs go and come, connections break; writers keep several appends in flight on each of some objects.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_happen_once_and_in_order_in_an_upheaval() {

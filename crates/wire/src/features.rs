@@ -17,6 +17,40 @@ pub const fn has(features: u64, feature: u64) -> bool {
 /// What this project offers its peers: the set that `ceph features` shows for clients and daemons of release 16.
 pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
 
+/// What a client offers beside that: its decoder of maps and its placement know CRUSH rules of release 19. A cluster with such a rule
+/// lets in nobody without.
+pub const CLIENT: u64 = SUPPORTED | CRUSH_MSR;
+
+/// Names of features that a peer may require, the newest use of each bit. Some are Ceph's names of a release.
+const NAMES: [(u64, &str); 16] = [
+    (2, "SERVER_NAUTILUS"),
+    (16, "SERVER_OCTOPUS"),
+    (20, "SERVER_PACIFIC"),
+    (21, "SERVER_LUMINOUS"),
+    (31, "SERVER_REEF"),
+    (32, "STRETCH_MODE"),
+    (33, "SERVER_QUINCY"),
+    (34, "RANGE_BLOCKLIST"),
+    (36, "CRUSH_V2"),
+    (38, "CRUSH_MSR"),
+    (41, "CRUSH_TUNABLES3"),
+    (48, "CRUSH_V4"),
+    (49, "SERVER_SQUID"),
+    (50, "SERVER_TENTACLE"),
+    (58, "CRUSH_TUNABLES5"),
+    (61, "CEPHX_V2"),
+];
+
+/// The features of `bits` for people: by name where one is known, else by the number of the bit.
+pub fn names(bits: u64) -> String {
+    let set = (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1);
+    let named = set.map(|bit| match NAMES.iter().find(|(named, _)| *named == u64::from(bit)) {
+        Some((_, name)) => format!("{name} (bit {bit})"),
+        None => format!("bit {bit}"),
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
 /// Objects are named with pool, namespace and key.
 pub const OBJECTLOCATOR: u64 = 1 << 8;
 /// 64-bit placement group ids.
@@ -73,6 +107,12 @@ pub const CEPHX_V2: u64 = 1 << 61;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_offer_what_they_can_decode_and_bits_have_names() {
+        assert!(has(CLIENT, CRUSH_MSR) && !has(SUPPORTED, CRUSH_MSR) && has(CLIENT, SUPPORTED));
+        assert_eq!(names(1 << 38 | 1 << 52), "CRUSH_MSR (bit 38), bit 52");
+    }
 
     #[test]
     fn what_we_offer_is_release_16() {

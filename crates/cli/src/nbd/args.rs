@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use loligo_nbd::ConfigTls;
+use loligo_nbd::kernel::BlockSize;
 
 use crate::args::size;
 
@@ -91,6 +92,9 @@ pub(crate) enum NbdCommand {
         /// Connections, if the export allows more than one; 64 at most.
         #[arg(long, value_name = "N", default_value = "4")]
         connections: NonZeroU32,
+        /// Bytes of the device's sectors, in which partition tables count: 512, 1024, 2048 or 4096.
+        #[arg(long, value_name = "BYTES", default_value_t, value_parser = block_size)]
+        block_size: BlockSize,
     },
     /// Detach /dev/nbdN from its export.
     Detach {
@@ -137,6 +141,12 @@ pub(crate) struct ServeOptions {
     /// Where requests come densely, a thread looks for them after a pause instead of being woken by each; so many microseconds at most, 0 for never.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub(super) gather_us: u64,
+}
+
+/// A size of sectors that the kernel has.
+fn block_size(text: &str) -> Result<BlockSize, String> {
+    let found = BlockSize::new(size(text)?);
+    found.ok_or_else(|| format!("'{text}' is not 512, 1024, 2048 or 4096, the sectors that the kernel has"))
 }
 
 impl ServeOptions {

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use loligo_nbd::Target;
-use loligo_nbd::kernel::{self, Device};
+use loligo_nbd::kernel::{self, BlockSize, Device};
 use serde_json::json;
 
 use crate::args::FormatName;
@@ -18,6 +18,7 @@ pub(super) fn attach(
     export: &str,
     unix: Option<&Path>,
     connections: NonZeroU32,
+    block_size: BlockSize,
     format: FormatName,
 ) -> Result<(), Failure> {
     let device = if device == ANY { None } else { Some(named(device)?) };
@@ -25,7 +26,8 @@ pub(super) fn attach(
         Some(path) => Target::unix(path, export),
         None => Target::parse(export).context(|| "nbd attach".to_owned())?,
     };
-    let attached = kernel::attach(&target, device, connections).context(|| format!("nbd attach {target}"))?;
+    let attached = kernel::attach(&target, device, connections, block_size)
+        .context(|| format!("nbd attach {target}"))?;
     match format {
         FormatName::Json => sayln!(
             "{}",
@@ -33,6 +35,7 @@ pub(super) fn attach(
                 "device": attached.device.to_string(),
                 "size": attached.offer.size,
                 "read_only": attached.offer.is_read_only(),
+                "block_size": block_size.bytes(),
                 "connections": attached.connections,
             })
         ),

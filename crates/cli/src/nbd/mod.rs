@@ -36,8 +36,8 @@ pub(crate) fn run(
     let (socket, mut request) = match command {
         NbdCommand::Serve(options) => return serve(options, builder, pools.last().cloned()),
         NbdCommand::Ls { socket } => return list(socket, format),
-        NbdCommand::Attach { device, export, unix, connections } => {
-            return attach::attach(device, export, unix.as_deref(), *connections, format);
+        NbdCommand::Attach { device, export, unix, connections, block_size } => {
+            return attach::attach(device, export, unix.as_deref(), *connections, *block_size, format);
         }
         NbdCommand::Detach { device, force } => return attach::detach(device, *force),
         NbdCommand::Add { socket, name, spec, description } => {

@@ -127,7 +127,7 @@ async fn required_features_are_required_on_both_sides() {
     let (_server, addr) = Side::server(Peer::default(), needy(Policy::stateless_server()), |_| {}).await;
     let client = Side::client(lacking);
     client.connect(addr, Policy::lossy_client());
-    client.peer.until_event("refused: required features are missing: 0x4").await;
+    client.peer.until_event("refused: required features are missing: SERVER_NAUTILUS (bit 2)").await;
 
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), lacking).await;
     let client = Side::client(|_| {});

@@ -24,8 +24,10 @@ use socket::Netlink;
 /// Connections to one export at most: the kernel has a queue for each.
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// What the kernel takes as a block's size: powers of two from a sector to a page.
-const BLOCK_SIZES: [u32; 4] = [4096, 2048, 1024, 512];
+/// Bytes of a sector, as partition tables and file systems of the device count: what every other client of an image shows its disk with,
+/// unless it is told otherwise. A table written with one size is not found, or is misread, with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSize(u32);
 
 /// `/dev/nbdN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +61,14 @@ pub enum KernelError {
     /// Two connections were told different things.
     #[error("the server says one thing of the export over one connection and another over the next")]
     Differs,
-    /// The kernel has no such blocks.
-    #[error("the server wants blocks of {0} bytes; the kernel has 512 to 4096")]
-    Blocks(u32),
+    /// The server does not do with less.
+    #[error(
+        "the server insists on requests of at least {0} bytes, the device would have sectors of {1}: give --block-size {0}, if the disk was made with such sectors"
+    )]
+    Blocks(u32, BlockSize),
+    /// The end of the device would not be seen.
+    #[error("{0} bytes are no multiple of sectors of {1} bytes; give --block-size 512")]
+    Rest(u64, BlockSize),
     /// There is nothing to be seen of so small a device.
     #[error("an export of {0} bytes is smaller than a sector")]
     Small(u64),
@@ -80,6 +87,46 @@ pub enum KernelError {
     /// The kernel said what is not understood.
     #[error("the kernel's answer makes no sense")]
     Answer,
+}
+
+impl BlockSize {
+    /// A size that the kernel has: a power of two from 512 to a page.
+    pub fn new(bytes: u64) -> Option<Self> {
+        let is_known = (512..=4096).contains(&bytes) && bytes.is_power_of_two();
+        is_known.then_some(Self(bytes as u32))
+    }
+
+    /// The size itself.
+    pub fn bytes(self) -> u32 {
+        self.0
+    }
+
+    /// Fails if the kernel would not see all of the export, or send what its server does not take.
+    fn check(self, offer: &Offer) -> Result<(), KernelError> {
+        if offer.block_min > self.0 {
+            return Err(KernelError::Blocks(offer.block_min, self));
+        }
+        if offer.size < u64::from(Self::default().0) {
+            return Err(KernelError::Small(offer.size));
+        }
+        // A rest of less than the smallest sector no device shows.
+        if self != Self::default() && !offer.size.is_multiple_of(self.0.into()) {
+            return Err(KernelError::Rest(offer.size, self));
+        }
+        Ok(())
+    }
+}
+
+impl Default for BlockSize {
+    fn default() -> Self {
+        Self(512)
+    }
+}
+
+impl fmt::Display for BlockSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 impl Device {
@@ -107,7 +154,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// Attaches an export. `device`: which, else a free one. `connections`: so many, if the export allows more than one.
+/// Attaches an export. `device`: which, else a free one. `connections`: so many, if the export allows more than one. `block_size`: its sectors.
 ///
 /// # Errors
 /// The kernel has no client, the server does not want to, the device is taken, and so on.
@@ -115,6 +162,7 @@ pub fn attach(
     target: &Target,
     device: Option<Device>,
     connections: NonZeroU32,
+    block_size: BlockSize,
 ) -> Result<Attached, KernelError> {
     // First what is most often missing: no server is bothered in vain.
     let mut netlink = Netlink::open()?;
@@ -123,10 +171,11 @@ pub fn attach(
     }
     let joined = join_all(target, connections.get().min(CONNECTIONS_MAX))?;
     let offer = joined[0].offer;
+    block_size.check(&offer)?;
     let connect = Connect {
         device: device.map(|device| device.0),
         size: offer.size,
-        block_size: block_size(&offer)?,
+        block_size: block_size.0,
         flags: offer.flags,
         sockets: joined.iter().map(|joined| joined.socket.as_fd().as_raw_fd().cast_unsigned()).collect(),
     };
@@ -179,17 +228,6 @@ fn join_all(target: &Target, connections: u32) -> Result<Vec<Joined>, KernelErro
     Ok(joined)
 }
 
-/// The largest that divides the size, so that the kernel sees all of the device; a rest of less than a sector it never sees.
-fn block_size(offer: &Offer) -> Result<u32, KernelError> {
-    if offer.size < 512 {
-        return Err(KernelError::Small(offer.size));
-    }
-    let fits = |size: &u32| *size >= offer.block_min && offer.size.is_multiple_of(u64::from(*size));
-    let smallest = BLOCK_SIZES.into_iter().rev().find(|size| *size >= offer.block_min);
-    let size = BLOCK_SIZES.into_iter().find(fits).or(smallest);
-    size.ok_or(KernelError::Blocks(offer.block_min))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,14 +242,21 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_the_largest_that_fit() {
-        let of =
-            |size, block_min| block_size(&Offer { size, flags: 1, block_min }).map_err(|e| e.to_string());
-        assert_eq!(of(1 << 20, 1), Ok(4096));
-        assert_eq!(of((1 << 20) + 512, 1), Ok(512));
-        assert_eq!(of(5000, 1), Ok(512));
-        assert_eq!(of((1 << 20) + 512, 1024), Ok(1024));
-        assert!(of(511, 1).is_err_and(|e| e.contains("smaller than a sector")));
-        assert!(of(1 << 20, 8192).is_err_and(|e| e.contains("blocks of 8192 bytes")));
+    fn sectors_are_what_was_asked_for_whatever_the_size() {
+        let of = |bytes, size, block_min| {
+            let block_size = BlockSize::new(bytes).expect("the kernel has it");
+            block_size.check(&Offer { size, flags: 1, block_min }).map_err(|e| e.to_string())
+        };
+        for size in [512, 1 << 20, (1 << 20) + 512, 5000] {
+            assert_eq!(of(512, size, 1), Ok(()), "{size}");
+        }
+        assert_eq!(of(4096, 1 << 20, 4096), Ok(()));
+        assert!(of(4096, (1 << 20) + 512, 1).is_err_and(|e| e.contains("give --block-size 512")));
+        assert!(of(512, 511, 1).is_err_and(|e| e.contains("smaller than a sector")));
+        assert!(of(512, 1 << 20, 4096).is_err_and(|e| e.contains("give --block-size 4096")));
+        for bytes in [0, 1, 256, 513, 8192, 1 << 32] {
+            assert_eq!(BlockSize::new(bytes), None, "{bytes}");
+        }
+        assert_eq!(BlockSize::default(), BlockSize(512));
     }
 }

@@ -27,6 +27,8 @@ pub struct Joining {
     /// The server puts no zeros behind its answer to EXPORT_NAME.
     no_zeroes: bool,
     offer: Option<Offer>,
+    /// The server was told that its sizes of blocks are kept to.
+    keeps_blocks: bool,
     block_min: u32,
     answers: u32,
 }
@@ -46,7 +48,8 @@ pub struct Offer {
     pub size: u64,
     /// The transmission flags, as they were sent.
     pub flags: u16,
-    /// Requests begin and end at multiples of so many bytes.
+    /// Requests begin and end at multiples of so many bytes: 1, unless the server offers the export only to clients that promise to
+    /// keep to its sizes.
     pub block_min: u32,
 }
 
@@ -98,6 +101,7 @@ impl Joining {
             waits: Waits::Greeting,
             no_zeroes: false,
             offer: None,
+            keeps_blocks: false,
             block_min: 1,
             answers: 0,
         }
@@ -141,14 +145,20 @@ impl Joining {
         }
         self.no_zeroes = flags & NO_ZEROES != 0;
         out.put_u32(u32::from(flags & (FIXED_NEWSTYLE | NO_ZEROES)));
-        // It is said that sizes of blocks are kept to, so that a server that has some does not refuse.
-        head(option::GO, 4 + self.name.len() + 4, out);
-        out.put_u32(self.name.len() as u32);
-        out.put_slice(self.name.as_bytes());
-        out.put_u16(1);
-        out.put_u16(info::BLOCK_SIZE);
+        self.ask_to_go(out);
         self.waits = Waits::Go;
         Ok(true)
+    }
+
+    /// A client that asks for the sizes of blocks promises to keep to them; a server answers any request of a client that does not. So
+    /// they are asked for only if the server insists: what a server prefers says nothing of the sectors that partition tables count.
+    fn ask_to_go(&self, out: &mut BytesMut) {
+        let wanted: &[u16] = if self.keeps_blocks { &[info::BLOCK_SIZE] } else { &[] };
+        head(option::GO, 4 + self.name.len() + 2 + 2 * wanted.len(), out);
+        out.put_u32(self.name.len() as u32);
+        out.put_slice(self.name.as_bytes());
+        out.put_u16(wanted.len() as u16);
+        wanted.iter().for_each(|kind| out.put_u16(*kind));
     }
 
     fn answered(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<bool, Unwilling> {
@@ -175,6 +185,10 @@ impl Joining {
                 out.put_slice(self.name.as_bytes());
                 self.waits = Waits::ExportName;
             }
+            reply::ERR_BLOCK_SIZE_REQD if !self.keeps_blocks => {
+                self.keeps_blocks = true;
+                self.ask_to_go(out);
+            }
             reply::ERR_TLS_REQD => return Err(Unwilling::Tls),
             code if code & reply::ERROR != 0 => {
                 let why =
@@ -192,7 +206,8 @@ impl Joining {
                 let (size, flags) = (data.get_u64(), data.get_u16());
                 self.offer = Some(Offer { size, flags, block_min: 1 });
             }
-            (Ok(info::BLOCK_SIZE), 12) => self.block_min = data.get_u32(),
+            (Ok(info::BLOCK_SIZE), 12) if self.keeps_blocks => self.block_min = data.get_u32(),
+            (Ok(info::BLOCK_SIZE), 12) => {}
             (Ok(info::EXPORT | info::BLOCK_SIZE) | Err(_), _) => return Err(Unwilling::Answer),
             // Names, descriptions and what is not known yet.
             (Ok(_), _) => {}
@@ -288,6 +303,22 @@ mod tests {
             told(&[GREETED, &unsupported, &size, &zeroes]).0.expect("it offers").expect("all is there");
         assert_eq!(offer, Offer { size: 9, flags: 3, block_min: 1 });
         assert!(offer.is_read_only());
+    }
+
+    #[test]
+    fn sizes_of_blocks_bind_only_if_the_server_insists() {
+        let export = [ANSWER, b"\0\0\0\x03\0\0\0\x0c\0\0\0\0\0\0\0\x10\0\0\x01\x0d"].concat();
+        let blocks = [ANSWER, b"\0\0\0\x03\0\0\0\x0e\0\x03\0\0\x10\0\0\0\x10\0\x02\0\0\0"].concat();
+        let done = [ANSWER, b"\0\0\0\x01\0\0\0\0"].concat();
+        let insists = [ANSWER, b"\x80\0\0\x08\0\0\0\0"].concat();
+        let (offered, said) = told(&[GREETED, &export, &blocks, &done]);
+        assert_eq!(offered.map(|offer| offer.map(|offer| offer.block_min)), Ok(Some(1)), "a hint");
+        assert!(said.ends_with(b"\0\0\0\x07\0\0\0\x07\0\0\0\x01x\0\0"));
+        let (offered, said) = told(&[GREETED, &blocks, &insists, &export, &blocks, &done]);
+        assert_eq!(offered.map(|offer| offer.map(|offer| offer.block_min)), Ok(Some(4096)), "it insisted");
+        assert!(said.ends_with(b"\0\0\0\x07\0\0\0\x09\0\0\0\x01x\0\x01\0\x03"));
+        let again = told(&[GREETED, &insists, &insists]).0;
+        assert!(matches!(again, Err(Unwilling::Refused { code: 0x8000_0008, .. })), "{again:?}");
     }
 
     /// A server that goes on as it should, then is damaged or cut.

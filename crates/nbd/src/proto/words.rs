@@ -50,6 +50,7 @@ pub(super) mod reply {
     pub(crate) const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     pub(crate) const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     pub(crate) const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
+    pub(crate) const ERR_BLOCK_SIZE_REQD: u32 = (1 << 31) + 8;
     pub(crate) const ERR_TOO_BIG: u32 = (1 << 31) + 9;
     pub(crate) const ERR_EXT_HEADER_REQD: u32 = (1 << 31) + 10;
 }

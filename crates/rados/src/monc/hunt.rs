@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_cephx::handshake::AuthError;
 use loligo_msgr::{Connection, Messenger};
 use loligo_wire::{EntityAddr, EntityType};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Event, FirstSession, MonClient};
+use super::{Event, FirstSession, MonClient, Verdict};
 use crate::Error;
 use crate::dial::Dialer;
 
@@ -105,7 +104,7 @@ impl Hunt {
         monc: &MonClient,
         dialer: &Dialer,
         deadline: Instant,
-    ) -> Result<Option<Arc<Connection>>, AuthError> {
+    ) -> Result<Option<Arc<Connection>>, Verdict> {
         let chosen = self.next.choose(&monc.groups());
         let tried: Vec<_> =
             chosen.into_iter().filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
@@ -121,7 +120,7 @@ impl Hunt {
         &mut self,
         tried: &[Arc<Connection>],
         deadline: Instant,
-    ) -> Result<Option<Arc<Connection>>, AuthError> {
+    ) -> Result<Option<Arc<Connection>>, Verdict> {
         let is_ours = |conn: &Arc<Connection>| tried.iter().any(|ours| ours.id() == conn.id());
         while let Ok(Some(event)) = timeout_at(deadline, self.events.recv()).await {
             match event {

@@ -60,8 +60,24 @@ enum Event {
 /// Why a connection was not made.
 struct Refusal {
     /// The monitors' verdict on us, if it was one: no other monitor would see it differently.
-    verdict: Option<AuthError>,
+    verdict: Option<Verdict>,
     text: String,
+}
+
+/// What the monitors think of this client.
+enum Verdict {
+    Auth(AuthError),
+    /// It lacks features that the cluster's maps require: the bits.
+    MissingFeatures(u64),
+}
+
+impl From<Verdict> for Error {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Auth(e) => e.into(),
+            Verdict::MissingFeatures(bits) => Self::MissingFeatures(bits),
+        }
+    }
 }
 
 impl MonClient {
@@ -181,7 +197,8 @@ impl MonClient {
 
     pub(crate) fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let verdict = match why {
-            loligo_msgr::Error::Auth(verdict) => Some(verdict.clone()),
+            loligo_msgr::Error::Auth(verdict) => Some(Verdict::Auth(verdict.clone())),
+            loligo_msgr::Error::MissingFeatures { bits } => Some(Verdict::MissingFeatures(*bits)),
             _ => None,
         };
         let _ =

@@ -392,6 +392,14 @@ impl Objecter {
         self.tell(Event::Lost { session, conn_id: conn.id() });
     }
 
+    /// An OSD lets this client in only with features that it does not have: what was to go there fails, as no later attempt would do
+    /// better.
+    pub(crate) fn refused(&self, session: &Session, conn: &Connection, missing: u64) {
+        if session.uses(conn.id()) {
+            session.take_all().iter().for_each(|(_, op)| self.fail(op, OpError::MissingFeatures(missing)));
+        }
+    }
+
     fn complete(&self, session: &Session, conn_id: u64, replies: Vec<(Tid, OsdReply)>) {
         let answered = session.answered(replies);
         let (mut ops, mut bytes) = (0, 0);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use loligo_maps::{Features, Incremental, MonMap, OsdMap, PgPool};
 use loligo_msgr::testing::OpenDoor;
-use loligo_msgr::{Config, Connection, Dispatcher, Messenger};
+use loligo_msgr::{Config, Connection, Dispatcher, Messenger, Policies, Policy};
 use loligo_rados::{Builder, Conf, Environment};
 use loligo_wire::message::mon::{
     MConfig, MMgrMap, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MPoolOp, MPoolOpReply,
@@ -89,6 +89,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fake {
     /// A monitor, `osds` OSDs that are up, and the pool `p` of `pg_num` placement groups.
     pub(crate) async fn start(osds: u32, pg_num: u32) -> Self {
+        Self::start_requiring(osds, pg_num, [0, 0]).await
+    }
+
+    /// The same, with features that the monitor and the OSDs require of clients.
+    pub(crate) async fn start_requiring(osds: u32, pg_num: u32, features: [u64; 2]) -> Self {
+        let [of_mon, of_osds] = features.map(|features_required| {
+            Policies::new(Policy { features_required, ..Policy::stateless_server() })
+        });
         let mut map = OsdMap::build(FSID).osds(osds).finish().expect("a first map");
         let mut inc = map.next_incremental(UTime::now());
         inc.create_pool(&map, POOL, PgPool::replicated(1, pg_num));
@@ -105,14 +113,15 @@ impl Fake {
         });
         let mut messengers = Vec::new();
         for osd in 0..osds {
-            let config = Config { num: osd.into(), nonce: osd + 1, ..Config::new(EntityType::OSD) };
+            let policies = of_osds.clone();
+            let config = Config { num: osd.into(), nonce: osd + 1, policies, ..Config::new(EntityType::OSD) };
             let messenger =
                 Messenger::new(config, Arc::new(Osd { osd: OsdId(osd as i32), shared: Arc::clone(&shared) }));
             let addr = messenger.bind(loopback(), OpenDoor::client("osd")).await.expect("a port");
             lock(&shared.osd_addrs).push(EntityAddr::msgr2(addr).with_nonce(osd + 1));
             messengers.push(messenger);
         }
-        let config = Config { num: 0, nonce: 0, ..Config::new(EntityType::MON) };
+        let config = Config { num: 0, nonce: 0, policies: of_mon, ..Config::new(EntityType::MON) };
         let mon = Messenger::new(config, Arc::new(Mon { shared: Arc::clone(&shared) }));
         let mon_addr = mon.bind(loopback(), OpenDoor::client("mon")).await.expect("a port");
         let fake = Self { shared, mon_addr, mon, osds: messengers };
