@@ -86,7 +86,7 @@ pub enum AuthError {
     #[error("authentication: {0}")]
     Decode(#[from] DecodeError),
     /// The peer refused: the errno it gave (positive), and what it would accept instead.
-    #[error("authentication refused by the peer: errno {errno}, it accepts methods {methods:?}")]
+    #[error("authentication refused by the peer: {}", refusal(*errno, methods))]
     Refused {
         /// Errno as the peer sent it, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
         errno: i32,
@@ -162,4 +162,49 @@ pub trait ServerAuth: Send {
 
     /// The client's answer to [`ServerStep::More`].
     fn more(&mut self, payload: &[u8]) -> ServerStep;
+}
+
+/// Why a peer refused, in words, and what to do about it.
+fn refusal(errno: i32, methods: &[u32]) -> String {
+    let accepts: Vec<String> = methods
+        .iter()
+        .map(|method| match method {
+            1 => "none".to_owned(),
+            2 => "cephx".to_owned(),
+            other => format!("method {other}"),
+        })
+        .collect();
+    let accepts = if accepts.is_empty() { "nothing".to_owned() } else { accepts.join(" and ") };
+    let text = std::io::Error::from_raw_os_error(errno);
+    match (errno, methods) {
+        (95, [2]) => format!(
+            "it accepts cephx alone, which this client did not offer; name a keyring with --keyring FILE or \
+             'keyring' in ceph.conf, and let 'auth client required' hold cephx ({text})"
+        ),
+        (95, _) => format!("it accepts {accepts}; set 'auth client required' to that ({text})"),
+        (1 | 13, _) => format!(
+            "it does not know this name, or has another key for it; compare the keyring with what \
+             'ceph auth get NAME' shows, or name another user with --id ({text})"
+        ),
+        _ => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AuthError;
+
+    #[test]
+    fn a_refusal_says_why_and_what_to_do() {
+        for (errno, methods, words) in [
+            (95, vec![2], ["accepts cephx alone", "--keyring FILE"]),
+            (95, vec![1], ["accepts none", "auth client required"]),
+            (13, vec![2], ["another key for it", "--id"]),
+            (1, vec![], ["does not know this name", "ceph auth get"]),
+            (5, vec![], ["Input/output error", "os error 5"]),
+        ] {
+            let text = AuthError::Refused { errno, methods }.to_string();
+            assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        }
+    }
 }

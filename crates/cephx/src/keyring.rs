@@ -41,6 +41,18 @@ impl Entry {
     }
 }
 
+/// The section that Ceph's files share and that names nobody.
+const GLOBAL: &str = "global";
+
+/// What a section without a key means.
+#[derive(Clone, Copy)]
+enum Keyless {
+    /// The text is refused: it says what the server shall keep.
+    Refused,
+    /// Nothing: stock clients accept such a file, and miss the key only if it is theirs.
+    Skipped,
+}
+
 /// Names with their keys and capabilities.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keyring {
@@ -112,24 +124,34 @@ impl Keyring {
         let text = fs::read_to_string(path)
             .map(Zeroizing::new)
             .map_err(|source| KeyringError::Io { path: path.to_owned(), source })?;
-        Self::parse(&text)
+        Self::parse_with(&text, Keyless::Skipped)
     }
 
-    /// Reads the first of the files that exists, as Ceph does with a list of keyrings.
+    /// Reads the first of the files that can be opened, as Ceph does with a list of keyrings. If some exist and none can
+    /// be opened, the error is that of the first.
     pub fn read_first(paths: &[PathBuf]) -> Result<Self, KeyringError> {
-        match paths.iter().find(|p| p.exists()) {
+        let readable = paths.iter().find(|path| fs::File::open(path).is_ok());
+        match readable.or_else(|| paths.iter().find(|path| path.exists())) {
             Some(path) => Self::read(path),
             None => Err(KeyringError::NotFound(paths.to_vec())),
         }
     }
 
-    /// Reads a keyring's text.
+    /// Reads a keyring's text; each name must have a key. What stands in `[global]` is no entry.
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
+        Self::parse_with(text, Keyless::Refused)
+    }
+
+    fn parse_with(text: &str, keyless: Keyless) -> Result<Self, KeyringError> {
         let mut sections: Vec<(EntityName, Option<CryptoKey>, BTreeMap<String, String>)> = Vec::new();
+        let mut in_global = false;
         for (line, content) in ini::lines(text) {
             let content = content.map_err(|why| KeyringError::Syntax { line, why: why.to_string() })?;
             match content {
+                Line::Section(name) if name == GLOBAL => in_global = true,
+                Line::Setting { .. } if in_global => {}
                 Line::Section(name) => {
+                    in_global = false;
                     let name = name.parse().map_err(|source| KeyringError::Name { line, source })?;
                     sections.push((name, None, BTreeMap::new()));
                 }
@@ -153,8 +175,13 @@ impl Keyring {
         }
         let mut ring = Self::new();
         for (name, key, caps) in sections {
-            let key = key.ok_or_else(|| KeyringError::NoKey(name.clone()))?;
-            ring.entries.insert(name, Entry { key, caps });
+            match (key, keyless) {
+                (Some(key), _) => {
+                    ring.entries.insert(name, Entry { key, caps });
+                }
+                (None, Keyless::Skipped) => {}
+                (None, Keyless::Refused) => return Err(KeyringError::NoKey(name)),
+            }
         }
         Ok(ring)
     }
@@ -253,4 +280,50 @@ pub enum KeyfileError {
         /// What is wrong.
         source: KeyError,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==";
+
+    /// Writes a keyring into a scratch folder of its own and returns its path.
+    fn file(name: &str, text: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("loligo-keyring-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// `rados -k FILE` of 16.2.15 takes each of these files, and refuses one with a section `[what]`.
+    #[test]
+    fn files_that_stock_accepts_are_accepted() {
+        let admin = EntityName::client("admin");
+        for (name, before, keyed) in [
+            ("keyless", "[client.other]\n\tcaps mon = \"allow *\"\n", true),
+            ("global", "[global]\n\tkey = nonsense\n", true),
+            ("only-caps", "[client.admin]\n\tcaps mon = \"allow *\"\n", false),
+        ] {
+            let mine = if keyed { format!("[client.admin]\n\tkey = {KEY}\n") } else { String::new() };
+            let ring = Keyring::read(&file(name, &format!("{before}{mine}"))).unwrap();
+            assert_eq!(ring.key(&admin).is_some(), keyed, "{name}");
+            assert_eq!(ring.iter().len(), usize::from(keyed), "{name}");
+        }
+        assert!(matches!(Keyring::read(&file("what", "[what]\n")), Err(KeyringError::Name { line: 1, .. })));
+        assert!(matches!(Keyring::parse("[client.a]\n"), Err(KeyringError::NoKey(_))));
+    }
+
+    #[test]
+    fn the_first_file_that_opens_is_read() {
+        let good = file("good", &format!("[client.admin]\n\tkey = {KEY}\n"));
+        // A socket exists and cannot be opened, not even by root, whom no mode keeps out.
+        let closed = good.with_file_name("closed");
+        let _ = fs::remove_file(&closed);
+        let _listener = std::os::unix::net::UnixListener::bind(&closed).unwrap();
+        let ring = Keyring::read_first(&[closed.clone(), good]).unwrap();
+        assert!(ring.key(&EntityName::client("admin")).is_some());
+        assert!(matches!(Keyring::read_first(&[closed]), Err(KeyringError::Io { .. })));
+    }
 }
