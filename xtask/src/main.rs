@@ -7,6 +7,7 @@ mod failures;
 mod lint;
 mod process;
 mod stock;
+mod suites;
 mod test;
 mod tidy;
 mod torture;

@@ -18,7 +18,7 @@ use crate::Result;
 use crate::process::{output_of, succeed};
 use link::Link;
 pub(crate) use link::NoLink;
-use root::Root;
+pub(crate) use root::Root;
 
 /// How long the daemons may take to come up.
 const UP_MAX: Duration = Duration::from_secs(60);
@@ -94,11 +94,23 @@ impl Store {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Release {
     Pacific,
     Reef,
     Tentacle,
+}
+
+impl Release {
+    /// The version that is installed.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Pacific => "16.2.15",
+            Self::Reef => "18.2.7",
+            Self::Tentacle => "20.2.4",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

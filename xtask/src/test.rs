@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that can be tested, in one command.
+//! `cargo xtask test [PART [NAME]]`: everything that can be tested, in one command, or a part of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::failures::Failures;
 use crate::process::{cargo, workspace};
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
-use crate::watched;
+use crate::{suites, watched};
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
@@ -26,60 +26,151 @@ struct Totals {
     passed: u64,
     failed: u64,
     failures: Failures,
+    left_out: Vec<String>,
+    /// What suites found, for the end.
+    found: Vec<String>,
 }
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
+    /// Only this part.
+    #[arg(value_enum)]
+    part: Option<Part>,
+    /// Only tests, or of the suites those programs, that have this in their names.
+    #[arg(requires = "part")]
+    name: Option<String>,
     /// Also has the programs and clusters of Ceph 18.2 and 20.2 tested, which debootstrap fetches the first time.
     #[arg(long)]
     all_releases: bool,
+    /// Of the suites, only those that take a few minutes: what is run where no part is named.
+    #[arg(long)]
+    quick: bool,
+    /// Writes docs/compatibility.md from the list of suites, and runs nothing.
+    #[arg(long)]
+    write_page: bool,
+}
+
+/// What can be tested by itself.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Unit and property tests.
+    Unit,
+    /// Loom models.
+    Loom,
+    /// What is tested against one stock cluster.
+    Stock,
+    /// What is tested against three monitors and three OSDs.
+    Chaos,
+    /// Ceph's own test programs against our server.
+    Suites,
+}
+
+impl Options {
+    fn has(&self, part: Part) -> bool {
+        self.part.is_none_or(|chosen| chosen == part)
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.write_page {
+        return suites::write_page();
+    }
     let mut totals = Totals::default();
-    let mut left_out = Vec::new();
-    let mut units = cargo();
-    units.args(["test", "--workspace", "--no-fail-fast"]);
-    units.env("LOLIGO_STORE_SEEDS", STORE_SEEDS).env("LOLIGO_CLIENT_SEEDS", CLIENT_SEEDS);
-    totals.cargo_test(&mut units, "unit and property tests")?;
-    if LOOM_CRATES.iter().any(|name| models_of(name).exists()) {
-        totals.cargo_test(&mut loom(), "loom models")?;
+    if options.has(Part::Unit) {
+        totals.cargo_test(&mut units(options), "unit and property tests")?;
     }
-    type Suite = (&'static str, fn() -> Result<Cluster>, fn(&Cluster) -> Result<Command>);
-    let mut suites: Vec<Suite> = vec![
-        ("tests against stock Ceph", stock_cluster, interop),
-        ("three monitors and three OSDs of stock Ceph", || chaos_cluster(Release::Pacific), chaos),
-    ];
-    if options.all_releases {
-        suites.extend::<[Suite; 4]>([
-            ("Ceph 18.2", || cluster_of(Release::Reef), releases),
-            ("three monitors and three OSDs of Ceph 18.2", || chaos_cluster(Release::Reef), chaos),
-            ("Ceph 20.2", || cluster_of(Release::Tentacle), releases),
-            ("three monitors and three OSDs of Ceph 20.2", || chaos_cluster(Release::Tentacle), chaos),
-        ]);
+    if options.has(Part::Loom) && LOOM_CRATES.iter().any(|name| models_of(name).exists()) {
+        totals.cargo_test(loom().args(options.name()), "loom models")?;
     }
-    for (what, cluster, command) in suites {
-        match cluster() {
+    for against in AGAINST.iter().filter(|against| against.is_chosen(options)) {
+        match (against.cluster)() {
             Ok(cluster) => {
-                totals.cargo_test(&mut command(&cluster)?, what)?;
+                totals.cargo_test((against.command)(&cluster)?.args(options.name()), against.what)?;
                 cluster.down()?;
             }
-            Err(why) => left_out.push(format!("{what}: {why}")),
+            Err(why) => totals.left_out.push(format!("{}: {why}", against.what)),
         }
     }
-    print!("{}", totals.failures.repeated());
-    for suite in &left_out {
-        println!("left out: {suite}");
+    if options.has(Part::Suites) {
+        totals.suites(options, Release::Reef);
+        if options.all_releases {
+            totals.suites(options, Release::Tentacle);
+        }
     }
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    if totals.failed > 0 {
-        return Err(format!("{} tests failed", totals.failed).into());
+    totals.verdict()
+}
+
+/// Tests against a cluster of one release.
+struct Against {
+    what: &'static str,
+    part: Part,
+    /// Whether only `--all-releases` asks for it.
+    is_other_release: bool,
+    cluster: fn() -> Result<Cluster>,
+    command: fn(&Cluster) -> Result<Command>,
+}
+
+const AGAINST: [Against; 6] = [
+    Against {
+        what: "tests against stock Ceph",
+        part: Part::Stock,
+        is_other_release: false,
+        cluster: stock_cluster,
+        command: interop,
+    },
+    Against {
+        what: "three monitors and three OSDs of stock Ceph",
+        part: Part::Chaos,
+        is_other_release: false,
+        cluster: || chaos_cluster(Release::Pacific),
+        command: chaos,
+    },
+    Against {
+        what: "Ceph 18.2",
+        part: Part::Stock,
+        is_other_release: true,
+        cluster: || cluster_of(Release::Reef),
+        command: releases,
+    },
+    Against {
+        what: "three monitors and three OSDs of Ceph 18.2",
+        part: Part::Chaos,
+        is_other_release: true,
+        cluster: || chaos_cluster(Release::Reef),
+        command: chaos,
+    },
+    Against {
+        what: "Ceph 20.2",
+        part: Part::Stock,
+        is_other_release: true,
+        cluster: || cluster_of(Release::Tentacle),
+        command: releases,
+    },
+    Against {
+        what: "three monitors and three OSDs of Ceph 20.2",
+        part: Part::Chaos,
+        is_other_release: true,
+        cluster: || chaos_cluster(Release::Tentacle),
+        command: chaos,
+    },
+];
+
+impl Against {
+    fn is_chosen(&self, options: &Options) -> bool {
+        options.has(self.part) && (options.all_releases || !self.is_other_release)
     }
-    if !left_out.is_empty() && std::env::var_os("CI").is_some() {
-        return Err("in CI no suite may be left out".into());
-    }
-    Ok(())
+}
+
+fn units(options: &Options) -> Command {
+    let mut units = cargo();
+    units.args(["test", "--workspace", "--no-fail-fast"]).args(options.name());
+    units.env("LOLIGO_STORE_SEEDS", STORE_SEEDS).env("LOLIGO_CLIENT_SEEDS", CLIENT_SEEDS);
+    units
 }
 
 /// Loom models, in a target folder of their own: the flag would make cargo build everything anew, back and forth.
@@ -174,6 +265,42 @@ impl Totals {
             return Err(format!("{what}: cargo failed, and no test did").into());
         }
         println!("== {what}: {} s", begun.elapsed().as_secs());
+        Ok(())
+    }
+
+    /// Runs Ceph's own test programs of a release.
+    fn suites(&mut self, options: &Options, release: Release) {
+        let what = format!("suites of Ceph {}", release.version());
+        println!("== {what}");
+        // Without a part it is what CI runs.
+        let is_quick = options.quick || options.part.is_none();
+        let begun = Instant::now();
+        match suites::run(&suites::Choice { release, name: options.name(), is_quick }) {
+            Ok(tally) => {
+                self.passed += tally.passed;
+                self.failed += tally.failures();
+                self.found.push(tally.shown());
+            }
+            Err(why) => self.left_out.push(format!("{what}: {why}")),
+        }
+        println!("== {what}: {} s", begun.elapsed().as_secs());
+    }
+
+    fn verdict(&self) -> Result<()> {
+        print!("{}", self.failures.repeated());
+        for text in &self.found {
+            print!("{text}");
+        }
+        for suite in &self.left_out {
+            println!("left out: {suite}");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        if self.failed > 0 {
+            return Err(format!("{} tests failed", self.failed).into());
+        }
+        if !self.left_out.is_empty() && std::env::var_os("CI").is_some() {
+            return Err("in CI no suite may be left out".into());
+        }
         Ok(())
     }
 

@@ -31,6 +31,12 @@ const PACKAGES: [&str; 15] = [
 /// What runs the kernel that has an NBD client, on this machine alone.
 const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 
+/// Ceph's own test programs, of which only the releases in folders are run.
+const TESTS: [&str; 1] = ["ceph-test"];
+
+/// Programs that tell whether a release in a folder is whole.
+const CHROOT_PROGRAMS: [&str; 2] = ["ceph-osd", "ceph_test_rados"];
+
 /// Programs that tell whether all of them are installed.
 const PROGRAMS: [&str; 10] = [
     "ceph-osd",
@@ -46,11 +52,11 @@ const PROGRAMS: [&str; 10] = [
 ];
 
 /// The folder in which a release's `/usr` lies.
-pub(super) struct Root(PathBuf);
+pub(crate) struct Root(PathBuf);
 
 impl Root {
     /// Installs a release if it is not there.
-    pub(super) fn prepare(release: Release) -> Result<Self> {
+    pub(crate) fn prepare(release: Release) -> Result<Self> {
         match release {
             Release::Pacific => {
                 if !PROGRAMS.into_iter().all(installed) {
@@ -67,7 +73,7 @@ impl Root {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
@@ -80,8 +86,18 @@ impl Root {
         if self.is_here() { String::new() } else { format!("chroot '{}' ", self.0.display()) }
     }
 
+    /// A program of the release. It inherits our environment.
+    pub(crate) fn program(&self, name: &str) -> Command {
+        if self.is_here() {
+            return Command::new(name);
+        }
+        let mut command = Command::new("chroot");
+        command.arg(&self.0).arg(name);
+        command
+    }
+
     /// Makes a folder that has the same path inside and outside.
-    pub(super) fn make_dir(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn make_dir(&self, dir: &Path) -> Result<()> {
         if self.is_here() {
             return Ok(fs::create_dir_all(dir)?);
         }
@@ -94,7 +110,7 @@ impl Root {
     }
 
     /// Removes such a folder.
-    pub(super) fn remove_dir(&self, dir: &Path) -> Result<()> {
+    pub(crate) fn remove_dir(&self, dir: &Path) -> Result<()> {
         if self.is_here() {
             return Ok(fs::remove_dir_all(dir)?);
         }
@@ -110,12 +126,13 @@ impl Root {
     fn chroot(suite: &str) -> Result<Self> {
         let roots = std::env::var_os("STOCK_CEPH_ROOTS").map_or("/var/tmp/stock-ceph".into(), PathBuf::from);
         let root = roots.join(suite);
-        if !root.join("usr/bin/ceph-osd").exists() {
+        if !root.join("usr/bin").exists() {
             debootstrap(suite, &root)?;
-            mount_all(&root)?;
-            install(&root)?;
         }
         mount_all(&root)?;
+        if !CHROOT_PROGRAMS.into_iter().all(|program| root.join("usr/bin").join(program).exists()) {
+            install(&root)?;
+        }
         Ok(Self(root))
     }
 }
@@ -165,6 +182,8 @@ fn install(root: &Path) -> Result<()> {
     args.extend(PACKAGES);
     if root == Path::new("/") {
         args.extend(MACHINE);
+    } else {
+        args.extend(TESTS);
     }
     apt(root, &args).or_else(|e| {
         // A package's last script may fail where no services are: that of 20.2.4's monitors does. The programs are there all the same.

@@ -1,0 +1,166 @@
+//! The list of programs, and of what is left out.
+
+use serde::Deserialize;
+
+use super::Store;
+use crate::Result;
+use crate::stock::Release;
+
+/// The list; its own comments say what each field means.
+pub(super) const TEXT: &str = include_str!("list.toml");
+
+/// The list, read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct List {
+    #[serde(rename = "suite")]
+    pub(super) suites: Vec<Suite>,
+    #[serde(default)]
+    pub(super) left_out: Vec<LeftOut>,
+    #[serde(default)]
+    pub(super) not_run: Vec<NotRun>,
+}
+
+/// A program with its arguments.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Suite {
+    pub(super) program: String,
+    /// What the command line, the page and `left-out` call it: the program's name without `ceph_test_` by default.
+    name: Option<String>,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    /// Environment variables.
+    #[serde(default)]
+    pub(super) env: Vec<(String, String)>,
+    #[serde(default)]
+    pub(super) judged: Judged,
+    #[serde(default = "both_releases")]
+    releases: Vec<Release>,
+    /// Whether CI runs it.
+    #[serde(default)]
+    pub(super) quick: bool,
+    /// Tests that CI does not run all the same.
+    #[serde(default)]
+    pub(super) slow: Vec<String>,
+}
+
+/// What tells whether a program passed.
+#[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Judged {
+    /// What Google's test framework prints of each test.
+    #[default]
+    Gtest,
+    /// The exit status of the program, which is one test.
+    Status,
+}
+
+/// Tests that are not expected to pass, for one reason.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct LeftOut {
+    /// The heading on the page.
+    pub(super) what: String,
+    pub(super) why: String,
+    /// `SUITE TEST`, each of which may have `*` in it.
+    pub(super) tests: Vec<String>,
+    #[serde(default = "both_releases")]
+    pub(super) releases: Vec<Release>,
+    #[serde(default = "both_stores")]
+    pub(super) stores: Vec<Store>,
+}
+
+/// Programs that are not run at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct NotRun {
+    pub(super) why: String,
+    pub(super) programs: Vec<String>,
+}
+
+fn both_releases() -> Vec<Release> {
+    vec![Release::Reef, Release::Tentacle]
+}
+
+fn both_stores() -> Vec<Store> {
+    Store::ALL.to_vec()
+}
+
+impl List {
+    pub(super) fn read() -> Result<Self> {
+        toml::from_str(TEXT).map_err(|e| format!("xtask/src/suites/list.toml: {e}").into())
+    }
+
+    /// All programs of a release that the list has a word for.
+    pub(super) fn programs(&self, release: Release) -> impl Iterator<Item = &str> {
+        let run = self.suites.iter().filter(move |suite| suite.is_of(release)).map(|suite| &*suite.program);
+        run.chain(self.not_run.iter().flat_map(|not| not.programs.iter().map(String::as_str)))
+    }
+
+    /// What of a suite is left out, as patterns of tests.
+    pub(super) fn left_out<'a>(
+        &'a self,
+        suite: &'a Suite,
+        release: Release,
+        store: Store,
+    ) -> impl Iterator<Item = &'a str> {
+        let groups = self.left_out.iter();
+        let groups =
+            groups.filter(move |group| group.releases.contains(&release) && group.stores.contains(&store));
+        groups.flat_map(|group| group.tests.iter()).filter_map(|entry| {
+            let (of, test) = entry.split_once(' ')?;
+            matches(of, suite.name()).then_some(test)
+        })
+    }
+}
+
+impl Suite {
+    pub(super) fn name(&self) -> &str {
+        let plain = || self.program.strip_prefix("ceph_test_").unwrap_or(&self.program);
+        self.name.as_deref().unwrap_or_else(plain)
+    }
+
+    pub(super) fn is_of(&self, release: Release) -> bool {
+        self.releases.contains(&release)
+    }
+}
+
+/// Whether a pattern, in which `*` stands for any text, matches the whole of `text`.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, after)) => text.strip_prefix(before).is_some_and(|rest| {
+            rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches(after, &rest[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        for (pattern, text) in [("*", ""), ("A.*", "A.b"), ("*EC*.x", "LibEC_1.x"), ("a*b*c", "aXbYbc")] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("A.*", "AB.b"), ("*EC", "ECx"), ("", "a"), ("a*b*c", "acb")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn every_entry_of_the_list_names_a_suite_and_each_suite_has_a_name_of_its_own() {
+        let list = List::read().expect("the list is read");
+        let mut names: Vec<&str> = list.suites.iter().map(Suite::name).collect();
+        for entry in list.left_out.iter().flat_map(|group| &group.tests) {
+            let (suite, _) = entry.split_once(' ').unwrap_or_else(|| panic!("{entry:?} names no test"));
+            assert!(names.iter().any(|name| matches(suite, name)), "{entry:?} names no suite");
+        }
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all, "two suites have one name");
+    }
+}

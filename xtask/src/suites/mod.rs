@@ -1,0 +1,98 @@
+//! `cargo xtask test suites`: the test programs of Ceph's own (Debian's package `ceph-test`) against our server.
+//!
+//! `list.toml` says which programs run and which of their tests are left out, and why; the same list is the page
+//! `docs/compatibility.md`. Each program of the list runs on a new server of each store. What a release has and the
+//! list does not name is an error, so that nothing is left out without a reason.
+
+mod gtest;
+mod job;
+mod list;
+mod page;
+mod program;
+mod server;
+mod tally;
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::thread;
+
+use crate::Result;
+use crate::process::{cargo, succeed};
+use crate::stock::{Release, Root};
+use job::Job;
+use list::List;
+pub(crate) use page::write as write_page;
+pub(crate) use tally::Tally;
+
+/// What keeps the objects: `serve --store`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Store {
+    Memory,
+    Disk,
+}
+
+impl Store {
+    const ALL: [Self; 2] = [Self::Memory, Self::Disk];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+/// Which of the programs and tests are run.
+#[derive(Clone, Copy)]
+pub(crate) struct Choice<'a> {
+    pub(crate) release: Release,
+    /// Part of the names of those that are run.
+    pub(crate) name: Option<&'a str>,
+    /// Only what takes a few minutes, and nothing that is left out.
+    pub(crate) is_quick: bool,
+}
+
+/// Runs the programs that are chosen, several at a time: most of their time they sleep.
+pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
+    let list = List::read()?;
+    let root = Root::prepare(choice.release)?;
+    succeed(cargo().args(["build", "--quiet", "--package", "loligo"]))?;
+    let mut tally = Tally::new(choice.release);
+    tally.unlisted = unlisted(&list, &root, choice.release)?;
+    let jobs = Job::all(&list, choice);
+    if jobs.is_empty() {
+        return Err(format!("no suite of this release is named {:?}", choice.name.unwrap_or("")).into());
+    }
+    let waiting = Mutex::new(jobs.into_iter());
+    let done = Mutex::new(&mut tally);
+    let workers = 2 * thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("no worker panics").next();
+                    let Some(job) = next else { break };
+                    let report = job.run(&root);
+                    done.lock().expect("no worker panics").add(&job, report);
+                }
+            });
+        }
+    });
+    Ok(tally)
+}
+
+/// Test programs of the release that the list says nothing of.
+fn unlisted(list: &List, root: &Root, release: Release) -> Result<Vec<String>> {
+    let known: BTreeSet<&str> = list.programs(release).collect();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.path().join("usr/bin"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("ceph_test_") && !known.contains(name.as_str()) {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
