@@ -124,7 +124,7 @@ async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: 
         })
         .await?;
     }
-    let pairs = metadata::load(&parent.io, &parent.header).await?;
+    let pairs = metadata::load_for_copy(&parent.io, &parent.header).await?;
     if pairs.is_empty() {
         return Ok(());
     }

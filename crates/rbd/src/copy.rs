@@ -95,7 +95,7 @@ impl Image {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let pairs = metadata::load(&inner.io, &inner.header).await?;
+        let pairs = metadata::load_for_copy(&inner.io, &inner.header).await?;
         if !pairs.is_empty() {
             tell(&copy.inner.io, &copy.inner.header, "metadata_set", |w| w.raw(&pairs.to_bytes())).await?;
         }

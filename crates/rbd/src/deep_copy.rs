@@ -145,7 +145,7 @@ impl Image {
         for key in metadata::load(&copy.inner.io, &copy.inner.header).await?.keys() {
             copy.remove_metadata(key).await?;
         }
-        for (key, value) in self.metadata().await? {
+        for (key, value) in metadata::load_for_copy(&self.inner.io, &self.inner.header).await? {
             copy.set_metadata(&key, value).await?;
         }
         let all = states.iter().map(|state| state.size).sum::<u64>();

@@ -10,6 +10,9 @@ use crate::Error;
 use crate::call::{ask, tell};
 use crate::image::Image;
 
+/// What the keys begin with that librbd keeps for itself; a copy of an image does not get them (`librbd/internal.cc`, release 16).
+const OWN_KEYS: &str = ".rbd";
+
 /// Pairs in one answer.
 const PAIRS_AT_A_TIME: u64 = 64;
 
@@ -42,6 +45,13 @@ impl Image {
         tell(&inner.io, &inner.header, "metadata_remove", |w| w.put(key)).await?;
         inner.header_changed().await
     }
+}
+
+/// The pairs of an image that its copies and clones get too.
+pub(crate) async fn load_for_copy(io: &IoCtx, header: &str) -> Result<BTreeMap<String, Bytes>, Error> {
+    let mut pairs = load(io, header).await?;
+    pairs.retain(|key, _| !key.starts_with(OWN_KEYS));
+    Ok(pairs)
 }
 
 /// All pairs of an image.

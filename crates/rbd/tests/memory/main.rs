@@ -7,6 +7,7 @@ mod clones;
 mod deep_copy;
 mod diff;
 mod groups;
+mod metadata;
 mod owner;
 mod sparsify;
 mod switch;
