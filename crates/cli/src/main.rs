@@ -36,10 +36,11 @@ mod timeline;
 mod trace;
 mod transfer;
 mod watch;
+mod words;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use loligo_rados::Builder;
 
 use args::{Cli, Command, FormatName};
@@ -64,8 +65,10 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     // Ceph's programs share options that may stand anywhere; what is left is ours.
     let mut words: Vec<String> = std::env::args().collect();
-    let builder = Builder::new().args(&mut words).map_err(|e| Failure::new("command line", e))?;
-    let cli = Cli::parse_from(words);
+    let (builder, environment) =
+        Builder::new().environment_args().map_err(|e| Failure::new("CEPH_ARGS", e))?;
+    let builder = builder.args(&mut words).map_err(|e| Failure::new("command line", e))?;
+    let cli = parsed(environment, words);
     if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
         return Err(Failure::new("--format prometheus", "only lockstat has it"));
     }
@@ -103,6 +106,16 @@ fn run() -> Result<(), Failure> {
         Command::Trace(options) => timeline::run(options, cli.format),
         _ => client_command(&cli, builder),
     }
+}
+
+/// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
+fn parsed(environment: Vec<String>, line: Vec<String>) -> Cli {
+    let mut command = Cli::command().args_override_self(!environment.is_empty());
+    let mut known = command.clone();
+    known.build();
+    let words = words::joined(environment, line, &known);
+    let matches = command.clone().get_matches_from(words);
+    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command).exit())
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {

@@ -62,6 +62,14 @@ impl Builder {
         Ok(self)
     }
 
+    /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the words: a
+    /// program reads them with those of its command line, as stock programs do. Call it before [`args`](Self::args).
+    pub fn environment_args(mut self) -> Result<(Self, Vec<String>), ConfError> {
+        let mut words = self.environment.take_args();
+        self.options.take_stock(&mut words)?;
+        Ok((self, words))
+    }
+
     /// Reads this configuration file.
     pub fn conf_file(mut self, path: &str) -> Self {
         self.options.conf_file = Some(path.to_owned());

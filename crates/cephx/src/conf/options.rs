@@ -45,6 +45,10 @@ const KNOWN: &[&str] = &[
     "rbd_default_clone_format",
 ];
 
+/// The names of the options that stock programs of 16.2.15, 18.2.7 and 20.2.4 take (`ceph-conf --show-config`), a line each;
+/// ` bool` after those that are true or false.
+const STOCK: &str = include_str!("options.txt");
+
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -74,6 +78,18 @@ impl Environment {
             host: hostname.trim().split('.').next().unwrap_or_default().to_owned(),
             pid: process::id(),
         }
+    }
+
+    /// The words of `CEPH_ARGS`; only spaces part them, quotes are characters like others.
+    fn words(&self) -> Vec<String> {
+        self.args.iter().flat_map(|args| args.split_whitespace()).map(str::to_owned).collect()
+    }
+
+    /// The words of `CEPH_ARGS`, which say nothing more from now on: the program reads them among its own.
+    pub fn take_args(&mut self) -> Vec<String> {
+        let words = self.words();
+        self.args = None;
+        words
     }
 }
 
@@ -105,16 +121,22 @@ impl Options {
         self.take_some(args, |option| KNOWN.contains(&option) || option.starts_with("debug_"))
     }
 
-    /// What the environment says. In `CEPH_ARGS` every `--option` is taken: nobody else would.
+    /// Takes the options of every stock program out of the words of `CEPH_ARGS` and leaves the rest, in order.
+    ///
+    /// More options than on the command line: a `CEPH_ARGS` that is meant for stock programs may set what we have no
+    /// use for, as ceph.conf may.
+    pub fn take_stock(&mut self, args: &mut Vec<String>) -> Result<(), ConfError> {
+        self.take_some(args, |option| stock_option(option).is_some() || KNOWN.contains(&option))
+    }
+
+    /// What the environment says. Words of `CEPH_ARGS` that are no options of the configuration are left to the program
+    /// ([`Environment::take_args`]); where none asked, they mean nothing, as to stock's librados.
     pub(super) fn from_environment(environment: &Environment) -> Result<Self, ConfError> {
         let mut options = Self { conf_file: environment.conf.clone(), ..Self::default() };
         if let Some(keyring) = &environment.keyring {
             options.set("keyring", keyring);
         }
-        if let Some(args) = &environment.args {
-            let mut args = args.split_whitespace().map(str::to_owned).collect();
-            options.take_some(&mut args, |_| true)?;
-        }
+        options.take_stock(&mut environment.words())?;
         Ok(options)
     }
 
@@ -150,18 +172,20 @@ impl Options {
                 Some((flag, value)) if flag.starts_with("--") => (flag, Some(value.to_owned())),
                 _ => (word.as_str(), None),
             };
-            let Some(option) = option_of(flag).filter(|o| is_shared(o) || known(o)) else {
-                rest.push(word);
+            let taken = |option: &String| is_shared(option) || known(option);
+            let Some(option) = option_of(flag).filter(taken) else {
+                let negated = flag.strip_prefix("--no-").map(normalize);
+                match negated.filter(|option| inline.is_none() && is_bool(option) && taken(option)) {
+                    Some(option) => self.apply(&option, "false".to_owned())?,
+                    None => rest.push(word),
+                }
                 continue;
             };
             let value = match inline {
                 Some(value) => value,
-                None if is_switch(&option) => "true".to_owned(),
-                None => match words.next_if(|next| is_shared(&option) || !next.starts_with('-')) {
-                    Some(value) => value,
-                    None if is_shared(&option) => return Err(ConfError::MissingValue(word)),
-                    None => "true".to_owned(),
-                },
+                // The word after it is never its value.
+                None if is_bool(&option) => "true".to_owned(),
+                None => words.next().ok_or(ConfError::MissingValue(word))?,
             };
             self.apply(&option, value)?;
         }
@@ -199,6 +223,16 @@ fn option_of(flag: &str) -> Option<String> {
 fn is_shared(option: &str) -> bool {
     matches!(option, "conf" | "cluster" | "name" | "id" | "keyring" | "keyfile" | "mon_host")
         || is_switch(option)
+}
+
+/// The line of an option that stock programs take; `debug_` and any subsystem has a level.
+fn stock_option(option: &str) -> Option<&str> {
+    let line = STOCK.lines().find(|line| line.split(' ').next() == Some(option));
+    line.or(option.starts_with("debug_").then_some("debug"))
+}
+
+fn is_bool(option: &str) -> bool {
+    is_switch(option) || stock_option(option).is_some_and(|line| line.ends_with(" bool"))
 }
 
 fn is_switch(option: &str) -> bool {
@@ -255,9 +289,32 @@ mod tests {
     }
 
     #[test]
+    fn ceph_args_have_the_options_of_stock_programs() {
+        // As rados 16.2.15 takes them: what it leaves, it refuses or reads as its own.
+        for (said, left, option, value) in [
+            ("--rbd-cache put o", "put o", "rbd_cache", Some("true")),
+            ("--rbd-cache=false x", "x", "rbd_cache", Some("false")),
+            ("--no-rbd-cache x", "x", "rbd_cache", Some("false")),
+            ("--rbd_default_order 20 -N ns1", "-N ns1", "rbd_default_order", Some("20")),
+            ("--debug-rbd 5 -p q", "-p q", "debug_rbd", Some("5")),
+            ("--osd-max-backfills=3", "", "osd_max_backfills", Some("3")),
+            ("--nosuch=1 stray", "--nosuch=1 stray", "nosuch", None),
+            ("--no-such --all", "--no-such --all", "such", None),
+            ("-- --rbd-cache", "-- --rbd-cache", "rbd_cache", None),
+        ] {
+            let mut args = words(said);
+            let mut options = Options::default();
+            options.take_stock(&mut args).unwrap();
+            assert_eq!(args, words(left), "{said}");
+            assert_eq!(options.settings.get(option).map(String::as_str), value, "{said}");
+        }
+        assert!(Options::default().take_stock(&mut words("--rbd-default-order")).is_err());
+    }
+
+    #[test]
     fn the_command_line_beats_the_environment() {
         let environment = Environment {
-            args: Some("--id b --keyring from-args --debug-ms 0 --fancy".into()),
+            args: Some("--id b --keyring from-args --debug-ms 0 --rbd-cache stray --nosuch=1".into()),
             keyring: Some("from-env".into()),
             ..Environment::default()
         };
@@ -265,7 +322,8 @@ mod tests {
         let conf = Conf::load(&options, environment.clone()).unwrap();
         assert_eq!(conf.name().to_string(), "client.b");
         assert_eq!(conf.text("keyring").as_deref(), Some("from-args"));
-        assert_eq!(conf.text("fancy").as_deref(), Some("true"));
+        assert_eq!(conf.text("rbd_cache").as_deref(), Some("true"));
+        assert_eq!(conf.text("nosuch"), None);
         options.set("keyring", "from-line");
         options.name = Some("client.c".parse().unwrap());
         let conf = Conf::load(&options, environment).unwrap();

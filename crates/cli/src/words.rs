@@ -1,0 +1,115 @@
+//! Our options and words in `CEPH_ARGS`: they are read among the command line's, which come later and so win.
+
+use clap::{Arg, ArgAction, Command};
+
+/// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration are taken out,
+/// and the command line's, program first.
+///
+/// As with stock programs, words of `CEPH_ARGS` come first, those after its `--` last. Options that only the command has
+/// are put behind its name.
+pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: &Command) -> Vec<String> {
+    if environment.is_empty() {
+        return line;
+    }
+    let line_end = line.iter().position(|word| word == "--");
+    if let Some(at) = environment.iter().position(|word| word == "--") {
+        let plain = environment.split_off(at);
+        // One `--` is enough.
+        line.extend(plain.into_iter().skip(usize::from(line_end.is_some())));
+    }
+    let (commands, behind) = named_command(root, &line);
+    let (ours, first) = split(environment, &commands);
+    line.splice(behind..behind, ours);
+    line.splice(1..1, first);
+    line
+}
+
+/// The commands that the words name, from the program down, and where the last one's words begin.
+fn named_command<'a>(root: &'a Command, line: &[String]) -> (Vec<&'a Command>, usize) {
+    let (mut commands, mut behind) = (vec![root], 1);
+    let mut at = 1;
+    while let Some(word) = line.get(at).filter(|word| *word != "--") {
+        at += 1;
+        if word.starts_with('-') {
+            at += usize::from(takes_next_word(word, &commands));
+        } else if let Some(command) = commands[commands.len() - 1].find_subcommand(word) {
+            commands.push(command);
+            behind = at;
+        } else {
+            break;
+        }
+    }
+    (commands, behind)
+}
+
+/// Options that the last command has and the program has not, with their values; and the rest.
+fn split(environment: Vec<String>, commands: &[&Command]) -> (Vec<String>, Vec<String>) {
+    let (mut ours, mut first) = (Vec::new(), Vec::new());
+    let mut words = environment.into_iter();
+    while let Some(word) = words.next() {
+        let value = if takes_next_word(&word, commands) { words.next() } else { None };
+        let of_root = option_of(&word, &commands[..1]).is_some();
+        let known = option_of(&word, commands).is_some();
+        let side = if known && !of_root { &mut ours } else { &mut first };
+        side.push(word);
+        side.extend(value);
+    }
+    (ours, first)
+}
+
+/// The option that a word names: `--long`, `--long=value`, `-s`, `-svalue`.
+fn option_of<'a>(word: &str, commands: &[&'a Command]) -> Option<&'a Arg> {
+    let names = |arg: &Arg| match word.strip_prefix("--") {
+        Some(long) => {
+            let long = long.split('=').next().unwrap_or_default();
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
+        }
+        None => {
+            let short = word.strip_prefix('-').and_then(|short| short.chars().next());
+            short.is_some() && arg.get_short() == short
+        }
+    };
+    commands.iter().rev().find_map(|command| command.get_arguments().find(|arg| names(arg)))
+}
+
+/// Whether a word is an option whose value is the next word.
+fn takes_next_word(word: &str, commands: &[&Command]) -> bool {
+    let whole = if word.starts_with("--") { !word.contains('=') } else { word.chars().count() == 2 };
+    let valued = |arg: &Arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+    whole && option_of(word, commands).is_some_and(valued)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn words_of_the_environment_come_first_and_a_commands_own_behind_it() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (environment, line, read) in [
+            ("", "-p p put o f", "-p p put o f"),
+            ("-N ns1", "-p p put o f", "-N ns1 -p p put o f"),
+            ("-N ns1", "-p p put o f -N ns2", "-N ns1 -p p put o f -N ns2"),
+            ("-p q --format json", "df", "-p q --format json df"),
+            ("-s s1", "get o -", "-s s1 get o -"),
+            ("put o7 f", "-p p", "put o7 f -p p"),
+            ("stray", "-p p put o f", "stray -p p put o f"),
+            ("--nosuch=1", "ls", "--nosuch=1 ls"),
+            ("--all", "-p p ls", "-p p ls --all"),
+            ("--all -N ns1", "-p put ls", "-N ns1 -p put ls --all"),
+            ("--lock-cookie c", "lock get o l", "lock get --lock-cookie c o l"),
+            ("--object-size 8M", "-p p rbd create i", "-p p rbd create --object-size 8M i"),
+            ("-- -p q", "-p p put o f", "-p p put o f -- -p q"),
+            ("-N n -- a", "put -- o", "-N n put -- o a"),
+        ] {
+            let line = words(&format!("loligo {line}"));
+            let read = words(&format!("loligo {read}"));
+            let mut root = Cli::command();
+            root.build();
+            assert_eq!(joined(words(environment), line, &root), read, "{environment:?}");
+        }
+    }
+}
