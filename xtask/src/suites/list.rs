@@ -37,10 +37,10 @@ pub(super) struct Suite {
     pub(super) judged: Judged,
     #[serde(default = "both_releases")]
     releases: Vec<Release>,
-    /// Whether CI runs it.
+    /// Whether `--quick` runs it.
     #[serde(default)]
     pub(super) quick: bool,
-    /// Tests that CI does not run all the same.
+    /// Tests that `--quick` does not run all the same.
     #[serde(default)]
     pub(super) slow: Vec<String>,
 }
