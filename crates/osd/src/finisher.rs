@@ -145,7 +145,7 @@ pub(crate) fn gathers() -> bool {
 }
 
 /// Has the answers of a placement group leave behind the last answer that the store gives in this thread, which
-/// [gathers](gathers) and has become their sender.
+/// [gathers] and has become their sender.
 pub(crate) fn gather(group: Option<Arc<Replies>>) {
     let Some(group) = group else { return };
     let is_left = GATHERED.with_borrow_mut(|gathered| {
