@@ -31,7 +31,7 @@ const PACKAGES: [&str; 15] = [
 /// What runs the kernel that has an NBD client, on this machine alone.
 const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 
-/// Ceph's own test programs, of which only the releases in folders are run.
+/// Ceph's own test programs. They run from the releases in folders only.
 const TESTS: [&str; 1] = ["ceph-test"];
 
 /// Programs that tell whether a release in a folder is whole.

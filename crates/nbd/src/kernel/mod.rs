@@ -92,8 +92,8 @@ pub enum KernelError {
 impl BlockSize {
     /// A size that the kernel has: a power of two from 512 to a page.
     pub fn new(bytes: u64) -> Option<Self> {
-        let is_known = (512..=4096).contains(&bytes) && bytes.is_power_of_two();
-        is_known.then_some(Self(bytes as u32))
+        let is_known = |bytes: &u32| (512..=4096).contains(bytes) && bytes.is_power_of_two();
+        u32::try_from(bytes).ok().filter(is_known).map(Self)
     }
 
     /// The size itself.
@@ -154,7 +154,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Attaches an export. `device`: which, else a free one. `connections`: so many, if the export allows more than one. `block_size`: its sectors.
+/// Attaches an export to `device`, or to a free device. It gets as many `connections` if the export allows more than
+/// one, and sectors of `block_size`.
 ///
 /// # Errors
 /// The kernel has no client, the server does not want to, the device is taken, and so on.
