@@ -128,12 +128,18 @@ pub(crate) enum Command {
         #[arg(long)]
         yes_i_really_really_mean_it: bool,
     },
-    /// Copy all objects of a pool, of all namespaces, into another pool. Snapshots are not copied.
+    /// Copy all objects of a pool, of all namespaces, into another pool: data, attributes, maps and locators.
+    ///
+    /// Not copied are snapshots, watches, times of modification, allocation hints, and what the pool itself is set to. Objects
+    /// that are written meanwhile may be copied in a state between.
     Cppool {
         #[arg(value_name = "POOL")]
         copied: String,
         #[arg(value_name = "DESTINATION")]
         destination: String,
+        /// Copy a pool with snapshots of its clients' own (images, for one), which the copy lacks.
+        #[arg(long)]
+        yes_i_really_mean_it: bool,
     },
     /// Write all objects of the pool, of all namespaces, into a file, in the format of `rados export`.
     Export {
