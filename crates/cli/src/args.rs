@@ -277,11 +277,17 @@ pub(crate) enum Command {
     Nbd(NbdCommand),
     /// Measure the pool.
     Bench(Bench),
-    /// Remove what a bench left behind.
+    /// Remove what a bench left behind; that of one that was interrupted, too.
+    ///
+    /// A run that ended with --no-cleanup has told which objects it wrote. Where none has, all objects of this machine's runs
+    /// are looked for and removed.
     Cleanup {
         /// The run's name.
         #[arg(long)]
         run_name: Option<String>,
+        /// Look for objects whose names begin so, and remove them; it must begin with benchmark_data.
+        #[arg(long, conflicts_with = "run_name")]
+        prefix: Option<String>,
     },
     /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
     LoadGen(LoadGen),

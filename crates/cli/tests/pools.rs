@@ -31,6 +31,36 @@ fn nothing_appended_makes_an_object() {
     assert!(place.loligo(&["-p", "from", "stat", "append"]).contains("size 5"));
 }
 
+/// Of a bench that was interrupted only its objects tell; stock's `cleanup` goes by their names, too (seen with 16.2.15).
+#[test]
+fn what_an_interrupted_bench_left_is_removed() {
+    let place = Place::new("cleanup");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+    let (host, path) = (host.trim(), "/proc/sys/kernel/hostname");
+    let of_host = [format!("benchmark_data_{host}_1_object0"), format!("benchmark_data_{host}_2_object7")];
+    let others = ["benchmark_data_other-host_3_object0", "mine"];
+    for name in of_host.iter().map(String::as_str).chain(others) {
+        place.loligo(&["-p", "from", "put", name, path]);
+    }
+    let left = || {
+        let mut left: Vec<String> = place.loligo(&["-p", "from", "ls"]).lines().map(str::to_owned).collect();
+        left.sort_unstable();
+        left
+    };
+    // Neither the prefix of something else, nor a name that no run has, removes anything.
+    for refused in [&["cleanup", "--prefix", "mi"][..], &["cleanup", "--run-name", "nosuch"]] {
+        assert_eq!(place.output("loligo", &[&["-p", "from"], refused].concat()).status.code(), Some(1));
+    }
+    assert_eq!(left().len(), 4);
+    assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 2 objects"));
+    assert_eq!(left(), others);
+    let said = place.loligo(&["-p", "from", "cleanup", "--prefix", "benchmark_data_other-host"]);
+    assert!(said.starts_with("Removed 1 objects"), "{said}");
+    assert_eq!(left(), ["mine"]);
+    // Nothing is left to be removed, which is no failure.
+    assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 0 objects"));
+}
+
 /// A path is any bytes.
 #[test]
 fn a_path_need_not_be_text() {
