@@ -60,6 +60,10 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) snap: Option<String>,
 
+    /// Objects lie where this name would: what `ls` shows behind an object's. For commands on objects.
+    #[arg(long, global = true, alias = "object_locator", value_name = "NAME")]
+    pub(crate) object_locator: Option<String>,
+
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
     pub(crate) format: FormatName,

@@ -92,6 +92,9 @@ fn run() -> Result<(), Failure> {
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
     }
+    if cli.object_locator.is_some() && !is_client {
+        return Err(Failure::new("--object-locator", "only commands on objects have it"));
+    }
     match &cli.command {
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -137,7 +140,32 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     done.and(traced)
 }
 
+/// Whether a command is about objects that it names.
+fn has_object(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Bench(_)
+            | Command::LoadGen(_)
+            | Command::Cleanup { .. }
+            | Command::Rbd(_)
+            | Command::File(_)
+            | Command::Lspools
+            | Command::Df { .. }
+            | Command::Ls { .. }
+            | Command::Purge { .. }
+            | Command::Cppool { .. }
+            | Command::Export { .. }
+            | Command::Import { .. }
+            | Command::Lssnap
+            | Command::Mksnap { .. }
+            | Command::Rmsnap { .. }
+    )
+}
+
 fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
+    if cli.object_locator.is_some() && !has_object(&cli.command) {
+        return Err(Failure::new("--object-locator", "only commands on objects have it"));
+    }
     match &cli.command {
         Command::Bench(options) => bench::run(client, options),
         Command::LoadGen(options) => bench::load_gen::run(client, options),

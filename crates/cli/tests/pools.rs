@@ -61,6 +61,26 @@ fn what_an_interrupted_bench_left_is_removed() {
     assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 0 objects"));
 }
 
+/// What `ls` shows with a locator is reached with it, and only so.
+#[test]
+fn an_object_with_a_locator_is_reached() {
+    let place = Place::new("locator");
+    let with = ["-p", "from", "--object-locator", "key"];
+    let of = |words: &[&str]| place.loligo(&[&with, words].concat());
+    of(&["put", "o", "/proc/sys/kernel/hostname"]);
+    assert_eq!(place.loligo(&["-p", "from", "ls"]), "o\tkey\n");
+    assert!(!place.output("loligo", &["-p", "from", "stat", "o"]).status.success());
+    of(&["setxattr", "o", "colour", "red"]);
+    assert_eq!(of(&["getxattr", "o", "colour"]), "red");
+    assert!(of(&["stat", "o"]).contains("size") && !of(&["get", "o", "-"]).is_empty());
+    of(&["cp", "o", "copy"]);
+    assert!(!of(&["get", "copy", "-"]).is_empty());
+    of(&["rm", "o", "copy"]);
+    assert_eq!(place.loligo(&["-p", "from", "ls"]), "");
+    // Where it would change nothing it is refused.
+    assert_eq!(place.output("loligo", &[&with[..], &["ls"]].concat()).status.code(), Some(1));
+}
+
 /// A path is any bytes.
 #[test]
 fn a_path_need_not_be_text() {
