@@ -137,13 +137,14 @@ fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && output.stdout.is_empty(), "{name}: {command:?}");
             // Killed while it cuts off what was there, it has the lock alone for a minute.
-            let in_use = replaces && said.contains("in use");
+            // Between the removal of what had another layout and the new file there is none.
+            let in_use = replaces && (said.contains("in use") || said.contains("No such file"));
             let told = ["not whole", "file put", "file rm"].iter().all(|word| said.contains(word));
             assert!(told || in_use, "{name}: {command:?}: {said}");
         }
         let listed = place.loligo(&["file", "ls", "-l", name]).output().expect("it starts").stdout;
         let listed: Value = serde_json::from_slice(&listed).expect("JSON");
-        assert_eq!(listed[0]["whole"], false, "{listed}");
+        assert!(listed[0]["whole"] == false || (replaces && listed[0].is_null()), "{listed}");
     }
     // One that goes on makes it whole.
     place.carries(&["file", "put", "middle", "f", "--resume"]);
