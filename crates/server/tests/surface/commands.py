@@ -2,7 +2,7 @@
 
 A line says the status, whether there is JSON, and whether the last character is a newline. Left out are: what needs a manager's
 modules, `osd blocklist ls`, whose JSON in 16.2.15 is two arrays, one behind the other, and commands without an argument that they
-need, which a monitor of 16.2.15 may not survive.
+need, which a monitor of 16.2.15 may not survive. What a manager says of a new pool depends on when it has heard of it.
 """
 import json
 import sys
@@ -28,7 +28,7 @@ SHOWN = [
     ("mon count-metadata", {"property": "os"}), ("mon feature ls", {}), ("mon feature ls", {"with_value": "--with-value"}),
     ("mon ok-to-stop", {"ids": ["a"]}), ("mon ok-to-stop", {"ids": ["b"]}), ("mon ok-to-stop", {}),
     ("mgr dump", {}), ("mgr stat", {}), ("mgr services", {}), ("mgr module ls", {}), ("mgr metadata", {}), ("mgr versions", {}),
-    ("pg stat", {}), ("pg dump", {}), ("pg dump", {"dumpcontents": ["osds"]}), ("pg ls", {}), ("pg ls-by-pool", {"poolstr": POOL}),
+    ("pg stat", {}), ("pg dump", {}), ("pg dump", {"dumpcontents": ["osds"]}), ("pg ls", {}),
     ("pg ls-by-osd", {"osd": 0}), ("pg map", {"pgid": "99.0"}), ("pg map", {"pgid": "xyz"}),
     ("osd stat", {}), ("osd dump", {}), ("osd info", {}), ("osd info", {"id": 0}), ("osd info", {"id": 9}), ("osd tree", {}),
     ("osd ls", {}), ("osd getmaxosd", {}), ("osd setmaxosd", {"newmax": 0}), ("osd setmaxosd", {"newmax": 100000}),
@@ -37,7 +37,7 @@ SHOWN = [
     ("osd map", pool(object="o")), ("osd get-require-min-compat-client", {}), ("osd crush tree", {}), ("osd crush dump", {}),
     ("osd crush rule ls", {}), ("osd crush rule list", {}), ("osd crush rule dump", {}), ("osd crush rule dump", {"name": "nosuch"}),
     ("osd crush show-tunables", {}), ("osd crush get-tunable", {"tunable": "straw_calc_version"}),
-    ("osd pool ls", {}), ("osd pool ls", {"detail": "detail"}), ("osd pool stats", {}),
+    ("osd pool ls", {}), ("osd pool ls", {"detail": "detail"}),
     ("osd pool get", pool(var="size")), ("osd pool get", pool(var="all")), ("osd pool get", pool(var="pg_autoscale_mode")),
     ("osd pool get", {"pool": "nosuch", "var": "size"}), ("osd pool application get", {}),
     ("auth ls", {}), ("auth list", {}), ("auth get", {"entity": "client.admin"}), ("auth get", {"entity": "client.nosuch"}),
