@@ -41,12 +41,6 @@ fn every_method_of_python3_rbd_does_the_same() {
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-fn commands_succeed_or_fail_alike_and_end_alike() {
-    compare("commands.py");
-}
-
-#[test]
-#[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn users_may_do_what_their_capabilities_say() {
     compare("caps.py");
 }
