@@ -101,7 +101,7 @@ struct Order {
 enum Taken {
     /// A request that reads the disk. Its answer leaves behind those that were waiting when the reading began: for this version.
     Reserved(Eversion),
-    Given(Reply),
+    Given(Box<Reply>),
 }
 
 /// What becomes of an answer.
@@ -275,7 +275,7 @@ impl State {
         if order.places.is_empty() {
             self.leaving.push_back(reply);
         } else {
-            order.places.insert(reply.place.number, Taken::Given(reply));
+            order.places.insert(reply.place.number, Taken::Given(Box::new(reply)));
             order.flush(&mut self.leaving);
         }
         if order.is_over() {
@@ -307,7 +307,7 @@ impl Order {
     fn flush(&mut self, leaving: &mut VecDeque<Reply>) {
         while let Some((number, first)) = self.places.pop_first() {
             match first {
-                Taken::Given(reply) => leaving.push_back(reply),
+                Taken::Given(reply) => leaving.push_back(*reply),
                 reserved => {
                     self.places.insert(number, reserved);
                     return;
