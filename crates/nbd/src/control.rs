@@ -7,8 +7,8 @@ use loligo_admin::{Admin, Answer, Command, Failure, LastingAnswer, Request};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::backend::Spec;
-use crate::device::{Definition, Info, Registry};
+use crate::backend::{BackendState, Spec};
+use crate::device::{Definition, Info, Phase, Registry};
 
 /// Adds `nbd add`, `nbd rm`, `nbd ls`, `nbd resize`, `nbd suspend` and `nbd resume`. What they do is done by tasks of `runtime`, since the socket's thread has other requests to
 /// listen to.
@@ -110,6 +110,16 @@ fn described(info: &Info) -> Value {
         "state": info.phase.name(),
         "clients": info.clients,
     });
+    let (state, why) = match &info.state {
+        _ if matches!(info.phase, Phase::Adding | Phase::Removing) => (None, None),
+        BackendState::Open => (None, None),
+        BackendState::Renewing(why) => (Some("renewing"), Some(why)),
+        BackendState::Lost(why) => (Some("lost"), Some(why)),
+    };
+    if let (Some(state), Some(why)) = (state, why) {
+        described["state"] = json!(state);
+        described["why"] = json!(why);
+    }
     if let Some((kind, size, can)) = info.backend {
         described["kind"] = json!(kind);
         described["size"] = json!(size);

@@ -41,8 +41,8 @@ mod server;
 pub mod tls;
 
 pub use backend::{
-    Access, Backend, BackendError, Done, Later, LocalFile, Memory, Opener, Rbd, Spec, SpecError, Started,
-    Striped, Work,
+    Access, Backend, BackendError, BackendState, Done, Later, LocalFile, Memory, Opener, Rbd, Spec,
+    SpecError, Started, Striped, Work,
 };
 pub use client::{JoinError, Joined, Target, TargetError};
 pub use config::{Config, Export as ConfigExport, Tls as ConfigTls};

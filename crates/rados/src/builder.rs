@@ -158,6 +158,8 @@ impl Builder {
         let (monc, hunt) = MonClient::new(Arc::clone(&client), hostname, monitors);
         let monc = Arc::new(monc);
         let mgrc = Arc::new(MgrClient::new(Arc::clone(&monc)));
+        let nonce = self.network.random_u32();
+        let objecter_settings = Settings { nonce, ..times.objecter };
         let mut parts = None;
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
@@ -165,7 +167,7 @@ impl Builder {
             let config = Config {
                 reroute: self.reroute.clone(),
                 limits,
-                nonce: self.network.random_u32(),
+                nonce,
                 network: self.network.clone(),
                 compression: compression.clone(),
                 features: features::CLIENT,
@@ -175,7 +177,7 @@ impl Builder {
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
             let (objecter, steward) = Objecter::new(
-                times.objecter,
+                objecter_settings,
                 location,
                 Arc::clone(&monc),
                 Arc::clone(&dialer),
@@ -242,6 +244,7 @@ impl Times {
                 ops_max: conf.u64("objecter_inflight_ops", 1024)?,
                 bytes_max: conf.size("objecter_inflight_op_bytes", 100 << 20)?,
                 op_timeout: unless_zero("rados_osd_op_timeout")?,
+                nonce: 0,
             },
         })
     }

@@ -53,9 +53,15 @@ impl Errno {
     }
 }
 
-/// The system's text, such as "No such file or directory", with the number.
+/// The system's text, such as "No such file or directory", with the number; of [`EBLOCKLISTED`](Errno::EBLOCKLISTED) what it means in a cluster, as the system's text is about
+/// sockets.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::EBLOCKLISTED {
+            return f.write_str(
+                "blocklisted: the cluster keeps this client out, as 'ceph osd blocklist ls' shows; start it anew (os error 108)",
+            );
+        }
         io::Error::from_raw_os_error(self.0).fmt(f)
     }
 }

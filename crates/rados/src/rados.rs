@@ -103,6 +103,22 @@ impl Rados {
         self.core().objecter.resent()
     }
 
+    /// Whether the cluster keeps this client out (its blocklist), as far as this client knows: its map says so, or an OSD has. That is for good: who wants to go on
+    /// [connects](Rados::connect) anew, with another identity.
+    pub fn is_blocklisted(&self) -> bool {
+        self.core().objecter.is_blocklisted()
+    }
+
+    /// Waits until the client [is kept out](Rados::is_blocklisted). What is returned does not keep the client alive; if the client ends first, it waits for ever.
+    pub fn blocklisted(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut known = self.core().objecter.blocklisting();
+        async move {
+            if known.wait_for(|known| *known).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// The oldest release that clients must be of, as the newest known map says (12 is luminous, 13 mimic); 0: not said.
     pub fn require_min_compat_client(&self) -> u8 {
         self.core().objecter.view().map().require_min_compat_client

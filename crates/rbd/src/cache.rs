@@ -166,6 +166,11 @@ impl Image {
         self.inner.caching.cache.get().is_some()
     }
 
+    /// As what its cache was made, if it has one.
+    pub fn cache_options(&self) -> Option<loligo_cache::Options> {
+        self.inner.caching.cache.get().map(|(cache, _)| *cache.options())
+    }
+
     /// Fills `buf` with what is at `offset` if all of it is cached, without waiting for anybody; false otherwise, and `buf` holds anything then.
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;

@@ -126,6 +126,12 @@ pub enum Error {
         /// EEXIST if it is this client, EBUSY else.
         errno: Errno,
     },
+    /// The exclusive lock was lost with the client that held it.
+    #[error("the client that had the exclusive lock was blocklisted, and {by} has, or had, the lock since")]
+    LockLost {
+        /// Who has it now, as far as that is known.
+        by: String,
+    },
     /// There is no such lock to give up or to break.
     #[error("there is no lock of {0}")]
     NoLock(String),
@@ -196,6 +202,7 @@ impl Error {
             | Self::NoGroup(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
             Self::LockTaken { errno, .. } => *errno,
+            Self::LockLost { .. } => Errno::EBLOCKLISTED,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),

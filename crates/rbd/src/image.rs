@@ -130,13 +130,13 @@ impl Image {
     }
 
     /// An image whose ancestors cannot be opened is of no use.
-    async fn with_ancestors(self) -> Result<Self, Error> {
+    pub(crate) async fn with_ancestors(self) -> Result<Self, Error> {
         self.inner.open_ancestors().await?;
         Ok(self)
     }
 
     /// Who writes watches the header.
-    async fn start(inner: Arc<Inner>) -> Result<Self, Error> {
+    pub(crate) async fn start(inner: Arc<Inner>) -> Result<Self, Error> {
         let runtime = Handle::current();
         if inner.read_only {
             return Ok(Self { inner, stop: None, task: None, runtime });

@@ -70,6 +70,7 @@ mod resize;
 mod snapshots;
 mod sparse;
 mod sparsify;
+mod successor;
 mod switch;
 pub mod trash;
 mod usage;

@@ -25,7 +25,7 @@ use crate::owner;
 const TAG: &str = "internal";
 
 /// What the cookie of an owner begins with; the number of his watch follows.
-const COOKIE: &str = "auto ";
+pub(crate) const COOKIE: &str = "auto ";
 
 /// How long an owner may take to answer that he will give the lock up.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -75,8 +75,9 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
             for device in &all {
                 let text = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
                 let number = |key: &str| device[key].as_u64().map_or("-".to_owned(), |n| n.to_string());
+                let why = device["why"].as_str().map_or_else(String::new, |why| format!("\t{why}"));
                 sayln!(
-                    "{}\t{}\t{}\t{} clients\t{}",
+                    "{}\t{}\t{}\t{} clients\t{}{why}",
                     text("name"),
                     text("state"),
                     number("size"),

@@ -3,6 +3,7 @@
 mod file;
 mod memory;
 mod rbd;
+mod renewal;
 mod spec;
 mod striped;
 
@@ -37,6 +38,11 @@ pub trait Backend: Send + Sync + 'static {
     /// What it can do beside reading.
     fn can(&self) -> Can;
 
+    /// Whether it can be used now.
+    fn state(&self) -> BackendState {
+        BackendState::Open
+    }
+
     /// Begins an I/O. What is later may be under way together with others; who wants order waits for the first.
     fn start(&self, io: Io) -> Started;
 
@@ -50,6 +56,17 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Makes all safe and lets go of what is open. Nothing comes behind it.
     fn close(&self) -> Work;
+}
+
+/// Whether a back end can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendState {
+    /// It can.
+    Open,
+    /// Requests wait until it is opened anew, as its client of the cluster is dead: why it is not open yet.
+    Renewing(String),
+    /// Requests fail, for good: why.
+    Lost(String),
 }
 
 /// An I/O that was begun.

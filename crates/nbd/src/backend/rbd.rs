@@ -1,12 +1,15 @@
 //! An image, or a snapshot of one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use loligo_lockstat::{Class, Mutex};
-use loligo_rbd::{Error, Image, Shrink};
+use loligo_rados::Rados;
+use loligo_rbd::{CacheOptions, Error, Image, ImageCache, Shrink};
 use tokio::sync::Notify;
 
+use super::renewal::{Clustered, Heritage, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
@@ -27,12 +30,15 @@ pub struct Rbd {
     /// Somebody who held the image does so no more.
     left: Arc<Notify>,
     read_only: bool,
+    /// A change of what a cache holds has failed, and it may be that nobody is told.
+    failed: Arc<AtomicBool>,
 }
 
 /// The image, held for as long as something is done with it.
 struct Held {
     /// Dropped before it is said: who is woken finds the image alone.
     image: Arc<Image>,
+    failed: Arc<AtomicBool>,
     _left: Leaving,
 }
 
@@ -48,12 +54,96 @@ impl Drop for Leaving {
 impl Rbd {
     /// The device that an open image is.
     pub fn new(image: Image, read_only: bool) -> Self {
-        Self { image: Mutex::new(&IMAGE, Some(Arc::new(image))), left: Arc::default(), read_only }
+        Self {
+            image: Mutex::new(&IMAGE, Some(Arc::new(image))),
+            left: Arc::default(),
+            read_only,
+            failed: Arc::default(),
+        }
     }
 
     fn held(&self) -> Option<Held> {
         let image = self.image.lock().clone()?;
-        Some(Held { image, _left: Leaving(Arc::clone(&self.left)) })
+        Some(Held { image, failed: Arc::clone(&self.failed), _left: Leaving(Arc::clone(&self.left)) })
+    }
+
+    /// Takes the image out, once nobody does anything with it any more: nobody begins anything, and what is under way is waited for.
+    fn alone(&self) -> impl Future<Output = Option<Image>> + Send + use<> {
+        let (image, left) = (self.image.lock().take(), Arc::clone(&self.left));
+        async move {
+            let mut shared = image?;
+            loop {
+                match Arc::try_unwrap(shared) {
+                    Ok(image) => return Some(image),
+                    Err(held) => shared = held,
+                }
+                left.notified().await;
+            }
+        }
+    }
+}
+
+impl Held {
+    /// What came of a change. One that fails with a client that is dead is carried out again with the next, and its own caller is not told; but what an earlier one has left in a cache
+    /// may be what failed here.
+    fn changed(&self, done: Result<Done, Error>) -> Result<Done, Fault> {
+        if done.is_err() && self.image.has_cache() && self.image.is_blocklisted() {
+            self.failed.store(true, Ordering::Release);
+        }
+        answer(done)
+    }
+}
+
+/// An image whose client is dead.
+struct Orphan {
+    image: Image,
+    read_only: bool,
+    failed: bool,
+}
+
+impl Heritage for Orphan {
+    fn pass_to<'a>(&'a self, rados: &'a Rados) -> Passing<'a> {
+        Box::pin(async move {
+            if self.failed {
+                return Err(NotPassed::Lost(
+                    "what its cache had was not written before its client was blocklisted".to_owned(),
+                ));
+            }
+            let image = self.image.succeed(rados).await.map_err(not_passed)?;
+            let image = match self.image.cache_options() {
+                Some(options) => cached(image, options, self.read_only).await.map_err(not_passed)?,
+                None => image,
+            };
+            Ok(Box::new(Rbd::new(image, self.read_only)) as Box<dyn Clustered>)
+        })
+    }
+}
+
+/// The image with a cache.
+pub(super) async fn cached(image: Image, options: CacheOptions, read_only: bool) -> Result<Image, Error> {
+    let image = image.cached(&ImageCache::new(options))?;
+    if !read_only {
+        // Or reads are cached from the first write on.
+        image.acquire_free_lock().await?;
+    }
+    Ok(image)
+}
+
+fn not_passed(e: Error) -> NotPassed {
+    match e {
+        Error::Rados(e) => NotPassed::of(&e),
+        e => NotPassed::Lost(e.to_string()),
+    }
+}
+
+impl Clustered for Rbd {
+    fn retire(&self) -> Retiring {
+        let (alone, failed, read_only) = (self.alone(), Arc::clone(&self.failed), self.read_only);
+        Box::pin(async move {
+            let image = alone.await?;
+            let failed = failed.load(Ordering::Acquire);
+            Some(Box::new(Orphan { image, read_only, failed }) as Box<dyn Heritage>)
+        })
     }
 }
 
@@ -91,11 +181,15 @@ impl Backend for Rbd {
                 }),
                 Io::Write { offset, data, fua } => Started::later(async move {
                     let held = held;
-                    answer(write(&held.image, offset, data, fua).await)
+                    held.changed(write(&held.image, offset, data, fua).await)
+                }),
+                io @ (Io::Status { .. } | Io::Cache { .. }) => Started::later(async move {
+                    let held = held;
+                    answer(carry_out(&held.image, io).await)
                 }),
                 io => Started::later(async move {
                     let held = held;
-                    answer(carry_out(&held.image, io).await)
+                    held.changed(carry_out(&held.image, io).await)
                 }),
             },
         }
@@ -122,17 +216,9 @@ impl Backend for Rbd {
     }
 
     fn close(&self) -> Work {
-        let (image, left) = (self.image.lock().take(), Arc::clone(&self.left));
+        let alone = self.alone();
         Box::pin(async move {
-            let Some(mut shared) = image else { return Ok(()) };
-            // Nobody begins anything any more; what is under way is waited for.
-            let image = loop {
-                match Arc::try_unwrap(shared) {
-                    Ok(image) => break image,
-                    Err(held) => shared = held,
-                }
-                left.notified().await;
-            };
+            let Some(image) = alone.await else { return Ok(()) };
             image.close().await.map_err(BackendError::of)
         })
     }

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
-use loligo_stripe::{Buffers, Error, File, Segment};
+use loligo_rados::{PoolId, Rados};
+use loligo_stripe::{Buffers, Error, File, Segment, Striper};
 
 use super::rbd::steps;
+use super::renewal::{Clustered, Heritage, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Fault, Io, Piece};
 
@@ -24,20 +26,54 @@ pub struct Striped {
     /// `None` once it is closed.
     file: Mutex<Option<Arc<File>>>,
     size: Arc<AtomicU64>,
+    origin: Origin,
+}
+
+/// Where the file is.
+#[derive(Clone)]
+struct Origin {
+    pool: PoolId,
+    name: String,
     read_only: bool,
 }
 
+impl Heritage for Origin {
+    fn pass_to<'a>(&'a self, rados: &'a Rados) -> Passing<'a> {
+        Box::pin(async move {
+            let striper = Striper::new(rados.ioctx_by_id(self.pool));
+            let opened = Striped::open(&striper, self.pool, &self.name, self.read_only).await;
+            Ok(Box::new(opened.map_err(not_passed)?) as Box<dyn Clustered>)
+        })
+    }
+}
+
+fn not_passed(e: Error) -> NotPassed {
+    match e {
+        Error::Rados(e) => NotPassed::of(&e),
+        e => NotPassed::Lost(e.to_string()),
+    }
+}
+
+impl Clustered for Striped {
+    /// The file's lock is shared, and has to do with its length and its end only: whoever has it open writes.
+    fn retire(&self) -> Retiring {
+        drop(self.file.lock().take());
+        Box::pin(std::future::ready(Some(Box::new(self.origin.clone()) as Box<dyn Heritage>)))
+    }
+}
+
 impl Striped {
-    /// The device that an open file is.
+    /// Opens a file of a pool as a device.
     ///
     /// # Errors
-    /// Its size cannot be read.
-    pub async fn new(file: File, read_only: bool) -> Result<Self, BackendError> {
-        let size = file.size().await.map_err(BackendError::of)?;
+    /// It cannot be opened, or its size cannot be read.
+    pub async fn open(striper: &Striper, pool: PoolId, name: &str, read_only: bool) -> Result<Self, Error> {
+        let file = striper.open(name).await?;
+        let size = file.size().await?;
         Ok(Self {
             file: Mutex::new(&FILE, Some(Arc::new(file))),
             size: Arc::new(AtomicU64::new(size)),
-            read_only,
+            origin: Origin { pool, name: name.to_owned(), read_only },
         })
     }
 
@@ -67,7 +103,7 @@ impl Backend for Striped {
     }
 
     fn can(&self) -> Can {
-        Can { write: !self.read_only, trim: true, fast_zero: true, multi_conn: true }
+        Can { write: !self.origin.read_only, trim: true, fast_zero: true, multi_conn: true }
     }
 
     fn start(&self, io: Io) -> Started {

@@ -294,7 +294,7 @@ impl Device {
         }
     }
 
-    async fn do_open(&self, opener: &Opener) -> Result<(), DeviceError> {
+    async fn do_open(&self, opener: &Arc<Opener>) -> Result<(), DeviceError> {
         match self.still(self.spec.open(opener)).await? {
             Ok(backend) => {
                 let _ = self.backend.set(backend);

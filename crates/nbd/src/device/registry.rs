@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::{Attached, Change, Device, DeviceError, Phase};
-use crate::backend::{Backend, Opener, Spec};
+use crate::backend::{Backend, BackendState, Opener, Spec};
 use crate::proto::{Can, NAME_MAX, Refused};
 
 /// How long a forced removal waits for the back end's end; then that goes on by itself.
@@ -54,6 +54,8 @@ pub struct Info {
     pub clients: u64,
     /// What kind of back end it has, how many bytes, and what it can do, once it is open.
     pub backend: Option<(&'static str, u64, Can)>,
+    /// Whether the back end can be used, once it is open.
+    pub state: BackendState,
 }
 
 impl Registry {
@@ -112,7 +114,11 @@ impl Registry {
     /// There is no such device, or it goes.
     pub async fn attach(&self, name: &str) -> Result<Attached, Refused> {
         let device = self.find_or_only(name).ok_or(Refused::Unknown)?;
-        device.attach().await.map_err(|_| Refused::Shutdown)
+        let attached = device.attach().await.map_err(|_| Refused::Shutdown)?;
+        match attached.backend().state() {
+            BackendState::Lost(_) => Err(Refused::Lost),
+            BackendState::Open | BackendState::Renewing(_) => Ok(attached),
+        }
     }
 
     /// Lets requests to a device wait, and returns when none is under way.
@@ -213,6 +219,7 @@ impl Device {
             spec: self.spec.to_string(),
             phase: self.phase(),
             clients: self.clients(),
+            state: self.backend.get().map_or(BackendState::Open, |backend| backend.state()),
             backend: self.backend.get().map(|backend| (backend.kind(), backend.size(), backend.can())),
         }
     }

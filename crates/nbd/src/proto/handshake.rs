@@ -81,6 +81,9 @@ pub enum Refused {
     /// It is being removed.
     #[error("the export is being removed")]
     Shutdown,
+    /// It can be used no more.
+    #[error("the export is lost: its client of the cluster was blocklisted, and another one has its lock")]
+    Lost,
 }
 
 /// The option that is to be answered.
@@ -431,7 +434,7 @@ fn error(option: u32, kind: u32, why: &str, out: &mut BytesMut) {
 fn refuse(option: u32, refused: Refused, out: &mut BytesMut) {
     let kind = match refused {
         Refused::Unknown => reply::ERR_UNKNOWN,
-        Refused::Shutdown => reply::ERR_SHUTDOWN,
+        Refused::Shutdown | Refused::Lost => reply::ERR_SHUTDOWN,
     };
     error(option, kind, &refused.to_string(), out);
 }

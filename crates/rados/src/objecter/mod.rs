@@ -29,7 +29,7 @@ mod target;
 mod throttle;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -75,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) bytes_max: u64,
     /// How long an operation may take; `None`: for ever (`rados_osd_op_timeout`).
     pub(crate) op_timeout: Option<Duration>,
+    /// Tells this client from others at its host's address, also in a blocklist.
+    pub(crate) nonce: u32,
 }
 
 /// See the [module's](self) documentation.
@@ -94,6 +96,10 @@ pub(crate) struct Objecter {
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
     resent: ArcSwap<Resent>,
+    /// True for good once the cluster is known to keep this client out.
+    is_blocklisted: AtomicBool,
+    /// The same, for those who wait for it.
+    blocklisted: watch::Sender<bool>,
     trace: Option<Arc<trace::Sender>>,
 }
 
@@ -131,6 +137,8 @@ impl Objecter {
             events,
             maps_waiting: AtomicUsize::new(0),
             resent: ArcSwap::default(),
+            is_blocklisted: AtomicBool::new(false),
+            blocklisted: watch::Sender::new(false),
             trace,
         });
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
@@ -299,6 +307,23 @@ impl Objecter {
     /// What the last change of the map that moved operations had sent again.
     pub(crate) fn resent(&self) -> Resent {
         **self.resent.load()
+    }
+
+    /// Whether the cluster is known to keep this client out.
+    pub(crate) fn is_blocklisted(&self) -> bool {
+        self.is_blocklisted.load(Ordering::Acquire)
+    }
+
+    /// True once the cluster is known to keep this client out; it stays so.
+    pub(crate) fn blocklisting(&self) -> watch::Receiver<bool> {
+        self.blocklisted.subscribe()
+    }
+
+    #[cold]
+    fn found_blocklisted(&self) {
+        if !self.is_blocklisted.swap(true, Ordering::AcqRel) {
+            self.blocklisted.send_replace(true);
+        }
     }
 
     /// Operations and bytes in flight.

@@ -126,6 +126,9 @@ impl Steward {
     fn adopt(&self, old: &MapView, new: &Arc<MapView>) -> u64 {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
         self.objecter.view.store(Arc::clone(new));
+        if new.keeps_out(self.objecter.settings.nonce) {
+            self.objecter.found_blocklisted();
+        }
         let mut displaced = Vec::new();
         for session in &sessions {
             if session.is_homeless() || new.serves(session.osd, session.addr) {

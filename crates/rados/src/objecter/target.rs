@@ -174,6 +174,12 @@ impl MapView {
         at.and_then(|at| i8::try_from(at).ok()).unwrap_or(SpgId::NO_SHARD)
     }
 
+    /// Whether the map keeps the client out whose addresses have this number.
+    pub(super) fn keeps_out(&self, nonce: u32) -> bool {
+        // 0 stands for all clients of a host. Those, and networks, are told by the OSDs: only they know where they see us.
+        nonce != 0 && self.map().blocklist.addrs.keys().any(|addr| addr.nonce == nonce)
+    }
+
     /// Whether operations with these flags on a pool have to wait.
     pub(super) fn pauses(&self, pool: PoolId, flags: OsdFlags) -> bool {
         let map = self.map();

@@ -1,0 +1,91 @@
+//! An image that goes on with another client, after the cluster has put the one that had it open on the blocklist.
+//!
+//! The successor may write only if nobody else could have written since: where its predecessor held the exclusive lock, it must find the lock still held by exactly that client under
+//! exactly that cookie, break it, and have it before anybody else. Whoever blocklists a client to take its lock breaks the lock itself, and then all of this is refused.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loligo_rados::{LockInfo, Rados};
+use loligo_wire::rbd::feature;
+use loligo_wire::{EntityNum, GlobalId};
+
+use crate::Error;
+use crate::image::{At, Image, Inner, Which};
+use crate::lock::COOKIE;
+use crate::object_map::LOCK;
+
+/// How the exclusive lock is held: the client, and its cookie.
+struct Holding {
+    client: EntityNum,
+    cookie: String,
+    is_owner: bool,
+}
+
+impl Image {
+    /// Whether the client that has it open is [blocklisted](Rados::is_blocklisted).
+    pub fn is_blocklisted(&self) -> bool {
+        self.inner.io.rados().is_blocklisted()
+    }
+
+    /// Opens the same image, or the same snapshot of it, with the client `rados`, and inherits the exclusive lock. To be called when nothing is under way on this image, and its own
+    /// client is [blocklisted](Rados::is_blocklisted) and has been [shut down](Rados::shutdown), so that nothing waits for it. A cache is not inherited.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other clients might see of it. [`Error::LockLost`] if somebody else has, or had, the
+    /// exclusive lock. As [`Image::open`]. After all but the first two the call can be repeated.
+    pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
+        let old = &self.inner;
+        if !old.read_only {
+            old.flush_cache().await?;
+        }
+        let io = rados.ioctx_by_id(old.io.pool()).with_namespace(old.io.namespace().to_vec());
+        let at = old.snap.map_or(At::Head, At::Id);
+        let inner = Inner::load(&io, Which::Id(&old.id), at, old.read_only, 0).await?;
+        let new = Self::start(Arc::new(inner)).await?.with_ancestors().await?;
+        if !old.read_only {
+            new.inherit(&old.holding()).await?;
+        }
+        Ok(new)
+    }
+
+    /// Takes the lock that a predecessor has left behind; nothing, if it had none.
+    async fn inherit(&self, left: &Holding) -> Result<(), Error> {
+        let inner = &self.inner;
+        inner.refresh_if_stale().await?;
+        let info = inner.io.lock_info(&*inner.header, LOCK).await?;
+        let mut was_left = info.holders.iter().any(|h| h.client == left.client && h.cookie == left.cookie);
+        if was_left {
+            match inner.io.break_lock(&*inner.header, LOCK, left.client, &left.cookie).await {
+                // Somebody else was faster.
+                Err(e) if e.is_not_found() => was_left = false,
+                done => done?,
+            }
+        }
+        if !left.is_owner {
+            return Ok(());
+        }
+        let has_lock = inner.view.load().has(feature::EXCLUSIVE_LOCK);
+        if was_left && has_lock && self.acquire_free_lock().await? {
+            return Ok(());
+        }
+        let now = inner.io.lock_info(&*inner.header, LOCK).await?;
+        Err(Error::LockLost { by: other_holder(&now, left) })
+    }
+}
+
+impl Inner {
+    fn holding(&self) -> Holding {
+        let id = self.client_id();
+        Holding {
+            client: EntityNum::client(GlobalId(id.client)),
+            cookie: format!("{COOKIE}{}", id.watch),
+            is_owner: self.owned.load(Ordering::Acquire),
+        }
+    }
+}
+
+fn other_holder(info: &LockInfo, left: &Holding) -> String {
+    let other = info.holders.iter().find(|holder| holder.client != left.client);
+    other.map_or_else(|| "another client".to_owned(), |holder| holder.client.to_string())
+}
