@@ -127,7 +127,14 @@ impl Root {
         let roots = std::env::var_os("STOCK_CEPH_ROOTS").map_or("/var/tmp/stock-ceph".into(), PathBuf::from);
         let root = roots.join(suite);
         if !root.join("usr/bin").exists() {
-            debootstrap(suite, &root)?;
+            fs::create_dir_all(&roots)?;
+            // Under its name when it is whole: one that was interrupted is made anew.
+            let unfinished = roots.join(format!("{suite}.unfinished"));
+            if unfinished.exists() {
+                fs::remove_dir_all(&unfinished)?;
+            }
+            debootstrap(suite, &unfinished)?;
+            fs::rename(&unfinished, &root)?;
         }
         mount_all(&root)?;
         if !CHROOT_PROGRAMS.into_iter().all(|program| root.join("usr/bin").join(program).exists()) {
@@ -138,6 +145,7 @@ impl Root {
 }
 
 fn debootstrap(suite: &str, root: &Path) -> Result<()> {
+    may_install()?;
     if !installed("debootstrap") {
         apt(Path::new("/"), &["update", "-qq"])?;
         apt(Path::new("/"), &["install", "-qq", "-y", "--no-install-recommends", "debootstrap"])?;
@@ -168,7 +176,8 @@ fn mount_all(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn install(root: &Path) -> Result<()> {
+/// Why nothing can be installed, if nothing can.
+fn may_install() -> Result<()> {
     if !installed("apt-get") {
         return Err("stock Ceph is not installed, and there is no apt to install it with".into());
     }
@@ -176,6 +185,11 @@ fn install(root: &Path) -> Result<()> {
     if unsafe { libc::geteuid() } != 0 {
         return Err("stock Ceph is not installed, and only root may install it with apt".into());
     }
+    Ok(())
+}
+
+fn install(root: &Path) -> Result<()> {
+    may_install()?;
     eprintln!("installing stock Ceph: {}", PACKAGES.join(" "));
     apt(root, &["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"])?;
     let mut args = vec!["install", "-qq", "-y", "--no-install-recommends"];
