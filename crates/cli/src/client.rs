@@ -1,5 +1,6 @@
 //! Connecting.
 
+use loligo_cephx::conf::Conf;
 use loligo_rados::{Builder, IoCtx, Rados};
 use tokio::runtime::Runtime;
 
@@ -53,9 +54,9 @@ impl Client {
         (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
     }
 
-    /// An option of the configuration.
-    pub(crate) fn option(&self, name: &str) -> Result<Option<String>, Failure> {
-        Ok(self.builder.load().context(|| "connect".to_owned())?.text(name))
+    /// The configuration, as far as it is known without a cluster.
+    pub(crate) fn conf(&self) -> Result<Conf, Failure> {
+        self.builder.load().context(|| "connect".to_owned())
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {

@@ -130,6 +130,7 @@ fn parsed(environment: Vec<String>, line: Vec<String>, bytes: Vec<OsString>) -> 
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
+    conf.warnings().iter().for_each(|warning| eprintln!("loligo: {warning}"));
     let _log = log::of_client(&conf)?;
     let admin = admin::of_client(&conf);
     let tracing = Tracing::start(cli.trace.as_deref())?;

@@ -59,6 +59,11 @@ impl Rados {
         self.core().monc.fsid().unwrap_or(map_s)
     }
 
+    /// What the monitors' configuration database has for this client (`ceph config set client …`), by option.
+    pub fn monitors_settings(&self) -> BTreeMap<String, String> {
+        self.core().monc.config()
+    }
+
     /// The number that the monitors have given this client.
     pub fn instance_id(&self) -> GlobalId {
         self.core().auth.global_id()

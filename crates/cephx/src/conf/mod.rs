@@ -1,7 +1,7 @@
 //! ceph.conf, as Ceph's programs read it.
 //!
-//! A value is looked for on the command line, in the environment, and in the file's sections `[client.name]`,
-//! `[client]` and `[global]`, in this order. Names of options are the same with spaces, dashes or underscores.
+//! A value is looked for on the command line, in the environment, in the file's sections `[client.name]`,
+//! `[client]` and `[global]`, and in what the monitors say, in this order. Names of options are the same with spaces, dashes or underscores.
 //!
 //! ```
 //! use loligo_cephx::conf::{Conf, Environment};
@@ -47,7 +47,10 @@ pub struct Conf {
     /// From the command line and the environment: above every file.
     settings: BTreeMap<String, String>,
     sections: BTreeMap<String, BTreeMap<String, String>>,
+    /// From the monitors' configuration database: below every file.
+    monitors: BTreeMap<String, String>,
     file: Option<PathBuf>,
+    warnings: Vec<String>,
 }
 
 /// Why a configuration could not be used.
@@ -96,9 +99,11 @@ impl Conf {
     /// Reads the configuration as a Ceph program that was started with `options` does.
     ///
     /// Without a file that is named explicitly (option `-c`, `CEPH_CONF`), the first of the usual places is taken that
-    /// exists, or none.
+    /// exists, or none. A file that only `CEPH_CONF` names may be missing: that is a [warning](Self::warnings).
     pub fn load(options: &Options, environment: Environment) -> Result<Self, ConfError> {
-        let options = Options::from_environment(&environment)?.overlaid(options);
+        let mut options = Options::from_environment(&environment)?.overlaid(options);
+        let must_exist = options.conf_file.is_some();
+        options.conf_file = options.conf_file.or_else(|| environment.conf.clone());
         let name = options.name.clone().unwrap_or_else(|| EntityName::client("admin"));
         let mut conf = Self::empty(name, environment);
         conf.cluster = options.cluster_name();
@@ -110,11 +115,13 @@ impl Conf {
         let candidates = file_candidates(explicit, &conf.cluster, &conf.environment);
         match candidates.iter().find(|path| path.exists()) {
             Some(path) => conf.add_file(path)?,
-            None if explicit.is_some() => {
+            None if must_exist => {
                 let path = candidates.into_iter().next().unwrap_or_default();
                 return Err(ConfError::Io { path, source: io::ErrorKind::NotFound.into() });
             }
-            None => {}
+            None => conf.warnings.extend(
+                explicit.map(|list| format!("CEPH_CONF: there is no file {list}: using default settings")),
+            ),
         }
         Ok(conf)
     }
@@ -141,7 +148,9 @@ impl Conf {
             environment,
             settings: BTreeMap::new(),
             sections: BTreeMap::new(),
+            monitors: BTreeMap::new(),
             file: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -180,6 +189,17 @@ impl Conf {
         self
     }
 
+    /// The same with what the monitors' configuration database says (`ceph config set`), below files and command line.
+    pub fn with_monitors(mut self, settings: BTreeMap<String, String>) -> Self {
+        self.monitors = settings.into_iter().map(|(name, value)| (normalize(&name), value)).collect();
+        self
+    }
+
+    /// What a user should know of the configuration although it can be used, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// The name that the program authenticates with.
     pub fn name(&self) -> &EntityName {
         &self.name
@@ -207,6 +227,7 @@ impl Conf {
             .or_else(|| in_section(&self.name.to_string()))
             .or_else(|| in_section(self.name.kind.as_str()))
             .or_else(|| in_section("global"))
+            .or_else(|| self.monitors.get(option))
             .map(String::as_str)
     }
 
@@ -350,6 +371,15 @@ mod tests {
         assert_eq!(c.text("z"), None);
         c.set("x", "5");
         assert_eq!(c.text("x").as_deref(), Some("5"));
+    }
+
+    #[test]
+    fn the_monitors_settings_come_last() {
+        // As rbd 16.2.15 with `ceph config set client rbd_default_order 20`.
+        let said = |text: &str| [("rbd_default_order".to_owned(), text.to_owned())].into();
+        assert_eq!(conf("").with_monitors(said("20")).text("rbd_default_order").as_deref(), Some("20"));
+        let c = conf("[client]\nrbd default order = 21").with_monitors(said("20"));
+        assert_eq!(c.text("rbd_default_order").as_deref(), Some("21"));
     }
 
     #[test]

@@ -43,6 +43,13 @@ const KNOWN: &[&str] = &[
     "rados_mon_op_timeout",
     "rados_osd_op_timeout",
     "rbd_default_clone_format",
+    "rbd_default_data_pool",
+    "rbd_default_features",
+    "rbd_default_format",
+    "rbd_default_order",
+    "rbd_default_pool",
+    "rbd_default_stripe_count",
+    "rbd_default_stripe_unit",
 ];
 
 /// The names of the options that stock programs of 16.2.15, 18.2.7 and 20.2.4 take (`ceph-conf --show-config`), a line each;
@@ -129,10 +136,10 @@ impl Options {
         self.take_some(args, |option| stock_option(option).is_some() || KNOWN.contains(&option))
     }
 
-    /// What the environment says. Words of `CEPH_ARGS` that are no options of the configuration are left to the program
+    /// What the environment says but for `CEPH_CONF`, which may name no file. Words of `CEPH_ARGS` that are no options of the configuration are left to the program
     /// ([`Environment::take_args`]); where none asked, they mean nothing, as to stock's librados.
     pub(super) fn from_environment(environment: &Environment) -> Result<Self, ConfError> {
-        let mut options = Self { conf_file: environment.conf.clone(), ..Self::default() };
+        let mut options = Self::default();
         if let Some(keyring) = &environment.keyring {
             options.set("keyring", keyring);
         }
@@ -337,7 +344,17 @@ mod tests {
         assert_eq!(paths, ["/etc/ceph/ceph.conf", "/home/u/.ceph/ceph.conf", "ceph.conf"].map(PathBuf::from));
         let options = Options { conf_file: Some("/no/such/west.conf".into()), ..Options::default() };
         assert_eq!(options.cluster_name(), "west");
-        let error = Conf::load(&options, environment).unwrap_err();
+        let error = Conf::load(&options, environment.clone()).unwrap_err();
         assert!(error.to_string().contains("/no/such/west.conf"), "{error}");
+        let args = Environment { args: Some("-c /no/such/west.conf".into()), ..environment.clone() };
+        assert!(matches!(Conf::load(&Options::default(), args), Err(ConfError::Io { .. })));
+        // As rados and rbd 16.2.15, where only the environment names it.
+        let conf = Some("/no/such/west.conf".into());
+        let conf = Conf::load(&Options::default(), Environment { conf, ..environment }).unwrap();
+        assert_eq!((conf.file(), conf.cluster()), (None, "west"));
+        assert_eq!(
+            conf.warnings(),
+            ["CEPH_CONF: there is no file /no/such/west.conf: using default settings"]
+        );
     }
 }

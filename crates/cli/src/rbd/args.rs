@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::args::size;
 
 const SPEC: &str = "\
-Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is 'rbd'.";
+Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is what the option rbd_default_pool says ('rbd').";
 
 /// What `loligo rbd` does.
 #[derive(Subcommand)]
@@ -26,7 +26,7 @@ pub(crate) enum RbdCommand {
     Create {
         image: String,
         #[command(flatten)]
-        shape: Shape,
+        shape: CloneShape,
         /// Bytes of the image; M if nothing else is said.
         #[arg(long, value_parser = megabytes)]
         size: u64,
@@ -234,19 +234,6 @@ pub(crate) struct Compared {
     pub(crate) whole_object: bool,
 }
 
-/// How an image is laid out.
-#[derive(Args)]
-pub(crate) struct Shape {
-    /// Bytes of an object, a power of two from 4K to 32M.
-    #[arg(long, value_parser = size, default_value = "4M")]
-    pub(crate) object_size: u64,
-    /// Features: layering, exclusive-lock, object-map, fast-diff, deep-flatten (default: all of these).
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) image_feature: Vec<String>,
-    #[command(flatten)]
-    pub(crate) spread: Spread,
-}
-
 /// Where an image's data lie.
 #[derive(Args)]
 pub(crate) struct Spread {
@@ -261,13 +248,13 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How a clone, a copy or what is imported is laid out; as its source, if nothing is said, or else as any new image.
+/// How an image is laid out; a copy as its source, if nothing is said, and any other as the options `rbd_default_…` say.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.
     #[arg(long, value_parser = size)]
     pub(crate) object_size: Option<u64>,
-    /// Features; of a clone, layering among them.
+    /// Features: layering (a clone has it always), exclusive-lock, object-map, fast-diff, deep-flatten.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
     #[command(flatten)]

@@ -1,25 +1,13 @@
 //! `loligo rbd clone` and `children`.
 
 use loligo_rados::{PoolId, Rados};
-use loligo_rbd::{CloneFormat, Mode, NewClone};
+use loligo_rbd::{Mode, NewClone};
 use serde_json::{Value, json};
 
 use super::args::CloneShape;
-use super::{Place, data_pool, wanted};
+use super::{Place, data_pool, defaults, order, wanted};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
-
-/// What `rbd_default_clone_format` says.
-pub(super) fn format(option: Option<&str>) -> Result<CloneFormat, Failure> {
-    match option {
-        None | Some("auto") => Ok(CloneFormat::Auto),
-        Some("1") => Ok(CloneFormat::First),
-        Some("2") => Ok(CloneFormat::Second),
-        Some(other) => {
-            Err(Failure::new("rbd_default_clone_format", format!("is '{other}', not 1, 2 or auto")))
-        }
-    }
-}
 
 pub(super) async fn make(
     place: &Place,
@@ -31,15 +19,12 @@ pub(super) async fn make(
     let Some(snap) = &parent.snap else {
         return Err(Failure::new(format!("clone {snapshot}"), "names no snapshot: IMAGE@SNAPSHOT"));
     };
-    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
-        return Err(Failure::new("--object-size", "is no power of two"));
-    }
     let new = NewClone {
-        order: shape.object_size.map(|size| size.ilog2() as u8),
+        order: order(shape)?,
         features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
-        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
-        format: place.clone_format,
+        data_pool: data_pool(place, &io, shape.spread.data_pool.as_deref()).await?,
+        format: defaults::clone_format(&place.conf)?,
     };
     let made = loligo_rbd::clone(&from, &parent.image, snap, &io, &spec.image, new).await;
     made.context(|| format!("clone {snapshot} to {image}"))

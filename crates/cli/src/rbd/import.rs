@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use loligo_rbd::{Image, Mode, NewImage, image_file};
+use loligo_rbd::{Image, Mode, image_file};
 
-use super::args::{CloneShape, ExportFormat, Import};
-use super::{Bar, Place, data_pool, diff, transfer, wanted};
+use super::args::{ExportFormat, Import};
+use super::{Bar, Place, defaults, diff, shaped_as, transfer};
 use crate::failure::{Context, Failure};
 
 /// What is read, and how many bytes it has, if that is known.
@@ -30,13 +30,13 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
     };
     let (io, spec) = place.image(name).await?;
     let (new, mut begun) = match options.export_format {
-        ExportFormat::Bytes => (NewImage::of_size(size.unwrap_or(0)), Begun::Bytes(from)),
+        ExportFormat::Bytes => (defaults::image(&place.conf, size.unwrap_or(0))?, Begun::Bytes(from)),
         ExportFormat::Whole => {
             let reader = image_file::Reader::new(from).context(what)?;
             (reader.head().new_image().context(what)?, Begun::Whole(reader))
         }
     };
-    let new = shaped(place, &options.shape, new).await?;
+    let new = shaped_as(place, &io, &options.shape, new).await?;
     loligo_rbd::create(&io, &spec.image, new).await.context(what)?;
     let done = async {
         let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(what)?;
@@ -71,20 +71,6 @@ fn open(file: &Path) -> std::io::Result<Source> {
         true => Ok((Box::new(BufReader::new(opened)), Some(about.len()))),
         false => Err(std::io::Error::other("is no file whose size is known")),
     }
-}
-
-/// With what the command line says instead.
-async fn shaped(place: &Place, shape: &CloneShape, new: NewImage) -> Result<NewImage, Failure> {
-    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
-        return Err(Failure::new("--object-size", "is no power of two"));
-    }
-    Ok(NewImage {
-        order: shape.object_size.map_or(new.order, |size| size.ilog2() as u8),
-        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(new.features),
-        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count).or(new.striping),
-        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
-        ..new
-    })
 }
 
 /// Makes an image what a file of the second format says, with all snapshots.

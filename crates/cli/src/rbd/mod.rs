@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clones;
+mod defaults;
 mod diff;
 mod export;
 mod feature;
@@ -17,13 +18,12 @@ mod transfer;
 mod trash;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use loligo_cephx::conf::Conf;
 use loligo_rados::{IoCtx, PoolId, Rados};
-use loligo_rbd::{
-    Ancestry, CloneFormat, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces,
-};
+use loligo_rbd::{Ancestry, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces};
 use serde_json::json;
 
-use self::args::{CloneShape, Deep, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Shape, Snap};
+use self::args::{CloneShape, Deep, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Snap};
 use self::spec::Spec;
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -34,9 +34,6 @@ pub(crate) use self::args::RbdCommand;
 /// Threads: one carries, the other reads and writes files.
 const WORKERS: usize = 2;
 
-/// The pool of images, if none is named (`rbd_default_pool`).
-const POOL: &str = "rbd";
-
 pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     if let RbdCommand::MergeDiff { first, second, file, quiet } = command {
         // Files of this machine only.
@@ -44,16 +41,13 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     }
     client::runtime(WORKERS)?.block_on(async {
         let (pool, namespace, snap) = client.place();
-        let (pool, namespace) = (pool.unwrap_or(POOL).to_owned(), namespace.to_owned());
+        let (pool, namespace) = (pool.map(str::to_owned), namespace.to_owned());
         let (snap, format) = (snap.map(str::to_owned), client.format);
-        let clone_format = match command {
-            RbdCommand::Clone { .. } => {
-                clones::format(client.option("rbd_default_clone_format")?.as_deref())?
-            }
-            _ => CloneFormat::Auto,
-        };
+        let conf = client.conf()?;
         let rados = client.cluster().await?;
-        let place = Place { rados, pool, namespace, snap, clone_format, format };
+        let conf = conf.with_monitors(rados.monitors_settings());
+        let pool = pool.unwrap_or_else(|| defaults::pool(&conf));
+        let place = Place { rados, pool, namespace, snap, conf, format };
         let done = one(&place, command).await;
         place.rados.shutdown().await;
         done
@@ -66,7 +60,8 @@ struct Place {
     pool: String,
     namespace: String,
     snap: Option<String>,
-    clone_format: CloneFormat,
+    /// With what the monitors say.
+    conf: Conf,
     format: Format,
 }
 
@@ -75,7 +70,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
         RbdCommand::Create { image, shape, size } => {
             let (io, spec) = place.image(image).await?;
-            let new = shaped(place, shape, *size).await?;
+            let new = shaped(place, &io, shape, *size).await?;
             loligo_rbd::create(&io, &spec.image, new).await.context(|| format!("create {image}"))
         }
         RbdCommand::Info { image } => info(place, image).await,
@@ -218,17 +213,32 @@ async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Fail
     Ok(())
 }
 
-async fn shaped(place: &Place, shape: &Shape, size: u64) -> Result<NewImage, Failure> {
-    if !shape.object_size.is_power_of_two() {
+async fn shaped(place: &Place, io: &IoCtx, shape: &CloneShape, size: u64) -> Result<NewImage, Failure> {
+    shaped_as(place, io, shape, defaults::image(&place.conf, size)?).await
+}
+
+/// What is configured, with what the command line says instead.
+async fn shaped_as(
+    place: &Place,
+    io: &IoCtx,
+    shape: &CloneShape,
+    new: NewImage,
+) -> Result<NewImage, Failure> {
+    Ok(NewImage {
+        order: order(shape)?.unwrap_or(new.order),
+        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(new.features),
+        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count).or(new.striping),
+        data_pool: data_pool(place, io, shape.spread.data_pool.as_deref()).await?,
+        ..new
+    })
+}
+
+/// Of an object's size, to the base 2, if it is given.
+fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
+    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
         return Err(Failure::new("--object-size", "is no power of two"));
     }
-    Ok(NewImage {
-        order: shape.object_size.ilog2() as u8,
-        features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(features::DEFAULT),
-        striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
-        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
-        ..NewImage::of_size(size)
-    })
+    Ok(shape.object_size.map(|size| size.ilog2() as u8))
 }
 
 /// The features of these names, if there is one, that `what` asks for.
@@ -242,9 +252,12 @@ fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
     Ok(wanted)
 }
 
-async fn data_pool(place: &Place, named: Option<&str>) -> Result<Option<PoolId>, Failure> {
-    let Some(name) = named else { return Ok(None) };
-    Ok(Some(place.rados.pool_id(name).await.context(|| format!("open pool {name}"))?))
+/// The pool for the data of an image in `io`'s pool, if that is another one: as named, or else as configured.
+async fn data_pool(place: &Place, io: &IoCtx, named: Option<&str>) -> Result<Option<PoolId>, Failure> {
+    let configured = defaults::data_pool(&place.conf);
+    let Some(name) = named.map(str::to_owned).or(configured) else { return Ok(None) };
+    let pool = place.rados.pool_id(&name).await.context(|| format!("open data pool {name}"))?;
+    Ok(Some(pool).filter(|pool| *pool != io.pool()))
 }
 
 async fn info(place: &Place, text: &str) -> Result<(), Failure> {
@@ -272,7 +285,7 @@ async fn copy(
     let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
     let new = NewCopy {
         sparse_bytes: usize::try_from(sparse_size).unwrap_or(usize::MAX),
-        ..new_copy(place, shape).await?
+        ..new_copy(place, &io, shape).await?
     };
     let bar = Bar::new("Image copy", quiet);
     let copied = image.copy(&io, &spec.image, new, |n, of| bar.at(n, of)).await;
@@ -288,21 +301,18 @@ async fn deep_copy(
     quiet: &Quiet,
 ) -> Result<(), Failure> {
     let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
-    let new = new_copy(place, shape).await?;
+    let new = new_copy(place, &io, shape).await?;
     let bar = Bar::new("Image deep copy", quiet);
     let copied = image.deep_copy(&io, &spec.image, new, ancestry, |n, of| bar.at(n, of)).await;
     copied.context(|| format!("deep cp {from} to {to}"))
 }
 
-async fn new_copy(place: &Place, shape: &CloneShape) -> Result<NewCopy, Failure> {
-    if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
-        return Err(Failure::new("--object-size", "is no power of two"));
-    }
+async fn new_copy(place: &Place, io: &IoCtx, shape: &CloneShape) -> Result<NewCopy, Failure> {
     Ok(NewCopy {
-        order: shape.object_size.map(|size| size.ilog2() as u8),
+        order: order(shape)?,
         features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
-        data_pool: data_pool(place, shape.spread.data_pool.as_deref()).await?,
+        data_pool: data_pool(place, io, shape.spread.data_pool.as_deref()).await?,
         ..NewCopy::default()
     })
 }

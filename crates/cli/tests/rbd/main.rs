@@ -3,6 +3,7 @@
 
 mod clones;
 mod copy;
+mod defaults;
 mod diff;
 mod feature;
 mod group;
@@ -164,6 +165,7 @@ fn images_by_their_words() {
     place.done("rm p/inside/one");
     place.done("namespace rm p/inside");
     assert!(place.refused("create p/inside/two --size 1").contains("create p/inside/two"));
+    defaults::by_their_words(&place);
     clones::by_their_words(&place);
     trash::by_its_words(&place);
     feature::by_its_words(&place);
@@ -194,6 +196,18 @@ fn the_stock_program_sees_what_we_see() {
 fn the_stock_program_sees_what_we_see_on_stock() {
     let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     beside(&Place::new(Path::new(&conf), "beside"));
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn images_are_as_configured() {
+    on_our_server("defaults", defaults::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn images_are_as_configured_on_stock() {
+    on_stock("defaults", defaults::beside);
 }
 
 #[test]

@@ -15,7 +15,8 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_maps::MonMap;
 use loligo_msgr::Connection;
 use loligo_wire::message::mon::{
-    MAuth, MAuthReply, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, PaxosHeader, Subscription,
+    MAuth, MAuthReply, MConfig, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, PaxosHeader,
+    Subscription,
 };
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Decode as _, EntityAddr, Epoch, Tid, Uuid};
@@ -44,6 +45,8 @@ struct State {
     groups: Groups,
     fsid: Option<Uuid>,
     monmap_epoch: Epoch,
+    /// What the configuration database has for this client, as the monitor last said.
+    config: BTreeMap<String, String>,
     /// What every session begins with asking for.
     wanted: BTreeMap<String, Subscription>,
     requests: Requests,
@@ -84,12 +87,14 @@ impl MonClient {
     /// The session, and what [`Hunt::run`] hears from it.
     pub(crate) fn new(auth: Arc<AuthClient>, hostname: String, groups: Groups) -> (Self, Hunt) {
         let (events, heard) = mpsc::unbounded_channel();
-        let wanted = BTreeMap::from([("monmap".to_owned(), Subscription::default())]);
+        // The answers come in the order of the names: the settings before any map.
+        let wanted = ["config", "monmap"].map(|what| (what.to_owned(), Subscription::default())).into();
         let state = State {
             conn: None,
             groups,
             fsid: None,
             monmap_epoch: Epoch(0),
+            config: BTreeMap::new(),
             wanted,
             requests: Requests::default(),
             closed: false,
@@ -106,6 +111,11 @@ impl MonClient {
     /// The cluster's id; `None` before the first session.
     pub(crate) fn fsid(&self) -> Option<Uuid> {
         self.state.lock().fsid
+    }
+
+    /// What the monitors' configuration database has for this client.
+    pub(crate) fn config(&self) -> BTreeMap<String, String> {
+        self.state.lock().config.clone()
     }
 
     /// Asks a question and waits for the answer, across lost sessions. `ask` gets the question's number.
@@ -176,6 +186,11 @@ impl MonClient {
     pub(crate) fn handle(&self, msg: Msg) {
         match msg.header.kind {
             MMonMap::KIND => self.take_monmap(&msg),
+            MConfig::KIND => {
+                if let Ok(settings) = msg.open::<MConfig>() {
+                    self.state.lock().config = settings.config;
+                }
+            }
             MAuthReply::KIND => {
                 if let Ok(reply) = msg.open::<MAuthReply>() {
                     // A refusal shows when the tickets expire; until then the next attempt may succeed.

@@ -1,0 +1,78 @@
+//! New images as the configuration wants them: the command line, `CEPH_ARGS`, ceph.conf, the monitors.
+
+use std::fs;
+
+use crate::Place;
+
+/// What `create` and `import` are told, and what becomes of it; without stock programs.
+pub(crate) fn by_their_words(place: &Place) {
+    let lines = |image: &str| place.done(&format!("info {image}"));
+    place.done(
+        "--rbd-default-order 16 create shaped --size 1M --rbd_default_features=layering,exclusive-lock",
+    );
+    let info = lines("shaped");
+    assert!(info.contains("order 16") && info.contains("features: layering, exclusive-lock\n"), "{info}");
+    place.done("rm shaped");
+    for wrong in [
+        "--rbd-default-order 30",
+        "--rbd-default-format 1",
+        "--rbd-default-stripe-unit 64K",
+        "--rbd-default-features nosuch",
+        "--rbd-default-data-pool nosuch",
+    ] {
+        place.refused(&format!("create x --size 1M {wrong}"));
+    }
+}
+
+/// Both make the same image of the same options, wherever they are said.
+pub(crate) fn beside(place: &Place) {
+    fs::write(place.dir.join("file"), [7; 100_000]).expect("written");
+    for options in [
+        "--rbd-default-order 16",
+        "--rbd_default_features=5",
+        "--rbd-default-features layering,exclusive-lock",
+        "--rbd-default-stripe-unit 65536 --rbd-default-stripe-count 4",
+        "--rbd-default-order 17 --rbd-default-stripe-unit 65536 --rbd-default-stripe-count 4 --object-size 1M",
+        "--rbd-default-stripe-unit 4M --rbd-default-stripe-count 1",
+    ] {
+        same_shape(place, &format!("create NAME --size 4M {options}"));
+        same_shape(place, &format!("import file NAME --no-progress {options}"));
+    }
+    place.done("create from --size 1M");
+    let copied = format!("cp {pool}/from {pool}/NAME --no-progress", pool = place.pool);
+    same_shape(place, &format!("{copied} --rbd-default-order 19 --rbd-default-features 1"));
+    for wrong in ["--rbd-default-order 30", "--rbd-default-stripe-count 2", "--rbd-default-format 1"] {
+        place.both_refuse(&format!("create x --size 1M {wrong}"));
+    }
+    place.ceph(&["config", "set", "client", "rbd_default_order", "20"]);
+    let by_monitors = same_shape(place, "create NAME --size 4M");
+    assert!(by_monitors.contains("order 20"), "{by_monitors}");
+    // The command line comes before the monitors; so does the file.
+    assert!(same_shape(place, "create NAME --size 4M --rbd-default-order 21").contains("order 21"));
+    let own = place.dir.join("own.conf");
+    let text = fs::read_to_string(&place.conf).expect("a file");
+    fs::write(&own, format!("{text}\n[client]\nrbd default order = 18\n")).expect("written");
+    let with_file = format!("-c {} create NAME --size 4M", own.display());
+    assert!(same_shape(place, &with_file).contains("order 18"));
+    place.ceph(&["config", "rm", "client", "rbd_default_order"]);
+}
+
+/// Has both make an image, and removes it; what it is.
+fn same_shape(place: &Place, line: &str) -> String {
+    place.done(&line.replace("NAME", "shape"));
+    let ours = shape(place);
+    place.stock("rm shape --no-progress");
+    place.stock(&line.replace("NAME", "shape"));
+    let stock = shape(place);
+    place.stock("rm shape --no-progress");
+    assert_eq!(ours, stock, "{line}");
+    ours
+}
+
+/// What `rbd info` says of it that does not differ from image to image.
+fn shape(place: &Place) -> String {
+    let shown = place.stock("info shape");
+    let of_shape =
+        |line: &&str| ["order", "features", "stripe", "data_pool"].iter().any(|word| line.contains(word));
+    shown.lines().filter(of_shape).map(str::trim).collect::<Vec<_>>().join("\n")
+}
