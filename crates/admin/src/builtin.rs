@@ -52,7 +52,8 @@ fn register_config(admin: &Admin) {
 
     let get = Command::of_table("config get", "One setting.", |admin, request| {
         let name = request.arg("var").unwrap_or_default();
-        let option = admin.find_option(name).ok_or_else(|| no_option(name))?;
+        let option = admin.find_option(name);
+        let option = option.ok_or_else(|| no_option(&format!("error getting '{name}'")))?;
         let mut shown = Map::new();
         shown.insert(option.name.clone(), json!((option.get)()));
         Ok(request.json(&Value::Object(shown)))
@@ -63,17 +64,51 @@ fn register_config(admin: &Admin) {
         Command::of_table("config set", "Change a setting until the program ends.", |admin, request| {
             let (name, value) =
                 (request.arg("var").unwrap_or_default(), request.arg("val").unwrap_or_default());
-            let option = admin.find_option(name).ok_or_else(|| no_option(name))?;
-            let set = option.set.as_ref();
-            let set = set.ok_or_else(|| Failure(format!("{name} does not change while the program runs")))?;
-            set(value).map_err(|why| Failure(format!("error setting '{name}' to '{value}': {why}")))?;
+            change(admin, name, value)?;
             Ok(request.json(&json!({ "success": "" })))
         });
     admin.command(set.required("var", &[]).rest("val"));
+
+    let help = "Change settings until the program ends, given as options of a command line.";
+    let inject = Command::of_table("injectargs", help, |admin, request| {
+        for (name, value) in options(request.arg("injected_args").unwrap_or_default())? {
+            if admin.find_option(&name).is_none() {
+                return Err(Failure::new(format!("failed to parse arguments: --{name} {value}")));
+            }
+            change(admin, &name, &value)?;
+        }
+        Ok(request.json(&json!({})))
+    });
+    admin.command(inject.rest("injected_args"));
 }
 
-fn no_option(name: &str) -> Failure {
-    Failure(format!("there is no option '{name}'; 'config show' lists them"))
+/// `--name value` and `--name=value`, any number of them.
+fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut words = text.split_whitespace();
+    let mut options = Vec::new();
+    while let Some(word) = words.next() {
+        let option = word.strip_prefix("--").filter(|option| !option.is_empty());
+        let option = option.ok_or_else(|| Failure::new(format!("failed to parse arguments: {word}")))?;
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, words.next()),
+        };
+        let value = value.ok_or_else(|| Failure::new(format!("Option --{name} requires an argument.")))?;
+        options.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(options)
+}
+
+fn change(admin: &Admin, name: &str, value: &str) -> Result<(), Failure> {
+    let what = || format!("error setting '{name}' to '{value}'");
+    let option = admin.find_option(name).ok_or_else(|| no_option(&what()))?;
+    let set = option.set.as_ref();
+    let set = set.ok_or_else(|| Failure::new(format!("{name} does not change while the program runs")))?;
+    set(value).map_err(|why| Failure::new(format!("{}: {why}", what())))
+}
+
+fn no_option(what: &str) -> Failure {
+    Failure::missing(format!("{what}: (2) No such file or directory; 'config show' lists what there is"))
 }
 
 fn register_lock_stat(admin: &Admin) {
@@ -109,6 +144,6 @@ fn render(report: &Report, format: Option<&str>) -> String {
 
 fn set_mode_named(name: &str) -> Result<(), Failure> {
     let known = Mode::ALL.into_iter().find(|mode| mode.name() == name);
-    set_mode(known.ok_or_else(|| Failure(format!("'{name}' is not off, contended, full or exact")))?);
+    set_mode(known.ok_or_else(|| Failure::new(format!("'{name}' is not off, contended, full or exact")))?);
     Ok(())
 }

@@ -117,7 +117,7 @@ impl Admin {
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
         match self.begin(request)? {
             Begun::Done(answer) => Ok(answer),
-            Begun::Lasting(_) => Err(Failure("this command is for the admin socket".to_owned()).into()),
+            Begun::Lasting(_) => Err(Failure::new("this command is for the admin socket".to_owned()).into()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Admin {
                 Ok(answer) => Ok(answer?),
                 Err(_) => {
                     let s = LASTING_MAX.as_secs();
-                    Err(Failure(format!("not done after {s} s; it may still be")).into())
+                    Err(Failure::new(format!("not done after {s} s; it may still be")).into())
                 }
             },
         }
@@ -153,13 +153,30 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Why a command was refused, for people.
+/// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure(pub String);
+pub struct Failure {
+    /// The number of the error, as Linux numbers them.
+    pub errno: i32,
+    /// For people.
+    pub why: String,
+}
+
+impl Failure {
+    /// What was asked makes no sense here (EINVAL).
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { errno: 22, why: why.into() }
+    }
+
+    /// There is no such thing (ENOENT).
+    pub fn missing(why: impl Into<String>) -> Self {
+        Self { errno: 2, why: why.into() }
+    }
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.why.fmt(f)
     }
 }
 
@@ -276,7 +293,9 @@ impl Command {
         }
         match words {
             [] => Ok(()),
-            [word, ..] => Err(Failure(format!("'{}' does not know what to do with '{word}'", self.prefix))),
+            [word, ..] => {
+                Err(Failure::new(format!("'{}' does not know what to do with '{word}'", self.prefix)))
+            }
         }
     }
 
@@ -291,11 +310,13 @@ impl Command {
 impl Arg {
     fn check(&self, value: Option<&str>) -> Result<(), Failure> {
         match value {
-            None if self.required => Err(Failure(format!("missing: {}", self.name))),
+            None if self.required => Err(Failure::new(format!("missing: {}", self.name))),
             // Any program may ask for any format; what is not known here is answered as if it had not.
-            Some(value) if self.name != "format" && !self.allows(value) => {
-                Err(Failure(format!("{} is '{value}', not one of {}", self.name, self.choices.join(", "))))
-            }
+            Some(value) if self.name != "format" && !self.allows(value) => Err(Failure::new(format!(
+                "{} is '{value}', not one of {}",
+                self.name,
+                self.choices.join(", ")
+            ))),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ pub(super) fn register(admin: &Admin) {
     for subsys in Subsys::ALL {
         for name in subsys.options() {
             let option = name.clone();
-            let set = move |value: &str| set_option(&option, value).map_err(|e| Failure(e.to_string()));
+            let set = move |value: &str| set_option(&option, value).map_err(|e| Failure::new(e.to_string()));
             admin.option(ConfigOption::new(name, || levels(*subsys).to_string()).settable(set));
         }
     }
@@ -25,7 +25,7 @@ pub(super) fn register(admin: &Admin) {
     for (name, help, run) in commands {
         let run = move |request: &Request| match run() {
             true => Ok(request.json(&json!({}))),
-            false => Err(Failure("this process has no log".to_owned())),
+            false => Err(Failure::new("this process has no log".to_owned())),
         };
         admin.command(Command::new(name, help, run));
     }

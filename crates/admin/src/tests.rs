@@ -19,7 +19,7 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
     let (get, set) = (Arc::clone(&level), Arc::clone(&level));
     let option = ConfigOption::new("debug_msgr", move || get.load(Ordering::Relaxed).to_string());
     admin.option(option.settable(move |value| {
-        let level = value.parse().map_err(|_| Failure("not a number".to_owned()))?;
+        let level = value.parse().map_err(|_| Failure::new("not a number".to_owned()))?;
         set.store(level, Ordering::Relaxed);
         Ok(())
     }));
@@ -57,7 +57,7 @@ fn what_cannot_be_done_is_said() {
         ("config", "no command"),
         ("config set debug_msgr", "missing: val"),
         ("config set debug_msgr high", "not a number"),
-        ("config set fsid 1", "no option"),
+        ("config set fsid 1", "(2) No such file or directory"),
         ("config get", "missing: var"),
         ("version now", "does not know what to do with 'now'"),
         ("lock_stat mode everything", "not one of off, contended, full, exact"),

@@ -60,6 +60,10 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) snap: Option<String>,
 
+    /// Objects lie where this name would: what `ls` shows behind an object's. For commands on objects.
+    #[arg(long, global = true, alias = "object_locator", value_name = "NAME")]
+    pub(crate) object_locator: Option<String>,
+
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
     pub(crate) format: FormatName,
@@ -128,12 +132,18 @@ pub(crate) enum Command {
         #[arg(long)]
         yes_i_really_really_mean_it: bool,
     },
-    /// Copy all objects of a pool, of all namespaces, into another pool. Snapshots are not copied.
+    /// Copy all objects of a pool, of all namespaces, into another pool: data, attributes, maps and locators.
+    ///
+    /// Not copied are snapshots, watches, times of modification, allocation hints, and what the pool itself is set to. Objects
+    /// that are written meanwhile may be copied in a state between.
     Cppool {
         #[arg(value_name = "POOL")]
         copied: String,
         #[arg(value_name = "DESTINATION")]
         destination: String,
+        /// Copy a pool with snapshots of its clients' own (images, for one), which the copy lacks.
+        #[arg(long)]
+        yes_i_really_mean_it: bool,
     },
     /// Write all objects of the pool, of all namespaces, into a file, in the format of `rados export`.
     Export {
@@ -271,11 +281,17 @@ pub(crate) enum Command {
     Nbd(NbdCommand),
     /// Measure the pool.
     Bench(Bench),
-    /// Remove what a bench left behind.
+    /// Remove what a bench left behind; that of one that was interrupted, too.
+    ///
+    /// A run that ended with --no-cleanup has told which objects it wrote. Where none has, all objects of this machine's runs
+    /// are looked for and removed.
     Cleanup {
         /// The run's name.
         #[arg(long)]
         run_name: Option<String>,
+        /// Look for objects whose names begin so, and remove them; it must begin with benchmark_data.
+        #[arg(long, conflicts_with = "run_name")]
+        prefix: Option<String>,
     },
     /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
     LoadGen(LoadGen),

@@ -13,6 +13,7 @@ pub(crate) struct Client {
     pool: Option<String>,
     namespace: String,
     snap: Option<String>,
+    locator: Option<String>,
     observed: Option<Observed>,
     pub(crate) format: Format,
 }
@@ -38,7 +39,8 @@ impl Client {
             FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
         };
         let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
-        Ok(Self { builder, pool, namespace, snap, observed: None, format })
+        let locator = cli.object_locator.clone();
+        Ok(Self { builder, pool, namespace, snap, locator, observed: None, format })
     }
 
     /// The same; an admin socket shows what it has in flight.
@@ -69,9 +71,10 @@ impl Client {
         let name =
             self.pool.clone().ok_or_else(|| Failure::new("pool", "not given; name it with -p POOL"))?;
         let (namespace, snap, format) = (self.namespace.clone(), self.snap.clone(), self.format);
+        let locator = self.locator.clone().unwrap_or_default();
         let rados = self.cluster().await?;
         let ioctx = rados.ioctx(&name).await.context(|| format!("open pool {name}"))?;
-        let mut ioctx = ioctx.with_namespace(namespace);
+        let mut ioctx = ioctx.with_namespace(namespace).with_locator(locator);
         if let Some(snap) = snap {
             let id = ioctx.snapshot(&snap).context(|| format!("open snapshot {snap} of pool {name}"))?.id;
             ioctx = ioctx.at_snapshot(id);

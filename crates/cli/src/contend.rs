@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> 
     // Opened first: who waits for figures should not lose them to a wrong path.
     let mut output: Box<dyn Write> = match &options.output {
         Some(file) => Box::new(File::create(file).context(|| format!("contend: write {}", file.display()))?),
-        None => Box::new(io::stdout()),
+        None => Box::new(crate::say::Stdout),
     };
     let plan = Plan { rounds: options.rounds, time };
     let outcomes = measure(&chosen(&options.cases)?, &plan)?;

@@ -52,6 +52,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
         pool: vec![POOL.to_owned()],
         namespace: String::new(),
         snap: None,
+        object_locator: None,
         trace: None,
         format: FormatName::Plain,
         command: Command::Lspools,

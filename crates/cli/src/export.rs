@@ -13,6 +13,7 @@ use loligo_rados::{Answer, Errno, Error, IoCtx, ListedObject, OmapPairs, ReadOp,
 use crate::client::Pool;
 use crate::dump::{DumpReader, DumpWriter, Section, head_of};
 use crate::failure::{Context, Failure};
+use crate::say::Stdout;
 
 /// Bytes of a section of data, as `rados export` writes them.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -27,7 +28,7 @@ pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failu
     let shown = file.unwrap_or(Path::new("-"));
     let to_file = |e| Failure::new(format!("write {}", shown.display()), e);
     let out: Box<dyn Write> = match shown.as_os_str() == "-" {
-        true => Box::new(std::io::stdout()),
+        true => Box::new(Stdout),
         false => Box::new(File::create(shown).map_err(to_file)?),
     };
     let mut writer = DumpWriter::new(BufWriter::with_capacity(1 << 20, out)).map_err(to_file)?;

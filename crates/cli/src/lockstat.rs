@@ -164,7 +164,7 @@ fn show(lines: &[String], in_place: bool) -> io::Result<bool> {
         lines.iter().for_each(|line| out += &format!("{line}\n"));
         out.push('\n');
     }
-    let mut stdout = io::stdout().lock();
+    let mut stdout = crate::say::Stdout;
     match stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         written => written.map(|()| true),

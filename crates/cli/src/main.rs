@@ -38,6 +38,7 @@ mod transfer;
 mod watch;
 mod words;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -55,20 +56,23 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("loligo: {failure}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => match say::end_of_reader() {
+            Some(status) => std::process::exit(status),
+            None => {
+                eprintln!("loligo: {failure}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
 fn run() -> Result<(), Failure> {
     // Ceph's programs share options that may stand anywhere; what is left is ours.
-    let mut words: Vec<String> = std::env::args().collect();
+    let (mut words, bytes) = words::texts(std::env::args_os());
     let (builder, environment) =
         Builder::new().environment_args().map_err(|e| Failure::new("CEPH_ARGS", e))?;
     let builder = builder.args(&mut words).map_err(|e| Failure::new("command line", e))?;
-    let cli = parsed(environment, words);
+    let cli = parsed(environment, words, bytes)?;
     if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
         return Err(Failure::new("--format prometheus", "only lockstat has it"));
     }
@@ -87,6 +91,9 @@ fn run() -> Result<(), Failure> {
     );
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
+    }
+    if cli.object_locator.is_some() && !is_client {
+        return Err(Failure::new("--object-locator", "only commands on objects have it"));
     }
     match &cli.command {
         Command::Completions { shell } => {
@@ -109,13 +116,16 @@ fn run() -> Result<(), Failure> {
 }
 
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
-fn parsed(environment: Vec<String>, line: Vec<String>) -> Cli {
+fn parsed(environment: Vec<String>, line: Vec<String>, bytes: Vec<OsString>) -> Result<Cli, Failure> {
     let mut command = Cli::command().args_override_self(!environment.is_empty());
     let mut known = command.clone();
     known.build();
     let words = words::joined(environment, line, &known);
+    let words = words::with_bytes(words, bytes).ok_or_else(|| {
+        Failure::new("command line", "the value of an option of the configuration is not UTF-8")
+    })?;
     let matches = command.clone().get_matches_from(words);
-    Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command).exit())
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command).exit()))
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
@@ -130,11 +140,38 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     done.and(traced)
 }
 
+/// Whether a command is about objects that it names.
+fn has_object(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Bench(_)
+            | Command::LoadGen(_)
+            | Command::Cleanup { .. }
+            | Command::Rbd(_)
+            | Command::File(_)
+            | Command::Lspools
+            | Command::Df { .. }
+            | Command::Ls { .. }
+            | Command::Purge { .. }
+            | Command::Cppool { .. }
+            | Command::Export { .. }
+            | Command::Import { .. }
+            | Command::Lssnap
+            | Command::Mksnap { .. }
+            | Command::Rmsnap { .. }
+    )
+}
+
 fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
+    if cli.object_locator.is_some() && !has_object(&cli.command) {
+        return Err(Failure::new("--object-locator", "only commands on objects have it"));
+    }
     match &cli.command {
         Command::Bench(options) => bench::run(client, options),
         Command::LoadGen(options) => bench::load_gen::run(client, options),
-        Command::Cleanup { run_name } => bench::cleanup(client, run_name.as_deref()),
+        Command::Cleanup { run_name, prefix } => {
+            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref())
+        }
         Command::Rbd(command) => rbd::run(client, command),
         Command::File(command) => file::run(client, command),
         command => {

@@ -11,6 +11,7 @@ use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::export::{self, ImportOptions};
 use crate::failure::{Context, Failure};
+use crate::say::Stdout;
 use crate::{locks, omap, snaps, transfer, watch};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
@@ -137,5 +138,6 @@ pub(crate) fn given_or_read(given: Option<&str>) -> Result<Vec<u8>, Failure> {
 }
 
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    std::io::stdout().write_all(bytes).context(|| "write standard output".to_owned())
+    let mut out = Stdout;
+    out.write_all(bytes).and_then(|()| out.flush()).context(|| "write standard output".to_owned())
 }

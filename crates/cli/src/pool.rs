@@ -10,6 +10,7 @@ use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::export;
 use crate::failure::{Context, Failure};
+use crate::say::Stdout;
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
     match command {
@@ -19,7 +20,9 @@ pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure
         Command::Purge { purged, yes_i_really_really_mean_it } => {
             purge(client, purged, *yes_i_really_really_mean_it).await
         }
-        Command::Cppool { copied, destination } => copy(client, copied, destination).await,
+        Command::Cppool { copied, destination, yes_i_really_mean_it } => {
+            copy(client, copied, destination, *yes_i_really_mean_it).await
+        }
         _ => Err(Failure::new("command", "is not about a pool")),
     }
 }
@@ -74,7 +77,7 @@ async fn df(client: Client) -> Result<(), Failure> {
 async fn ls(client: Client, all: bool) -> Result<(), Failure> {
     let pool = client.pool().await?;
     let mut list = if all { pool.ioctx.objects_of_all_namespaces() } else { pool.ioctx.objects() };
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(Stdout);
     let write_failed = |e| Failure::new("write standard output", e);
     loop {
         let batch = list.next_batch().await.context(|| format!("ls {}", pool.name))?;
@@ -144,7 +147,7 @@ async fn purge(client: Client, name: &str, sure: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn copy(client: Client, from: &str, to: &str) -> Result<(), Failure> {
+async fn copy(client: Client, from: &str, to: &str, sure: bool) -> Result<(), Failure> {
     let format = client.format;
     if from == to {
         return Err(Failure::new(format!("cppool {from}"), "a pool cannot be copied into itself"));
@@ -152,6 +155,12 @@ async fn copy(client: Client, from: &str, to: &str) -> Result<(), Failure> {
     let rados = client.cluster().await?;
     let ioctx = rados.ioctx(from).await.context(|| format!("open pool {from}"))?;
     let destination = rados.ioctx(to).await.context(|| format!("open pool {to}"))?;
+    // As `rados cppool` does it.
+    if !sure && ioctx.has_managed_snapshots() {
+        let warning = "the pool has snapshots of its clients' own, as those of images are, and the copy would lack them; \
+                       say --yes-i-really-mean-it if that is meant";
+        return Err(Failure::new(format!("cppool {from}"), warning));
+    }
     let pool = Pool { rados: rados.clone(), ioctx, name: from.to_owned(), format };
     export::copy_pool(&pool, &destination).await?;
     rados.shutdown().await;

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::say::Stdout;
 
 /// Bytes of one operation, as `rados put` sends.
 const PIECE_BYTES: usize = 4 << 20;
@@ -57,14 +58,21 @@ pub(crate) async fn put(pool: &Pool, object: &str, file: &Path, offset: Option<u
 pub(crate) async fn append(pool: &Pool, object: &str, file: &Path) -> Result<(), Failure> {
     let (mut source, len) = open(file)?;
     let bar = progress(len);
+    let what = || pool.names("append", object);
+    let mut appended = 0;
     loop {
         let piece = read_piece(&mut *source, file)?;
         if piece.is_empty() {
             break;
         }
         let len = piece.len() as u64;
-        pool.ioctx.append(object, piece).await.context(|| pool.names("append", object))?;
+        pool.ioctx.append(object, piece).await.context(what)?;
+        appended += len;
         bar.inc(len);
+    }
+    if appended == 0 {
+        // As `rados append` does it: an object that there is not yet is made.
+        pool.ioctx.append(object, Bytes::new()).await.context(what)?;
     }
     bar.finish_and_clear();
     Ok(())
@@ -76,7 +84,7 @@ pub(crate) async fn get(pool: &Pool, object: &str, file: &Path, offset: u64) -> 
     let size = pool.ioctx.stat(object).await.context(what)?.size;
     let to_file = |e| Failure::new(format!("write {}", file.display()), e);
     let mut sink: Box<dyn Write> = match is_dash(file) {
-        true => Box::new(std::io::stdout()),
+        true => Box::new(Stdout),
         false => Box::new(File::create(file).map_err(to_file)?),
     };
     let bar = progress(Some(size.saturating_sub(offset)));

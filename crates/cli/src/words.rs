@@ -1,5 +1,7 @@
 //! Our options and words in `CEPH_ARGS`: they are read among the command line's, which come later and so win.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgAction, Command};
 
 /// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration are taken out,
@@ -22,6 +24,30 @@ pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: 
     line.splice(behind..behind, ours);
     line.splice(1..1, first);
     line
+}
+
+/// The command line as text, and the words of it that are none. In the text these are a zero byte and their number: no word
+/// of a command line has a zero byte.
+pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<OsString>) {
+    let mut bytes = Vec::new();
+    let text = |word: OsString| {
+        word.into_string().unwrap_or_else(|word| {
+            bytes.push(word);
+            format!("\0{}", bytes.len() - 1)
+        })
+    };
+    (line.map(text).collect(), bytes)
+}
+
+/// The words again, with those that are no text; `None` if one of these was taken for the value of an option.
+pub(crate) fn with_bytes(words: Vec<String>, bytes: Vec<OsString>) -> Option<Vec<OsString>> {
+    let mut left: Vec<Option<OsString>> = bytes.into_iter().map(Some).collect();
+    let word = |word: String| match word.strip_prefix('\0').and_then(|number| number.parse::<usize>().ok()) {
+        Some(number) => left.get_mut(number)?.take(),
+        None => Some(OsString::from(word)),
+    };
+    let words = words.into_iter().map(word).collect::<Option<Vec<_>>>()?;
+    left.iter().all(Option::is_none).then_some(words)
 }
 
 /// The commands that the words name, from the program down, and where the last one's words begin.
@@ -85,6 +111,16 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+
+    #[test]
+    fn words_that_are_no_text_come_back() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let line = [&b"loligo"[..], b"/tmp/\xff", b"", b"\xfe"].map(|word| OsString::from_vec(word.to_vec()));
+        let (words, bytes) = texts(line.clone().into_iter());
+        assert_eq!(words, ["loligo", "\u{0}0", "", "\u{0}1"]);
+        assert_eq!(with_bytes(words.clone(), bytes.clone()).as_deref(), Some(&line[..]));
+        assert_eq!(with_bytes(words[..3].to_vec(), bytes), None, "one has gone into the configuration");
+    }
 
     #[test]
     fn words_of_the_environment_come_first_and_a_commands_own_behind_it() {

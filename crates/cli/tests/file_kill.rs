@@ -110,6 +110,72 @@ fn put_is_killed(name: &str, more: &[&str]) {
     assert!(place.same("f", "back"));
 }
 
+/// Killed where it has begun, and in the middle; over a file that is there, and with another layout.
+#[test]
+fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
+    let place = Place::new("left", DELAY);
+    fs::write(place.dir.join("old"), vec![7; 3 << 20]).expect("room");
+    // A file each: what is killed keeps its lock for a minute.
+    for (name, replaces, far, layout) in [
+        ("begun", false, 0, &[][..]),
+        ("middle", false, 1, &[]),
+        ("over", true, 0, &[]),
+        ("anew", true, 0, &["--stripe-count", "3"]),
+    ] {
+        if replaces {
+            place.carries(&["file", "put", name, "old"]);
+        }
+        let written = || {
+            let output = place.loligo(&["file", "getxattr", name, "loligo.put"]).output().expect("it starts");
+            serde_json::from_slice::<Value>(&output.stdout).ok()?["written"].as_u64()
+        };
+        let put = [&["file", "put", name, "f", "--window", "512K"], layout].concat();
+        assert!(place.kills(&put, || written() >= Some(far)), "{name}: it takes seconds");
+        for command in [["get", name, "back"].as_slice(), &["cat", name], &["stat", name], &["cp", name, "t"]]
+        {
+            let output = place.loligo(&[&["file"], command].concat()).output().expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && output.stdout.is_empty(), "{name}: {command:?}");
+            // Killed while it cuts off what was there, it has the lock alone for a minute.
+            // Between the removal of what had another layout and the new file there is none.
+            let in_use = replaces && (said.contains("in use") || said.contains("No such file"));
+            let told = ["not whole", "file put", "file rm"].iter().all(|word| said.contains(word));
+            assert!(told || in_use, "{name}: {command:?}: {said}");
+        }
+        let listed = place.loligo(&["file", "ls", "-l", name]).output().expect("it starts").stdout;
+        let listed: Value = serde_json::from_slice(&listed).expect("JSON");
+        assert!(listed[0]["whole"] == false || (replaces && listed[0].is_null()), "{listed}");
+    }
+    // One that goes on makes it whole.
+    place.carries(&["file", "put", "middle", "f", "--resume"]);
+    place.carries(&["file", "get", "middle", "back"]);
+    assert!(place.same("f", "back"));
+}
+
+/// What is there of a file that is not whole can be kept, and no more; a put that ends leaves no note.
+#[test]
+fn a_file_that_is_not_whole_is_cut_or_written_again() {
+    let place = Place::new("cut", Duration::ZERO);
+    fs::write(place.dir.join("old"), b"0123456789").expect("room");
+    let file = |words: &[&str]| place.loligo(&[&["file"], words].concat()).output().expect("it starts");
+    for size in ["3", "4"] {
+        place.carries(&["file", "put", "s", "old"]);
+        let note = r#"{"size":10,"mtime":1,"mtime_nsec":0,"written":4}"#;
+        assert!(file(&["setxattr", "s", "loligo.put", note]).status.success());
+        let said = String::from_utf8(file(&["get", "s", "-"]).stderr).expect("text");
+        assert!(said.contains("its first 4 of 10 bytes are there"), "{said}");
+        assert!(
+            !file(&["truncate", "s", "5"]).status.success()
+                && !file(&["append", "s", "old"]).status.success()
+        );
+        assert!(file(&["truncate", "s", size]).status.success());
+        let kept: usize = size.parse().expect("a number");
+        assert_eq!(file(&["get", "s", "-"]).stdout, &b"0123456789"[..kept]);
+    }
+    place.carries(&["file", "put", "s", "old"]);
+    assert_eq!(file(&["listxattr", "s"]).stdout, b"[]\n");
+}
+
 #[test]
 fn a_get_that_was_killed_goes_on() {
     get_is_killed("get", &[]);

@@ -7,6 +7,136 @@ use std::{env, fs};
 
 use loligo_server::{Handle, Server};
 
+/// `rados append` of an empty file makes the object; so do all forms of nothing.
+#[test]
+fn nothing_appended_makes_an_object() {
+    let place = Place::new("nothing");
+    fs::write(place.dir.join("empty"), b"").expect("room");
+    for (object, words) in [
+        ("append", &["append", "append", "empty"][..]),
+        ("put", &["put", "put", "empty"]),
+        ("input", &["append", "input", "-"]),
+        ("device", &["append", "device", "/dev/null"]),
+        ("file", &["file", "append", "file", "empty"]),
+    ] {
+        place.loligo(&[&["-p", "from"], words].concat());
+        let stat: &[&str] = if object == "file" { &["file", "stat", object] } else { &["stat", object] };
+        let shown = place.loligo(&[&["-p", "from"], stat].concat());
+        assert!(shown.trim_end().ends_with("size 0"), "{object}: {shown}");
+    }
+    // What is there stays as it is.
+    fs::write(place.dir.join("five"), b"12345").expect("room");
+    place.loligo(&["-p", "from", "put", "append", "five"]);
+    place.loligo(&["-p", "from", "append", "append", "empty"]);
+    assert!(place.loligo(&["-p", "from", "stat", "append"]).contains("size 5"));
+}
+
+/// Of a bench that was interrupted only its objects tell; stock's `cleanup` goes by their names, too (seen with 16.2.15).
+#[test]
+fn what_an_interrupted_bench_left_is_removed() {
+    let place = Place::new("cleanup");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux");
+    let (host, path) = (host.trim(), "/proc/sys/kernel/hostname");
+    let of_host = [format!("benchmark_data_{host}_1_object0"), format!("benchmark_data_{host}_2_object7")];
+    let others = ["benchmark_data_other-host_3_object0", "mine"];
+    for name in of_host.iter().map(String::as_str).chain(others) {
+        place.loligo(&["-p", "from", "put", name, path]);
+    }
+    let left = || {
+        let mut left: Vec<String> = place.loligo(&["-p", "from", "ls"]).lines().map(str::to_owned).collect();
+        left.sort_unstable();
+        left
+    };
+    // Neither the prefix of something else, nor a name that no run has, removes anything.
+    for refused in [&["cleanup", "--prefix", "mi"][..], &["cleanup", "--run-name", "nosuch"]] {
+        assert_eq!(place.output("loligo", &[&["-p", "from"], refused].concat()).status.code(), Some(1));
+    }
+    assert_eq!(left().len(), 4);
+    assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 2 objects"));
+    assert_eq!(left(), others);
+    let said = place.loligo(&["-p", "from", "cleanup", "--prefix", "benchmark_data_other-host"]);
+    assert!(said.starts_with("Removed 1 objects"), "{said}");
+    assert_eq!(left(), ["mine"]);
+    // Nothing is left to be removed, which is no failure.
+    assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 0 objects"));
+}
+
+/// What `ls` shows with a locator is reached with it, and only so.
+#[test]
+fn an_object_with_a_locator_is_reached() {
+    let place = Place::new("locator");
+    let with = ["-p", "from", "--object-locator", "key"];
+    let of = |words: &[&str]| place.loligo(&[&with, words].concat());
+    of(&["put", "o", "/proc/sys/kernel/hostname"]);
+    assert_eq!(place.loligo(&["-p", "from", "ls"]), "o\tkey\n");
+    assert!(!place.output("loligo", &["-p", "from", "stat", "o"]).status.success());
+    of(&["setxattr", "o", "colour", "red"]);
+    assert_eq!(of(&["getxattr", "o", "colour"]), "red");
+    assert!(of(&["stat", "o"]).contains("size") && !of(&["get", "o", "-"]).is_empty());
+    of(&["cp", "o", "copy"]);
+    assert!(!of(&["get", "copy", "-"]).is_empty());
+    of(&["rm", "o", "copy"]);
+    assert_eq!(place.loligo(&["-p", "from", "ls"]), "");
+    // Where it would change nothing it is refused.
+    assert_eq!(place.output("loligo", &[&with[..], &["ls"]].concat()).status.code(), Some(1));
+}
+
+/// A path is any bytes.
+#[test]
+fn a_path_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new("bytes");
+    let path = place.dir.join(std::ffi::OsStr::from_bytes(b"\xff\n"));
+    fs::write(&path, b"bytes").expect("room");
+    let run = |words: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.env("CEPH_CONF", place.server.conf()).env_remove("CEPH_ARGS");
+        command.args(["-p", "from"]).args(words).output().expect("it starts")
+    };
+    let word = std::ffi::OsStr::new;
+    for files in [&[][..], &[word("file")]] {
+        for command in ["put", "get"] {
+            let output = run(&[files, &[word(command), word("o"), path.as_os_str()]].concat());
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        assert_eq!(fs::read(&path).expect("there"), b"bytes");
+    }
+    // Nor does a word that must be text end it in a panic.
+    let refused = run(&[word("stat"), std::ffi::OsStr::from_bytes(b"\xff")]);
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    let refused = run(&[word("--keyring"), std::ffi::OsStr::from_bytes(b"\xff"), word("ls")]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("is not UTF-8"), "{said}");
+}
+
+/// Whatever prints ends quietly where nobody reads, with the status of a program that SIGPIPE ends.
+#[test]
+fn where_nobody_reads_commands_end_quietly() {
+    let place = Place::new("pipes");
+    place.fill();
+    place.loligo(&["-p", "from", "file", "put", "s", "large"]);
+    for words in [
+        &["ls"][..],
+        &["ls", "--all", "--format", "json"],
+        &["get", "large", "-"],
+        &["listomapvals", "small"],
+        &["getxattr", "small", "colour"],
+        &["export", "-"],
+        &["file", "get", "s", "-"],
+        &["file", "cat", "s"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.env("CEPH_CONF", place.server.conf()).env_remove("CEPH_ARGS").current_dir(&place.dir);
+        let output = command.args(["-p", "from"]).args(words).stdout(writer).output().expect("it starts");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
+        assert_eq!(output.status.code(), Some(141), "{words:?}");
+    }
+    // Nothing is left locked by those that were cut short.
+    place.loligo(&["-p", "from", "file", "rm", "s"]);
+}
+
 /// A server with two pools, and room for files.
 struct Place {
     server: Handle,
@@ -133,6 +263,14 @@ fn a_pool_is_copied_and_purged() {
         ("successfully purged pool to: 4 objects\n", "")
     );
     assert!(!place.output("loligo", &["cppool", "from", "from"]).status.success());
+    // As with stock's: 1, and only if it is asked for, as the copy lacks what the snapshots keep.
+    place.loligo(&["-p", "from", "rbd", "create", "--size", "1M", "i"]);
+    place.loligo(&["-p", "from", "rbd", "snap", "create", "i@s"]);
+    let refused = place.output("loligo", &["cppool", "from", "to"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("--yes-i-really-mean-it"), "{said}");
+    place.loligo(&["cppool", "from", "to", "--yes-i-really-mean-it"]);
+    assert!(place.loligo(&["-p", "to", "ls"]).contains("rbd_id.i"));
 }
 
 #[test]

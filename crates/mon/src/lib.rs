@@ -13,6 +13,7 @@
 pub mod command;
 mod file;
 mod monitor;
+pub mod options;
 pub mod output;
 mod service;
 mod session;

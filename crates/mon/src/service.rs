@@ -119,7 +119,7 @@ impl MonService {
 
     /// How the messenger shall treat accepted connections.
     pub fn policies(&self) -> Policies {
-        Policies::new(Policy::stateless_server().with_throttle(Arc::clone(&self.throttle)))
+        Policies::new(Policy::anonymous_server().with_throttle(Arc::clone(&self.throttle)))
     }
 
     /// Looks at or changes what the monitor knows. Changes are saved when this returns.
@@ -138,6 +138,14 @@ impl MonService {
         self.post(Event::Call(Box::new(call), saved))?;
         is_saved.await.map_err(|_| Stopped)?;
         answered.await.map_err(|_| Stopped)
+    }
+
+    /// The monitor's part among the monitors, in JSON: what `ceph tell mon.a mon_status` shows.
+    ///
+    /// # Errors
+    /// The monitor has stopped.
+    pub async fn status(&self) -> Result<String, Stopped> {
+        self.call(|state, now| crate::command::mon_status(state, now).to_string()).await
     }
 
     /// Ends the task. The messenger should be shut down before.

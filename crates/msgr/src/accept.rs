@@ -203,6 +203,13 @@ impl Door {
 
     /// Finds out which connection the socket is for, and gives it to it.
     fn settle(&self, incoming: Incoming, policy: Policy) -> Result<Answer, Error> {
+        if policy.anonymous && matches!(incoming.request, Request::Ident(_)) {
+            let new = self.new_connection(Some(&incoming), policy);
+            return Ok(match self.ctx.add(&new) {
+                true => Answer::New(new, Box::new(incoming)),
+                false => Answer::Dropped,
+            });
+        }
         let addr = incoming.peer.addr;
         let mut incoming = Some(Box::new(incoming));
         let (verdict, known, new, displaced) = self.ctx.at_addr(addr, |known| {

@@ -102,7 +102,7 @@ impl Default for Limits {
 
 /// What happens to a connection when its socket is lost, and how much it may read ahead.
 ///
-/// The five kinds are those of `src/msg/Policy.h`.
+/// The kinds are those of `src/msg/Policy.h`.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// The connection ends with its socket, and messages on the way are lost.
@@ -113,6 +113,8 @@ pub struct Policy {
     pub standby: bool,
     /// Find out whether the peer has forgotten the session.
     pub resetcheck: bool,
+    /// A peer may have several sessions at a time: a new one does not take the place of the one before.
+    pub anonymous: bool,
     /// Feature bits that a peer must have.
     pub features_required: u64,
     /// Bounds what is read and not yet worked off, over all connections that share it.
@@ -135,9 +137,15 @@ impl Policy {
         Self::of(false, false, true, false)
     }
 
-    /// A server that keeps no state: what monitors and OSDs use towards clients.
+    /// A server that keeps no state: what OSDs use towards clients.
     pub fn stateless_server() -> Self {
         Self::of(true, true, false, false)
+    }
+
+    /// The same, and a peer may have several sessions: what monitors use towards clients, which ask a named monitor on a
+    /// connection of its own.
+    pub fn anonymous_server() -> Self {
+        Self { anonymous: true, ..Self::stateless_server() }
     }
 
     /// A server that keeps its clients' sessions.
@@ -151,7 +159,7 @@ impl Policy {
     }
 
     fn of(lossy: bool, server: bool, standby: bool, resetcheck: bool) -> Self {
-        Self { lossy, server, standby, resetcheck, features_required: 0, throttle: None }
+        Self { lossy, server, standby, resetcheck, anonymous: false, features_required: 0, throttle: None }
     }
 }
 

@@ -41,7 +41,7 @@ pub fn register(admin: &Admin, registry: &Arc<Registry>, runtime: &Handle) {
         of("nbd resize", "Set a device's size in bytes.", |registry, request| {
             Box::pin(async move {
                 let size = request.arg("size").and_then(|size| size.parse().ok());
-                let size = size.ok_or_else(|| Failure("size is a number of bytes".to_owned()))?;
+                let size = size.ok_or_else(|| Failure::new("size is a number of bytes".to_owned()))?;
                 told(registry.resize(name(&request), size).await)
             })
         })
@@ -80,13 +80,13 @@ impl Commands {
         let work = self.runtime.spawn(run(Arc::clone(&self.registry), request.clone()));
         Box::pin(async move {
             let ended = work.await;
-            ended.unwrap_or_else(|e| Err(Failure(e.to_string())))
+            ended.unwrap_or_else(|e| Err(Failure::new(e.to_string())))
         })
     }
 }
 
 fn told(done: Result<(), impl Display>) -> Answer {
-    done.map(|()| String::new()).map_err(|e| Failure(e.to_string()))
+    done.map(|()| String::new()).map_err(|e| Failure::new(e.to_string()))
 }
 
 /// The empty name is one, too.
@@ -95,7 +95,8 @@ fn name(request: &Request) -> &str {
 }
 
 fn definition(request: &Request) -> Result<Definition, Failure> {
-    let spec = Spec::parse(request.arg("spec").unwrap_or_default()).map_err(|e| Failure(e.to_string()))?;
+    let spec =
+        Spec::parse(request.arg("spec").unwrap_or_default()).map_err(|e| Failure::new(e.to_string()))?;
     let spec = if request.arg("read_only") == Some("true") { spec.only_read() } else { spec };
     let description = request.arg("description").unwrap_or_default().to_owned();
     Ok(Definition { name: name(request).to_owned(), description, spec })

@@ -94,7 +94,14 @@ struct Order {
     /// … and the newest version that one of them waits for.
     newest: Eversion,
     /// Reserved places without their answers yet, and the answers behind them, by their numbers.
-    places: BTreeMap<u64, Option<Reply>>,
+    places: BTreeMap<u64, Taken>,
+}
+
+/// Who has a place among the answers of a key.
+enum Taken {
+    /// A request that reads the disk. Its answer leaves behind those that were waiting when the reading began: for this version.
+    Reserved(Eversion),
+    Given(Box<Reply>),
 }
 
 /// What becomes of an answer.
@@ -129,7 +136,9 @@ impl Replies {
     /// Called, as [`Replies::give`] is, only by the thread that executes the placement group's requests.
     pub(crate) fn reserve(&self, key: Key, number: u64) {
         self.unsent.fetch_add(1, Ordering::Relaxed);
-        self.state.lock().orders.entry(key).or_default().places.insert(number, None);
+        let mut state = self.state.lock();
+        let order = state.orders.entry(key).or_default();
+        order.places.insert(number, Taken::Reserved(order.waited_for()));
     }
 
     /// Sends an answer as soon as all changes up to `tells_of` are safe and the earlier answers of its key have left. If those
@@ -216,9 +225,7 @@ impl State {
     fn admit(&mut self, tells_of: Eversion, mut reply: Reply, gathers: bool) -> Fate {
         let key = reply.place.key;
         let order = self.orders.get(&key);
-        // A reserved place has its order already.
-        let behind = order.filter(|order| !reply.place.is_reserved && order.waiting > 0);
-        let waits_for = behind.map_or(tells_of, |order| order.newest.max(tells_of));
+        let waits_for = order.map_or(tells_of, |order| order.behind(&reply.place).max(tells_of));
         if waits_for > self.safe {
             if self.stopped {
                 self.vacate(&reply.place);
@@ -268,7 +275,7 @@ impl State {
         if order.places.is_empty() {
             self.leaving.push_back(reply);
         } else {
-            order.places.insert(reply.place.number, Some(reply));
+            order.places.insert(reply.place.number, Taken::Given(Box::new(reply)));
             order.flush(&mut self.leaving);
         }
         if order.is_over() {
@@ -298,11 +305,27 @@ impl State {
 impl Order {
     /// Lets go what is behind no reserved place any more.
     fn flush(&mut self, leaving: &mut VecDeque<Reply>) {
-        while let Some(first) = self.places.first_entry() {
-            if first.get().is_none() {
-                return;
+        while let Some((number, first)) = self.places.pop_first() {
+            match first {
+                Taken::Given(reply) => leaving.push_back(*reply),
+                reserved => {
+                    self.places.insert(number, reserved);
+                    return;
+                }
             }
-            leaving.extend(first.remove());
+        }
+    }
+
+    /// The newest version that an answer waits for.
+    fn waited_for(&self) -> Eversion {
+        if self.waiting > 0 { self.newest } else { Eversion::default() }
+    }
+
+    /// The version that answers in front of this place wait for.
+    fn behind(&self, place: &Place) -> Eversion {
+        match self.places.get(&place.number) {
+            Some(Taken::Reserved(version)) => *version,
+            _ => self.waited_for(),
         }
     }
 

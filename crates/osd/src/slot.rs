@@ -28,6 +28,9 @@ use crate::stats::{Counters, PgStats, PoolStats};
 use crate::trim::TrimPg;
 use crate::watch::{Effects, Expired, Load, Outbox, Watches};
 
+#[cfg(test)]
+mod order;
+
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
 

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
-use crate::tell::{self, OsdDoor};
+use crate::tell::{self, MonDoor, OsdDoor};
 use crate::{Auth, Builder, StartError, fullness, ops, perf, quota};
 
 /// There is one OSD, `osd.0`.
@@ -81,7 +81,10 @@ impl Cluster {
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
         booted.map_err(io::Error::other)??;
 
-        let (mon_messenger, mon_addr) = doors.open_mon(&mon).await?;
+        let mon_admin = Admin::new();
+        tell::register_mon(&mon_admin, &mon);
+        let mon_door = MonDoor::new(Arc::clone(&mon), mon_admin.clone());
+        let (mon_messenger, mon_addr) = doors.open_mon(mon_door, &mon).await?;
         let addrs = mon_messenger.addrs();
         dir.write_conf(fsid, &addrs, builder.auth)?;
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
@@ -97,7 +100,9 @@ impl Cluster {
             admin: admin.clone(),
         };
         perf::register(&admin, figures_of);
-        register_settings(&facts, &builder, disk.is_some());
+        for admin in [&admin, &mon_admin] {
+            register_settings(admin, &facts, &builder, disk.is_some());
+        }
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
         Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], disk, _admin, _dir: dir })
@@ -264,12 +269,16 @@ impl Doors {
         self.open(config, osd, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, self.osd_last).await
     }
 
-    async fn open_mon(&self, mon: &Arc<MonService>) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
+    async fn open_mon(
+        &self,
+        door: Arc<MonDoor>,
+        mon: &Arc<MonService>,
+    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
         let mut config = Config::new(EntityType::MON);
         config.num = 0;
         config.nonce = 0; // monitors are known by their address alone
         config.policies = mon.policies();
-        self.open(config, Arc::clone(mon) as _, Arc::clone(mon) as _, self.mon, self.mon_last).await
+        self.open(config, door, Arc::clone(mon) as _, self.mon, self.mon_last).await
     }
 
     /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it now.
@@ -299,7 +308,7 @@ impl Doors {
 }
 
 /// What `config show` says, by the names of Ceph's options.
-fn register_settings(facts: &Facts, builder: &Builder, on_disk: bool) {
+fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: bool) {
     let memory_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
     let method = match builder.auth {
         Auth::Cephx => "cephx",
@@ -317,7 +326,7 @@ fn register_settings(facts: &Facts, builder: &Builder, on_disk: bool) {
         ("memstore_device_bytes", memory_bytes.to_string()),
     ];
     for (name, value) in settings {
-        facts.admin.option(ConfigOption::new(name, move || value.clone()));
+        admin.option(ConfigOption::new(name, move || value.clone()));
     }
 }
 

@@ -1,15 +1,17 @@
-//! `ceph tell osd.0 …`: the commands of the admin socket, for whoever may do everything with objects.
+//! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for whoever may do everything there.
 
 use std::sync::Arc;
 
 use loligo_admin::{Admin, Command, Failure, Refusal};
-use loligo_cephx::caps::OsdCaps;
+use loligo_cephx::caps::{MonCaps, OsdCaps};
+use loligo_mon::MonService;
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_osd::Osd;
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{PgId, Tid};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 const EACCES: i32 = 13;
@@ -19,16 +21,26 @@ const EBUSY: i32 = 16;
 /// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes beyond is refused.
 const RUNNING_MAX: usize = 16;
 
-/// What the OSD's messenger hands messages to: commands to the admin table, everything else to the OSD.
-pub(crate) struct OsdDoor {
-    osd: Arc<Osd>,
+/// Carries out the commands that come as messages.
+struct Teller {
     admin: Admin,
     running: Arc<Semaphore>,
+    /// What a daemon of this kind says to whoever may not ask it.
+    denied: &'static str,
+    allowed: fn(&Connection) -> bool,
 }
 
-impl OsdDoor {
-    pub(crate) fn new(osd: Arc<Osd>, admin: Admin) -> Arc<Self> {
-        Arc::new(Self { osd, admin, running: Arc::new(Semaphore::new(RUNNING_MAX)) })
+impl Teller {
+    fn new(admin: Admin, denied: &'static str, allowed: fn(&Connection) -> bool) -> Self {
+        Self { admin, running: Arc::new(Semaphore::new(RUNNING_MAX)), denied, allowed }
+    }
+
+    /// Takes the commands out of `msgs` and has them carried out.
+    fn take(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        if msgs.iter().any(|msg| msg.header.kind == MCommand::KIND) {
+            let commands = msgs.extract_if(.., |msg| msg.header.kind == MCommand::KIND);
+            commands.for_each(|msg| self.command(conn, &msg));
+        }
     }
 
     fn command(&self, conn: &Arc<Connection>, msg: &Msg) {
@@ -37,8 +49,8 @@ impl OsdDoor {
             Err(e) => return conn.refuse(msg.header.kind, e),
         };
         let tid = msg.header.tid;
-        if !may_do_everything(conn) {
-            return answer(conn, tid, (-EACCES, "access denied".to_owned(), String::new()));
+        if !(self.allowed)(conn) {
+            return answer(conn, tid, (-EACCES, self.denied.to_owned(), String::new()));
         }
         let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() else {
             return answer(conn, tid, (-EBUSY, "too many commands at a time".to_owned(), String::new()));
@@ -52,18 +64,59 @@ impl OsdDoor {
     }
 }
 
+/// What the OSD's messenger hands messages to: commands to the admin table, everything else to the OSD.
+pub(crate) struct OsdDoor {
+    osd: Arc<Osd>,
+    teller: Teller,
+}
+
+impl OsdDoor {
+    pub(crate) fn new(osd: Arc<Osd>, admin: Admin) -> Arc<Self> {
+        Arc::new(Self { osd, teller: Teller::new(admin, "access denied", may_do_everything) })
+    }
+}
+
 impl Dispatcher for OsdDoor {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        if msgs.iter().any(|msg| msg.header.kind == MCommand::KIND) {
-            let commands = msgs.extract_if(.., |msg| msg.header.kind == MCommand::KIND);
-            commands.for_each(|msg| self.command(conn, &msg));
-        }
+        self.teller.take(conn, msgs);
         self.osd.dispatch(conn, msgs);
     }
 
     fn reset(&self, conn: &Arc<Connection>, why: &Error) {
         self.osd.reset(conn, why);
     }
+}
+
+/// The same for the monitor: what `ceph tell mon.a` sends is for the admin table.
+pub(crate) struct MonDoor {
+    mon: Arc<MonService>,
+    teller: Teller,
+}
+
+impl MonDoor {
+    pub(crate) fn new(mon: Arc<MonService>, admin: Admin) -> Arc<Self> {
+        Arc::new(Self { mon, teller: Teller::new(admin, "insufficient caps", may_do_everything_to_mon) })
+    }
+}
+
+impl Dispatcher for MonDoor {
+    fn accepted(&self, conn: &Arc<Connection>) {
+        self.mon.accepted(conn);
+    }
+
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.teller.take(conn, msgs);
+        self.mon.dispatch(conn, msgs);
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
+        self.mon.reset(conn, why);
+    }
+}
+
+fn may_do_everything_to_mon(conn: &Connection) -> bool {
+    let caps = conn.identity().and_then(|identity| MonCaps::parse(&identity.caps).ok());
+    caps.is_some_and(|caps| caps.allow_all())
 }
 
 fn may_do_everything(conn: &Connection) -> bool {
@@ -76,7 +129,7 @@ fn run(admin: &Admin, request: &str) -> (i32, String, String) {
     match admin.run(request.as_bytes()) {
         Ok(output) => (0, String::new(), output),
         Err(Refusal::Unknown(words)) => (-EINVAL, format!("unknown command prefix {words}"), String::new()),
-        Err(Refusal::Failed(Failure(why))) => (-EINVAL, why, String::new()),
+        Err(Refusal::Failed(Failure { errno, why })) => (-errno, why, String::new()),
     }
 }
 
@@ -86,15 +139,29 @@ fn answer(conn: &Connection, tid: Tid, (result, status, output): (i32, String, S
     let _ = conn.send(Msg::new(&reply).with_tid(tid));
 }
 
+/// Adds what is asked of the monitor: `ceph tell mon.a mon_status`.
+pub(crate) fn register_mon(admin: &Admin, mon: &Arc<MonService>) {
+    let (mon, runtime) = (Arc::downgrade(mon), Handle::current());
+    let status = move |request: &loligo_admin::Request| {
+        let stopped = || Failure::new("the monitor has stopped");
+        let mon = mon.upgrade().ok_or_else(stopped)?;
+        // Commands have threads of their own, which may wait.
+        let status = runtime.block_on(mon.status()).map_err(|_| stopped())?;
+        let status = serde_json::from_str(&status).map_err(|e| Failure::new(e.to_string()))?;
+        Ok(request.json(&status))
+    };
+    admin.command(Command::new("mon_status", "Show the state of the monitor.", status));
+}
+
 /// Adds what is asked of placement groups: `ceph tell PGID query`.
 pub(crate) fn register(admin: &Admin, osd: Arc<Osd>) {
     let query = move |request: &loligo_admin::Request| {
-        let pgid = request.arg("pgid").ok_or_else(|| Failure("no pgid specified".to_owned()))?;
-        let pg: PgId = pgid.parse().map_err(|_| Failure(format!("couldn't parse pgid '{pgid}'")))?;
+        let pgid = request.arg("pgid").ok_or_else(|| Failure::new("no pgid specified".to_owned()))?;
+        let pg: PgId = pgid.parse().map_err(|_| Failure::new(format!("couldn't parse pgid '{pgid}'")))?;
         let map = osd.map();
         let there = map.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num());
         if !there {
-            return Err(Failure(format!("i don't have pgid {pgid}")));
+            return Err(Failure::missing(format!("i don't have pgid {pgid}")));
         }
         Ok(request.json(&describe(pg, map.epoch.0)))
     };

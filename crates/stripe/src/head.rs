@@ -66,8 +66,12 @@ impl Head {
         parse(SIZE, &value)
     }
 
-    /// Makes it, and takes its lock; EEXIST if there is one.
-    pub(crate) async fn create(&self, layout: Layout) -> Result<LockGuard, Error> {
+    /// Makes it, with an attribute of its users, and takes its lock; EEXIST if there is one.
+    pub(crate) async fn create(
+        &self,
+        layout: Layout,
+        mark: Option<&(Vec<u8>, Vec<u8>)>,
+    ) -> Result<LockGuard, Error> {
         let text = |n: u64| n.to_string();
         let op = WriteOp::new()
             .create(true)
@@ -75,6 +79,11 @@ impl Head {
             .set_xattr(STRIPE_UNIT, text(layout.stripe_unit()))
             .set_xattr(STRIPE_COUNT, text(layout.stripe_count()))
             .set_xattr(SIZE, text(0));
+        let op = match mark {
+            Some((name, _)) if is_striper_attribute(name) => return Err(Error::OwnAttribute(name.clone())),
+            Some((name, value)) => op.set_xattr(name, value),
+            None => op,
+        };
         self.locked(op, LockMode::Shared).await
     }
 

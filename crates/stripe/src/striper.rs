@@ -24,12 +24,13 @@ pub struct Striper {
     io: IoCtx,
     layout: Layout,
     lock_time: Duration,
+    mark: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Striper {
     /// Those of a pool; new files get the [default layout](Layout::default).
     pub fn new(io: IoCtx) -> Self {
-        Self { io, layout: Layout::default(), lock_time: LOCK_TIME }
+        Self { io, layout: Layout::default(), lock_time: LOCK_TIME, mark: None }
     }
 
     /// The same, with locks that outlive a program that dies by this time, at least a second, instead of a minute. They are renewed three times as often.
@@ -47,6 +48,13 @@ impl Striper {
             return Err(Error::NotForStock);
         }
         Ok(Self { layout, ..self })
+    }
+
+    /// The same; each file that it makes, cuts off or removes gets this attribute first: a new one together with its first
+    /// object, others under their lock, before anything of them is lost. The caller removes it when the file is whole again,
+    /// so that what a program leaves that dies in between can be told from a whole file.
+    pub fn with_mark(self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self { mark: Some((name.into(), value.into())), ..self }
     }
 
     /// The layout of new files.
@@ -96,7 +104,7 @@ impl Striper {
     /// EEXIST if there is one, or anything else in the place of its first object.
     pub async fn create(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
         let head = self.head(file.as_ref());
-        let guard = head.create(self.layout).await?;
+        let guard = head.create(self.layout, self.mark.as_ref()).await?;
         Ok(File::new(self.direct(file.as_ref(), self.layout), head, Some(guard), 0))
     }
 
@@ -130,6 +138,7 @@ impl Striper {
     async fn truncate_locked(&self, file: &[u8], head: &Head, size: u64) -> Result<(), Error> {
         let FileStat { size: old, layout, .. } = head.stat().await?;
         if size < old {
+            self.mark(head).await?;
             let direct = self.direct(file, layout);
             // Objects of sets before the cut keep all they have.
             let first = size / layout.set_size() * layout.stripe_count();
@@ -166,10 +175,18 @@ impl Striper {
 
     async fn remove_locked(&self, file: &[u8], head: &Head) -> Result<(), Error> {
         let FileStat { size, layout, .. } = head.stat().await?;
+        self.mark(head).await?;
         let direct = self.direct(file, layout);
         all((1..layout.object_count(size)).rev().map(|object| remove_object(&direct, ObjectNo(object))))
             .await?;
         Ok(self.io.remove(head.name().to_vec()).await?)
+    }
+
+    async fn mark(&self, head: &Head) -> Result<(), Error> {
+        match &self.mark {
+            Some((name, value)) => head.change_xattr(name, |op| op.set_xattr(name, value)).await,
+            None => Ok(()),
+        }
     }
 
     /// The names of the pool's striped files, in no order: of all objects that are called as a first one is.

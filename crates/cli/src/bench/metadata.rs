@@ -72,10 +72,13 @@ impl Metadata {
     }
 }
 
+/// What the names of all benches' objects begin with.
+pub(super) const PREFIX: &str = "benchmark_data";
+
 /// Objects carry the name of the host, so that two hosts can bench one pool.
-fn prefix() -> String {
+pub(super) fn prefix() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("benchmark_data_{}", host.trim())
+    format!("{PREFIX}_{}", host.trim())
 }
 
 #[cfg(test)]

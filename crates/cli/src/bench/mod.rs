@@ -1,12 +1,13 @@
 //! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after the other.
 
+pub(crate) mod cleanup;
 mod contents;
 pub(crate) mod load_gen;
 mod metadata;
 mod result;
 mod run;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -64,21 +65,6 @@ pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Fa
         }
     }
     Ok(measured)
-}
-
-/// Removes the objects of an earlier run.
-pub(crate) fn cleanup(client: Client, run_name: Option<&str>) -> Result<(), Failure> {
-    client::runtime(1)?.block_on(async {
-        let pool = client.pool().await?;
-        let metadata = Metadata::read(&pool, run_name).await?;
-        let began = Instant::now();
-        remove_all(&pool, &metadata).await?;
-        let name = Metadata::object_name(run_name);
-        pool.ioctx.remove(name).await.context(|| pool.names("cleanup", name))?;
-        sayln!("Removed {} objects in {:.1} s", metadata.objects, began.elapsed().as_secs_f64());
-        pool.rados.shutdown().await;
-        Ok(())
-    })
 }
 
 async fn remove_all(pool: &Pool, metadata: &Metadata) -> Result<(), Failure> {

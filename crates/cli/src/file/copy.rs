@@ -2,7 +2,7 @@
 
 use loligo_stripe::{File, Segment, StreamOptions};
 
-use super::put::NOTE;
+use super::note::{NOTE, Note, Unfinished};
 use super::{LayoutOptions, closing, progress, striper};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
@@ -19,6 +19,10 @@ pub(super) async fn run(
     }
     let what = || pool.names("cp", source);
     let from = striper(pool).open(source).await.context(what)?;
+    let whole = Unfinished::refuse(&striper(pool), source.as_bytes(), what).await;
+    if whole.is_err() {
+        return closing(from, whole, what).await;
+    }
     let done = onto(pool, (source, &from), destination, layout, sparse).await;
     closing(from, done, what).await
 }
@@ -33,7 +37,8 @@ async fn onto(
 ) -> Result<(), Failure> {
     let what = || pool.names("cp", destination);
     let layout = layout.layout().context(what)?.unwrap_or(from.layout());
-    let striper = striper(pool).with_layout(layout).context(what)?;
+    let mark = Note::without_source(0);
+    let striper = striper(pool).with_layout(layout).context(what)?.with_mark(NOTE, mark.text());
     match striper.remove(destination).await {
         Err(e) if e.is_not_found() => {}
         removed => removed.context(what)?,
@@ -47,7 +52,7 @@ async fn onto(
             striper.set_xattr(destination, name, value).await.context(what)?;
         }
     }
-    Ok(())
+    mark.take_off(&striper, destination.as_bytes()).await.context(what)
 }
 
 async fn fill(

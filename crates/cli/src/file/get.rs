@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use loligo_stripe::{File, StreamOptions};
 
 use super::local::{Sink, Way, is_dash};
+use super::note::Unfinished;
 use super::put::compare;
 use super::sums::Sums;
 use super::{Carried, Transfer, carry_all, closing, progress, striper, tree};
@@ -63,8 +64,11 @@ pub(super) async fn cat(pool: &Pool, names: &[String], offset: u64, len: Option<
         let what = || pool.names("cat", name);
         let file = striper(pool).open(name).await.context(what)?;
         let (options, bar) = (StreamOptions::default(), ProgressBar::hidden());
-        let done =
-            carry(&file, (offset, len.unwrap_or(u64::MAX)), options, &mut sink, None, &bar, what).await;
+        let done = async {
+            Unfinished::refuse(&striper(pool), name.as_bytes(), what).await?;
+            carry(&file, (offset, len.unwrap_or(u64::MAX)), options, &mut sink, None, &bar, what).await
+        };
+        let done = done.await;
         closing(file, done, what).await?;
     }
     sink.finish().await
@@ -108,6 +112,10 @@ impl Getting<'_> {
 
     async fn fill(&self, file: &File, path: &Path, what: &impl Fn() -> String) -> Result<u64, Failure> {
         let Transfer { verify, window, .. } = self.options.transfer;
+        // Asked here, as the open file's lock keeps whole what is whole, but for those that write it, too.
+        if let Some(unfinished) = Unfinished::on(file).await.context(what)? {
+            return Err(Failure::new(what(), unfinished));
+        }
         let from = self.resumed_at(file, path, what).await?;
         self.bar.inc(from);
         // What goes into a pipe can only be summed on its way.

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::direct;
 use crate::failure::{Context, Failure};
+use crate::say::Stdout;
 
 /// Bytes of a piece, and pieces between a thread and the network.
 pub(super) const PIECE_BYTES: u64 = 4 << 20;
@@ -127,7 +128,7 @@ impl Sink {
         let mut to = match way {
             _ if is_dash(file) => {
                 no_direct_pipe(way, "standard output")?;
-                Out::Pipe(Box::new(io::stdout()))
+                Out::Pipe(Box::new(Stdout))
             }
             Way::Direct => Out::Direct(Box::new(direct::Writer::open(file, offset).context(what)?)),
             Way::Cached => {

@@ -5,6 +5,7 @@ mod copy;
 mod direct;
 mod get;
 mod local;
+mod note;
 mod put;
 mod show;
 mod sums;
@@ -24,6 +25,7 @@ use crate::failure::{Context, Failure};
 
 pub(crate) use self::args::FileCommand;
 use self::args::{LayoutOptions, Transfer};
+use self::note::{NOTE, Note, Unfinished};
 
 /// Threads: one carries, the other sums and copies.
 const WORKERS: usize = 2;
@@ -74,14 +76,14 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
         FileCommand::Ls { prefix, long } => show::list(pool, prefix.as_deref().unwrap_or(""), *long).await,
         FileCommand::Stat { name } => show::stat(pool, name).await,
         FileCommand::Rm { names } => {
+            // What is left of a file whose removal is interrupted is marked.
+            let striper = striper(pool).with_mark(NOTE, Note::without_source(0).text());
             for name in names {
-                striper(pool).remove(name).await.context(|| pool.names("rm", name))?;
+                striper.remove(name).await.context(|| pool.names("rm", name))?;
             }
             Ok(())
         }
-        FileCommand::Truncate { name, size } => {
-            striper(pool).truncate(name, *size).await.context(|| pool.names("truncate", name))
-        }
+        FileCommand::Truncate { name, size } => truncate(pool, name, *size).await,
         FileCommand::Setxattr { name, attribute, value } => {
             xattrs::set(pool, name, attribute, value.as_deref()).await
         }
@@ -90,6 +92,24 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
         FileCommand::Listxattr { name } => xattrs::list(pool, name).await,
         FileCommand::Layout { name, offset, length } => show::layout(pool, name, *offset, *length).await,
     }
+}
+
+/// Sets a file's size. A file that is not whole may be cut down to what is there of it, and is whole then.
+async fn truncate(pool: &Pool, name: &str, size: u64) -> Result<(), Failure> {
+    let what = || pool.names("truncate", name);
+    let unfinished = Unfinished::of(&striper(pool), name.as_bytes()).await.context(what)?;
+    let noted = unfinished.as_ref().map(Unfinished::note);
+    if let Some(unfinished) = unfinished.filter(|unfinished| unfinished.note().written < size) {
+        return Err(Failure::new(what(), unfinished));
+    }
+    let mark = Note::without_source(size);
+    let striper = striper(pool).with_mark(NOTE, mark.text());
+    striper.truncate(name, size).await.context(what)?;
+    // Where nothing was cut off there is no new mark.
+    for note in noted.into_iter().chain([mark]) {
+        note.take_off(&striper, name.as_bytes()).await.context(what)?;
+    }
+    Ok(())
 }
 
 /// The pool's striped files.

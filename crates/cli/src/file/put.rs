@@ -1,23 +1,20 @@
 //! Local files into striped ones.
 
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use loligo_rados::Errno;
 use loligo_stripe::{File, Layout, ObjectNo, StreamOptions, Striper};
-use serde::{Deserialize, Serialize};
 
 use super::local::{Source, Way, is_dash};
+use super::note::{NOTE, Note, Unfinished};
 use super::sums::Sums;
 use super::{Carried, LayoutOptions, Transfer, carry_all, closing, progress, striper, tree};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 
-/// The attribute of the first object that says how far a file is written.
-pub(super) const NOTE: &str = "loligo.put";
 /// A note is made when so much more is written, or after so long.
 const NOTE_BYTES: u64 = 256 << 20;
 const NOTE_PAUSE: Duration = Duration::from_secs(1);
@@ -34,15 +31,6 @@ struct Putting<'p> {
     layout: Option<Layout>,
     options: &'p Options,
     bar: ProgressBar,
-}
-
-/// How far a striped file is written, and from which local file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Note {
-    size: u64,
-    mtime: i64,
-    mtime_nsec: i64,
-    written: u64,
 }
 
 pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: &Options) -> Result<(), Failure> {
@@ -96,6 +84,7 @@ pub(super) async fn append(
     let striper = striper(pool).with_layout(layout).context(what)?;
     let mut target = striper.open_or_create(name).await.context(what)?;
     let done = async {
+        Unfinished::refuse(&striper, name.as_bytes(), what).await?;
         while let Some(piece) = source.next().await? {
             let len = piece.len() as u64;
             target.append(piece).await.context(what)?;
@@ -119,60 +108,57 @@ impl Putting<'_> {
         };
         let meta = meta.filter(Metadata::is_file);
         Source::check(file, self.options.transfer.way())?;
-        let note = meta.as_ref().filter(|_| self.options.resume).map(Note::of);
-        let (target, from) = self.target(name, note.as_ref()).await.context(what)?;
+        let note = meta.as_ref().map_or_else(|| Note::without_source(0), Note::of);
+        let (target, from) = self.target(name, &note).await.context(what)?;
         let done = self.fill(&target, name, file, meta.as_ref(), note, from).await;
         closing(target, done, what).await
     }
 
-    /// The striped file, open, and from where on it is to be written: from its beginning, and then empty, unless a note says other.
-    async fn target(&self, name: &[u8], note: Option<&Note>) -> Result<(File, u64), loligo_stripe::Error> {
-        let striper = striper(self.pool).with_layout(self.layout.unwrap_or_default())?;
-        match striper.create(name).await {
-            Err(e) if e.errno() == Errno::EEXIST => {}
-            made => return Ok((made?, 0)),
+    /// The striped file, open, with a note that it is not whole, and from where on it is to be written: from its beginning, and
+    /// then empty, unless its note says other.
+    async fn target(&self, name: &[u8], note: &Note) -> Result<(File, u64), loligo_stripe::Error> {
+        // The note of an empty local file would say that all is there.
+        let mark = if note.is_whole() { Note::without_source(0) } else { *note };
+        let striper =
+            striper(self.pool).with_layout(self.layout.unwrap_or_default())?.with_mark(NOTE, mark.text());
+        loop {
+            match striper.create(name).await {
+                Err(e) if e.errno() == Errno::EEXIST => {}
+                made => return Ok((made?, 0)),
+            }
+            match self.over(&striper, name, note).await {
+                Ok(None) => {}
+                // Somebody else has removed it.
+                Err(e) if e.is_not_found() => {}
+                Ok(Some(there)) => return Ok(there),
+                Err(e) => return Err(e),
+            }
         }
-        let there = match striper.stat(name).await {
-            Err(e) if e.is_not_found() => return Ok((striper.open_or_create(name).await?, 0)),
-            there => there?,
-        };
-        let same_layout = self.layout.is_none_or(|layout| layout == there.layout);
-        if let Some(note) = note.filter(|_| same_layout) {
+    }
+
+    /// A file that is there, open; `None` if it was removed, as its layout is another one: a layout is for life.
+    async fn over(
+        &self,
+        striper: &Striper,
+        name: &[u8],
+        note: &Note,
+    ) -> Result<Option<(File, u64)>, loligo_stripe::Error> {
+        let there = striper.stat(name).await?;
+        if self.layout.is_some_and(|layout| layout != there.layout) {
+            striper.remove(name).await?;
+            return Ok(None);
+        }
+        if self.options.resume {
             let target = striper.open(name).await?;
-            match self.noted(&target).await? {
-                Some(noted)
-                    if noted == (Note { written: noted.written, ..*note }) && noted.written <= there.size =>
-                {
-                    return Ok((target, noted.written));
+            match Note::on(&target).await? {
+                Some(noted) if noted.has_source_of(note) && noted.written <= there.size => {
+                    return Ok(Some((target, noted.written)));
                 }
                 _ => target.close().await?,
             }
         }
-        self.empty(&striper, name, same_layout).await?;
-        Ok((striper.open_or_create(name).await?, 0))
-    }
-
-    /// Makes room for a file: a layout is for life.
-    async fn empty(
-        &self,
-        striper: &Striper,
-        name: &[u8],
-        same_layout: bool,
-    ) -> Result<(), loligo_stripe::Error> {
-        let done = match same_layout {
-            true => striper.truncate(name, 0).await,
-            false => striper.remove(name).await,
-        };
-        match done {
-            // Somebody else has removed it.
-            Err(e) if e.is_not_found() => return Ok(()),
-            done => done?,
-        }
-        if same_layout {
-            let first = loligo_stripe::ObjectNames::Striper(name.to_vec()).name(ObjectNo(0));
-            absent_is_fine(striper.ioctx().remove_xattr(first, NOTE).await)?;
-        }
-        Ok(())
+        striper.truncate(name, 0).await?;
+        Ok(Some((striper.open(name).await?, 0)))
     }
 
     async fn fill(
@@ -181,7 +167,7 @@ impl Putting<'_> {
         name: &[u8],
         file: &Path,
         meta: Option<&Metadata>,
-        mut note: Option<Note>,
+        mut note: Note,
         from: u64,
     ) -> Result<u64, Failure> {
         let shown = String::from_utf8_lossy(name).into_owned();
@@ -203,9 +189,9 @@ impl Putting<'_> {
         };
         let mut stream = target.write_stream(from, options);
         let mut noted_at = Instant::now();
-        if let Some(note) = &mut note {
-            note.written = from;
-            self.make_note(target, note).await.context(what)?;
+        note = note.up_to(from);
+        if !note.is_whole() {
+            note.make(target).await.context(what)?;
         }
         let (mut taken, mut shown_bytes) = (from, from);
         while let Some(piece) = source.next().await? {
@@ -216,11 +202,12 @@ impl Putting<'_> {
             stream.write(piece).await.context(what)?;
             self.bar.inc(stream.written() - shown_bytes);
             shown_bytes = stream.written();
-            if let Some(note) = &mut note
-                && (shown_bytes - note.written >= NOTE_BYTES || noted_at.elapsed() >= NOTE_PAUSE)
-            {
-                note.written = shown_bytes;
-                self.make_note(target, note).await.context(what)?;
+            let due = shown_bytes - note.written >= NOTE_BYTES || noted_at.elapsed() >= NOTE_PAUSE;
+            let noted = note.up_to(shown_bytes);
+            // That all is there is noted last.
+            if due && !noted.is_whole() {
+                note = noted;
+                note.make(target).await.context(what)?;
                 noted_at = Instant::now();
             }
         }
@@ -230,29 +217,24 @@ impl Putting<'_> {
         if meta.is_some_and(|meta| meta.len() > taken) {
             return Err(Failure::new(format!("read {}", file.display()), "it was cut off meanwhile"));
         }
-        if let Some(note) = &mut note {
-            note.written = end;
-            self.make_note(target, note).await.context(what)?;
-        }
         if let Some(sums) = sums {
             compare(&sums, target).await.context(what)??;
         }
+        let note = note.up_to(end);
+        self.finished(target, note).await.context(what)?;
         Ok(taken - from)
     }
 
-    async fn noted(&self, target: &File) -> Result<Option<Note>, loligo_rados::Error> {
-        let first = target.direct().name(ObjectNo(0));
-        match self.pool.ioctx.xattr(first, NOTE).await {
-            // A note that cannot be read is none.
-            Ok(note) => Ok(serde_json::from_slice(&note).ok()),
-            Err(e) if e.errno() == Errno::ENODATA => Ok(None),
-            Err(e) => Err(e),
+    /// The file is whole: the note says so if somebody may ask to go on with it, else it goes.
+    async fn finished(&self, target: &File, note: Note) -> Result<(), loligo_rados::Error> {
+        if self.options.resume && note.is_whole() {
+            return note.make(target).await;
         }
-    }
-
-    async fn make_note(&self, target: &File, note: &Note) -> Result<(), loligo_rados::Error> {
-        let text = serde_json::to_vec(note).expect("numbers are JSON");
-        self.pool.ioctx.set_xattr(target.direct().name(ObjectNo(0)), NOTE, text).await
+        let direct = target.direct();
+        match direct.ioctx().remove_xattr(direct.name(ObjectNo(0)), NOTE).await {
+            Err(e) if e.errno() == Errno::ENODATA => Ok(()),
+            done => done,
+        }
     }
 }
 
@@ -264,17 +246,4 @@ pub(super) async fn compare(sums: &Sums, target: &File) -> Result<Result<(), Fai
             Err(Failure::new("verify", format!("checksums differ in the object with the file's byte {at}")))
         }
     })
-}
-
-fn absent_is_fine(done: Result<(), loligo_rados::Error>) -> Result<(), loligo_rados::Error> {
-    match done {
-        Err(e) if e.errno() == Errno::ENODATA || e.is_not_found() => Ok(()),
-        done => done,
-    }
-}
-
-impl Note {
-    fn of(meta: &Metadata) -> Self {
-        Self { size: meta.len(), mtime: meta.mtime(), mtime_nsec: meta.mtime_nsec(), written: 0 }
-    }
 }

@@ -1,10 +1,11 @@
 //! What striped files there are, and what is known of them.
 
 use futures_util::stream::{self, StreamExt as _};
-use loligo_stripe::{FileStat, Layout, ObjectNames};
+use loligo_stripe::{FileStat, Layout, ObjectNames, Striper};
 use loligo_wire::UTime;
 use serde_json::{Value, json};
 
+use super::note::Unfinished;
 use super::striper;
 use crate::args::Format;
 use crate::client::Pool;
@@ -27,7 +28,7 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
         wanted
             .map(|file| async move {
                 let file = file?;
-                let stat = if long { Some(striper.stat(&file).await) } else { None };
+                let stat = if long { Some(Listed::of(striper, &file).await) } else { None };
                 Ok::<_, Failure>((String::from_utf8_lossy(&file).into_owned(), stat))
             })
             .buffered(STATS_UNDER_WAY),
@@ -43,9 +44,18 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
         };
         match (pool.format, stat) {
             (Format::Plain, None) => sayln!("{name}"),
-            (Format::Plain, Some(stat)) => sayln!("{}", line(&name, &stat)),
+            (Format::Plain, Some(listed)) => {
+                sayln!("{}", line(&name, &listed.stat));
+                if let Some(unfinished) = listed.unfinished {
+                    eprintln!("loligo: {}: {unfinished}", pool.names("ls", &name));
+                }
+            }
             (Format::Json, None) => all.push(json!({"name": name})),
-            (Format::Json, Some(stat)) => all.push(described(&name, &stat)),
+            (Format::Json, Some(listed)) => {
+                let mut described = described(&name, &listed.stat);
+                described["whole"] = listed.unfinished.is_none().into();
+                all.push(described);
+            }
         }
     }
     if pool.format == Format::Json {
@@ -54,8 +64,24 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
     Ok(())
 }
 
+/// What a long list shows of a file.
+struct Listed {
+    stat: FileStat,
+    unfinished: Option<Unfinished>,
+}
+
+impl Listed {
+    async fn of(striper: &Striper, name: &[u8]) -> Result<Self, loligo_stripe::Error> {
+        let stat = striper.stat(name).await?;
+        Ok(Self { stat, unfinished: Unfinished::of(striper, name).await? })
+    }
+}
+
+/// Shows a file's size. A file that is not whole has none to rely on.
 pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
-    let stat = striper(pool).stat(name).await.context(|| pool.names("stat", name))?;
+    let what = || pool.names("stat", name);
+    let stat = striper(pool).stat(name).await.context(what)?;
+    Unfinished::refuse(&striper(pool), name.as_bytes(), what).await?;
     match pool.format {
         // As `rados --striper stat` has it.
         Format::Plain => {

@@ -67,7 +67,7 @@ pub(super) async fn export(
     let step = Step { from: compared.from_snap.as_deref(), to: snap.as_deref(), is_protected: false };
     let grain = compared.grain();
     if file == Path::new("-") {
-        let writer = Writer::new(std::io::stdout().lock()).context(|| what.clone())?;
+        let writer = Writer::new(crate::say::Stdout).context(|| what.clone())?;
         return write(&image, &step, grain, writer, &told, &what).await.map(drop);
     }
     let out = File::create_new(file).context(|| format!("{what}: {}", file.display()))?;
@@ -247,7 +247,7 @@ pub(super) fn merge(first: &Path, second: &Path, file: &Path, quiet: &Quiet) -> 
     let bar = Bar::new("Merging image diff", quiet);
     let told = |at: u64| bar.at(at, at.max(one_size + other_size));
     if file == Path::new("-") {
-        let out = std::io::stdout().lock();
+        let out = crate::say::Stdout;
         return diff::merge(one, other, out, told).context(what).map(drop);
     }
     let out = File::create_new(file).context(|| format!("{}: {}", what(), file.display()))?;

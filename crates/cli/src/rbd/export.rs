@@ -19,7 +19,7 @@ pub(super) async fn run(place: &Place, options: &Export) -> Result<(), Failure> 
     let file = options.file.clone().unwrap_or_else(|| PathBuf::from(image.name()));
     let bar = Bar::new("Exporting image", &options.quiet);
     if file == Path::new("-") {
-        let out = std::io::stdout().lock();
+        let out = crate::say::Stdout;
         return match options.export_format {
             ExportFormat::Bytes => transfer::export_stream(&image, out, &what).await,
             ExportFormat::Whole => whole(place, &options.image, out, &bar, &what).await.map(drop),

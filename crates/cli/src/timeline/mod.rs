@@ -5,7 +5,7 @@ mod read;
 mod svg;
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use crate::args::FormatName;
@@ -41,7 +41,7 @@ pub(crate) fn run(options: &TraceOptions, format: FormatName) -> Result<(), Fail
 fn put(out: &Path, text: &str) -> Result<(), Failure> {
     let names = || format!("write {}", out.display());
     if out == Path::new("-") {
-        return io::stdout().write_all(text.as_bytes()).context(names);
+        return crate::say::Stdout.write_all(text.as_bytes()).context(names);
     }
     fs::write(out, text).context(names)
 }

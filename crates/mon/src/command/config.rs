@@ -2,14 +2,41 @@
 
 use loligo_wire::{EntityName, EntityType};
 
-use super::{Call, Failure, Outcome, Reply};
+use super::{Call, Errno, Failure, Outcome, Reply};
+use crate::options::{self, OptionFacts};
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
-    let (who, name, value) = (section(call)?, option(call, "name")?, call.args.required("value"));
-    call.state.set_config(&who, &name, value);
+    let name = call.args.required("name").trim();
+    let value = call.args.required("value");
+    let value = match options::find(name) {
+        Some(option) => checked(option, value)?,
+        // What a release of its own knows may be stored all the same.
+        None if call.args.flag("force") => value.to_owned(),
+        None => return Err(Failure::invalid(format!("unrecognized config option '{name}'"))),
+    };
+    let (who, name) = (section(call)?, option(call, "name")?);
+    call.state.set_config(&who, &name, &value);
     Ok(Reply::default())
+}
+
+/// A value as it is stored, if it may be.
+fn checked(option: &OptionFacts, value: &str) -> Result<String, Failure> {
+    let value = option.parse_value(value).map_err(|rejected| {
+        let errno = if rejected.out_of_range { Errno::ERANGE } else { Errno::EINVAL };
+        Failure::new(errno, format!("error parsing value: {}", rejected.why))
+    })?;
+    match option.storable {
+        true => Ok(value),
+        false => Err(Failure::invalid(format!("{} is special and cannot be stored by the mon", option.name))),
+    }
+}
+
+/// The options that may be set; most of them concern programs that are not here.
+pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
+    let names = || options::all().filter(|option| option.listed()).map(|option| option.name);
+    Ok(call.print(|_| Node::array(names()), |_| names().map(|name| format!("{name}\n")).collect()))
 }
 
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
@@ -22,8 +49,10 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let who = whoever(call)?;
     let config = call.state.config();
     if let Some(key) = call.args.text("key") {
-        let missing = || Failure::missing(format!("nothing is set for '{key}'"));
-        return config.value(&who, key).map(|value| Reply::output(format!("{value}\n"))).ok_or_else(missing);
+        let default = || options::find(key).map(|option| option.default_for(&who));
+        let value = config.value(&who, key).map(str::to_owned).or_else(default);
+        let missing = || Failure::missing(format!("there is no option '{key}', and nothing is set for it"));
+        return value.map(|value| Reply::output(format!("{value}\n"))).ok_or_else(missing);
     }
     let settings = config.settings_of(&who);
     let node = |_: &Call<'_>| {
@@ -43,9 +72,10 @@ pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
 }
 
 fn describe((section, name, value): (&str, &str, &str)) -> Node {
+    let facts = options::find(name);
     object! {
-        "section": section, "name": name, "value": value, "level": "advanced",
-        "can_update_at_runtime": true, "mask": "",
+        "section": section, "name": name, "value": value, "level": level(name),
+        "can_update_at_runtime": facts.is_some_and(|option| option.at_runtime), "mask": "",
     }
 }
 
@@ -53,9 +83,16 @@ fn table<'a>(settings: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Str
     let titles = ["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"];
     let mut table = Table::new(titles.map(|title| (title, Align::Left)));
     for (section, name, value) in settings {
-        table.row([section, "", "advanced", name, value, ""].map(str::to_owned));
+        let fixed = options::find(name).is_none_or(|option| !option.at_runtime);
+        let cells = [section, "", level(name), name, value, if fixed { "*" } else { "" }];
+        table.row(cells.map(str::to_owned));
     }
     table.to_string()
+}
+
+/// For whom an option is meant.
+fn level(name: &str) -> &'static str {
+    options::find(name).map_or("unknown", |option| option.level)
 }
 
 /// The section of `config set` and `config rm`: `global`, a type or a name.

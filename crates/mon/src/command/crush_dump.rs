@@ -22,6 +22,15 @@ pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&node))
 }
 
+pub(super) fn show_tunables(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print_json(&tunables(&call.state.osdmap().crush)))
+}
+
+pub(super) fn get_tunable(call: &mut Call<'_>) -> Outcome {
+    let version = i32::from(call.state.osdmap().crush.tunables.straw_calc_version);
+    Ok(call.print(|_| object! { "straw_calc_version": version }, |_| format!("{version}\n")))
+}
+
 fn device(crush: &CrushMap, id: i32) -> Node {
     let name = crush.names.get(&id).map_or_else(|| format!("device{id}"), ToString::to_string);
     let mut node = object! { "id": id, "name": name };

@@ -35,7 +35,7 @@ use std::fmt;
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub use args::Args;
-pub(crate) use mon::pong;
+pub(crate) use mon::{mon_status, pong};
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
 
@@ -57,6 +57,8 @@ impl Errno {
     pub const EAGAIN: Self = Self(11);
     /// Permission denied.
     pub const EACCES: Self = Self(13);
+    /// It is in use.
+    pub const EBUSY: Self = Self(16);
     /// It exists already.
     pub const EEXIST: Self = Self(17);
     /// Invalid argument.
@@ -81,6 +83,8 @@ pub struct Call<'a> {
     pub args: &'a Args,
     /// How output is wanted.
     pub format: Format,
+    /// Whether JSON on one line ends without a newline.
+    pub bare: bool,
     /// What the command was given as input.
     pub input: &'a [u8],
     /// Who sent it.
@@ -173,9 +177,13 @@ impl Call<'_> {
     fn json(&self, node: impl FnOnce(&Self) -> Node) -> Option<Reply> {
         match self.format {
             Format::Plain => None,
-            Format::Json => Some(Reply::output(format!("{}\n", node(self)))),
+            Format::Json => Some(self.one_line(&node(self))),
             Format::JsonPretty => Some(Reply::output(node(self).pretty() + "\n")),
         }
+    }
+
+    fn one_line(&self, node: &Node) -> Reply {
+        Reply::output(format!("{node}{}", if self.bare { "" } else { "\n" }))
     }
 
     /// JSON or text, as wanted.
@@ -186,7 +194,7 @@ impl Call<'_> {
     /// JSON in any case: indented where text would be wanted.
     fn print_json(&self, node: &Node) -> Reply {
         match self.format {
-            Format::Json => Reply::output(format!("{node}\n")),
+            Format::Json => self.one_line(node),
             Format::JsonPretty | Format::Plain => Reply::output(node.pretty() + "\n"),
         }
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use loligo_maps::MonMap;
-use loligo_wire::{Encode as _, EntityType, features};
+use loligo_wire::{Encode as _, EntityType, UTime, features};
 
-use super::{Call, Failure, Outcome, Reply};
+use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp_z;
-use crate::state::MON_ID;
+use crate::state::{MON_ID, State};
 use crate::view;
 
 /// What we call ourselves where Ceph prints `ceph version …`.
@@ -35,6 +35,58 @@ pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
         "mon": one(), "mgr": object! {}, "osd": one(), "mds": object! {}, "overall": object_of_version(2),
     };
     Ok(call.print_json(&node))
+}
+
+pub(super) fn mon_versions(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print_json(&object_of_version(1)))
+}
+
+pub(super) fn osd_versions(call: &mut Call<'_>) -> Outcome {
+    let osds = call.state.osdmap().osd_ids().count();
+    Ok(call.print_json(&object_of_version(u32::try_from(osds).unwrap_or(u32::MAX))))
+}
+
+/// There is one monitor, and without it there is no cluster.
+pub(super) fn ok_to_stop(call: &mut Call<'_>) -> Outcome {
+    let ids = call.args.texts("ids");
+    if !ids.contains(&MON_ID) {
+        return Ok(Reply::status(format!(
+            "quorum should be preserved ({MON_ID}) after stopping [{}]",
+            ids.join(",")
+        )));
+    }
+    let status = format!("not enough monitors would be available () after stopping mons [{}]", ids.join(","));
+    Err(Failure::new(Errno::EBUSY, status))
+}
+
+/// Clocks are not compared where there is one.
+pub(super) fn time_sync_status(call: &mut Call<'_>) -> Outcome {
+    let checks = object! { "epoch": ELECTION_EPOCH, "round": 0, "round_status": "finished" };
+    Ok(call.print_json(&object! { "timechecks": checks }))
+}
+
+pub(super) fn feature_ls(call: &mut Call<'_>) -> Outcome {
+    let with_value = call.args.has("with_value");
+    let name = |(bit, name): (usize, &&str)| match with_value {
+        true => format!("{name}({})", 1_u64 << bit),
+        false => (*name).to_owned(),
+    };
+    let names: Vec<String> = MON_FEATURES.iter().enumerate().map(name).collect();
+    let all = || Node::array(names.iter().map(String::as_str));
+    let node = |_: &Call<'_>| {
+        object! {
+            "all": object! { "supported": all(), "persistent": all() },
+            "monmap": object! { "persistent": all(), "optional": Vec::new(), "required": all() },
+        }
+    };
+    let plain = |call: &Call<'_>| {
+        let (list, epoch) = (names.join(","), call.state.monmap().epoch);
+        format!(
+            "all features\n\tsupported: [{list}]\n\tpersistent: [{list}]\n\
+             on current monmap (epoch {epoch})\n\tpersistent: [{list}]\n\trequired: [{list}]\n"
+        )
+    };
+    Ok(call.print(node, plain))
 }
 
 fn object_of_version(count: u32) -> Node {
@@ -134,13 +186,19 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
 
 /// What the monitor answers to a ping: `health` and `mon_status`.
 pub(crate) fn pong(call: &Call<'_>) -> Node {
-    let status = object! {
+    let health = super::health::describe(&super::health::checks(call), false);
+    object! { "health": health, "mon_status": mon_status(call.state, call.now) }
+}
+
+/// `mon_status`: the monitor's part among the monitors.
+pub(crate) fn mon_status(state: &State, now: UTime) -> Node {
+    object! {
         "name": MON_ID,
         "rank": 0,
         "state": "leader",
         "election_epoch": ELECTION_EPOCH,
         "quorum": Node::array([0]),
-        "quorum_age": super::status::seconds_since(call.now, call.state.started()),
+        "quorum_age": super::status::seconds_since(now, state.started()),
         "features": object! {
             "required_con": "0",
             "required_mon": Vec::new(),
@@ -150,9 +208,9 @@ pub(crate) fn pong(call: &Call<'_>) -> Node {
         "outside_quorum": Vec::new(),
         "extra_probe_peers": Vec::new(),
         "sync_provider": Vec::new(),
-        "monmap": describe(call.state.monmap()),
-    };
-    object! { "health": super::health::describe(&super::health::checks(call), false), "mon_status": status }
+        "monmap": describe(state.monmap()),
+        "stretch_mode": false,
+    }
 }
 
 fn describe(map: &MonMap) -> Node {

@@ -4,7 +4,7 @@ use loligo_maps::{MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId, PoolId};
 
 use super::osd_dump::map_of_epoch;
-use super::{Call, Failure, Outcome, Reply};
+use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::view;
 
@@ -107,6 +107,30 @@ pub(super) fn getmaxosd(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let node = |_: &Call<'_>| object! { "epoch": map.epoch.0, "max_osd": map.max_osd() };
     Ok(call.print(node, |_| format!("max_osd = {} in epoch {}\n", map.max_osd(), map.epoch)))
+}
+
+/// The most OSDs that there may be room for (`mon_max_osd`).
+const MAX_OSD_MAX: i64 = 10_000;
+
+pub(super) fn setmaxosd(call: &mut Call<'_>) -> Outcome {
+    let wanted = call.args.int("newmax").unwrap_or_default();
+    if wanted > MAX_OSD_MAX {
+        let status = format!("cannot set max_osd to {wanted} which is > conf.mon_max_osd ({MAX_OSD_MAX})");
+        return Err(Failure::new(Errno::ERANGE, status));
+    }
+    if let Some(used) = call.state.osdmap().osd_ids().find(|osd| i64::from(osd.0) >= wanted) {
+        let status = format!(
+            "cannot shrink max_osd to {wanted} because osd.{used} (and possibly others) still in use"
+        );
+        return Err(Failure::new(Errno::EBUSY, status));
+    }
+    call.state.change_osdmap(call.now, |_, inc| inc.new_max_osd = u32::try_from(wanted).ok())?;
+    Ok(Reply::status(format!("set new max_osd = {wanted}")))
+}
+
+pub(super) fn min_compat_client(call: &mut Call<'_>) -> Outcome {
+    let release = view::release(call.state.osdmap().require_min_compat_client);
+    Ok(Reply::output(format!("{release}\n")))
 }
 
 /// Where an object is.

@@ -41,6 +41,9 @@ pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let only = call.args.has("id").then(|| super::osd::osd_arg(call, "id")).transpose()?;
+    if let Some(osd) = only.filter(|osd| map.osd(*osd).is_none()) {
+        return Err(Failure::invalid(format!("osd.{osd} does not exist")));
+    }
     let chosen: Vec<_> = map.osd_ids().filter(|osd| only.is_none_or(|only| only == *osd)).collect();
     let node = |_: &Call<'_>| match only {
         Some(osd) => map.osd(osd).map_or_else(|| object! {}, |o| osd_node(map, osd, o)),

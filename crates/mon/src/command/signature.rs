@@ -20,6 +20,8 @@ pub struct Command {
     pub perm: &'static str,
     /// Whether an alias that tools should not use any more.
     pub deprecated: bool,
+    /// Whether its JSON on one line ends without a newline, as stock's does.
+    pub bare: bool,
     /// Carries it out.
     pub run: fn(&mut Call<'_>) -> Outcome,
 }

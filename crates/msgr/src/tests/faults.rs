@@ -163,6 +163,26 @@ async fn a_newer_lossy_connection_replaces_the_older_one() {
     server.peer.until("one is left", |_| server.msgr.connections().len() == 1).await;
 }
 
+// What stock clients do that ask a named monitor: they open a second connection and keep the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_of_an_anonymous_server_keeps_both_connections() {
+    let (server, addr) = Side::server(Peer::echo(), Policy::anonymous_server(), |_| {}).await;
+    let client = Side::client(|_| {});
+    let first = client.connect(addr, Policy::lossy_client());
+    first.send(small(1)).expect("queued");
+    client.peer.until_count(1).await;
+    let second = client.connect(addr, Policy::lossy_client());
+    second.send(small(2)).expect("queued");
+    client.peer.until_count(2).await;
+    first.send(small(3)).expect("queued");
+    client.peer.until_count(3).await;
+    assert_eq!((first.state(), second.state()), (State::Open, State::Open));
+    second.mark_down();
+    server.peer.until("one is left", |_| server.msgr.connections().len() == 1).await;
+    first.send(small(4)).expect("queued");
+    client.peer.until_count(4).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateful_server(), |_| {}).await;

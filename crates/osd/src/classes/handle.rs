@@ -57,6 +57,11 @@ impl<'e, 'a> Handle<'e, 'a> {
         self.execution.snap_seq()
     }
 
+    /// The output of the call if it fails.
+    pub(super) fn explain(&mut self, output: Bytes) {
+        self.execution.explanation = output;
+    }
+
     fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno> {
         // A method that does what it is not marked for is a bug of the method, as in a stock OSD.
         if (op.code.is_read() && !self.method.read) || (op.code.is_modify() && !self.method.write) {

@@ -20,6 +20,9 @@ pub(super) static CLASS: Class = Class {
     ],
 };
 
+/// The filter that the class offers to listings, which lets the same objects through as Ceph's own filter `plain`.
+pub(super) const FILTER: &[u8] = b"hello.hello";
+
 /// Longer names are not greeted.
 const NAME_LEN_MAX: usize = 100;
 /// Bytes of the object that are looked at.
@@ -54,13 +57,23 @@ fn sign(object: &mut Handle<'_, '_>, attribute: &str) -> Outcome {
     DONE
 }
 
-fn write_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+/// Changes the object, and refuses to if there is input: then nothing is changed, and there is an output all the same.
+fn mark(object: &mut Handle<'_, '_>, input: &[u8]) -> Result<(), Errno> {
     object.set_xattr("foo", b"bar")?;
+    if input.is_empty() {
+        return Ok(());
+    }
+    object.explain(Bytes::from_static(b"too much input data!"));
+    Err(Errno::EINVAL)
+}
+
+fn write_return_data(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    mark(object, input)?;
     Ok((42, Bytes::from_static(b"you might see this")))
 }
 
-fn writes_dont_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
-    object.set_xattr("foo", b"bar")?;
+fn writes_dont_return_data(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+    mark(object, input)?;
     give(Bytes::from_static(b"you will never see this"))
 }
 

@@ -1,5 +1,7 @@
 //! Class `log`: a log in an object's omap, in order of time (`src/cls/log`).
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, UTime, Writer};
 
@@ -120,7 +122,7 @@ fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     let (mut last, mut truncated) = (Bytes::new(), more);
     for (key, value) in found {
         last = key;
-        if until.as_ref().is_some_and(|until| is_behind(&last, until)) {
+        if until.as_ref().is_some_and(|until| compared(&last, until).is_ge()) {
             truncated = false;
             break;
         }
@@ -136,9 +138,9 @@ fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     give(w.into_bytes())
 }
 
-/// Whether a key stands at a moment or behind it.
-fn is_behind(key: &[u8], moment: &str) -> bool {
-    key[..key.len().min(moment.len())] >= *moment.as_bytes()
+/// Where a key stands to a moment; `Equal` if its entry is of that moment.
+fn compared(key: &[u8], moment: &str) -> Ordering {
+    key[..key.len().min(moment.len())].cmp(moment.as_bytes())
 }
 
 fn trim(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
@@ -151,7 +153,8 @@ fn trim(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
         })?;
     let after = if from.is_empty() { Bytes::from(at(from_time)) } else { from };
     let until = at(to_time);
-    let goes = |key: &Bytes| if to.is_empty() { !is_behind(key, &until) } else { *key <= to };
+    // Unlike in a listing, entries of the last moment belong to it.
+    let goes = |key: &Bytes| if to.is_empty() { compared(key, &until).is_le() } else { *key <= to };
     let (found, _) = object.values(&after, PREFIX.as_bytes(), ENTRIES_MAX)?;
     let gone: Vec<Bytes> = found.into_keys().take_while(goes).collect();
     if gone.is_empty() {

@@ -104,6 +104,11 @@ pub(crate) fn method(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     find(class, method).map(|(_, method)| method)
 }
 
+/// Whether a class offers this filter to listings (`CLASS.FILTER`).
+pub(crate) fn has_filter(name: &[u8]) -> bool {
+    name == hello::FILTER
+}
+
 /// What a call of a method needs to be allowed.
 pub(crate) fn call(class: &[u8], method: &[u8]) -> Option<ClassCall<'static>> {
     let (class, method) = find(class, method)?;

@@ -56,6 +56,8 @@ pub(crate) struct Execution<'a> {
     pub(super) copy_failed: bool,
     /// When the source of a copy was changed: that comes along.
     pub(super) copied_mtime: Option<UTime>,
+    /// The output of the operation that runs, if it fails.
+    pub(crate) explanation: Bytes,
     /// The result of the newest operation.
     result: i32,
     /// The newest version of the placement group's objects before the request, as users count.
@@ -90,6 +92,7 @@ impl<'a> Execution<'a> {
             effects: None,
             copy_failed: false,
             copied_mtime: None,
+            explanation: Bytes::new(),
             result: 0,
             user_version: 0,
             processed: 0,
@@ -112,7 +115,7 @@ impl<'a> Execution<'a> {
                 // Whatever the operation allows: this is no answer.
                 Err(errno) if self.context.fetches.waiting() => return Err(errno),
                 Err(errno) => {
-                    outputs.push((errno.code(), Bytes::new()));
+                    outputs.push((errno.code(), std::mem::take(&mut self.explanation)));
                     if !op.flags.contains(OpFlags::FAILOK) {
                         return Err(errno);
                     }

@@ -10,6 +10,7 @@ use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 use super::Context;
 use super::execution::Outputs;
 use super::limits::Budget;
+use crate::classes;
 use crate::errno::Errno;
 use crate::filing::Cut;
 use crate::place::Pool;
@@ -72,17 +73,19 @@ enum Form {
     Old,
 }
 
-/// Which objects a listing is about: those with an attribute of some value ("plain").
+/// Which objects a listing is about: those with an attribute of some value.
 struct Filter {
     xattr: Bytes,
     value: Bytes,
 }
 
 impl Filter {
-    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs.
+    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs. All kinds need
+    /// the same.
     fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
         let (_class, _method) = (r.blob()?, r.blob()?);
-        if r.blob()? != b"plain" {
+        let kind = r.blob()?;
+        if kind != b"plain" && !classes::has_filter(kind) {
             return Err(Errno::EINVAL);
         }
         let (xattr, value): (Bytes, Bytes) = (r.get()?, r.get()?);

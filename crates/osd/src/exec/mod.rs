@@ -126,6 +126,10 @@ pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<
     if writes && op.snapid != SnapId::HEAD {
         return Err(Errno::EINVAL);
     }
+    // A stock OSD looks at this flag only where the request is about an object.
+    if op.flags.contains(OsdFlags::PARALLELEXEC) && !is_pg_request(op) {
+        return Err(Errno::EINVAL);
+    }
     // Only who lists clones asks for their directory.
     let about_clones = op.snapid == SnapId::DIR;
     if op.ops.iter().any(|op| (op.code == OpCode::LIST_SNAPS) != about_clones) {

@@ -153,17 +153,21 @@ impl<'a> Execution<'a> {
         !self.snaps.clones.is_empty() || self.context.snapc.newest() > self.snaps.seq
     }
 
+    /// The clone that these changes call for, if the object is to be kept as it was.
+    pub(super) fn clone_to_come(&self) -> Option<SnapId> {
+        let snapc = &self.context.snapc;
+        let is_there = self.view.as_ref().is_some_and(|view| !view.info().whiteout);
+        (is_there && snapc.newest() > self.snaps.seq).then_some(snapc.seq)
+    }
+
     /// What the end of a write does for snapshots (`make_writeable`): the clone that the request makes, if it does.
     pub(super) fn settle_snaps(&mut self) -> Option<SnapId> {
         let snapc = &self.context.snapc;
-        let mut cloned = None;
-        let before = self.view.as_ref().map(|view| (view.size(), view.info())).filter(|(_, i)| !i.whiteout);
-        if let Some((size, _)) = before
-            && snapc.newest() > self.snaps.seq
-        {
+        let cloned = self.clone_to_come();
+        if let Some(id) = cloned {
+            let size = self.view.as_ref().map_or(0, |view| view.size());
             let snaps = snapc.snaps.iter().copied().take_while(|snap| *snap > self.snaps.seq).collect();
-            self.snaps.clones.push(Clone { id: snapc.seq, snaps, size, overlap: Ranges::first(size) });
-            cloned = Some(snapc.seq);
+            self.snaps.clones.push(Clone { id, snaps, size, overlap: Ranges::first(size) });
         }
         let changed = cloned.is_some() || snapc.seq > self.snaps.seq;
         let known = changed || self.info.has_snaps;

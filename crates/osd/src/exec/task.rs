@@ -92,6 +92,8 @@ fn trim(
         snaps.clones[index].snaps.retain(|snap| !removed.contains(*snap));
         if snaps.clones[index].snaps.is_empty() {
             let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
+            // The store has to have it at hand when it removes it: it must not have to look on the disk then.
+            context.fetches.now(|| collection.object(gone))?;
             let changes = smallvec![Change::Remove];
             objects.push(ObjectChanges { oid: gone, info: Info::default(), changes });
         }

@@ -364,6 +364,32 @@ fn a_request_does_not_do_more_than_it_may() {
 }
 
 #[test]
+fn a_flag_that_no_release_implements_is_refused() {
+    let g = roomy();
+    let op = g.op("x", smallvec![OsdOp::new(OpCode::DELETE)]);
+    let parallel = MOSDOp { flags: op.flags | OsdFlags::PARALLELEXEC, ..op };
+    assert_eq!(check_shape(&parallel, true, &Limits::default()), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_sparse_read_knows_of_a_truncation_that_has_not_arrived() {
+    let mut g = roomy();
+    assert_eq!(g.result("x", OsdOp::write_full(Bytes::from_static(b"0123456789"))), 0);
+    let sparse = |g: &mut Group, offset, truncate_size, truncate_seq| {
+        let extent = Extent { offset, length: 20, truncate_size, truncate_seq };
+        let reply = g.ask("x", smallvec![OsdOp::with_extent(OpCode::SPARSE_READ, extent, Bytes::new())]);
+        let mut r = Reader::new(&reply.outs[0].data);
+        let extents: Vec<(u64, u64)> = r.get().expect("extents");
+        (reply.result, extents, r.get::<Bytes>().expect("data"))
+    };
+    assert_eq!(sparse(&mut g, 2, 0, 0), (0, vec![(2, 8)], Bytes::from_static(b"23456789")));
+    assert_eq!(sparse(&mut g, 2, 5, 1), (0, vec![(2, 3)], Bytes::from_static(b"234")));
+    assert_eq!(sparse(&mut g, 7, 5, 1), (0, vec![], Bytes::new()));
+    // What old clients send for "never".
+    assert_eq!(sparse(&mut g, 8, u64::MAX, 1), (0, vec![(8, 2)], Bytes::from_static(b"89")));
+}
+
+#[test]
 fn a_listing_pages_through_everything() {
     let mut g = roomy();
     let mut names: Vec<String> = (0..100).map(|i| format!("object {i}")).collect();

@@ -145,6 +145,13 @@ fn write(
         return Written::Failed(errno);
     }
     record.result = if wants_outputs { result } else { 0 };
+    if let Some(id) = execution.clone_to_come() {
+        // The store has to know that there is none: it must not have to look on the disk then.
+        let clone = ObjectRef { snap: id, ..oid };
+        if let Err(errno) = context.fetches.now(|| collection.object(clone)) {
+            return Written::Failed(errno);
+        }
+    }
     match submit(execution, op, state.user_version, record) {
         Ok(Commit::Done) => Written::Changed(record.result),
         Ok(Commit::Pending) => {

@@ -56,6 +56,16 @@ impl IoCtx {
     }
 }
 
+impl IoCtx {
+    /// Whether the pool is one in which clients manage snapshots themselves: at least one [was made](Self::create_managed_snapshot).
+    pub fn has_managed_snapshots(&self) -> bool {
+        let view = self.rados.core().objecter.view();
+        view.map()
+            .pool(self.pool())
+            .is_some_and(|pool| pool.flags.has(loligo_maps::PoolFlags::SELFMANAGED_SNAPS))
+    }
+}
+
 /// Snapshots of the whole pool, which the monitors name. A pool has these or [managed ones](IoCtx::create_managed_snapshot).
 impl IoCtx {
     /// Makes a snapshot of all objects; EEXIST if there is one of that name.

@@ -105,6 +105,8 @@ fn ceph_tells_the_osd_what_the_admin_socket_is_told() {
     }
     let (code, _, why) = run(conf, "ceph", &["tell", "osd.0", "nonsense"]);
     assert!(code == Some(22), "{why}");
+    let mon = ok(conf, "ceph", &["tell", "mon.a", "mon_status"]);
+    assert!(mon.contains("leader"), "{mon}");
     let pg = ok(conf, "ceph", &["tell", "1.0", "query"]);
     assert!(pg.contains("active+clean"), "{pg}");
 }

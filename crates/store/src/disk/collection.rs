@@ -14,13 +14,11 @@ use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
 use super::core::{Core, Larges, Pending, Pushed};
 use super::layout::{BLOCK, LARGE, Runs};
-use super::omap::Omap;
 use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
 use super::record::{self, Body, Edits, Placed, What, Whole};
 use super::rows::{self, CollectionRow, Stored, bad};
 use super::view::DiskView;
 use super::{keys, layout, list};
-use crate::store::OmapRange;
 use crate::{
     Change, Collection, CollectionStats, Commit, CommitListener, Fetch, Later, OBJECT_BYTES_MAX, ObjectName,
     ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
@@ -142,16 +140,17 @@ impl DiskCollection {
                         }
                     }
                 }
-                let prepared = self.prepare(&body.objects)?;
-                self.core.space.allocate(0, prepared.blocks)?;
-                self.inner.lock().apply(self, seq, body, prepared);
+                let blocks = self.prepare(&body.objects)?;
+                self.core.space.allocate(0, blocks)?;
+                self.inner.lock().apply(self, seq, body, blocks);
             }
         }
         Ok(())
     }
 
-    /// Sees to it that all objects which a transaction is about are in the cache, and what else needs the disk.
-    pub(super) fn prepare(&self, objects: &[Edits<'_>]) -> Result<Prepared, StoreError> {
+    /// Sees to it that all objects which a transaction is about are in the cache. Gives the number of blocks that its small writes need
+    /// at the next checkpoint, at most.
+    fn prepare(&self, objects: &[Edits<'_>]) -> Result<u64, StoreError> {
         let sources: SmallVec<[ObjectRef<'_>; 2]> =
             objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
         let oids: SmallVec<[ObjectRef<'_>; 2]> =
@@ -159,24 +158,7 @@ impl DiskCollection {
         while let Some((oid, disk)) = self.missing(&oids)? {
             self.load(oid, &disk)?;
         }
-        let blocks = self.blocks_of(&oids, blocks_later(objects), sources.len() as u64);
-        let mut prepared = Prepared { blocks, omaps: Vec::new() };
-        for oid in sources {
-            let mut inner = self.inner.lock();
-            let disk = Arc::clone(&inner.disk);
-            let Some(onode) = inner.cache.get(oid).and_then(|entry| entry.live.clone()) else { continue };
-            drop(inner);
-            let mut stored = BTreeMap::new();
-            if !onode.omap.is_in_memory() {
-                let omap = Omap { stored: true, ..Omap::default() };
-                let page = omap.page(onode.number, Some(&*disk), ALL);
-                let page = page.map_err(|e| bad(format!("an omap to be cloned: {e}")))?;
-                stored = page.pairs.into_iter().collect();
-            }
-            // Also if all of it is in memory: when a checkpoint has ended it is not.
-            prepared.omaps.push((onode.number, disk, stored));
-        }
-        Ok(prepared)
+        Ok(self.blocks_of(&oids, blocks_later(objects), sources.len() as u64))
     }
 
     /// How many blocks the next checkpoint has to write more at most, if these objects are written to and cloned: a clone has
@@ -284,44 +266,19 @@ impl DiskCollection {
             return Err(bad("our own record is another".to_owned()));
         };
         let version = Some(body.version);
-        let (mut inner, prepared) = loop {
-            let prepared = self.prepare(&body.objects)?;
-            let inner = self.inner.lock();
-            if prepared.holds(&inner) {
-                break (inner, prepared);
-            }
-        };
+        let blocks = self.prepare(&body.objects)?;
+        let mut inner = self.inner.lock();
         if inner.removed {
             return Err(StoreError::NoCollection(self.pg));
         }
-        self.core.space.allocate(0, prepared.blocks)?;
-        inner.apply(self, seq, body, prepared);
+        self.core.space.allocate(0, blocks)?;
+        inner.apply(self, seq, body, blocks);
         let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
         let pushed = self.core.push(pending);
         drop(inner);
         self.core.pushed_record(pushed)
     }
 }
-
-type StoredOmap = (u64, Arc<dyn Snapshot>, BTreeMap<Bytes, Bytes>);
-
-/// What a transaction needs that is not in the cache.
-pub(super) struct Prepared {
-    /// Blocks that its small writes need at the next checkpoint, at most.
-    blocks: u64,
-    /// Of objects that are cloned: the object's number, the map then, and what the map has of its omap, if that is to be seen.
-    omaps: Vec<StoredOmap>,
-}
-
-impl Prepared {
-    /// Whether no checkpoint has ended meanwhile that makes it wrong.
-    pub(super) fn holds(&self, inner: &Inner) -> bool {
-        self.omaps.iter().all(|(_, disk, _)| Arc::ptr_eq(disk, &inner.disk))
-    }
-}
-
-const ALL: OmapRange<'_> =
-    OmapRange { after: None, prefix: b"", keys_max: usize::MAX, bytes_max: usize::MAX };
 
 fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
     match edit {
@@ -409,19 +366,19 @@ impl Inner {
     }
 
     /// Does a transaction. All its objects are in the cache.
-    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, prepared: Prepared) {
+    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, blocks: u64) {
         self.seq = seq;
         self.version = body.version;
         self.dirty = true;
-        self.promised += prepared.blocks;
+        self.promised += blocks;
         if let Some(op) = body.op {
             self.ops.push(op);
             self.records += 1;
         }
-        body.objects.into_iter().for_each(|object| self.change(of, object, &prepared));
+        body.objects.into_iter().for_each(|object| self.change(of, object));
     }
 
-    fn change(&mut self, of: &DiskCollection, object: Edits<'_>, prepared: &Prepared) {
+    fn change(&mut self, of: &DiskCollection, object: Edits<'_>) {
         let Edits { oid, info, edits } = object;
         let mut edits = edits.into_iter().peekable();
         while let Some(next) = edits.next() {
@@ -431,8 +388,7 @@ impl Inner {
                     let Some(source) = self.cache.get(source).and_then(|entry| entry.live.clone()) else {
                         continue;
                     };
-                    let stored = prepared.omaps.iter().find(|(number, ..)| *number == source.number);
-                    let omap = source.omap.cloned(stored.map(|(_, _, omap)| omap));
+                    let omap = source.omap.cloned(source.number, &self.disk);
                     let guard = Arc::clone(&self.guard);
                     self.with_object(of, oid, |onode, dropped| {
                         onode.clone_from(&source, omap, guard, dropped);

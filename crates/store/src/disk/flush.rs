@@ -12,7 +12,7 @@ use super::commit::write_large;
 use super::core::Core;
 use super::keys;
 use super::layout::{BLOCK, Run, Runs, block_crc, push_block};
-use super::omap::Delta;
+use super::omap::{self, Base, Delta};
 use super::onode::{Captured, Onode};
 use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
 use super::space;
@@ -266,13 +266,17 @@ impl<'a> Flush<'a> {
         let Some(delta) = live.omap.flushing.as_deref().filter(|delta| !delta.is_empty()) else {
             return Ok(stored);
         };
-        let Delta { cleared, gone, keys: changed } = delta;
+        let Delta { cleared, base, gone, keys: changed } = delta;
         if stored && *cleared {
             self.remove_omap(live.number, b"", None, grown)?;
         }
         for (from, until) in joined(gone).iter().filter(|_| stored && !cleared) {
             self.remove_omap(live.number, from, Some(until), grown)?;
         }
+        let based = match base {
+            Some(base) => self.copy_omap(base, delta, live.number, grown)?,
+            None => false,
+        };
         for (key, value) in changed {
             let row = keys::omap(live.number, key);
             let hidden = *cleared || gone.iter().any(|(from, until)| from <= key && key < until);
@@ -290,7 +294,30 @@ impl<'a> Flush<'a> {
                 None => self.batch.remove(row),
             }
         }
-        Ok((stored && !cleared) || changed.values().any(Option::is_some))
+        Ok((stored && !cleared) || based || changed.values().any(Option::is_some))
+    }
+
+    /// Gives a clone rows of its own for what it has seen of another object's until now; whether there are any.
+    fn copy_omap(
+        &mut self,
+        base: &Base,
+        over: &Delta,
+        number: u64,
+        grown: &mut (i64, i64),
+    ) -> Result<bool, StoreError> {
+        let mut copied = false;
+        let mut from = Some(Vec::new());
+        while let Some(start) = from {
+            let rows = base.rows(&start).map_err(failed)?;
+            from = omap::behind(&rows);
+            for (key, value) in rows.into_iter().filter(|(key, _)| !over.covers(key)) {
+                grown.0 += (key.len() + value.len()) as i64;
+                grown.1 += 1;
+                self.batch.set(keys::omap(number, &key), value);
+                copied = true;
+            }
+        }
+        Ok(copied)
     }
 
     /// Removes a range of an omap's rows.

@@ -1,9 +1,9 @@
 //! An object's omap: what the map on disk has, with what was changed since put over it.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use bytes::Bytes;
 
@@ -14,11 +14,22 @@ use crate::store::{OmapPage, OmapRange};
 /// Rows taken from the map at once.
 const PAGE: usize = 512;
 
+/// What a cloned omap has in the map: the source's rows, as the map was when the clone was made. A clone reads nothing; whoever reads it
+/// reads there, until a checkpoint has given it rows of its own.
+#[derive(Clone)]
+pub(super) struct Base {
+    /// The source's number.
+    object: u64,
+    disk: Arc<dyn Snapshot>,
+}
+
 /// Changes of an omap, as one layer over another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delta {
     /// Nothing below shows.
     pub(super) cleared: bool,
+    /// Only if `cleared`: what is below instead.
+    pub(super) base: Option<Base>,
     /// Ranges (from, until) below which nothing shows.
     pub(super) gone: Vec<(Bytes, Bytes)>,
     /// Set, or removed.
@@ -39,17 +50,52 @@ impl Delta {
             return;
         }
         self.keys.retain(|key, _| key < from || key >= until);
-        if !self.cleared {
+        if !self.cleared || self.base.is_some() {
             self.gone.push((from.clone(), until.clone()));
         }
     }
 
-    /// Whether a key of a layer below is not to be seen.
-    pub(super) fn hides(&self, key: &[u8]) -> bool {
-        self.cleared
-            || self.keys.contains_key(key)
-            || self.gone.iter().any(|(from, until)| &from[..] <= key && key < &until[..])
+    /// Whether a key of the base, or of a layer below that shows, is not to be seen.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        self.keys.contains_key(key) || self.is_gone(key)
     }
+
+    /// Whether it lies in a range that was removed.
+    pub(super) fn is_gone(&self, key: &[u8]) -> bool {
+        self.gone.iter().any(|(from, until)| &from[..] <= key && key < &until[..])
+    }
+
+    /// Puts the changes of another layer over these.
+    fn put_over(&mut self, newer: &Self) {
+        self.keys.retain(|key, _| !newer.covers(key));
+        self.keys.extend(newer.keys.iter().map(|(key, value)| (key.clone(), value.clone())));
+        self.gone.extend_from_slice(&newer.gone);
+    }
+}
+
+impl Base {
+    /// Rows from `from` on, up to one page, without what stands before their keys.
+    pub(super) fn rows(&self, from: &[u8]) -> io::Result<Vec<(Bytes, Bytes)>> {
+        rows(&*self.disk, self.object, from)
+    }
+}
+
+impl fmt::Debug for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Base({})", self.object)
+    }
+}
+
+/// Rows of an object's omap in the map from `from` on, up to [`PAGE`], without what stands before their keys.
+fn rows(disk: &dyn Snapshot, object: u64, from: &[u8]) -> io::Result<Vec<(Bytes, Bytes)>> {
+    let rows = disk.range(&keys::omap(object, from), &keys::omap(object + 1, b""), PAGE)?;
+    let key = |key: Bytes| key.slice(keys::OMAP_PREFIX_LEN.min(key.len())..);
+    Ok(rows.into_iter().map(|(row, value)| (key(row), value)).collect())
+}
+
+/// Where to go on behind a page of rows: nowhere if it was not full.
+pub(super) fn behind(rows: &[(Bytes, Bytes)]) -> Option<Vec<u8>> {
+    rows.last().filter(|_| rows.len() == PAGE).map(|(last, _)| [&last[..], &[0]].concat())
 }
 
 /// An omap at one moment.
@@ -71,12 +117,40 @@ impl Omap {
 
     /// Whether all there is of it is in memory.
     pub(super) fn is_in_memory(&self) -> bool {
-        !self.stored || self.layers().any(|delta| delta.cleared)
+        match self.lowest() {
+            Some(delta) => delta.base.is_none(),
+            None => !self.stored,
+        }
     }
 
-    /// The newest first.
-    fn layers(&self) -> impl Iterator<Item = &Delta> {
+    /// The layer below which nothing shows, but perhaps its base.
+    fn lowest(&self) -> Option<&Delta> {
+        self.newest_first().find(|delta| delta.cleared)
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Delta> {
         self.new.iter().chain(&self.flushing).map(|delta| &**delta)
+    }
+
+    /// The layers that show, the oldest first.
+    fn visible(&self) -> impl Iterator<Item = &Delta> {
+        let new_hides = self.new.as_ref().is_some_and(|new| new.cleared);
+        let flushing = self.flushing.as_deref().filter(|_| !new_hides);
+        flushing.into_iter().chain(self.new.as_deref())
+    }
+
+    /// What of the map shows below the layers: rows from `from` on, up to one page.
+    fn below(
+        &self,
+        object: u64,
+        disk: Option<&dyn Snapshot>,
+        from: &[u8],
+    ) -> io::Result<Vec<(Bytes, Bytes)>> {
+        match (self.lowest(), disk) {
+            (Some(Delta { base: Some(base), .. }), _) => base.rows(from),
+            (None, Some(disk)) if self.stored => rows(disk, object, from),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// A part of the omap of the object of that number.
@@ -120,20 +194,14 @@ impl Omap {
         disk: Option<&dyn Snapshot>,
         from: &[u8],
     ) -> io::Result<(Vec<(Bytes, Bytes)>, Option<Vec<u8>>)> {
-        let mut stored = Vec::new();
-        if let Some(disk) = disk.filter(|_| !self.is_in_memory()) {
-            let until = keys::omap(object + 1, b"");
-            for (key, value) in disk.range(&keys::omap(object, from), &until, PAGE)? {
-                stored.push((key.slice(keys::OMAP_PREFIX_LEN.min(key.len())..), value));
-            }
-        }
+        let stored = self.below(object, disk, from)?;
         // Behind the last row that was read there may be more.
-        let end = (stored.len() == PAGE).then(|| [&stored[PAGE - 1].0[..], &[0]].concat());
+        let end = behind(&stored);
         let mut merged: BTreeMap<Bytes, Option<Bytes>> =
             stored.into_iter().map(|(k, v)| (k, Some(v))).collect();
         let until = end.as_ref().map_or(Bound::Unbounded, |end| Bound::Excluded(&end[..]));
-        for delta in [&self.flushing, &self.new].into_iter().flatten() {
-            merged.retain(|key, _| !delta.hides(key));
+        for delta in self.visible() {
+            merged.retain(|key, _| !delta.covers(key));
             let changed = delta.keys.range::<[u8], _>((Bound::Included(from), until));
             merged.extend(changed.map(|(k, v)| (k.clone(), v.clone())));
         }
@@ -148,12 +216,15 @@ impl Omap {
         disk: Option<&dyn Snapshot>,
         key: &[u8],
     ) -> io::Result<Option<Bytes>> {
-        for delta in self.layers() {
+        for delta in self.newest_first() {
             if let Some(value) = delta.keys.get(key) {
                 return Ok(value.clone());
             }
-            if delta.hides(key) {
-                return Ok(None);
+            match &delta.base {
+                _ if delta.is_gone(key) => return Ok(None),
+                Some(base) => return base.disk.get(&keys::omap(base.object, key)),
+                None if delta.cleared => return Ok(None),
+                None => {}
             }
         }
         match disk.filter(|_| self.stored) {
@@ -162,16 +233,20 @@ impl Omap {
         }
     }
 
-    /// The same for another object, all in memory. `stored` is what the map on disk has, if that is to be seen.
-    pub(super) fn cloned(&self, stored: Option<&BTreeMap<Bytes, Bytes>>) -> Self {
-        let mut keys: BTreeMap<Bytes, Option<Bytes>> =
-            stored.into_iter().flatten().map(|(k, v)| (k.clone(), Some(v.clone()))).collect();
-        for delta in [&self.flushing, &self.new].into_iter().flatten() {
-            keys.retain(|key, _| !delta.hides(key));
-            keys.extend(delta.keys.iter().map(|(k, v)| (k.clone(), v.clone())));
+    /// The same for another object: what the map has of it is found there by way of a [`Base`], everything else is copied. `object` is
+    /// the number of this one, `disk` the map that its changes are put over.
+    pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>) -> Self {
+        let base = match self.lowest() {
+            Some(delta) => delta.base.clone(),
+            None => self.stored.then(|| Base { object, disk: Arc::clone(disk) }),
+        };
+        let mut copy = Delta { cleared: true, base, ..Delta::default() };
+        self.visible().for_each(|delta| copy.put_over(delta));
+        if copy.base.is_none() {
+            copy.gone.clear();
+            copy.keys.retain(|_, value| value.is_some());
         }
-        keys.retain(|_, value| value.is_some());
-        Self { new: Some(Arc::new(Delta { cleared: true, keys, ..Delta::default() })), ..Self::default() }
+        Self { new: Some(Arc::new(copy)), ..Self::default() }
     }
 
     /// Takes what has changed for a checkpoint to write down.

@@ -48,7 +48,11 @@ pub(super) fn get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
 }
 
 pub(super) fn remove(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
-    object.unset(KEY)?;
+    match object.unset(KEY) {
+        // An object that is not there has no features either, and that is what a stock OSD tells.
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(errno),
+    }
     let features: u64 = object.find("features")?.ok_or(Errno::ENXIO)?;
     if features & feature::MIGRATING != 0 {
         object.set("features", &(features & !feature::MIGRATING))?;

@@ -86,7 +86,8 @@ fn a_log_is_in_order_of_time_and_never_goes_back() {
         });
         called(g, "log", "log", "trim", &data).0
     };
-    assert_eq!(trim(&mut g, 35), 0);
+    assert_eq!(trim(&mut g, 29), -61, "the first entry is of second 30");
+    assert_eq!(trim(&mut g, 30), 0, "entries of the last moment go, as in 16.2.15");
     assert_eq!(log_list(&mut g, 0, 0, 0), (expected[2..].to_vec(), false));
     assert_eq!(trim(&mut g, 35), -61, "nothing is left to be trimmed");
     // The header knows the newest there ever was.
@@ -263,4 +264,40 @@ fn locks_and_versions_have_names_of_bytes() {
     });
     assert_eq!(called(&mut g, "x", "version", "set", &version).0, 0);
     assert_eq!(called(&mut g, "x", "version", "read", b"").1, version);
+}
+
+#[test]
+fn a_call_that_fails_may_have_an_output_and_changes_nothing() {
+    let mut g = roomy();
+    for method in ["write_return_data", "writes_dont_return_data"] {
+        let (result, output) = called(&mut g, "x", "hello", method, b"input");
+        assert_eq!((result, &output[..]), (-22, &b"too much input data!"[..]), "{method}");
+        assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2, "{method}");
+    }
+    // Without RETURNVEC a write that went well has no result of its own.
+    assert_eq!(called(&mut g, "x", "hello", "write_return_data", b"").0, 0);
+}
+
+#[test]
+fn listings_take_the_filter_of_a_class() {
+    let mut g = roomy();
+    for (name, value) in [("wanted", &b"yes"[..]), ("other", b"no")] {
+        assert_eq!(g.result(name, xattr(OpCode::SETXATTR, "mark", value)), 0);
+    }
+    let filtered = |g: &mut Group, kind: &[u8]| {
+        let mut w = Writer::new();
+        [b"", b"", kind, b"_mark", b"yes"].into_iter().for_each(|text| w.blob(text));
+        w.put(&HObject::min());
+        let mut op = OsdOp::pgnls(10, 3, &HObject::min()).with_data(w.into_bytes());
+        op.code = OpCode::PGNLS_FILTER;
+        let reply = g.ask("", smallvec![op]);
+        let page = reply.outs.first().and_then(|out| PgNlsResponse::from_bytes(&out.data).ok());
+        (reply.result, page.map(|page| page.entries.into_iter().map(|entry| entry.oid).collect::<Vec<_>>()))
+    };
+    for kind in [&b"plain"[..], b"hello.hello"] {
+        assert_eq!(filtered(&mut g, kind), (1, Some(vec![b"wanted".to_vec()])));
+    }
+    for kind in [&b"hello"[..], b"hello.none", b"none.hello", b"."] {
+        assert_eq!(filtered(&mut g, kind).0, -22);
+    }
 }

@@ -400,10 +400,12 @@ struct SimSnapshot {
 
 impl Snapshot for SimSnapshot {
     fn get(&self, key: &[u8]) -> io::Result<Option<Bytes>> {
+        blocking_point("reading the simulated map");
         self.machine.call(false, |_| self.map.get(key).cloned())
     }
 
     fn range(&self, from: &[u8], until: &[u8], max: usize) -> io::Result<Vec<(Bytes, Bytes)>> {
+        blocking_point("reading the simulated map");
         self.machine.call(false, |_| ())?;
         if from >= until {
             return Ok(Vec::new());

@@ -302,6 +302,8 @@ flag_set! {
         ORDERSNAP = 0x40,
         /// Any replica may answer.
         BALANCE_READS = 0x100,
+        /// Run on several objects at once; never implemented.
+        PARALLELEXEC = 0x200,
         /// About a placement group, not an object.
         PGOP = 0x400,
         /// A class method is called.

@@ -1,0 +1,126 @@
+//! The options that a cluster of release 16.2 knows: their types, what they may be, and what they are if nothing is set.
+//!
+//! `options.txt` is a table of facts, a line each: name, type, level, flags (`r` may change while a program runs, `n` cannot
+//! be stored by the monitor), default, default of daemons, least and greatest value, and the words that are permitted.
+
+mod value;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use loligo_wire::{EntityName, EntityType};
+
+pub use value::Rejected;
+
+const TABLE: &str = include_str!("options.txt");
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionFacts {
+    /// Its name, with underscores.
+    pub name: &'static str,
+    /// For whom it is meant: `basic`, `advanced` or `dev`.
+    pub level: &'static str,
+    /// A running program takes a new value.
+    pub at_runtime: bool,
+    /// The monitor may hand it out.
+    pub storable: bool,
+    kind: &'static str,
+    default: &'static str,
+    daemon_default: &'static str,
+    min: &'static str,
+    max: &'static str,
+    words: &'static str,
+}
+
+impl OptionFacts {
+    fn parse(line: &'static str) -> Self {
+        let mut fields = line.split('\t');
+        let mut next = || fields.next().unwrap_or_default();
+        let (name, kind, level, flags) = (next(), next(), next(), next());
+        let (default, daemon_default, min, max, words) = (next(), next(), next(), next(), next());
+        let (at_runtime, storable) = (flags.contains('r'), !flags.contains('n'));
+        Self { name, level, at_runtime, storable, kind, default, daemon_default, min, max, words }
+    }
+
+    /// What it is for a program for which nothing is set.
+    pub fn default_for(&self, who: &EntityName) -> String {
+        let default = match self.daemon_default {
+            "" => self.default,
+            _ if who.kind == EntityType::CLIENT => self.default,
+            daemons => daemons,
+        };
+        // Words are shown as they stand in the table, numbers as they would be stored.
+        let number = Some(default).filter(|_| self.kind == "float");
+        number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Whether it is among the options that a monitor lists; the levels of logs are not.
+    pub fn listed(&self) -> bool {
+        self.kind != "level"
+    }
+
+    /// The value that `text` stands for, as it is stored and shown.
+    ///
+    /// # Errors
+    /// It is of another type, or out of bounds.
+    pub fn parse_value(&self, text: &str) -> Result<String, Rejected> {
+        value::parse(self, text)
+    }
+}
+
+static OPTIONS: LazyLock<Vec<OptionFacts>> =
+    LazyLock::new(|| TABLE.lines().map(OptionFacts::parse).collect());
+static BY_NAME: LazyLock<BTreeMap<&str, &OptionFacts>> =
+    LazyLock::new(|| OPTIONS.iter().map(|option| (option.name, option)).collect());
+
+/// All options, in Ceph's order.
+pub fn all() -> impl Iterator<Item = &'static OptionFacts> {
+    OPTIONS.iter()
+}
+
+/// The option with this name, in which blanks may stand for underscores.
+pub fn find(name: &str) -> Option<&'static OptionFacts> {
+    BY_NAME.get(name.replace(' ', "_").as_str()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_whole() {
+        let kinds = [
+            "level",
+            "bool",
+            "int",
+            "uint",
+            "str",
+            "float",
+            "size",
+            "secs",
+            "addr",
+            "millisecs",
+            "uuid",
+            "addrvec",
+        ];
+        assert_eq!(all().count(), 1808);
+        for option in all() {
+            assert!(kinds.contains(&option.kind), "{option:?}");
+            assert!(["basic", "advanced", "dev"].contains(&option.level), "{option:?}");
+            let mut bounds = [option.min, option.max].into_iter().filter(|bound| !bound.is_empty());
+            assert!(bounds.all(|bound| bound.parse::<f64>().is_ok()), "{option:?}");
+        }
+    }
+
+    #[test]
+    fn defaults_depend_on_the_program() {
+        let debug = find("debug ms").expect("it is known");
+        assert_eq!(debug.default_for(&EntityName::client("x")), "0/0");
+        let differs = all().find(|option| option.kind == "str" && !option.daemon_default.is_empty());
+        let differs = differs.expect("there are some");
+        let osd: EntityName = "osd.0".parse().expect("a name");
+        assert_eq!(differs.default_for(&osd), differs.daemon_default);
+        assert!(find("rbd-cache").is_none() && find("nosuch").is_none());
+    }
+}

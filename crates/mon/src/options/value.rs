@@ -1,0 +1,267 @@
+//! Values of options: checked by their type, and written as stock monitors store them.
+
+use loligo_wire::{EntityAddr, Uuid};
+
+use super::OptionFacts;
+
+/// Why a value cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// It is a level of a log out of range, for which stock has an error number of its own.
+    pub out_of_range: bool,
+    /// For people.
+    pub why: String,
+}
+
+impl Rejected {
+    fn new(why: impl Into<String>) -> Self {
+        Self { out_of_range: false, why: why.into() }
+    }
+}
+
+/// The bits of an image's features, by name.
+const RBD_FEATURES: [(&str, u64); 8] = [
+    ("layering", 1),
+    ("striping", 2),
+    ("exclusive-lock", 4),
+    ("object-map", 8),
+    ("fast-diff", 16),
+    ("deep-flatten", 32),
+    ("journaling", 64),
+    ("data-pool", 128),
+];
+
+/// Powers of a factor: 1,000 for numbers, 1,024 for sizes.
+const UNITS: [(&str, u32); 7] = [("", 0), ("K", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
+
+pub(super) fn parse(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
+    match option.kind {
+        "bool" => boolean(text).map(|set| set.to_string()),
+        "int" => within(option, number(text)?),
+        "uint" => within(option, not_negative(number(text)?, "strict_sistrtoll")?),
+        "size" => within(option, not_negative(size(text)?, "strict_iecstrtoll")?),
+        "float" => float(text),
+        "secs" => seconds(text).map(|s| s.to_string()),
+        "millisecs" => {
+            text.parse().map(|ms: u64| ms.to_string()).map_err(|_| Rejected::new("expected digit"))
+        }
+        "uuid" => text.parse().map(|id: Uuid| id.to_string()).map_err(|_| Rejected::new("not a UUID")),
+        "addr" => addr(text),
+        "level" => level(text),
+        _ if option.name == "rbd_default_features" => features(text),
+        _ => word(option, text),
+    }
+}
+
+fn boolean(text: &str) -> Result<bool, Rejected> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => match other.parse::<i64>() {
+            Ok(n) => Ok(n != 0),
+            Err(_) => Err(Rejected::new(format!("Expected option value to be integer, got '{text}'"))),
+        },
+    }
+}
+
+/// A whole number, perhaps with a decimal unit.
+fn number(text: &str) -> Result<i128, Rejected> {
+    let (digits, unit) = split_unit(text);
+    scaled(text, digits, unit, 1000, "strict_si_cast")
+}
+
+/// A whole number, perhaps with a binary unit: `K`, `Ki` and `KB` are the same.
+fn size(text: &str) -> Result<i128, Rejected> {
+    let (digits, unit) = split_unit(text);
+    if unit.len() > 2 {
+        return Err(Rejected::new("strict_iecstrtoll: illegal prefix (length > 2)"));
+    }
+    let bare = match unit {
+        "B" => "",
+        "i" => unit,
+        _ => unit.strip_suffix(['i', 'B']).unwrap_or(unit),
+    };
+    scaled(text, digits, bare, 1024, "strict_iecstrtoll")
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let is_part = |(i, b): (usize, u8)| b.is_ascii_digit() || (i == 0 && b == b'-');
+    let end = text.bytes().enumerate().position(|at| !is_part(at));
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+fn scaled(text: &str, digits: &str, unit: &str, factor: i128, who: &str) -> Result<i128, Rejected> {
+    let power = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, power)| *power);
+    let power = power.ok_or_else(|| Rejected::new(format!("{who}: unit prefix not recognized")))?;
+    let number: i64 = digits
+        .parse()
+        .map_err(|_| Rejected::new(format!("The option value '{text}' seems to be invalid")))?;
+    let value = i128::from(number) * factor.pow(power);
+    match i64::try_from(value) {
+        Ok(_) => Ok(value),
+        Err(_) if value < 0 => Err(Rejected::new(format!("{who}: value seems to be too small"))),
+        Err(_) => Err(Rejected::new(format!("{who}: value seems to be too large"))),
+    }
+}
+
+fn not_negative(n: i128, who: &str) -> Result<i128, Rejected> {
+    if n < 0 { Err(Rejected::new(format!("{who}: value should not be negative"))) } else { Ok(n) }
+}
+
+fn within(option: &OptionFacts, n: i128) -> Result<String, Rejected> {
+    let bound = |text: &str| text.parse::<i128>().ok();
+    if let Some(min) = bound(option.min).filter(|min| n < *min) {
+        return Err(Rejected::new(format!("Value '{n}' is below minimum {min}")));
+    }
+    if let Some(max) = bound(option.max).filter(|max| n > *max) {
+        return Err(Rejected::new(format!("Value '{n}' exceeds maximum {max}")));
+    }
+    Ok(n.to_string())
+}
+
+fn float(text: &str) -> Result<String, Rejected> {
+    let parsed = text.parse::<f64>().ok().filter(|x| x.is_finite());
+    let refused = || Rejected::new(format!("strict_strtod: expected double, got: '{text}'"));
+    parsed.map(|x| format!("{x:.6}")).ok_or_else(refused)
+}
+
+/// A span of time as `1h30m` or `2 days`; a number alone is seconds.
+fn seconds(text: &str) -> Result<u64, Rejected> {
+    let mut rest = text.trim();
+    let mut sum = 0_u64;
+    loop {
+        let (digits, after) = rest.split_at(rest.bytes().take_while(u8::is_ascii_digit).count());
+        let number: u64 = digits.parse().map_err(|_| Rejected::new("expected digit"))?;
+        let after = after.trim_start();
+        let (unit, after) = after.split_at(after.bytes().take_while(u8::is_ascii_alphabetic).count());
+        let part = number.checked_mul(unit_s(unit)?).and_then(|part| sum.checked_add(part));
+        sum = part.ok_or_else(|| Rejected::new(format!("'{text}' is too long a time")))?;
+        rest = after.trim_start();
+        if rest.is_empty() {
+            return Ok(sum);
+        }
+    }
+}
+
+fn unit_s(unit: &str) -> Result<u64, Rejected> {
+    Ok(match unit {
+        "" | "s" | "sec" | "second" | "seconds" => 1,
+        "m" | "min" | "minute" | "minutes" => 60,
+        "h" | "hr" | "hour" | "hours" => 3600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "wk" | "week" | "weeks" => 7 * 86_400,
+        "mo" | "month" | "months" => 30 * 86_400,
+        "y" | "yr" | "year" | "years" => 365 * 86_400,
+        other => return Err(Rejected::new(format!("unrecognized unit '{other}'"))),
+    })
+}
+
+/// `IP`, `IP:PORT` or `IP:PORT/NONCE`.
+fn addr(text: &str) -> Result<String, Rejected> {
+    let (host, nonce) = text.split_once('/').unwrap_or((text, "0"));
+    let alone = || host.parse::<std::net::IpAddr>().map(|ip| std::net::SocketAddr::new(ip, 0));
+    match (host.parse().or_else(|_| alone()), nonce.parse()) {
+        (Ok(sock), Ok(nonce)) => Ok(EntityAddr::msgr2(sock).with_nonce(nonce).to_string()),
+        _ => Err(Rejected::new(format!("'{text}' is not an address"))),
+    }
+}
+
+/// How much is logged, and how much is kept in memory: `N` or `N/M`.
+fn level(text: &str) -> Result<String, Rejected> {
+    let leading = |text: &str| split_unit(text.trim_start()).0.parse::<i64>().ok();
+    let Some(first) = leading(text) else {
+        return Err(Rejected::new("value must take the form N or N/M, where N and M are integers"));
+    };
+    let second = text.split_once('/').and_then(|(_, second)| leading(second));
+    if [first, second.unwrap_or(first)].iter().any(|n| !(0..=99).contains(n)) {
+        return Err(Rejected { out_of_range: true, why: "value must be in range [0, 99]".to_owned() });
+    }
+    Ok(if second.is_some() { text.to_owned() } else { format!("{first}/{first}") })
+}
+
+/// A number, or names with commas between them; stored as a number.
+fn features(text: &str) -> Result<String, Rejected> {
+    if let Ok(bits) = text.parse::<u64>() {
+        return Ok(bits.to_string());
+    }
+    let bit = |name: &str| {
+        let known = RBD_FEATURES.iter().find(|(feature, _)| *feature == name.trim());
+        known.map(|(_, bit)| *bit).ok_or_else(|| Rejected::new(format!("'{name}' is no feature of images")))
+    };
+    let bits = text.split(',').try_fold(0, |all, name| bit(name).map(|bit| all | bit));
+    bits.map(|bits: u64| bits.to_string())
+}
+
+fn word(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
+    if option.words.is_empty() || option.words.split('|').any(|word| word == text) {
+        return Ok(text.to_owned());
+    }
+    let words = option.words.replace('|', ", ");
+    Err(Rejected::new(format!("'{text}' is not one of the permitted values: {words}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::options::find;
+
+    /// What a monitor of 16.2.15 stored, or a part of what it said.
+    #[test]
+    fn values_are_stored_or_refused_as_by_stock() {
+        let cases: &[(&str, &str, Result<&str, &str>)] = &[
+            ("rbd_cache", "1", Ok("true")),
+            ("rbd_cache", "TRUE", Ok("true")),
+            ("rbd_cache", "2", Ok("true")),
+            ("rbd_cache", "yes", Err("Expected option value to be integer, got 'yes'")),
+            ("rbd_cache", "", Err("Expected option value to be integer, got ''")),
+            ("rbd_cache_size", "64M", Ok("67108864")),
+            ("rbd_cache_size", "1Ki", Ok("1024")),
+            ("rbd_cache_size", "1KB", Ok("1024")),
+            ("rbd_cache_size", "10B", Ok("10")),
+            ("rbd_cache_size", "1k", Err("strict_iecstrtoll: unit prefix not recognized")),
+            ("rbd_cache_size", "5 ", Err("strict_iecstrtoll: unit prefix not recognized")),
+            ("rbd_cache_size", "0x10", Err("strict_iecstrtoll: illegal prefix (length > 2)")),
+            ("rbd_cache_size", "1.5M", Err("strict_iecstrtoll: illegal prefix (length > 2)")),
+            ("rbd_cache_size", "-1", Err("strict_iecstrtoll: value should not be negative")),
+            ("rbd_cache_size", "16E", Err("strict_iecstrtoll: value seems to be too large")),
+            ("rbd_cache_size", "18446744073709551616", Err("seems to be invalid")),
+            ("rbd_concurrent_management_ops", "2K", Ok("2000")),
+            ("rbd_concurrent_management_ops", "0", Err("Value '0' is below minimum 1")),
+            ("rbd_concurrent_management_ops", "-5", Err("strict_sistrtoll: value should not be negative")),
+            ("rbd_concurrent_management_ops", "5.5", Err("strict_si_cast: unit prefix not recognized")),
+            ("osd_heartbeat_grace", "-1", Ok("-1")),
+            ("osd_heartbeat_grace", "1e2", Err("strict_si_cast: unit prefix not recognized")),
+            ("osd_pool_default_size", "11", Err("Value '11' exceeds maximum 10")),
+            ("debug_ms", "1", Ok("1/1")),
+            ("debug_ms", "1/5", Ok("1/5")),
+            ("debug_ms", "1/x", Ok("1/1")),
+            ("debug_ms", "1/2/3", Ok("1/2/3")),
+            ("debug_ms", " 1", Ok("1/1")),
+            ("debug_ms", "x", Err("value must take the form N or N/M, where N and M are integers")),
+            ("debug_ms", "-1", Err("value must be in range [0, 99]")),
+            ("osd_op_queue", "wpq", Ok("wpq")),
+            ("osd_op_queue", "banana", Err("permitted values: wpq, mclock_scheduler, debug_random")),
+            ("rados_osd_op_timeout", "5s", Ok("5")),
+            ("rados_osd_op_timeout", "1h30m", Ok("5400")),
+            ("rados_osd_op_timeout", "2 days", Ok("172800")),
+            ("rados_osd_op_timeout", "-1", Err("expected digit")),
+            ("public_addr", "1.2.3.4", Ok("v2:1.2.3.4:0/0")),
+            ("public_addr", "1.2.3.4:5/6", Ok("v2:1.2.3.4:5/6")),
+            ("public_addr", "x", Err("")),
+            ("rbd_default_features", "layering", Ok("1")),
+            ("rbd_default_features", "61", Ok("61")),
+            ("rbd_default_features", "zzz", Err("")),
+            ("target_max_misplaced_ratio", "0.1", Ok("0.100000")),
+            ("osd_scrub_sleep", "1", Ok("1.000000")),
+            ("mds_beacon_grace", "x", Err("strict_strtod: expected double, got: 'x'")),
+            ("erasure_code_dir", "x", Ok("x")),
+        ];
+        for (name, text, expected) in cases {
+            let stored = find(name).unwrap_or_else(|| panic!("{name}")).parse_value(text);
+            match (&stored, expected) {
+                (Ok(stored), Ok(expected)) => assert_eq!(stored, expected, "{name} {text}"),
+                (Err(why), Err(part)) => assert!(why.why.contains(part), "{name} {text}: {}", why.why),
+                _ => panic!("{name} '{text}': {stored:?}"),
+            }
+        }
+    }
+}
