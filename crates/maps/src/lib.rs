@@ -33,7 +33,7 @@ pub use osdmap::{
 };
 pub use pool::{
     PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKey, PoolOpts, PoolSnap,
-    ShardSet, Tiering,
+    ShardSet, Tiering, stable_mod,
 };
 pub use snaps::SnapSet;
 pub use strhash::ObjectHash;

@@ -7,10 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::AuthServer;
-use loligo_maps::OsdMap;
 use loligo_wire::message::mon::{
     MAuth, MConfig, MGetPoolStats, MLog, MMgrMap, MMonCommand, MMonGetMap, MMonGetVersion, MMonMap,
     MMonSubscribe, MPing, MPoolOp, MStatfs, MgrMap,
@@ -21,8 +19,8 @@ use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, UTime};
 use zeroize::Zeroizing;
 
 use crate::session::{Peer, Session};
-use crate::state::State;
 use crate::state::log::Severity;
+use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
 mod log_lines;
@@ -54,8 +52,8 @@ pub struct Monitor {
 pub struct Effects {
     /// Save this.
     pub save: Option<Zeroizing<Vec<u8>>>,
-    /// Hand this map, and the same encoded, to whoever serves by it.
-    pub osdmap: Option<(Arc<OsdMap>, Bytes)>,
+    /// Hand this map to the OSD.
+    pub osdmap: Option<NewOsdMap>,
     /// Authenticate by these keys.
     pub keys: Option<Keyring>,
     /// Send these.
@@ -165,8 +163,7 @@ impl Monitor {
             self.effects.keys = Some(self.state.keys().clone());
         }
         if changes.osdmap {
-            let maps = self.state.maps();
-            self.effects.osdmap = Some((Arc::clone(maps.current()), maps.current_bytes().clone()));
+            self.effects.osdmap = Some(NewOsdMap::of(&self.state));
         }
         if changes.config {
             self.config_version += 1;

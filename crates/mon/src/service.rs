@@ -10,11 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_cephx::server::{AuthConfig, AuthServer, KeyDatabase, Rotation, ServiceKeys};
-use loligo_maps::OsdMap;
 use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Hold, Policies, Policy, SendError, Throttle};
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityName, UTime};
@@ -25,7 +23,7 @@ use tokio::time::MissedTickBehavior;
 use crate::file::StateFile;
 use crate::monitor::{Effects, Malformed, Monitor, SessionId};
 use crate::session::Peer;
-use crate::state::State;
+use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
 /// Messages that may wait for the monitor, of all clients together, and their bytes (`mon_client_bytes`).
@@ -36,7 +34,7 @@ const BATCH_MAX: usize = 256;
 const TICK: Duration = Duration::from_secs(5);
 
 /// Takes new osdmaps; see [`MonConfig::on_osdmap`].
-pub type OnOsdMap = Box<dyn Fn(Arc<OsdMap>, Bytes) -> io::Result<()> + Send + Sync>;
+pub type OnOsdMap = Box<dyn Fn(NewOsdMap) -> io::Result<()> + Send + Sync>;
 
 /// What a [`MonService`] is made from.
 pub struct MonConfig {
@@ -48,7 +46,7 @@ pub struct MonConfig {
     pub usage: Arc<dyn UsageSource>,
     /// Where the state is kept; `None`: it is forgotten.
     pub file: Option<StateFile>,
-    /// Takes every new osdmap, also encoded, before any client hears of it. Must not wait. An error ends the monitor.
+    /// Takes every new osdmap before any client hears of it. Must not wait. An error ends the monitor.
     pub on_osdmap: OnOsdMap,
 }
 
@@ -98,7 +96,7 @@ impl MonService {
         let auth = AuthServer::new(auth, database, service_keys, first_global_id);
         let (events, waiting) = unbounded_channel();
         let (end, ended) = watch::channel(None);
-        on_osdmap(Arc::clone(state.maps().current()), state.maps().current_bytes().clone())?;
+        on_osdmap(NewOsdMap::of(&state))?;
         let mut monitor = Monitor::new(state, Arc::clone(&auth), usage);
         monitor.change(|_| ());
         let mut driver =
@@ -292,8 +290,8 @@ impl Driver {
         if let (Some(content), Some(file)) = (save, self.file.clone()) {
             tokio::task::spawn_blocking(move || file.save(&content)).await.map_err(io::Error::other)??;
         }
-        if let Some((map, encoded)) = osdmap {
-            (self.on_osdmap)(map, encoded)?;
+        if let Some(osdmap) = osdmap {
+            (self.on_osdmap)(osdmap)?;
         }
         if let Some(keys) = keys {
             self.keys.0.store(Arc::new(keys));

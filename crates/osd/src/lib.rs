@@ -23,6 +23,7 @@ mod clock;
 mod dups;
 mod errno;
 mod exec;
+mod filing;
 mod finisher;
 pub mod fuzz;
 mod history;

@@ -16,6 +16,7 @@ use loligo_wire::{EntityAddr, PoolId, SnapId};
 
 use crate::errno::Errno;
 use crate::exec::{self, Context, Limits, Needs, Room, SnapContext};
+use crate::filing::by_pg;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
 use crate::session::{Session, peer_addrs};
@@ -60,15 +61,23 @@ impl Osd {
     /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
     /// of new pools and removes those of pools that are gone, with what they hold.
     ///
-    /// The number of a pool's placement groups must not change. Of two callers at the same time one repeats its work.
-    pub fn set_map(&self, map: Arc<OsdMap>, encoded: Bytes) -> Result<(), StoreError> {
+    /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A store that is
+    /// opened with another number than it was filled with does not find its objects. Of two callers at the same time one
+    /// repeats its work.
+    pub fn set_map(
+        &self,
+        map: Arc<OsdMap>,
+        encoded: Bytes,
+        filed_by: &BTreeMap<PoolId, u32>,
+    ) -> Result<(), StoreError> {
         let (old, new) = loop {
             let old = self.places.load_full();
             if map.epoch <= old.epoch() {
                 return Ok(());
             }
             // Opens placement groups, for which the store may have to read.
-            let new = Arc::new(old.next(Arc::clone(&map), encoded.clone(), &*self.store, &self.helpers)?);
+            let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &*self.store, &self.helpers)?;
+            let new = Arc::new(next);
             let _change = self.map_change.lock();
             if Arc::ptr_eq(&old, &self.places.load()) {
                 self.places.store(Arc::clone(&new));
@@ -107,7 +116,11 @@ impl Osd {
     /// What each placement group holds and was asked for.
     pub fn pg_stats(&self) -> Vec<PgStats> {
         let places = self.places.load();
-        places.pools().flat_map(|(_, pool)| pool.slots.iter().map(|slot| slot.stats())).collect()
+        let of_pool = |pool: &Pool| {
+            let slots: Vec<_> = pool.slots.iter().map(|slot| slot.stats()).collect();
+            by_pg(&slots, pool.pool.pg_num())
+        };
+        places.pools().flat_map(|(_, pool)| of_pool(pool)).collect()
     }
 
     /// The slowest requests of the last [`KEPT_S`](crate::KEPT_S) seconds, in the order in which they came.
@@ -170,7 +183,9 @@ impl Osd {
                 (false, Some(errno))
             }
         };
-        let slot = &pool.slots[op.spgid.pgid.seed as usize];
+        // A request about a placement group goes where the group's first hash is.
+        let hash = if exec::is_pg_request(&op) { op.spgid.pgid.seed } else { op.hash };
+        let slot = pool.slot(hash);
         let id = op.spgid.pgid.pool;
         let context = Context {
             writes,
@@ -181,7 +196,7 @@ impl Osd {
             limits: self.limits,
             data_crc: msg.data_crc,
             data_len: msg.data_len(),
-            ..Context::plain(session.client, tid, places.epoch(), id, pool.slots.len() as u32)
+            ..Context::plain(session.client, tid, places.epoch(), id, pool.pool.pg_num())
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
         let request = Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), received) };
@@ -230,10 +245,10 @@ fn wants_peer(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| matches!(op.code, OpCode::WATCH | OpCode::CALL))
 }
 
-/// Whether the request is about snapshots or other objects.
+/// Whether the request is about snapshots or other objects, or lists a placement group.
 fn wants_map(op: &MOSDOp) -> bool {
     let about = |code| matches!(code, OpCode::ROLLBACK | OpCode::COPY_FROM | OpCode::COPY_FROM2);
-    op.snapid != SnapId::HEAD || op.ops.iter().any(|op| about(op.code))
+    op.snapid != SnapId::HEAD || op.ops.iter().any(|op| about(op.code) || op.code.is_pg())
 }
 
 /// The snapshots that a write takes care of: the pool's, or those that the client manages.
@@ -252,7 +267,7 @@ fn snap_context(places: &Places, pool: &Pool, op: &MOSDOp) -> SnapContext {
 /// Whether the request's placement group is the one that our map has for its hash.
 fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
     let seed = op.spgid.pgid.seed;
-    (seed as usize) < pool.slots.len() && (exec::is_pg_request(op) || pool.pool.fold(op.hash) == seed)
+    seed < pool.pool.pg_num() && (exec::is_pg_request(op) || pool.pool.fold(op.hash) == seed)
 }
 
 /// What a full pool does with requests that grow. Clients wait by themselves once they have the map that says so.

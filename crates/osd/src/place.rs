@@ -11,6 +11,7 @@ use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Epoch, PgId, PoolId, SnapId};
 use rustc_hash::FxHashMap;
 
+use crate::filing::Cut;
 use crate::slot::{Helpers, Slot};
 
 /// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
@@ -25,7 +26,7 @@ pub(crate) struct Pool {
     name: String,
     applications: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pool: PgPool,
-    /// By the placement groups' seeds.
+    /// As many as the pool was made with placement groups: see `filing.rs`.
     pub(crate) slots: Arc<[Arc<Slot>]>,
 }
 
@@ -36,11 +37,13 @@ impl Places {
         Self { map, encoded: Bytes::new(), pools: FxHashMap::default() }
     }
 
-    /// The places of the next map: slots of pools that stay are kept, new pools get theirs.
+    /// The places of the next map: slots of pools that stay are kept, new pools get theirs. `filed_by` has the pools that
+    /// were made with another number of placement groups than the map says, and that number.
     pub(crate) fn next(
         &self,
         map: Arc<OsdMap>,
         encoded: Bytes,
+        filed_by: &BTreeMap<PoolId, u32>,
         store: &dyn ObjectStore,
         helpers: &Helpers,
     ) -> Result<Self, StoreError> {
@@ -48,14 +51,14 @@ impl Places {
         for (id, pool) in &map.pools {
             let slots = match self.pools.get(id) {
                 Some(old) => old.slots.clone(),
-                None => open_slots(*id, pool.pg_num(), store, helpers)?,
+                None => open_slots(*id, filed_by.get(id).copied().unwrap_or(pool.pg_num()), store, helpers)?,
             };
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
         Ok(Self { map, encoded, pools })
     }
 
-    /// The placement groups of pools that `next` no longer has.
+    /// The slots of pools that `next` no longer has.
     pub(crate) fn gone_in(&self, next: &Self) -> Vec<PgId> {
         let gone = self.pools.iter().filter(|(id, _)| !next.pools.contains_key(id));
         gone.flat_map(|(id, pool)| pgs(*id, pool.slots.len() as u32)).collect()
@@ -98,15 +101,15 @@ impl Places {
 
 fn open_slots(
     id: PoolId,
-    pg_num: u32,
+    number: u32,
     store: &dyn ObjectStore,
     helpers: &Helpers,
 ) -> Result<Arc<[Arc<Slot>]>, StoreError> {
-    pgs(id, pg_num).map(|pg| Slot::open(pg, store, helpers).map(Arc::new)).collect()
+    pgs(id, number).map(|pg| Slot::open(pg, store, helpers).map(Arc::new)).collect()
 }
 
-fn pgs(pool: PoolId, pg_num: u32) -> impl Iterator<Item = PgId> {
-    (0..pg_num).map(move |seed| PgId { pool, seed })
+fn pgs(pool: PoolId, number: u32) -> impl Iterator<Item = PgId> {
+    (0..number).map(move |seed| PgId { pool, seed })
 }
 
 impl Pool {
@@ -127,6 +130,16 @@ impl Pool {
             .map(|(app, pairs)| (text(app.as_bytes()), metadata(pairs)))
             .collect();
         Self { name, applications, pool, slots }
+    }
+
+    /// How the pool's objects are filed in its slots.
+    pub(crate) fn filed(&self) -> Cut {
+        Cut(self.slots.len() as u32)
+    }
+
+    /// The slot that has the objects of this hash.
+    pub(crate) fn slot(&self, hash: u32) -> &Arc<Slot> {
+        &self.slots[self.filed().part_of(hash) as usize]
     }
 
     /// What capabilities look at.

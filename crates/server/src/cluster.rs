@@ -11,7 +11,7 @@ use loligo_cephx::server::{AuthConfig, AuthServer};
 use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
-use loligo_mon::state::{NewCluster, State};
+use loligo_mon::state::{NewCluster, NewOsdMap, State};
 use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
 use loligo_msgr::{AcceptAuth, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
 use loligo_osd::{Limits, Osd, OsdConfig, PgStats, PoolStats};
@@ -205,7 +205,9 @@ async fn start_monitor(
         auth,
         usage: Arc::new(OsdUsage(Arc::clone(osd))),
         file: dir.state_file(),
-        on_osdmap: Box::new(move |map, encoded| maps_to.set_map(map, encoded).map_err(io::Error::other)),
+        on_osdmap: Box::new(move |NewOsdMap { map, encoded, filed_by }| {
+            maps_to.set_map(map, encoded, &filed_by).map_err(io::Error::other)
+        }),
     };
     let path = dir.path().to_owned();
     MonService::start(config).await.map_err(StartError::at(path))

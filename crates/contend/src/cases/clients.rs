@@ -1,5 +1,6 @@
 //! Connections that each keep some requests in flight, for cases that ask an OSD.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
@@ -103,7 +104,7 @@ pub(super) fn osd(store: Arc<dyn ObjectStore>, pgs: u32) -> Result<Arc<Osd>, Err
     map.pool_names.insert(POOL, "contend".into());
     let encoded = map.encode(Features::PACIFIC).bytes;
     let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
-    osd.set_map(Arc::new(map), encoded).map_err(Error::talk(WHAT))?;
+    osd.set_map(Arc::new(map), encoded, &BTreeMap::new()).map_err(Error::talk(WHAT))?;
     Ok(osd)
 }
 

@@ -347,6 +347,15 @@ impl PgPool {
         }
     }
 
+    /// Splits or merges the pool's PGs: there are `pg_num` of them at once. `pgp_num` follows if it was equal, and is
+    /// never larger.
+    pub fn set_pg_num(&mut self, pg_num: u32) {
+        if self.pgp_num == self.pg_num || self.pgp_num > pg_num {
+            self.set_pgp_num(pg_num);
+        }
+        (self.pg_num, self.pg_num_target, self.pg_num_pending) = (pg_num, pg_num, pg_num);
+    }
+
     /// Changes how many PGs are placed separately.
     pub fn set_pgp_num(&mut self, pgp_num: u32) {
         self.pgp_num = pgp_num;
@@ -401,7 +410,7 @@ impl PgPool {
 /// `x` modulo `n`, but such that few values change when `n` grows: those that do go to the new remainders
 /// (`ceph_stable_mod`). 0 for `n` = 0.
 #[inline]
-pub(crate) fn stable_mod(x: u32, n: u32) -> u32 {
+pub fn stable_mod(x: u32, n: u32) -> u32 {
     let mask = match n {
         0 => return 0,
         n => u32::MAX.checked_shr((n - 1).leading_zeros()).unwrap_or(0),

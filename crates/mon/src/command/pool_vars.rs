@@ -109,14 +109,19 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::invalid(format!("unrecognized variable '{var}'")));
     }
     let Some(pool) = call.state.osdmap().pool(id) else { return Ok(Reply::default()) };
-    let change = parse_change(call.state.osdmap(), pool, var, val)?;
-    call.state.change_pool(call.now, id, |pool| change.apply(pool))?;
+    match parse_change(call.state.osdmap(), pool, var, val)? {
+        Change::PgNum(pg_num) => call.state.set_pg_num(call.now, id, pg_num)?,
+        change => call.state.change_pool(call.now, id, |pool| change.apply(pool))?,
+    }
     Ok(Reply::status(format!("set pool {id} {var} to {val}")))
 }
 
 /// A change of a pool that was found to be possible.
 enum Change {
     Nothing,
+    /// See [`State::set_pg_num`](crate::state::State::set_pg_num).
+    PgNum(u32),
+    PgpNum(u32),
     Flag(PoolFlags, bool),
     AutoscaleMode(u8),
 }
@@ -124,7 +129,8 @@ enum Change {
 impl Change {
     fn apply(self, pool: &mut PgPool) {
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::PgNum(_) => {}
+            Self::PgpNum(pgp_num) => pool.set_pgp_num(pgp_num),
             Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
             Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
             Self::AutoscaleMode(mode) => pool.pg_autoscale_mode = mode,
@@ -143,12 +149,8 @@ fn parse_change(map: &OsdMap, pool: &PgPool, var: &str, val: &str) -> Result<Cha
             let status = format!("pool min_size must be between 1 and size, which is set to {}", pool.size);
             Err(Failure::invalid(status))
         }
-        "pg_num" | "pgp_num" if number(val)? == i64::from(pool.pg_num()) => Ok(Change::Nothing),
-        // Splitting and merging placement groups is the business of clusters that grow.
-        "pg_num" | "pgp_num" => Err(Failure::new(
-            Errno::EOPNOTSUPP,
-            "a pool keeps the pg_num it was created with: splitting and merging placement groups is not supported",
-        )),
+        "pg_num" => pg_num(pool, number(val)?),
+        "pgp_num" => pgp_num(pool, number(val)?),
         "crush_rule" if map.crush.rule_by_name(val) == Some(i32::from(pool.crush_rule)) => {
             Ok(Change::Nothing)
         }
@@ -158,6 +160,31 @@ fn parse_change(map: &OsdMap, pool: &PgPool, var: &str, val: &str) -> Result<Cha
             None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
         },
     }
+}
+
+fn pg_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {
+    may_change_pgs(pool, "pg_num")?;
+    // What is out of range for a number of placement groups is refused with what is out of the pool's range.
+    Ok(Change::PgNum(u32::try_from(number).unwrap_or(0)))
+}
+
+fn pgp_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {
+    may_change_pgs(pool, "pgp_num")?;
+    if number <= 0 {
+        return Err(Failure::invalid(format!("specified pgp_num must > 0, but you set to {number}")));
+    }
+    match u32::try_from(number) {
+        Ok(number) if number <= pool.pg_num() => Ok(Change::PgpNum(number)),
+        _ => Err(Failure::invalid(format!("specified pgp_num {number} > pg_num {}", pool.pg_num()))),
+    }
+}
+
+fn may_change_pgs(pool: &PgPool, var: &str) -> Result<(), Failure> {
+    if !pool.flags.has(PoolFlags::NOPGCHANGE) {
+        return Ok(());
+    }
+    let status = format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first");
+    Err(Failure::new(Errno::EPERM, status))
 }
 
 fn number(val: &str) -> Result<i64, Failure> {

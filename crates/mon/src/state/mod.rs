@@ -12,12 +12,13 @@ pub mod pools;
 pub mod snaps;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_maps::{Incremental, MonMap, OsdMap};
-use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, UTime, Uuid};
+use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid};
 
 use crate::command::Failure;
 use config::ConfigDb;
@@ -45,9 +46,34 @@ pub struct State {
     service_keys: Bytes,
     /// No global id from here on has been given out.
     global_id_end: GlobalId,
+    /// See [`State::filed_by`].
+    filed_by: BTreeMap<PoolId, u32>,
     log: ClusterLog,
     started: UTime,
     changes: Changes,
+}
+
+/// An osdmap as the OSD needs it.
+#[derive(Clone, Debug)]
+pub struct NewOsdMap {
+    /// The map.
+    pub map: Arc<OsdMap>,
+    /// The same as clients get it.
+    pub encoded: Bytes,
+    /// See [`State::filed_by`].
+    pub filed_by: BTreeMap<PoolId, u32>,
+}
+
+impl NewOsdMap {
+    /// The current one.
+    pub fn of(state: &State) -> Self {
+        let maps = state.maps();
+        Self {
+            map: Arc::clone(maps.current()),
+            encoded: maps.current_bytes().clone(),
+            filed_by: state.filed_by.clone(),
+        }
+    }
 }
 
 /// What has changed since somebody last asked.
@@ -107,6 +133,7 @@ impl State {
             config_keys: BTreeMap::new(),
             service_keys: Bytes::new(),
             global_id_end: GlobalId(FIRST_GLOBAL_ID),
+            filed_by: BTreeMap::new(),
             log: ClusterLog::default(),
             started: now,
             changes: Changes { other: true, ..Changes::default() },
@@ -136,6 +163,11 @@ impl State {
     /// The osdmap's epochs.
     pub fn maps(&self) -> &MapHistory {
         &self.maps
+    }
+
+    /// The pools whose `pg_num` is another than they were made with, and that number: the OSD has filed their objects by it.
+    pub fn filed_by(&self) -> &BTreeMap<PoolId, u32> {
+        &self.filed_by
     }
 
     /// Keys and capabilities.

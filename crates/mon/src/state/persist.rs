@@ -11,17 +11,21 @@ use bytes::Bytes;
 use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::{Keyring, KeyringError};
 use loligo_maps::{MonMap, OsdMap};
-use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId};
+use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, PoolId};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::config::ConfigDb;
 use super::history::MapHistory;
 use super::log::ClusterLog;
+use super::pools::PG_NUM_MAX;
 use super::{Changes, State};
 
 /// The file's form. A program that does not know a form does not guess.
 const FORM: u64 = 1;
+/// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look for their
+/// objects in the wrong places.
+const FORM_FILED_BY: u64 = 2;
 
 /// Why a file is no state.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +54,9 @@ impl State {
             self.config.iter().map(|(section, name, value)| json!([section, name, value])).collect();
         let config_keys: BTreeMap<_, _> =
             self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
+        let filed_by: Vec<_> = self.filed_by.iter().map(|(pool, number)| json!([pool.0, number])).collect();
         let value = json!({
-            "form": FORM,
+            "form": if filed_by.is_empty() { FORM } else { FORM_FILED_BY },
             "fsid": self.fsid().to_string(),
             "monmap": BASE64.encode(self.monmap.to_bytes()),
             "osdmap_epoch": self.osdmap().epoch.0,
@@ -62,6 +67,7 @@ impl State {
             "global_id_end": self.global_id_end.0,
             "config": config,
             "config_keys": config_keys,
+            "pools_filed_by": filed_by,
         });
         Zeroizing::new(format!("{value:#}\n").into_bytes())
     }
@@ -70,7 +76,7 @@ impl State {
     pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
         let file = File(serde_json::from_slice(bytes)?);
         match file.number("form")? {
-            FORM => {}
+            FORM | FORM_FILED_BY => {}
             other => return Err(StateError::Form(other)),
         }
         let map = OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?;
@@ -84,6 +90,7 @@ impl State {
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),
+            filed_by: file.filed_by()?,
             log: ClusterLog::default(),
             started: Default::default(),
             changes: Changes::default(),
@@ -123,6 +130,18 @@ impl File {
             db.set(part(0)?, part(1)?, part(2)?);
         }
         Ok(db)
+    }
+
+    /// Files of before `pg_num` could be changed do not say it.
+    fn filed_by(&self) -> Result<BTreeMap<PoolId, u32>, StateError> {
+        let bad = || StateError::Field("pools_filed_by");
+        let Some(pools) = self.0.get("pools_filed_by") else { return Ok(BTreeMap::new()) };
+        let pair = |pool: &Value| {
+            let number = pool[1].as_u64().and_then(|number| u32::try_from(number).ok());
+            let number = number.filter(|number| (1..=PG_NUM_MAX).contains(number));
+            Ok((PoolId(pool[0].as_i64().ok_or_else(bad)?), number.ok_or_else(bad)?))
+        };
+        pools.as_array().ok_or_else(bad)?.iter().map(pair).collect()
     }
 
     fn config_keys(&self) -> Result<BTreeMap<String, Vec<u8>>, StateError> {

@@ -2,7 +2,7 @@
 
 use loligo_maps::{Name, PgPool, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{PoolId, UTime};
+use loligo_wire::{Epoch, PoolId, UTime};
 
 use super::State;
 use crate::Usage;
@@ -115,7 +115,34 @@ impl State {
             let status = "pool deletion is disabled; you must unset nodelete flag for the pool first";
             return Err(Failure::new(Errno::EPERM, status));
         }
-        self.change_osdmap(now, |map, inc| inc.remove_pool(map, id)).map(|_| ())
+        self.change_osdmap(now, |map, inc| inc.remove_pool(map, id))?;
+        self.filed_by.remove(&id);
+        Ok(())
+    }
+
+    /// Splits or merges a pool's placement groups: it has `pg_num` of them from the next epoch on. Its objects stay filed
+    /// as they are.
+    ///
+    /// # Errors
+    /// No placement groups, or too many.
+    pub fn set_pg_num(&mut self, now: UTime, id: PoolId, pg_num: u32) -> Result<(), Failure> {
+        if pg_num == 0 {
+            return Err(pg_num_out_of_range());
+        }
+        check_pg_num(pg_num)?;
+        let Some(before) = self.osdmap().pool(id).map(PgPool::pg_num) else { return Ok(()) };
+        let epoch = Epoch(self.osdmap().epoch.0 + 1);
+        self.change_pool(now, id, |pool| {
+            pool.set_pg_num(pg_num);
+            // Newer clients see by themselves that their placement group has changed.
+            pool.last_force_op_resend_prenautilus = epoch;
+            pool.last_force_op_resend_preluminous = epoch;
+        })?;
+        let filed_by = *self.filed_by.entry(id).or_insert(before);
+        if filed_by == pg_num {
+            self.filed_by.remove(&id);
+        }
+        Ok(())
     }
 
     /// Gives a pool another name.
@@ -173,6 +200,10 @@ fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
     if pg_num <= PG_NUM_MAX {
         return Ok(());
     }
+    Err(pg_num_out_of_range())
+}
+
+fn pg_num_out_of_range() -> Failure {
     let status = format!("'pg_num' must be greater than 0 and less than or equal to {PG_NUM_MAX}");
-    Err(Failure::new(Errno::ERANGE, status))
+    Failure::new(Errno::ERANGE, status)
 }

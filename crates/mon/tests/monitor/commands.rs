@@ -139,6 +139,49 @@ fn pools_are_made_renamed_and_removed() {
     assert_eq!(run(r#"{"prefix":"osd pool get","pool":"b","var":"size"}"#).0, -2);
 }
 
+/// The statuses are those of 16.2.15.
+#[test]
+fn placement_groups_are_split_and_merged() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let mut set = |var: &str, val: &str| {
+        let command = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        let ack = mon.command(admin, &command);
+        let filed_by: Vec<u32> = mon.monitor.state().filed_by().values().copied().collect();
+        let pool = mon.monitor.state().osdmap().pools.values().next().map(|p| (p.pg_num(), p.pgp_num()));
+        (ack.result, ack.status, pool.expect("a pool"), filed_by)
+    };
+    let ok = |var: &str, val: &str| (0, format!("set pool 1 {var} to {val}"));
+    let range = "'pg_num' must be greater than 0 and less than or equal to 65536";
+    for val in ["0", "-1", "65537", "4294967304"] {
+        let (errno, status, pool, _) = set("pg_num", val);
+        assert_eq!((errno, status.as_str(), pool), (-34, range, (8, 8)), "{val}");
+    }
+    let cases: [(&str, &str, (i32, String), (u32, u32), &[u32]); 10] = [
+        ("pg_num", "8", ok("pg_num", "8"), (8, 8), &[]),
+        ("pg_num", "32", ok("pg_num", "32"), (32, 32), &[8]),
+        ("pgp_num", "33", (-22, "specified pgp_num 33 > pg_num 32".into()), (32, 32), &[8]),
+        ("pgp_num", "-3", (-22, "specified pgp_num must > 0, but you set to -3".into()), (32, 32), &[8]),
+        ("pgp_num", "16", ok("pgp_num", "16"), (32, 16), &[8]),
+        ("pg_num", "20", ok("pg_num", "20"), (20, 16), &[8]),
+        ("pg_num", "5", ok("pg_num", "5"), (5, 5), &[8]),
+        ("pg_num", "8", ok("pg_num", "8"), (8, 8), &[]),
+        ("nopgchange", "true", ok("nopgchange", "true"), (8, 8), &[]),
+        (
+            "pgp_num",
+            "4",
+            (-1, "pool pgp_num change is disabled; you must unset nopgchange flag for the pool first".into()),
+            (8, 8),
+            &[],
+        ),
+    ];
+    for (var, val, result, pool, filed_by) in cases {
+        let (errno, status, then, filed) = set(var, val);
+        assert_eq!(((errno, status), then, &filed[..]), (result, pool, filed_by), "{var} {val}");
+    }
+}
+
 #[test]
 fn keys_are_made_shown_changed_and_removed() {
     let mut mon = Mon::new();

@@ -15,6 +15,7 @@ use crate::common::{NOW, new_state};
 #[derive(Clone, Debug)]
 enum Step {
     Pool(String, u32),
+    PgNum(u32),
     Application(String),
     Key(String, [u8; 16], String),
     Config(String, String),
@@ -27,6 +28,10 @@ impl Step {
     fn apply(&self, state: &mut State) {
         match self {
             Self::Pool(name, pg_num) => drop(state.create_pool(NOW, name, *pg_num)),
+            Self::PgNum(pg_num) => {
+                let pool = state.osdmap().pools.keys().copied().next();
+                pool.into_iter().for_each(|id| state.set_pg_num(NOW, id, *pg_num).unwrap());
+            }
             Self::Application(name) => {
                 let pools: Vec<_> = state.osdmap().pools.keys().copied().collect();
                 for id in pools {
@@ -51,6 +56,7 @@ impl Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         ("\\PC{1,20}", 0u32..100).prop_map(|(name, pg_num)| Step::Pool(name, pg_num)),
+        (1u32..100).prop_map(Step::PgNum),
         "[a-z]{1,8}".prop_map(Step::Application),
         ("[a-z0-9._-]{1,10}", any::<[u8; 16]>(), "allow [rwx*]")
             .prop_map(|(id, key, caps)| Step::Key(id, key, caps)),
@@ -72,6 +78,7 @@ proptest! {
         prop_assert_eq!(again.osdmap(), state.osdmap());
         prop_assert_eq!(again.monmap(), state.monmap());
         prop_assert_eq!(again.keys(), state.keys());
+        prop_assert_eq!(again.filed_by(), state.filed_by());
         prop_assert_eq!(again.config(), state.config());
         prop_assert_eq!(again.config_keys(), state.config_keys());
         prop_assert_eq!(again.to_json(), saved);

@@ -78,7 +78,7 @@ impl Execution<'_> {
         let hash = pool.pool.hash_object(&locator.nspace, &locator.key, name);
         let key = if locator.key == name { &[][..] } else { &locator.key };
         let head = ObjectRef { hash, nspace: &locator.nspace, key, name, snap: SnapId::HEAD };
-        let collection = &pool.slots[pool.pool.fold(hash) as usize].collection;
+        let collection = &pool.slot(hash).collection;
         let fetches = &self.context.fetches;
         // Remembered, since a repetition of this request must copy the same.
         let found = fetches.once(|| collection.object(head))?.ok_or(Errno::ENOENT)?;
@@ -180,6 +180,8 @@ mod tests {
     use crate::slot::{Helpers, SlotState};
     use crate::stats::Counters;
 
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const PG_NUM: u32 = 4;
@@ -190,7 +192,8 @@ mod tests {
         map.epoch = Epoch(1);
         map.pools = [(PoolId(1), pool()), (PoolId(2), pool())].into();
         let store = MemoryStore::new(1 << 30);
-        let places = Places::none().next(Arc::new(map), Bytes::new(), &store, &Helpers::default());
+        let places =
+            Places::none().next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &store, &Helpers::default());
         Arc::new(places.expect("a memory store opens"))
     }
 
@@ -198,7 +201,7 @@ mod tests {
         let facts = places.pool(PoolId(pool)).expect("one of the two");
         let mut op = MOSDOp::new(ObjectLocator::in_pool(PoolId(pool)), name.into(), ops, OsdFlags::empty());
         op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
-        let collection = &facts.slots[facts.pool.fold(op.hash) as usize].collection;
+        let collection = &facts.slot(op.hash).collection;
         let mut state = SlotState::new(collection.version(), Dups::default(), Arc::default());
         let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
         let context = Context {

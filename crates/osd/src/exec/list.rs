@@ -12,6 +12,8 @@ use super::execution::Outputs;
 use super::limits::Budget;
 use crate::classes;
 use crate::errno::Errno;
+use crate::filing::Cut;
+use crate::place::Pool;
 
 /// In place of a namespace: all of them (`LIBRADOS_ALL_NSPACES`).
 const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -98,6 +100,7 @@ impl Filter {
         collection: &dyn Collection,
         name: &ObjectName,
     ) -> Result<bool, Errno> {
+        let collection = Filed::of(context, collection).collection(name.as_ref().hash);
         let Some(object) = context.fetches.once(|| collection.object(name.as_ref()))? else {
             return Ok(false);
         };
@@ -115,12 +118,8 @@ fn page(
     filter: Option<&Filter>,
     form: Form,
 ) -> Result<(i32, Bytes), Errno> {
-    let mut found = if cursor.max {
-        Vec::new()
-    } else {
-        // Remembered: what the filter looks at afterwards may make the request wait.
-        context.fetches.once(|| collection.list(place_of(cursor), LOOKED_AT_MAX + 1))?
-    };
+    let mut found =
+        if cursor.max { Vec::new() } else { in_pg(context, op.spgid.pgid, place_of(cursor), collection)? };
     let here = |name: &ObjectName| {
         let ObjectRef { nspace, snap, .. } = name.as_ref();
         snap == SnapId::HEAD && (op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace)
@@ -200,6 +199,54 @@ impl Form {
     }
 }
 
+/// The objects of a placement group from a place on: one more than are looked at, or all that there are. They may be filed
+/// in a part of a collection, or in several.
+fn in_pg(
+    context: &Context,
+    pg: PgId,
+    from: ObjectRef<'_>,
+    collection: &dyn Collection,
+) -> Result<Vec<ObjectName>, Errno> {
+    let behind_pg = Cut(context.pg_num).behind(pg.seed);
+    let filed = Filed::of(context, collection);
+    let mut found = Vec::new();
+    let mut from = from.max(ObjectRef::first_of_hash(pg.seed));
+    loop {
+        let wanted = LOOKED_AT_MAX + 1 - found.len();
+        // Remembered: what is read afterwards may make the request wait.
+        let part = context.fetches.once(|| filed.collection(from.hash).list(from, wanted))?;
+        let ends = part.len() < wanted;
+        found
+            .extend(part.into_iter().take_while(|name| u64::from(name.as_ref().reversed_hash()) < behind_pg));
+        let behind = filed.cut.behind(filed.cut.part_of(from.hash));
+        match u32::try_from(behind) {
+            Ok(reversed) if ends && behind < behind_pg => {
+                from = ObjectRef::first_of_hash(reversed.reverse_bits());
+            }
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// The collections that a pool's objects are filed in.
+struct Filed<'a> {
+    cut: Cut,
+    pool: Option<&'a Pool>,
+    own: &'a dyn Collection,
+}
+
+impl<'a> Filed<'a> {
+    /// `own` is the one collection of a request that knows no others.
+    fn of(context: &'a Context, own: &'a dyn Collection) -> Self {
+        let pool = context.places.as_ref().and_then(|places| places.pool(context.pool)).map(|pool| &**pool);
+        Self { cut: pool.map_or(Cut(context.pg_num), Pool::filed), pool, own }
+    }
+
+    fn collection(&self, hash: u32) -> &'a dyn Collection {
+        self.pool.map_or(self.own, |pool| &*pool.slot(hash).collection)
+    }
+}
+
 fn place_of(cursor: &HObject) -> ObjectRef<'_> {
     ObjectRef {
         hash: cursor.hash,
@@ -229,22 +276,12 @@ fn entry(oid: ObjectRef<'_>) -> ListObject {
 /// The first place behind a placement group in the pool's order, which is where the next group begins; the end of all
 /// objects for the last group.
 fn end_of_pg(pg: PgId, pg_num: u32) -> HObject {
-    let behind =
-        u64::from(pg.seed.reverse_bits() | (u64::from(u32::MAX) >> fixed_bits(pg.seed, pg_num)) as u32) + 1;
-    match u32::try_from(behind) {
+    match u32::try_from(Cut(pg_num).behind(pg.seed)) {
         Ok(reversed) => {
             HObject { snap: SnapId::HEAD, hash: reversed.reverse_bits(), pool: pg.pool.0, ..HObject::min() }
         }
         Err(_) => HObject::max(),
     }
-}
-
-/// How many low bits of the hash all objects of a placement group have in common.
-fn fixed_bits(seed: u32, pg_num: u32) -> u32 {
-    let bits = pg_num.ilog2();
-    // Where the number of groups is no power of two, the first ones are already cut in two and the others not yet.
-    let cut_in_two = pg_num & ((1 << bits) - 1);
-    if seed & ((1 << bits) - 1) < cut_in_two { bits + 1 } else { bits }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod crowd;
 mod full;
 mod kept;
 mod kills;
+mod regrouped;
 mod resets;
 mod restarts;
 mod watched;
