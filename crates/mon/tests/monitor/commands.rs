@@ -158,7 +158,9 @@ fn placement_groups_are_split_and_merged() {
         let (errno, status, pool, _) = set("pg_num", val);
         assert_eq!((errno, status.as_str(), pool), (-34, range, (8, 8)), "{val}");
     }
-    let cases: [(&str, &str, (i32, String), (u32, u32), &[u32]); 10] = [
+    /// A setting, its value, what is answered, `pg_num` and `pgp_num` then, and what the pool is filed by.
+    type Case<'a> = (&'a str, &'a str, (i32, String), (u32, u32), &'a [u32]);
+    let cases: [Case<'_>; 10] = [
         ("pg_num", "8", ok("pg_num", "8"), (8, 8), &[]),
         ("pg_num", "32", ok("pg_num", "32"), (32, 32), &[8]),
         ("pgp_num", "33", (-22, "specified pgp_num 33 > pg_num 32".into()), (32, 32), &[8]),

@@ -167,6 +167,8 @@ mod tests {
     //! Goal: a copy has all that its source has, and nothing that was there before. Method: two pools of a store in memory,
     //! asked without a network.
 
+    use std::collections::BTreeMap;
+
     use loligo_maps::{OsdMap, PgPool};
     use loligo_store::memory::MemoryStore;
     use loligo_wire::message::Msg;
@@ -179,8 +181,6 @@ mod tests {
     use crate::place::Places;
     use crate::slot::{Helpers, SlotState};
     use crate::stats::Counters;
-
-    use std::collections::BTreeMap;
 
     use super::*;
 
