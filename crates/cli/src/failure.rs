@@ -1,16 +1,40 @@
-use std::fmt;
+use std::any::Any;
+use std::{fmt, io};
+
+use loligo_rados::Errno;
 
 /// What the program ends with: one line that says what failed, on what, and why.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
     why: String,
+    errno: Option<Errno>,
+    status: u8,
 }
+
+/// The exit status of what says nothing else, as `rados` has it.
+const FAILED: u8 = 1;
 
 impl Failure {
     /// `what` names the command and the object or file.
     pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
-        Self { what: what.into(), why: why.to_string() }
+        Self { what: what.into(), why: why.to_string(), errno: None, status: FAILED }
+    }
+
+    /// The same, of a kind that stock programs have a number for.
+    pub(crate) fn of(errno: Errno, what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self { errno: Some(errno), ..Self::new(what, why) }
+    }
+
+    /// Has the program end with the errno, if there is one, as `rbd` does.
+    pub(crate) fn ending_with_errno(self) -> Self {
+        let status = self.errno.and_then(|errno| u8::try_from(errno.0).ok());
+        Self { status: status.filter(|status| *status != 0).unwrap_or(self.status), ..self }
+    }
+
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
     }
 }
 
@@ -32,15 +56,33 @@ pub(crate) trait Context<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Failure>;
 }
 
-impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+impl<T, E: fmt::Display + 'static> Context<T> for Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Failure> {
-        self.map_err(|why| Failure::new(what(), why))
+        self.map_err(|why| Failure { errno: errno(&why), ..Failure::new(what(), why) })
     }
+}
+
+/// The errno of those errors that have one.
+fn errno(why: &dyn Any) -> Option<Errno> {
+    let rados = why.downcast_ref::<loligo_rados::Error>().map(loligo_rados::Error::errno);
+    let image = why.downcast_ref::<loligo_rbd::Error>().map(loligo_rbd::Error::errno);
+    let local = why.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).map(Errno);
+    rados.or(image).or(local)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_status_is_the_errno_where_that_is_wanted() {
+        let failed = |why: loligo_rbd::Error| Err::<(), _>(why).context(String::new).expect_err("it failed");
+        let none = || failed(loligo_rbd::Error::NoImage("i".to_owned()));
+        assert_eq!((none().status(), none().ending_with_errno().status()), (1, 2));
+        let file = Err::<(), _>(io::Error::from_raw_os_error(17)).context(String::new);
+        assert_eq!(file.expect_err("it failed").ending_with_errno().status(), 17);
+        assert_eq!(Failure::new("a", "b").ending_with_errno().status(), 1);
+    }
 
     #[test]
     fn a_failure_is_one_line_that_shows_what_a_name_has() {

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
             Some(status) => std::process::exit(status),
             None => {
                 eprintln!("loligo: {failure}");
-                ExitCode::FAILURE
+                ExitCode::from(failure.status())
             }
         },
     }
@@ -91,6 +91,9 @@ fn run() -> Result<(), Failure> {
     );
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
+    }
+    if !is_client && (cli.snap.is_some() || !cli.namespace.is_empty()) {
+        return Err(Failure::new("-s and -N", "only commands that talk to a cluster have them"));
     }
     if cli.object_locator.is_some() && !is_client {
         return Err(Failure::new("--object-locator", "only commands on objects have it"));
@@ -124,8 +127,15 @@ fn parsed(environment: Vec<String>, line: Vec<String>, bytes: Vec<OsString>) -> 
     let words = words::with_bytes(words, bytes).ok_or_else(|| {
         Failure::new("command line", "the value of an option of the configuration is not UTF-8")
     })?;
-    let matches = command.clone().get_matches_from(words);
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.format(&mut command).exit()))
+    let matches = command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| not_run(&wrong));
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|wrong| not_run(&wrong.format(&mut command))))
+}
+
+/// Tells what is wrong with the command line, or what was asked of it. As of stock programs the status is 1: 2 would say ENOENT.
+fn not_run(wrong: &clap::Error) -> ! {
+    // Nobody may be there to read it.
+    let _ = wrong.print();
+    std::process::exit(i32::from(wrong.use_stderr()))
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
@@ -173,7 +183,7 @@ fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
         Command::Cleanup { run_name, prefix } => {
             bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref())
         }
-        Command::Rbd(command) => rbd::run(client, command),
+        Command::Rbd(command) => rbd::run(client, command).map_err(Failure::ending_with_errno),
         Command::File(command) => file::run(client, command),
         command => {
             let runtime = client::runtime(1)?;

@@ -19,7 +19,11 @@ type Io = (bool, u64);
 /// Opens the image, with a cache if one is wanted. That needs the lock, also to read.
 pub(super) async fn open(place: &Place, options: &Bench) -> Result<Image, Failure> {
     let what = || format!("bench {}", options.image);
-    let image = place.open(&options.image, Mode::ReadWrite).await?;
+    // What is only read may be a snapshot.
+    let image = match (options.io_type, options.cache) {
+        (IoType::Read, None) => place.open_to_read(&options.image).await?.0,
+        _ => place.open(&options.image, Mode::ReadWrite).await?,
+    };
     let Some(bytes) = options.cache else { return Ok(image) };
     let mode = if options.cache_writethrough { CacheMode::WriteThrough } else { CacheMode::WriteBack };
     let cache = ImageCache::new(CacheOptions { mode, ..CacheOptions::of_size(bytes) });

@@ -1,7 +1,7 @@
 //! `loligo rbd clone` and `children`.
 
 use loligo_rados::{PoolId, Rados};
-use loligo_rbd::{Mode, NewClone};
+use loligo_rbd::{Image, Mode, NewClone};
 use serde_json::{Value, json};
 
 use super::args::CloneShape;
@@ -15,10 +15,8 @@ pub(super) async fn make(
     image: &str,
     shape: &CloneShape,
 ) -> Result<(), Failure> {
-    let ((from, parent), (io, spec)) = (place.image(snapshot).await?, place.image(image).await?);
-    let Some(snap) = &parent.snap else {
-        return Err(Failure::new(format!("clone {snapshot}"), "names no snapshot: IMAGE@SNAPSHOT"));
-    };
+    let (from, parent, snap) = place.snapshot(snapshot).await?;
+    let (io, name) = place.new_image(image).await?;
     let new = NewClone {
         order: order(shape)?,
         features: wanted("--image-feature", &shape.image_feature)?,
@@ -26,14 +24,14 @@ pub(super) async fn make(
         data_pool: data_pool(place, &io, shape.spread.data_pool.as_deref()).await?,
         format: defaults::clone_format(&place.conf)?,
     };
-    let made = loligo_rbd::clone(&from, &parent.image, snap, &io, &spec.image, new).await;
+    let made = loligo_rbd::clone(&from, &parent, &snap, &io, &name, new).await;
     made.context(|| format!("clone {snapshot} to {image}"))
 }
 
 pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Failure> {
-    let (_, spec) = place.image(image).await?;
-    let open = place.open(image, Mode::ReadOnly).await?;
-    let mut children = open.children(spec.snap.as_deref()).await.context(|| format!("children {image}"))?;
+    let (io, name, snap) = place.image_or_snapshot(image).await?;
+    let open = Image::open(&io, &name, Mode::ReadOnly).await.context(|| format!("open {image}"))?;
+    let mut children = open.children(snap.as_deref()).await.context(|| format!("children {image}"))?;
     children.retain(|child| all || !child.in_trash);
     for child in children.iter().filter(|_| place.format == Format::Plain) {
         let trash = if child.in_trash { format!(" (trash {})", child.id) } else { String::new() };

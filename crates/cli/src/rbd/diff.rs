@@ -150,6 +150,7 @@ pub(super) async fn import(
     quiet: &Quiet,
 ) -> Result<(), Failure> {
     let what = format!("import-diff {}", file.display());
+    place.image(text).await?;
     let (from, size): (Box<dyn Read + Send>, u64) = match file == Path::new("-") {
         true => (Box::new(std::io::stdin()), 0),
         false => {

@@ -44,8 +44,8 @@ pub(super) async fn run(place: &Place, options: &Export) -> Result<(), Failure> 
 /// Writes an image with all its snapshots: how each of them differs from the one before.
 async fn whole<W: Write>(place: &Place, text: &str, out: W, bar: &Bar, what: &str) -> Result<W, Failure> {
     let what_of = || what.to_owned();
-    let (io, spec) = place.image(text).await?;
-    let image = Image::open(&io, &spec.image, Mode::ReadOnly).await.context(what_of)?;
+    let (io, image_name, _) = place.image_or_snapshot(text).await?;
+    let image = Image::open(&io, &image_name, Mode::ReadOnly).await.context(what_of)?;
     let view = image.view();
     // Those in the trash, of groups and of mirrors belong to something that is not here.
     let snaps: Vec<_> = view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User).collect();
@@ -55,7 +55,7 @@ async fn whole<W: Write>(place: &Place, text: &str, out: W, bar: &Bar, what: &st
     let (mut from, mut done) = (None, 0);
     for snap in &snaps {
         let name = &*snap.info.name;
-        let state = Image::open_snapshot(&io, &spec.image, name).await.context(what_of)?;
+        let state = Image::open_snapshot(&io, &image_name, name).await.context(what_of)?;
         let step = Step { from, to: Some(name), is_protected: snap.protected };
         let (diff, told) = (writer.diff().context(what_of)?, |at: u64| bar.at(done + at, all));
         diff::write(&state, &step, Grain::Bytes, diff, &told, what).await?;

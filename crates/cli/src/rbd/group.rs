@@ -1,6 +1,6 @@
 //! `loligo rbd group`.
 
-use loligo_rados::IoCtx;
+use loligo_rados::Errno;
 use loligo_rbd::group::{self, GroupSnapshot, Member};
 use loligo_rbd::{Error, Image};
 use serde_json::{Value, json};
@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 use super::args::{Group, GroupImage, GroupSnap};
 use super::clones::{path, pool_name};
 use super::show::{MadeWith, table};
-use super::{Bar, Place};
+use super::spec::GroupName;
+use super::{Bar, Place, named_so};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
 pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
     match command {
         Group::Create { group: text } => {
-            let (io, name) = named(place, text).await?;
+            let (io, name) = place.group(text).await?;
             group::create(&io, &name).await.context(|| format!("group create {text}"))
         }
         Group::Ls { place: text } => {
@@ -28,19 +29,13 @@ pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
             Ok(())
         }
         Group::Rm { group: text } => {
-            let (io, name) = named(place, text).await?;
+            let (io, name) = place.group(text).await?;
             or_none(group::remove(&io, &name).await).context(|| format!("group rm {text}"))
         }
         Group::Rename { group: text, to } => rename(place, text, to).await,
         Group::Image(command) => image(place, command).await,
         Group::Snap(command) => snap(place, command).await,
     }
-}
-
-/// A group, and where it lies.
-async fn named(place: &Place, text: &str) -> Result<(IoCtx, String), Failure> {
-    let (io, spec) = place.image_or(text, "GROUP").await?;
-    Ok((io, spec.image))
 }
 
 /// A group that is not there has nothing to remove or to list: `rbd` says nothing of it either.
@@ -53,32 +48,32 @@ fn or_none<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
 
 async fn rename(place: &Place, text: &str, to: &str) -> Result<(), Failure> {
     let what = format!("group rename {text} to {to}");
-    let ((io, from), (other, to)) = (named(place, text).await?, named(place, to).await?);
-    if (io.pool(), io.namespace()) != (other.pool(), other.namespace()) {
-        return Err(Failure::new(what, "goes to another pool or namespace"));
-    }
-    group::rename(&io, &from, &to).await.context(|| what)
+    let from = named_so(text, GroupName::parse(text))?;
+    let to = named_so(to, GroupName::parse(to))?;
+    place.same_place(&what, &from.at, &to.at)?;
+    let io = place.io(&from.at).await?;
+    group::rename(&io, &from.group, &to.group).await.context(|| what)
 }
 
 async fn image(place: &Place, command: &GroupImage) -> Result<(), Failure> {
     match command {
         GroupImage::Add { group: text, image } => {
-            let ((io, name), (image_io, spec)) = (named(place, text).await?, place.image(image).await?);
-            let added = group::add_image(&io, &name, &image_io, &spec.image).await;
+            let ((io, name), (image_io, member)) = (place.group(text).await?, place.image(image).await?);
+            let added = group::add_image(&io, &name, &image_io, &member).await;
             added.context(|| format!("group image add {text} {image}"))
         }
         GroupImage::Rm { group: text, image, image_id } => {
             let by_id = image_id.is_some();
             let image = image_id.as_ref().or(image.as_ref()).map_or("", String::as_str);
-            let ((io, name), (image_io, spec)) = (named(place, text).await?, place.image(image).await?);
+            let ((io, name), (image_io, member)) = (place.group(text).await?, place.image(image).await?);
             let removed = match by_id {
-                true => group::remove_image_by_id(&io, &name, &image_io, &spec.image).await,
-                false => group::remove_image(&io, &name, &image_io, &spec.image).await,
+                true => group::remove_image_by_id(&io, &name, &image_io, &member).await,
+                false => group::remove_image(&io, &name, &image_io, &member).await,
             };
             removed.context(|| format!("group image rm {text} {image}"))
         }
         GroupImage::Ls { group: text } => {
-            let (io, name) = named(place, text).await?;
+            let (io, name) = place.group(text).await?;
             let members = or_none(group::members(&io, &name).await);
             let members = members.context(|| format!("group image ls {text}"))?;
             show_members(place, &String::from_utf8_lossy(io.namespace()), &members);
@@ -106,40 +101,37 @@ fn show_members(place: &Place, namespace: &str, members: &[Member]) {
 async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
     match command {
         GroupSnap::Ls { group: text } => {
-            let (io, group) = named(place, text).await?;
+            let (io, group) = place.group(text).await?;
             let snaps = or_none(group::snapshots(&io, &group).await);
             show_snapshots(&snaps.context(|| format!("group snap ls {text}"))?, place.format);
             Ok(())
         }
         GroupSnap::Create { snapshot } => {
-            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let (io, group, name) = place.group_snapshot(snapshot).await?;
             let made = group::create_snapshot(&io, &group, &name).await;
             made.context(|| format!("group snap create {snapshot}"))
         }
         GroupSnap::Rm { snapshot } => {
-            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let (io, group, name) = place.group_snapshot(snapshot).await?;
             let removed = group::remove_snapshot(&io, &group, &name).await;
             removed.context(|| format!("group snap rm {snapshot}"))
         }
         GroupSnap::Rename { snapshot, to } => {
-            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let (io, group, name) = place.group_snapshot(snapshot).await?;
+            if to.contains(['/', '@']) {
+                let why = "is not the name of a snapshot alone";
+                return Err(Failure::of(Errno::EINVAL, format!("'{to}'"), why));
+            }
             let renamed = group::rename_snapshot(&io, &group, &name, to).await;
             renamed.context(|| format!("group snap rename {snapshot}"))
         }
         GroupSnap::Rollback { snapshot, quiet } => {
-            let (io, group, name) = snapshot_of(place, snapshot).await?;
+            let (io, group, name) = place.group_snapshot(snapshot).await?;
             let bar = Bar::new("Rolling back to group snapshot", quiet);
             let back = group::roll_back(&io, &group, &name, |n, of| bar.at(n, of)).await;
             back.context(|| format!("group snap rollback {snapshot}"))
         }
     }
-}
-
-/// A group, where it lies, and one of its snapshots.
-async fn snapshot_of(place: &Place, text: &str) -> Result<(IoCtx, String, String), Failure> {
-    let (io, spec) = place.image_or(text, "GROUP").await?;
-    let name = spec.snap.ok_or_else(|| Failure::new(text, "names no snapshot: GROUP@SNAPSHOT"))?;
-    Ok((io, spec.image, name))
 }
 
 fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {

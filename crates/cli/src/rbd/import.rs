@@ -28,7 +28,7 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
         None if size.is_some() => own_name,
         None => return Err(Failure::new(what(), "does not say how the image is called")),
     };
-    let (io, spec) = place.image(name).await?;
+    let (io, name) = place.image(name).await?;
     let (new, mut begun) = match options.export_format {
         ExportFormat::Bytes => (defaults::image(&place.conf, size.unwrap_or(0))?, Begun::Bytes(from)),
         ExportFormat::Whole => {
@@ -37,9 +37,9 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
         }
     };
     let new = shaped_as(place, &io, &options.shape, new).await?;
-    loligo_rbd::create(&io, &spec.image, new).await.context(what)?;
+    loligo_rbd::create(&io, &name, new).await.context(what)?;
     let done = async {
-        let image = Image::open(&io, &spec.image, Mode::ReadWrite).await.context(what)?;
+        let image = Image::open(&io, &name, Mode::ReadWrite).await.context(what)?;
         let bar = Bar::new("Importing image", &options.quiet);
         let sparse_bytes = usize::try_from(options.sparse_size).unwrap_or(usize::MAX);
         let filled = match (&mut begun, size) {
@@ -56,7 +56,7 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
     let done = done.await;
     if done.is_err() {
         // Half an image is of no use to anybody. The first failure is the one to tell.
-        let _ = loligo_rbd::remove_with_snapshots(&io, &spec.image).await;
+        let _ = loligo_rbd::remove_with_snapshots(&io, &name).await;
     }
     done
 }

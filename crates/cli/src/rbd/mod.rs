@@ -19,12 +19,12 @@ mod trash;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
-use loligo_rados::{IoCtx, PoolId, Rados};
+use loligo_rados::{Errno, IoCtx, PoolId, Rados};
 use loligo_rbd::{Ancestry, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces};
 use serde_json::json;
 
-use self::args::{CloneShape, Deep, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Snap};
-use self::spec::Spec;
+use self::args::{CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Snap, Trash};
+use self::spec::{At, GroupName, GroupSnapshotName, ImageName, ImageOrSnapshot, SnapshotName};
 use crate::args::Format;
 use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
@@ -35,6 +35,9 @@ pub(crate) use self::args::RbdCommand;
 const WORKERS: usize = 2;
 
 pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
+    if client.place().2.is_some() {
+        may_have_snap(command)?;
+    }
     if let RbdCommand::MergeDiff { first, second, file, quiet } = command {
         // Files of this machine only.
         return diff::merge(first, second, file, quiet);
@@ -65,28 +68,41 @@ struct Place {
     format: Format,
 }
 
+/// Refuses `-s` where no image is named whose snapshot it could be. Commands with images refuse it themselves, if they take no snapshot.
+fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::Create { .. } | RbdCommand::Resize { .. } => {
+            Err(Failure::new("-s", "names a snapshot; the size is --size"))
+        }
+        RbdCommand::Group(Group::Snap(_)) => Ok(()),
+        RbdCommand::Ls { .. }
+        | RbdCommand::MergeDiff { .. }
+        | RbdCommand::Group(_)
+        | RbdCommand::Pool(_)
+        | RbdCommand::Namespace(_)
+        | RbdCommand::Trash(Trash::Ls { .. } | Trash::Purge { .. })
+        | RbdCommand::Du { image: None, .. } => Err(Failure::new("-s", "the command takes no snapshot")),
+        _ => Ok(()),
+    }
+}
+
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
         RbdCommand::Create { image, shape, size } => {
-            let (io, spec) = place.image(image).await?;
+            let (io, name) = place.image(image).await?;
             let new = shaped(place, &io, shape, *size).await?;
-            loligo_rbd::create(&io, &spec.image, new).await.context(|| format!("create {image}"))
+            loligo_rbd::create(&io, &name, new).await.context(|| format!("create {image}"))
         }
         RbdCommand::Info { image } => info(place, image).await,
         RbdCommand::Status { image } => holders::status(place, image).await,
         RbdCommand::Lock(command) => holders::lock(place, command).await,
         RbdCommand::Rm { image, quiet } => {
-            let (io, spec) = place.image(image).await?;
+            let (io, name) = place.image(image).await?;
             let bar = Bar::new("Removing image", quiet);
-            loligo_rbd::remove(&io, &spec.image, |n, of| bar.at(n, of))
-                .await
-                .context(|| format!("rm {image}"))
+            loligo_rbd::remove(&io, &name, |n, of| bar.at(n, of)).await.context(|| format!("rm {image}"))
         }
-        RbdCommand::Rename { image, to } => {
-            let ((io, from), (_, to)) = (place.image(image).await?, place.image(to).await?);
-            loligo_rbd::rename(&io, &from.image, &to.image).await.context(|| format!("rename {image}"))
-        }
+        RbdCommand::Rename { image, to } => rename(place, image, to).await,
         RbdCommand::Resize { image, size, allow_shrink, quiet } => {
             let shrink = if *allow_shrink { Shrink::Allowed } else { Shrink::Refused };
             let bar = Bar::new("Resizing image", quiet);
@@ -146,50 +162,122 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
 }
 
 impl Place {
-    async fn io(&self, pool: Option<&str>, namespace: Option<&str>) -> Result<IoCtx, Failure> {
-        let name = pool.unwrap_or(&self.pool);
-        let io = self.rados.ioctx(name).await.context(|| format!("open pool {name}"))?;
-        // The default namespace of another pool, not one that was meant for this.
-        let namespace = namespace.unwrap_or(if pool.is_some() { "" } else { &self.namespace });
-        Ok(io.with_namespace(namespace))
+    async fn io(&self, at: &At) -> Result<IoCtx, Failure> {
+        let pool = at.pool.as_deref().unwrap_or(&self.pool);
+        self.io_at(pool, self.namespace_of(at)).await
+    }
+
+    /// The default namespace of another pool, not one that was meant for this.
+    fn namespace_of<'a>(&'a self, at: &'a At) -> &'a str {
+        at.namespace.as_deref().unwrap_or(if at.pool.is_some() { "" } else { &self.namespace })
+    }
+
+    /// A pool and one of its namespaces, which must be there.
+    async fn io_at(&self, pool: &str, namespace: &str) -> Result<IoCtx, Failure> {
+        let io = self.pool(pool).await?;
+        if namespace.is_empty() {
+            return Ok(io);
+        }
+        let what = || format!("open namespace {pool}/{namespace}");
+        let all = namespaces::list(&io).await.context(what)?;
+        match all.iter().any(|name| name == namespace) {
+            true => Ok(io.with_namespace(namespace)),
+            false => Err(Error::NoNamespace(namespace.to_owned())).context(what),
+        }
+    }
+
+    /// The default namespace of a pool.
+    async fn pool(&self, name: &str) -> Result<IoCtx, Failure> {
+        self.rados.ioctx(name).await.context(|| format!("open pool {name}"))
     }
 
     /// POOL[/NAMESPACE].
     async fn named(&self, named: Option<&str>) -> Result<IoCtx, Failure> {
-        match named.map(|named| named.split_once('/').unwrap_or((named, ""))) {
-            Some((pool, namespace)) => self.io(Some(pool), Some(namespace)).await,
-            None => self.io(None, None).await,
+        let Some(text) = named else { return self.io(&At::default()).await };
+        let (pool, namespace) = named_so(text, spec::place(text))?;
+        self.io_at(pool, namespace).await
+    }
+
+    /// Where an image lies, and what it is called; no snapshot.
+    async fn image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, ImageName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.at).await?, name.image))
+    }
+
+    /// The same of an image that is to be made of another: -s names a snapshot of that.
+    async fn new_image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, ImageName::parse(text, None))?;
+        Ok((self.io(&name.at).await?, name.image))
+    }
+
+    async fn snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
+        let name = named_so(text, SnapshotName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
+    }
+
+    async fn image_or_snapshot(&self, text: &str) -> Result<(IoCtx, String, Option<String>), Failure> {
+        let name = named_so(text, ImageOrSnapshot::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
+    }
+
+    async fn group(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, GroupName::parse(text))?;
+        Ok((self.io(&name.at).await?, name.group))
+    }
+
+    async fn group_snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
+        let name = named_so(text, GroupSnapshotName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.group, name.snap))
+    }
+
+    /// That two names mean the same pool and namespace, where nothing goes from one to another.
+    fn same_place(&self, what: &str, from: &At, to: &At) -> Result<(), Failure> {
+        let place = |at| (pool_of(self, at), self.namespace_of(at));
+        let ((pool, namespace), (to_pool, to_namespace)) = (place(from), place(to));
+        if (pool, namespace) == (to_pool, to_namespace) {
+            return Ok(());
         }
-    }
-
-    /// Where an image lies, and what it is called.
-    async fn image(&self, text: &str) -> Result<(IoCtx, Spec), Failure> {
-        self.image_or(text, "IMAGE").await
-    }
-
-    /// The same for something else that is named so.
-    async fn image_or(&self, text: &str, what: &str) -> Result<(IoCtx, Spec), Failure> {
-        let spec = Spec::parse(text)
-            .ok_or_else(|| Failure::new(text, format!("is not [POOL/[NAMESPACE/]]{what}[@SNAPSHOT]")))?;
-        let snap = spec.snap.clone().or_else(|| self.snap.clone());
-        let io = self.io(spec.pool.as_deref(), spec.namespace.as_deref()).await?;
-        Ok((io, Spec { snap, ..spec }))
+        let why = format!(
+            "goes from {pool}/{namespace} to {to_pool}/{to_namespace}, and must stay in its pool and namespace"
+        );
+        Err(Failure::of(Errno::EINVAL, what, why))
     }
 
     async fn open(&self, text: &str, mode: Mode) -> Result<Image, Failure> {
-        let (io, spec) = self.image(text).await?;
-        Image::open(&io, &spec.image, mode).await.context(|| format!("open {text}"))
+        let (io, name) = self.image(text).await?;
+        Image::open(&io, &name, mode).await.context(|| format!("open {text}"))
     }
 
     /// The image, or the snapshot that is named, for reading.
     async fn open_to_read(&self, text: &str) -> Result<(Image, Option<String>), Failure> {
-        let (io, spec) = self.image(text).await?;
-        let image = match &spec.snap {
-            None => Image::open(&io, &spec.image, Mode::ReadOnly).await,
-            Some(snap) => Image::open_snapshot(&io, &spec.image, snap).await,
+        let (io, name, snap) = self.image_or_snapshot(text).await?;
+        let image = match &snap {
+            None => Image::open(&io, &name, Mode::ReadOnly).await,
+            Some(snap) => Image::open_snapshot(&io, &name, snap).await,
         };
-        Ok((image.context(|| format!("open {text}"))?, spec.snap))
+        Ok((image.context(|| format!("open {text}"))?, snap))
     }
+}
+
+fn pool_of<'a>(place: &'a Place, at: &'a At) -> &'a str {
+    at.pool.as_deref().unwrap_or(&place.pool)
+}
+
+/// What a text names, or why it is refused.
+fn named_so<T>(text: &str, parsed: Result<T, &'static str>) -> Result<T, Failure> {
+    parsed.map_err(|why| Failure::of(Errno::EINVAL, format!("'{text}'"), why))
+}
+
+async fn rename(place: &Place, image: &str, to: &str) -> Result<(), Failure> {
+    let what = format!("rename {image} to {to}");
+    let from = named_so(image, ImageName::parse(image, place.snap.as_deref()))?;
+    let mut to = named_so(to, ImageName::parse(to, None))?;
+    if to.at == At::default() {
+        to.at = from.at.clone();
+    }
+    place.same_place(&what, &from.at, &to.at)?;
+    let io = place.io(&from.at).await?;
+    loligo_rbd::rename(&io, &from.image, &to.image).await.context(|| what)
 }
 
 /// Closes an image after work on it. Why the work failed is of more interest than whether the lock could be given up.
@@ -236,7 +324,7 @@ async fn shaped_as(
 /// Of an object's size, to the base 2, if it is given.
 fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
     if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
-        return Err(Failure::new("--object-size", "is no power of two"));
+        return Err(Failure::of(Errno::EINVAL, "--object-size", "is no power of two"));
     }
     Ok(shape.object_size.map(|size| size.ilog2() as u8))
 }
@@ -282,13 +370,14 @@ async fn copy(
     sparse_size: u64,
     quiet: &Quiet,
 ) -> Result<(), Failure> {
-    let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
+    let (io, name) = place.new_image(to).await?;
+    let (image, _) = place.open_to_read(from).await?;
     let new = NewCopy {
         sparse_bytes: usize::try_from(sparse_size).unwrap_or(usize::MAX),
         ..new_copy(place, &io, shape).await?
     };
     let bar = Bar::new("Image copy", quiet);
-    let copied = image.copy(&io, &spec.image, new, |n, of| bar.at(n, of)).await;
+    let copied = image.copy(&io, &name, new, |n, of| bar.at(n, of)).await;
     copied.context(|| format!("cp {from} to {to}"))
 }
 
@@ -300,10 +389,11 @@ async fn deep_copy(
     ancestry: Ancestry,
     quiet: &Quiet,
 ) -> Result<(), Failure> {
-    let ((image, _), (io, spec)) = (place.open_to_read(from).await?, place.image(to).await?);
+    let (io, name) = place.new_image(to).await?;
+    let (image, _) = place.open_to_read(from).await?;
     let new = new_copy(place, &io, shape).await?;
     let bar = Bar::new("Image deep copy", quiet);
-    let copied = image.deep_copy(&io, &spec.image, new, ancestry, |n, of| bar.at(n, of)).await;
+    let copied = image.deep_copy(&io, &name, new, ancestry, |n, of| bar.at(n, of)).await;
     copied.context(|| format!("deep cp {from} to {to}"))
 }
 
@@ -320,67 +410,88 @@ async fn new_copy(place: &Place, io: &IoCtx, shape: &CloneShape) -> Result<NewCo
 async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
     let all_of = named.is_none();
     let named = match named {
-        Some(text) => vec![place.image(text).await?],
+        Some(text) => vec![place.image_or_snapshot(text).await?],
         None => {
-            let io = place.io(None, None).await?;
+            let io = place.io(&At::default()).await?;
             let images = loligo_rbd::list(&io).await.context(|| "du".to_owned())?;
-            let spec = |image| Spec { pool: None, namespace: None, image, snap: None };
-            images.into_keys().map(|image| (io.clone(), spec(image))).collect()
+            images.into_keys().map(|image| (io.clone(), image, None)).collect()
         }
     };
     let mut all = Vec::new();
-    for (io, spec) in named {
-        let what = || format!("du {}", spec.image);
-        let image = Image::open(&io, &spec.image, Mode::ReadOnly).await.context(what)?;
+    for (io, name, snap) in named {
+        let what = || format!("du {name}");
+        let image = Image::open(&io, &name, Mode::ReadOnly).await.context(what)?;
         let mut used = image.usage().await.context(what)?;
-        if let Some(snap) = &spec.snap {
+        if let Some(snap) = &snap {
             used.retain(|usage| usage.snapshot.as_ref().is_some_and(|(_, name)| name == snap));
+            if used.is_empty() {
+                return Err(Error::NoSnapshot(snap.clone())).context(what);
+            }
         }
-        all.push((spec.image.clone(), image.id().to_owned(), used));
+        all.push((name.clone(), image.id().to_owned(), used));
     }
     show::usage(&all, all_of, place.format);
     Ok(())
 }
 
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
-    let (text, name) = match command {
-        Snap::Ls { image, .. } | Snap::Purge { image } => (image, None),
-        Snap::Limit(limit) => return snap_limit(place, limit).await,
+    match command {
+        Snap::Ls { image, all } => list_snapshots(place, image, *all).await,
+        Snap::Purge { image: text } => {
+            let image = place.open(text, Mode::ReadWrite).await?;
+            let done = purge(&image).await;
+            closing(image, done, &format!("snap purge {text}")).await
+        }
+        Snap::Limit(limit) => snap_limit(place, limit).await,
+        Snap::Rename { image, to } => rename_snapshot(place, image, to).await,
         Snap::Create { image }
         | Snap::Rm { image }
-        | Snap::Rename { image, .. }
         | Snap::Protect { image }
         | Snap::Unprotect { image }
-        | Snap::Rollback { image, .. } => (image, place.image(image).await?.1.snap),
-    };
-    if let Snap::Ls { all, .. } = command {
-        let image = place.open(text, Mode::ReadOnly).await?;
-        let made_with = if *all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
-        let made_with = made_with.context(|| format!("snap ls {text}"))?;
-        show::snapshots(&image.view().snapshots, &made_with, *all, place.format);
-        return Ok(());
+        | Snap::Rollback { image, .. } => on_snapshot(place, image, command).await,
     }
-    let name = name.unwrap_or_default();
-    if name.is_empty() && !matches!(command, Snap::Purge { .. }) {
-        return Err(Failure::new(format!("snap {text}"), "names no snapshot: IMAGE@SNAPSHOT"));
+}
+
+async fn list_snapshots(place: &Place, text: &str, all: bool) -> Result<(), Failure> {
+    let image = place.open(text, Mode::ReadOnly).await?;
+    let made_with = if all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
+    let made_with = made_with.context(|| format!("snap ls {text}"))?;
+    show::snapshots(&image.view().snapshots, &made_with, all, place.format);
+    Ok(())
+}
+
+/// The new name is one of the same image.
+async fn rename_snapshot(place: &Place, text: &str, to: &str) -> Result<(), Failure> {
+    let what = format!("snap rename {text} to {to}");
+    let from = named_so(text, SnapshotName::parse(text, place.snap.as_deref()))?;
+    let mut to = named_so(to, SnapshotName::parse(to, None))?;
+    if to.of.at == At::default() {
+        to.of.at = from.of.at.clone();
     }
-    let image = place.open(text, Mode::ReadWrite).await?;
+    place.same_place(&what, &from.of.at, &to.of.at)?;
+    if from.of.image != to.of.image {
+        let why = format!("goes from image {} to image {}", from.of.image, to.of.image);
+        return Err(Failure::of(Errno::EINVAL, what, why));
+    }
+    let io = place.io(&from.of.at).await?;
+    let image = Image::open(&io, &from.of.image, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
+    let done = image.rename_snapshot(&from.snap, &to.snap).await;
+    closing(image, done, &what).await
+}
+
+async fn on_snapshot(place: &Place, text: &str, command: &Snap) -> Result<(), Failure> {
+    let (io, image, name) = place.snapshot(text).await?;
+    let image = Image::open(&io, &image, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
     let done = match command {
         Snap::Create { .. } => image.create_snapshot(&name).await,
         Snap::Rm { .. } => image.remove_snapshot(&name).await,
-        Snap::Purge { .. } => purge(&image).await,
-        Snap::Rename { to, .. } => {
-            // `rbd` takes it with the image's name or without.
-            let to = to.split_once('@').map_or(to.as_str(), |(_, snap)| snap);
-            image.rename_snapshot(&name, to).await
-        }
         Snap::Protect { .. } => image.protect_snapshot(&name).await,
         Snap::Unprotect { .. } => image.unprotect_snapshot(&name).await,
         Snap::Rollback { quiet, .. } => {
             let bar = Bar::new("Rolling back to snapshot", quiet);
             image.roll_back(&name, |n, of| bar.at(n, of)).await
         }
-        Snap::Ls { .. } | Snap::Limit(_) => Ok(()),
+        Snap::Ls { .. } | Snap::Purge { .. } | Snap::Rename { .. } | Snap::Limit(_) => Ok(()),
     };
     closing(image, done, &format!("snap {text}")).await
 }
@@ -460,23 +571,31 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
 async fn namespace(place: &Place, command: &Namespace) -> Result<(), Failure> {
     let (Namespace::Create { place: named } | Namespace::Rm { place: named }) = command else {
         let Namespace::Ls { pool } = command else { return Ok(()) };
-        let io = place.io(pool.as_deref(), None).await?;
+        let io = place.pool(only_pool(pool.as_deref().unwrap_or(&place.pool))?).await?;
         let all = namespaces::list(&io).await.context(|| "namespace ls".to_owned())?;
         show::namespaces(&all, place.format);
         return Ok(());
     };
-    let (pool, name) = match named.as_deref().map(|named| named.split_once('/').unwrap_or((named, ""))) {
-        Some((pool, name)) => (Some(pool), name),
-        None => (None, &*place.namespace),
+    let (pool, name) = match named.as_deref() {
+        Some(text) => named_so(text, spec::place(text))?,
+        None => (&*place.pool, &*place.namespace),
     };
-    let what = || format!("namespace {name}");
     if name.is_empty() {
-        return Err(Failure::new("namespace", "is not named: POOL/NAMESPACE"));
+        return Err(Failure::of(Errno::EINVAL, "namespace", "is not named: POOL/NAMESPACE"));
     }
-    let io = place.io(pool, None).await?;
+    let what = || format!("namespace {name}");
+    let io = place.pool(only_pool(pool)?).await?;
     match command {
         Namespace::Rm { .. } => namespaces::remove(&io, name).await.context(what),
         _ => namespaces::create(&io, name).await.context(what),
+    }
+}
+
+/// A pool, and nothing within it.
+fn only_pool(text: &str) -> Result<&str, Failure> {
+    match text.contains('/') {
+        true => Err(Failure::of(Errno::EINVAL, format!("'{text}'"), "is no name of a pool")),
+        false => Ok(text),
     }
 }
 

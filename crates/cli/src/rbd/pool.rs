@@ -20,7 +20,7 @@ pub(super) async fn run(place: &Place, command: &PoolCommand) -> Result<(), Fail
 async fn init(place: &Place, named: Option<&str>, force: bool) -> Result<(), Failure> {
     let name = named.unwrap_or(&place.pool);
     let what = || format!("pool init {name}");
-    let io = place.io(Some(name), None).await?;
+    let io = place.pool(name).await?;
     let mut command = json!({"prefix": "osd pool application enable", "pool": name, "app": "rbd"});
     if force {
         command["yes_i_really_mean_it"] = true.into();

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use loligo_rados::IoCtx;
+use loligo_rados::{Errno, IoCtx};
 use loligo_rbd::trash::{self, Trashed, source};
 use loligo_rbd::{Error, Image, Mode, Parent};
 use loligo_wire::UTime;
@@ -19,26 +19,30 @@ use crate::failure::{Context, Failure};
 pub(super) async fn run(place: &Place, command: &Trash) -> Result<(), Failure> {
     match command {
         Trash::Mv { image, expires_at } => {
-            let (io, spec) = place.image(image).await?;
+            let (io, name) = place.image(image).await?;
             let (until, now) = (time(expires_at)?, UTime::now());
             if until.sec < now.sec {
-                return Err(Failure::new(format!("--expires-at {expires_at}"), "lies in the past"));
+                return Err(Failure::of(
+                    Errno::EINVAL,
+                    format!("--expires-at {expires_at}"),
+                    "lies in the past",
+                ));
             }
             let keep = Duration::from_secs(u64::from(until.sec - now.sec));
-            trash::put(&io, &spec.image, keep).await.context(|| format!("trash mv {image}"))
+            trash::put(&io, &name, keep).await.context(|| format!("trash mv {image}"))
         }
         Trash::Ls { place: named, all, long } => {
             list(place, &place.named(named.as_deref()).await?, *all, *long).await
         }
         Trash::Rm { id, force, quiet } => {
-            let (io, spec) = place.image(id).await?;
+            let (io, image_id) = place.image(id).await?;
             let bar = Bar::new("Removing image", quiet);
-            let removed = trash::remove(&io, &spec.image, *force, |n, of| bar.at(n, of)).await;
+            let removed = trash::remove(&io, &image_id, *force, |n, of| bar.at(n, of)).await;
             removed.context(|| format!("trash rm {id}"))
         }
         Trash::Restore { id, image } => {
-            let (io, spec) = place.image(id).await?;
-            let back = trash::restore(&io, &spec.image, image.as_deref()).await;
+            let (io, image_id) = place.image(id).await?;
+            let back = trash::restore(&io, &image_id, image.as_deref()).await;
             back.context(|| format!("trash restore {id}"))
         }
         Trash::Purge { place: named, expired_before, quiet } => {
