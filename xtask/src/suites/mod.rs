@@ -58,7 +58,8 @@ pub(crate) struct Choice<'a> {
 pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
     let list = List::read()?;
     let root = Root::prepare(choice.release)?;
-    succeed(cargo().args(["build", "--quiet", "--package", "loligo"]))?;
+    // As the tests have it built: alone it would have other features, and much would be compiled twice.
+    succeed(cargo().args(["test", "--quiet", "--workspace", "--no-run"]))?;
     let mut tally = Tally::new(choice.release);
     tally.unlisted = unlisted(&list, &root, choice.release)?;
     let jobs = Job::all(&list, choice);
