@@ -175,7 +175,8 @@ impl Image {
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
-        let may = is_inside && !inner.caching.is_left() && inner.check_watch().is_ok();
+        let is_readable = inner.view.load().check_readable().is_ok() && inner.check_watch().is_ok();
+        let may = is_inside && is_readable && !inner.caching.is_left();
         let file = inner.caching.file.load();
         file.as_ref().filter(|_| may).is_some_and(|file| file.read_cached(inner, offset, buf))
     }
@@ -330,6 +331,7 @@ impl Inner {
 
     async fn write_object_back(&self, object: u64, extents: &[(u64, Bytes)]) -> Result<(), Error> {
         self.check_watch()?;
+        self.check_view()?;
         let (Some((first, _)), Some((last, end))) = (extents.first(), extents.last()) else { return Ok(()) };
         let len = last + end.len() as u64 - first;
         let extent = ObjectExtent { object: ObjectNo(object), offset: *first, len };

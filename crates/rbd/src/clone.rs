@@ -62,7 +62,7 @@ pub async fn clone(
     name: &str,
     new: NewClone,
 ) -> Result<(), Error> {
-    let parent = Inner::load(parent_io, Which::Name(parent), At::Name(snapshot), true, 0).await?;
+    let parent = Inner::load(parent_io, Which::Name(parent), At::Name(snapshot), Mode::ReadOnly, 0).await?;
     let is_first = new.format.is_first(io);
     let view = parent.view.load_full();
     let is_ready = view.snapshot(snapshot)?.protected && parent_io.namespace() == io.namespace();

@@ -32,6 +32,15 @@ pub enum Error {
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
+    /// The image is the copy of a primary image, which only its mirror may change.
+    #[error("the image is read-only: it is not primary (promote it: rbd mirror image promote)")]
+    NonPrimary,
+    /// An image that only its mirror may remove.
+    #[error("the image is mirrored and not primary: it goes when the primary one does")]
+    RemovesNonPrimary,
+    /// Since the image was opened for writing it has got features that are not supported here.
+    #[error("the image has become read-only: it has features now that are not supported here: {0}")]
+    Frozen(String),
     /// Features that cannot be switched on or off now.
     #[error("{features} {why}")]
     Switch {
@@ -219,6 +228,7 @@ impl Error {
             | Self::Range { .. }
             | Self::Indivisible { .. }
             | Self::NoParent
+            | Self::RemovesNonPrimary
             | Self::NoCache
             | Self::LaterSnapshot
             | Self::GroupNamespace
@@ -226,7 +236,7 @@ impl Error {
             | Self::Unprotected(_)
             | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,
-            Self::ReadOnly | Self::Locked(_) => Errno::EROFS,
+            Self::ReadOnly | Self::NonPrimary | Self::Frozen(_) | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) => ENOTEMPTY,
             Self::InUse | Self::SnapshotBusy(_) | Self::NamespaceBusy(_) => EBUSY,
             Self::Mismatch(_) => EILSEQ,

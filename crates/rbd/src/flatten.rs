@@ -18,6 +18,8 @@ impl Image {
     pub async fn flatten(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refresh().await?;
+        // As in librbd: that the image must not be changed is said first.
+        inner.check_view()?;
         if inner.view.load().overlap.is_none() {
             return Err(Error::NoParent);
         }

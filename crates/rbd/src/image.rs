@@ -70,6 +70,8 @@ pub(crate) struct Inner {
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
+    /// Look at what the header says, also of images whose data cannot be read here: those that are being migrated, or have unknown features.
+    Header,
     /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
     ReadOnly,
     /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants it.
@@ -125,7 +127,7 @@ impl Image {
         mode: Mode,
     ) -> Result<Self, Error> {
         let at = snapshot.map_or(At::Head, At::Name);
-        let inner = Inner::load(io, which, at, mode == Mode::ReadOnly, 0).await?;
+        let inner = Inner::load(io, which, at, mode, 0).await?;
         Self::start(Arc::new(inner)).await
     }
 
@@ -273,13 +275,15 @@ impl Inner {
         io: &IoCtx,
         which: Which<'_>,
         at: At<'_>,
-        read_only: bool,
+        mode: Mode,
         generation: u32,
     ) -> Result<Self, Error> {
         let (name, id) = identify(io, which).await?;
         let (fixed, view) = view::load(io, &id).await.map_err(|e| missing(e, &name))?;
-        if !read_only && view.features & !view::READABLE != 0 {
-            return Err(Error::Features(crate::features::text(view.features & !view::READABLE)));
+        match mode {
+            Mode::Header => {}
+            Mode::ReadOnly => view.check_readable()?,
+            Mode::ReadWrite => view.check_writable()?,
         }
         let snap = match at {
             At::Head => None,
@@ -304,7 +308,7 @@ impl Inner {
             view: ArcSwap::from_pointee(view),
             stale: AtomicBool::new(false),
             snap,
-            read_only,
+            read_only: mode != Mode::ReadWrite,
             gate: Semaphore::new(GATE_PLACES as usize),
             owned: AtomicBool::new(false),
             freed: Notify::new(),
@@ -338,6 +342,20 @@ impl Inner {
         })?;
         self.view.store(Arc::new(view));
         Ok(())
+    }
+
+    /// What is looked at when the image is opened, looked at again: since then it may have been demoted, journaled, or have got unknown features.
+    pub(crate) fn check_view(&self) -> Result<(), Error> {
+        self.view.load().check_writable().map_err(|e| match e {
+            Error::Features(features) if !self.read_only => Error::Frozen(features),
+            e => e,
+        })
+    }
+
+    /// The same for a change of the header that needs no lock. It is read again first if it has changed.
+    pub(crate) async fn check_header(&self) -> Result<(), Error> {
+        self.refresh_if_stale().await?;
+        self.check_view()
     }
 
     /// The data pool with the snapshots that writes have to keep.

@@ -222,6 +222,7 @@ pub(crate) async fn erase(
             closed?;
         }
         Err(Error::NoImage(_)) => {}
+        Err(Error::NonPrimary) => return Err(Error::RemovesNonPrimary),
         Err(e) => return Err(e),
     }
     for oid in [names::object_map(id, None), names::header(id)] {
@@ -276,6 +277,7 @@ pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
 pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
     names::checked(to)?;
     let image = Image::open(io, from, Mode::ReadOnly).await?;
+    image.inner.check_view()?;
     let id = image.id().to_owned();
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
     match io.operate(names::id_object(to), named).await {

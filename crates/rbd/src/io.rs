@@ -25,6 +25,7 @@ impl Image {
     /// # Errors
     /// The first by offset.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        self.inner.view.load().check_readable()?;
         let size = self.inner.size();
         if len > IO_BYTES_MAX {
             return Err(Error::Range { offset, end: offset.saturating_add(len), size });

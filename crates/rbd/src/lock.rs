@@ -44,6 +44,7 @@ impl Inner {
             self.check()?;
             if self.may_write() && !self.map.is_doubtful() && !self.caching.is_left() {
                 self.refresh_if_stale().await?;
+                self.check_view()?;
                 // Somebody may have switched the exclusive lock on.
                 if self.may_write() {
                     self.begin_caching();
@@ -64,6 +65,7 @@ impl Inner {
         self.check()?;
         loop {
             self.refresh_if_stale().await?;
+            self.check_view()?;
             if self.may_write() {
                 self.map.be_certain().await?;
                 self.write_back().await?;
@@ -126,6 +128,7 @@ impl Inner {
         self.caching.none_is_left();
         self.check()?;
         self.refresh_if_stale().await?;
+        self.check_view()?;
         if !self.may_write() {
             if !self.try_lock().await? {
                 return Ok(false);
@@ -151,6 +154,11 @@ impl Inner {
     async fn begin_to_own(&self) -> Result<(), Error> {
         self.opened().await?;
         self.owned.store(true, Ordering::Release);
+        if let Err(e) = self.check_view() {
+            // Whoever had the lock before has made it an image that is not written to from here.
+            self.give_up().await?;
+            return Err(e);
+        }
         if !self.view.load().has(feature::EXCLUSIVE_LOCK) {
             // It was switched off meanwhile.
             return self.give_up().await;

@@ -30,6 +30,7 @@ impl Image {
     /// # Errors
     /// It cannot be written.
     pub async fn set_metadata(&self, key: &str, value: Bytes) -> Result<(), Error> {
+        self.inner.check_header().await?;
         let pair = BTreeMap::from([(key.to_owned(), value)]);
         tell(&self.inner.io, &self.inner.header, "metadata_set", |w| w.raw(&pair.to_bytes())).await?;
         self.inner.header_changed().await
@@ -41,6 +42,7 @@ impl Image {
     /// ENOENT if there is no such key.
     pub async fn remove_metadata(&self, key: &str) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.check_header().await?;
         ask::<Bytes>(&inner.io, &inner.header, "metadata_get", |w| w.put(key)).await?;
         tell(&inner.io, &inner.header, "metadata_remove", |w| w.put(key)).await?;
         inner.header_changed().await

@@ -236,7 +236,7 @@ impl Image {
         let inner = &self.inner;
         loop {
             inner.check()?;
-            inner.refresh_if_stale().await?;
+            inner.check_header().await?;
             if inner.may_write() {
                 return Ok(false);
             }

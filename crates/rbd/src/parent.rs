@@ -10,7 +10,7 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::{ParentSpec, TrashImage};
 
 use crate::call::ask;
-use crate::image::{At, Image, Inner, Which};
+use crate::image::{At, Image, Inner, Mode, Which};
 use crate::{Error, names, view};
 
 /// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
@@ -138,7 +138,8 @@ impl Inner {
         }
         let which = Which::Known { name: &spec.image, id: &spec.image };
         let parent =
-            Self::load(&place_of(&self.io, spec), which, At::Id(spec.snap), true, generation).await?;
+            Self::load(&place_of(&self.io, spec), which, At::Id(spec.snap), Mode::ReadOnly, generation)
+                .await?;
         let inner = Arc::new(parent);
         self.parent.store(Some(Arc::new(Link { spec: spec.clone(), inner: Arc::clone(&inner) })));
         Ok(Some(inner))

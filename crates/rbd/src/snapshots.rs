@@ -44,6 +44,7 @@ impl Image {
     /// ERANGE if there are more already.
     pub async fn limit_snapshots(&self, limit: Option<u64>) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.check_header().await?;
         tell(&inner.io, &inner.header, "snapshot_set_limit", |w| w.u64(limit.unwrap_or(u64::MAX))).await?;
         inner.header_changed().await
     }
@@ -94,6 +95,7 @@ impl Image {
     /// [`Error::NoSnapshot`]; [`Error::SnapshotExists`].
     pub async fn rename_snapshot(&self, from: &str, to: &str) -> Result<(), Error> {
         self.inner.refresh().await?;
+        self.inner.check_view()?;
         let id = self.inner.view.load().snapshot(from)?.info.id;
         let wanted = Wanted::RenameSnapshot { id, name: to.to_owned() };
         match self.has_owner_do(wanted, |_, _| {}).await {

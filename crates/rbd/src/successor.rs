@@ -11,7 +11,7 @@ use loligo_wire::rbd::feature;
 use loligo_wire::{EntityNum, GlobalId};
 
 use crate::Error;
-use crate::image::{At, Image, Inner, Which};
+use crate::image::{At, Image, Inner, Mode, Which};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
@@ -41,7 +41,8 @@ impl Image {
         }
         let io = rados.ioctx_by_id(old.io.pool()).with_namespace(old.io.namespace().to_vec());
         let at = old.snap.map_or(At::Head, At::Id);
-        let inner = Inner::load(&io, Which::Id(&old.id), at, old.read_only, 0).await?;
+        let mode = if old.read_only { Mode::ReadOnly } else { Mode::ReadWrite };
+        let inner = Inner::load(&io, Which::Id(&old.id), at, mode, 0).await?;
         let new = Self::start(Arc::new(inner)).await?.with_ancestors().await?;
         if !old.read_only {
             new.inherit(&old.holding()).await?;

@@ -40,6 +40,7 @@ impl Image {
         }
         let inner = &self.inner;
         inner.refresh().await?;
+        inner.check_view()?;
         // The owner says only that it is refused.
         inner.added(features)?;
         if self.has_owner_do(Wanted::Features { features, enabled: true }, |_, _| {}).await? {
@@ -66,6 +67,7 @@ impl Image {
         switchable(features, MUTABLE | feature::DEEP_FLATTEN)?;
         let inner = &self.inner;
         inner.refresh().await?;
+        inner.check_view()?;
         inner.removed(features)?;
         if self.has_owner_do(Wanted::Features { features, enabled: false }, |_, _| {}).await? {
             return Ok(());

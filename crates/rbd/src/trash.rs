@@ -59,6 +59,7 @@ pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
     let image = match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {
         // Its header is lost; what is left of it is put away.
         Err(Error::NoImage(_)) => None,
+        Err(Error::NonPrimary) => return Err(Error::RemovesNonPrimary),
         image => Some(image?),
     };
     if let Some(image) = &image

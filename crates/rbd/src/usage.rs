@@ -38,6 +38,7 @@ impl Image {
         inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
+        view.check_readable()?;
         let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;
         let usable = view.has(feature::OBJECT_MAP | feature::FAST_DIFF) && valid(view.flags);
         if !usable || view.snapshots.iter().any(|snap| !valid(snap.flags)) {
@@ -91,6 +92,7 @@ impl Image {
     /// [`Error::NoObjectMap`] if the image shall have none.
     pub async fn rebuild_object_map(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
+        inner.check_header().await?;
         if !inner.view.load().has(feature::OBJECT_MAP) {
             return Err(Error::NoObjectMap);
         }

@@ -6,7 +6,7 @@ use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind, feature};
 use loligo_wire::{Decode, DecodeError, Reader, UTime};
 
 use crate::call::{asking, next};
-use crate::{Error, names};
+use crate::{Error, features, names};
 
 /// Features whose images can be read here.
 pub(crate) const READABLE: u64 = feature::LAYERING
@@ -52,6 +52,8 @@ pub struct View {
     pub parent: Option<ParentSpec>,
     /// Bytes of the image that the parent may have; `None`: only snapshots still need it.
     pub overlap: Option<u64>,
+    /// Features without which the data cannot be read here.
+    unreadable: u64,
     /// When the image was made, last read and last written to, as far as librbd keeps note of it.
     pub times: [UTime; 3],
 }
@@ -101,6 +103,24 @@ impl View {
     pub(crate) fn has(&self, features: u64) -> bool {
         self.features & features == features
     }
+
+    /// Refuses to read data that do not lie where they are looked for here: the image is being migrated, or has features that are not known.
+    pub(crate) fn check_readable(&self) -> Result<(), Error> {
+        match self.unreadable {
+            0 => Ok(()),
+            unreadable => Err(Error::Features(features::text(unreadable))),
+        }
+    }
+
+    /// Refuses to change an image of which more would have to be changed than is known here.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
+        self.check_readable()?;
+        match self.features & !READABLE {
+            0 => Ok(()),
+            unknown if unknown & feature::NON_PRIMARY != 0 => Err(Error::NonPrimary),
+            unknown => Err(Error::Features(features::text(unknown))),
+        }
+    }
 }
 
 /// Reads an image's header.
@@ -145,10 +165,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
     let answers = &mut answers;
     let (order, size): (u8, u64) = next(answers, "get_size")?;
     let (features, incompatible): (u64, u64) = next(answers, "get_features")?;
-    let unknown = (features | incompatible) & !READABLE & !feature::JOURNALING & !feature::NON_PRIMARY;
-    if unknown != 0 {
-        return Err(Error::Features(crate::features::text(unknown)));
-    }
+    let unreadable = (features | incompatible) & !READABLE & !feature::JOURNALING & !feature::NON_PRIMARY;
     let flags = next(answers, "get_flags")?;
     let SnapContext { seq, ids } = next(answers, "get_snapcontext")?;
     let prefix = next(answers, "get_object_prefix")?;
@@ -182,6 +199,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
         snapshots: Vec::new(),
         overlap: overlap.filter(|_| parent.exists()),
         parent: parent.exists().then_some(parent),
+        unreadable,
         times,
     };
     Ok((fixed, view, ids))

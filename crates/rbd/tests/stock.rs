@@ -93,6 +93,12 @@ async fn a_stock_owner_that_was_killed_is_put_out_on_stock() {
     Place::new(Path::new(&stock()), "killed").await.killed().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn what_stock_froze_is_not_written_to() {
+    Place::new(Path::new(&stock()), "frozen").await.frozen().await;
+}
+
 fn stock() -> std::ffi::OsString {
     std::env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf")
 }
@@ -246,6 +252,37 @@ impl Place {
         let at = Image::open_snapshot(&self.io, "disk", "theirs").await.expect("opens");
         assert_eq!(at.read(7 * MB, 4).await.expect("read"), &b"ours"[..]);
         self.end(image).await;
+    }
+
+    /// Stock demotes an image, and journals another, that we have open and have written to. What we would change then is refused (stock: 30, EROFS).
+    async fn frozen(&self) {
+        loligo_rbd::create(&self.io, "journaled", NewImage::of_size(8 * MB)).await.expect("made");
+        self.rbd(&["mirror", "pool", "enable", "image"]).await;
+        self.rbd(&["mirror", "image", "enable", "disk", "snapshot"]).await;
+        let freezing: [(&str, &[&str]); 2] = [
+            ("disk", &["mirror", "image", "demote", "disk"]),
+            ("journaled", &["feature", "enable", "journaled", "journaling"]),
+        ];
+        for (name, freezing) in freezing {
+            let image = Image::open(&self.io, name, Mode::ReadWrite).await.expect("opens");
+            image.write(0, b"before".to_vec().into()).await.expect("written");
+            self.rbd(freezing).await;
+            let refused = [
+                image.write(0, b"after!".to_vec().into()).await,
+                image.discard(0, MB).await,
+                image.set_metadata("key", "value".into()).await,
+                image.create_snapshot("late").await,
+            ];
+            for refused in refused {
+                assert_eq!(refused.expect_err("refused").errno().0, 30, "{name}");
+            }
+            assert!(loligo_rbd::rename(&self.io, name, "other").await.is_err());
+            assert_eq!(image.read(0, 6).await.expect("read"), &b"before"[..]);
+            assert!(image.metadata().await.expect("a list").is_empty());
+            image.close().await.expect("closes");
+            assert!(self.rbd(&["export", name, "-"]).await.starts_with(b"before"));
+        }
+        self.io.rados().delete_pool(&self.pool).await.expect("deleted");
     }
 
     /// `rbd` has the image changed by us, who write to it and keep the lock.

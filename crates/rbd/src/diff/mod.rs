@@ -78,6 +78,7 @@ impl Image {
         inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
+        view.check_readable()?;
         let from = match from {
             Some(name) => Some(view.snapshot(name)?.info.id),
             None => None,

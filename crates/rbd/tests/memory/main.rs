@@ -6,6 +6,7 @@ mod cached;
 mod clones;
 mod deep_copy;
 mod diff;
+mod frozen;
 mod groups;
 mod metadata;
 mod owner;
