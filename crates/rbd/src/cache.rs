@@ -150,7 +150,7 @@ impl Image {
     /// [`Error::NoCache`]; then the image is closed in the background.
     pub fn cached(self, cache: &ImageCache) -> Result<Self, Error> {
         let inner = &self.inner;
-        let is_locked = !inner.read_only && inner.view.load().has(feature::EXCLUSIVE_LOCK);
+        let is_locked = !inner.is_read_only() && inner.view.load().has(feature::EXCLUSIVE_LOCK);
         if inner.snap.is_none() && !is_locked {
             return Err(Error::NoCache);
         }

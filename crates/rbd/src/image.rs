@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) stale: AtomicBool,
     /// What is read.
     pub(crate) snap: Option<SnapId>,
-    pub(crate) read_only: bool,
+    pub(crate) mode: Mode,
     /// Who changes data has a place; who has all of them is alone. It is fair, so that nobody waits for those who come later.
     pub(crate) gate: Semaphore,
     /// Whether the exclusive lock is ours. Changed by who has all places.
@@ -100,7 +100,7 @@ impl Image {
     /// # Errors
     /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows more than is known here.
     pub async fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
-        Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors().await
+        Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors(mode).await
     }
 
     /// Opens an image by its id, also one in the trash.
@@ -108,7 +108,7 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub async fn open_by_id(io: &IoCtx, id: &str, mode: Mode) -> Result<Self, Error> {
-        Self::open_at(io, Which::Id(id), None, mode).await?.with_ancestors().await
+        Self::open_at(io, Which::Id(id), None, mode).await?.with_ancestors(mode).await
     }
 
     /// Opens an image as it was at a snapshot, for reading.
@@ -117,7 +117,15 @@ impl Image {
     /// As [`Image::open`]; [`Error::NoSnapshot`].
     pub async fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
         let at = Self::open_at(io, Which::Name(name), Some(snapshot), Mode::ReadOnly).await?;
-        at.with_ancestors().await
+        at.with_ancestors(Mode::ReadOnly).await
+    }
+
+    /// Opens an image, or what it was at a snapshot, as [`Mode::Header`].
+    ///
+    /// # Errors
+    /// [`Error::NoImage`]; [`Error::NoSnapshot`].
+    pub async fn open_header(io: &IoCtx, name: &str, snapshot: Option<&str>) -> Result<Self, Error> {
+        Self::open_at(io, Which::Name(name), snapshot, Mode::Header).await
     }
 
     pub(crate) async fn open_at(
@@ -131,8 +139,11 @@ impl Image {
         Self::start(Arc::new(inner)).await
     }
 
-    /// An image whose ancestors cannot be opened is of no use.
-    pub(crate) async fn with_ancestors(self) -> Result<Self, Error> {
+    /// An image whose ancestors cannot be opened is of no use, unless its header is all that is looked at.
+    pub(crate) async fn with_ancestors(self, mode: Mode) -> Result<Self, Error> {
+        if mode == Mode::Header {
+            return Ok(self);
+        }
         self.inner.open_ancestors().await?;
         Ok(self)
     }
@@ -140,7 +151,7 @@ impl Image {
     /// Who writes watches the header.
     pub(crate) async fn start(inner: Arc<Inner>) -> Result<Self, Error> {
         let runtime = Handle::current();
-        if inner.read_only {
+        if inner.is_read_only() {
             return Ok(Self { inner, stop: None, task: None, runtime });
         }
         let watch = inner.io.watch(&*inner.header, Duration::ZERO).await?;
@@ -308,7 +319,7 @@ impl Inner {
             view: ArcSwap::from_pointee(view),
             stale: AtomicBool::new(false),
             snap,
-            read_only: mode != Mode::ReadWrite,
+            mode,
             gate: Semaphore::new(GATE_PLACES as usize),
             owned: AtomicBool::new(false),
             freed: Notify::new(),
@@ -320,6 +331,10 @@ impl Inner {
             parent: ArcSwapOption::empty(),
             generation,
         })
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.mode != Mode::ReadWrite
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -347,7 +362,7 @@ impl Inner {
     /// What is looked at when the image is opened, looked at again: since then it may have been demoted, journaled, or have got unknown features.
     pub(crate) fn check_view(&self) -> Result<(), Error> {
         self.view.load().check_writable().map_err(|e| match e {
-            Error::Features(features) if !self.read_only => Error::Frozen(features),
+            Error::Features(features) if !self.is_read_only() => Error::Frozen(features),
             e => e,
         })
     }

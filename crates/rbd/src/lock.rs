@@ -77,7 +77,7 @@ impl Inner {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         self.check_watch()

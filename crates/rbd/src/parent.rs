@@ -50,9 +50,24 @@ impl Image {
     /// # Errors
     /// The parent's header or name cannot be read.
     pub async fn parent(&self) -> Result<Option<Parent>, Error> {
+        let overlap = self.inner.overlap_in(&self.inner.view.load());
+        self.named_parent(overlap).await
+    }
+
+    /// The parent of the image and all of its snapshots, if any of them needs it; it may have as much as the one of them that needs most.
+    ///
+    /// # Errors
+    /// As [`Image::parent`].
+    pub async fn parent_of_any(&self) -> Result<Option<Parent>, Error> {
+        let view = self.inner.view.load_full();
+        let overlaps = view.snapshots.iter().map(|snap| snap.overlap).chain([view.overlap]);
+        self.named_parent(overlaps.max().flatten()).await
+    }
+
+    async fn named_parent(&self, overlap: Option<u64>) -> Result<Option<Parent>, Error> {
         let inner = &self.inner;
         let view = inner.view.load_full();
-        let (Some(spec), Some(overlap)) = (&view.parent, inner.overlap_in(&view)) else { return Ok(None) };
+        let (Some(spec), Some(overlap)) = (&view.parent, overlap) else { return Ok(None) };
         let io = place_of(&inner.io, spec);
         let (_, parent) = view::load(&io, &spec.image).await?;
         let (image, in_trash) = name_of(&io, &spec.image).await?;

@@ -11,7 +11,7 @@ use loligo_wire::rbd::feature;
 use loligo_wire::{EntityNum, GlobalId};
 
 use crate::Error;
-use crate::image::{At, Image, Inner, Mode, Which};
+use crate::image::{At, Image, Inner, Which};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
@@ -36,15 +36,14 @@ impl Image {
     /// exclusive lock. As [`Image::open`]. After all but the first two the call can be repeated.
     pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
         let old = &self.inner;
-        if !old.read_only {
+        if !old.is_read_only() {
             old.flush_cache().await?;
         }
         let io = rados.ioctx_by_id(old.io.pool()).with_namespace(old.io.namespace().to_vec());
         let at = old.snap.map_or(At::Head, At::Id);
-        let mode = if old.read_only { Mode::ReadOnly } else { Mode::ReadWrite };
-        let inner = Inner::load(&io, Which::Id(&old.id), at, mode, 0).await?;
-        let new = Self::start(Arc::new(inner)).await?.with_ancestors().await?;
-        if !old.read_only {
+        let inner = Inner::load(&io, Which::Id(&old.id), at, old.mode, 0).await?;
+        let new = Self::start(Arc::new(inner)).await?.with_ancestors(old.mode).await?;
+        if !old.is_read_only() {
             new.inherit(&old.holding()).await?;
         }
         Ok(new)

@@ -12,7 +12,7 @@ use crate::args::Format;
 use crate::failure::{Context, Failure};
 
 pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
-    let image = place.open(text, Mode::ReadOnly).await?;
+    let image = place.open(text, Mode::Header).await?;
     let watchers = image.watchers().await.context(|| format!("status {text}"))?;
     if place.format == Format::Json {
         let one = |watcher: &loligo_rados::WatchItem| {
@@ -31,7 +31,7 @@ pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
 
 pub(super) async fn lock(place: &Place, command: &Lock) -> Result<(), Failure> {
     let (Lock::Ls { image: text } | Lock::Add { image: text, .. } | Lock::Rm { image: text, .. }) = command;
-    let image = place.open(text, Mode::ReadOnly).await?;
+    let image = place.open(text, Mode::Header).await?;
     let what = format!("lock {text}");
     match command {
         Lock::Ls { .. } => {

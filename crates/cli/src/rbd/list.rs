@@ -8,7 +8,7 @@ use super::Place;
 use super::clones::{path, pool_name};
 use super::show::{bytes, table};
 use crate::args::Format;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 
 /// An image, or one of its snapshots.
 struct Row {
@@ -28,9 +28,8 @@ pub(super) async fn long(
     let mut rows = Vec::new();
     for name in names {
         match rows_of(io, name).await {
-            // It is gone meanwhile.
-            Err(Error::NoImage(_)) => {}
-            found => rows.extend(found.context(|| format!("ls {name}"))?),
+            Ok(found) => rows.extend(found),
+            Err(e) => left_out("ls", name, &e),
         }
     }
     match place.format {
@@ -47,23 +46,26 @@ pub(super) async fn long(
     Ok(())
 }
 
-async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
-    let image = Image::open(io, name, Mode::ReadOnly).await?;
-    let mut rows = vec![row(&image, None, image.lock_mode().await?).await?];
-    let view = image.view();
-    for snap in view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User) {
-        match Image::open_snapshot(io, name, &snap.info.name).await {
-            Err(Error::NoSnapshot(_)) => {}
-            at => rows.push(row(&at?, Some(snap), None).await?),
-        }
-    }
-    Ok(rows)
+/// Says why an image is not among those that are listed: it is gone by now, or broken. The others are shown all the same.
+pub(super) fn left_out(what: &str, name: &str, why: &Error) {
+    let failure = Failure::new(format!("{what} {name}"), format!("left out: {why}"));
+    eprintln!("loligo: {failure}");
 }
 
-async fn row(image: &Image, snap: Option<&Snapshot>, lock: Option<LockMode>) -> Result<Row, Error> {
-    let (name, id) = (image.name().to_owned(), image.id().to_owned());
-    let parent = image.parent().await?;
-    Ok(Row { image: name, id, snap: snap.cloned(), size: image.size(), parent, lock })
+/// The image and the snapshots that users have made, all by what one look at the header says: there may be thousands.
+async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
+    let image = Image::open(io, name, Mode::Header).await?;
+    let (lock, parent, view) = (image.lock_mode().await?, image.parent_of_any().await?, image.view());
+    let row = |snap: Option<&Snapshot>, lock| {
+        let (size, overlap) = match snap {
+            Some(snap) => (snap.info.size, snap.overlap),
+            None => (view.size, view.overlap),
+        };
+        let parent = parent.clone().filter(|_| overlap.is_some());
+        Row { image: name.to_owned(), id: image.id().to_owned(), snap: snap.cloned(), size, parent, lock }
+    };
+    let of_users = view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User);
+    Ok([row(None, lock)].into_iter().chain(of_users.map(|snap| row(Some(snap), None))).collect())
 }
 
 impl Row {

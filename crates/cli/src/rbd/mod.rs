@@ -20,7 +20,9 @@ mod trash;
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
 use loligo_rados::{Errno, IoCtx, PoolId, Rados};
-use loligo_rbd::{Ancestry, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, features, namespaces};
+use loligo_rbd::{
+    Ancestry, Error, Image, Mode, NewCopy, NewImage, Shrink, SnapKind, Usage, features, namespaces,
+};
 use serde_json::json;
 
 use self::args::{CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Snap, Trash};
@@ -349,7 +351,8 @@ async fn data_pool(place: &Place, io: &IoCtx, named: Option<&str>) -> Result<Opt
 }
 
 async fn info(place: &Place, text: &str) -> Result<(), Failure> {
-    let (image, snap) = place.open_to_read(text).await?;
+    let (io, name, snap) = place.image_or_snapshot(text).await?;
+    let image = Image::open_header(&io, &name, snap.as_deref()).await.context(|| format!("open {text}"))?;
     let view = image.view();
     let snap = match &snap {
         Some(snap) => Some(view.snapshot(snap).context(|| format!("info {text}"))?),
@@ -420,18 +423,29 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (io, name, snap) in named {
         let what = || format!("du {name}");
-        let image = Image::open(&io, &name, Mode::ReadOnly).await.context(what)?;
-        let mut used = image.usage().await.context(what)?;
+        let (id, mut used) = match usage_of(&io, &name).await {
+            // Of all images, one that is broken is no reason not to show the others.
+            Err(e) if all_of => {
+                list::left_out("du", &name, &e);
+                continue;
+            }
+            found => found.context(what)?,
+        };
         if let Some(snap) = &snap {
             used.retain(|usage| usage.snapshot.as_ref().is_some_and(|(_, name)| name == snap));
             if used.is_empty() {
                 return Err(Error::NoSnapshot(snap.clone())).context(what);
             }
         }
-        all.push((name.clone(), image.id().to_owned(), used));
+        all.push((name.clone(), id, used));
     }
     show::usage(&all, all_of, place.format);
     Ok(())
+}
+
+async fn usage_of(io: &IoCtx, name: &str) -> Result<(String, Vec<Usage>), Error> {
+    let image = Image::open(io, name, Mode::ReadOnly).await?;
+    Ok((image.id().to_owned(), image.usage().await?))
 }
 
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
@@ -453,7 +467,7 @@ async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
 }
 
 async fn list_snapshots(place: &Place, text: &str, all: bool) -> Result<(), Failure> {
-    let image = place.open(text, Mode::ReadOnly).await?;
+    let image = place.open(text, Mode::Header).await?;
     let made_with = if all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
     let made_with = made_with.context(|| format!("snap ls {text}"))?;
     show::snapshots(&image.view().snapshots, &made_with, all, place.format);
@@ -501,7 +515,7 @@ async fn snap_limit(place: &Place, command: &Limit) -> Result<(), Failure> {
         Limit::Set { image, limit } => (image, Some(*limit)),
         Limit::Clear { image } => (image, None),
     };
-    let image = place.open(text, Mode::ReadOnly).await?;
+    let image = place.open(text, Mode::Header).await?;
     image.limit_snapshots(limit).await.context(|| format!("snap limit {text}"))
 }
 
@@ -543,7 +557,7 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
     | ImageMeta::Set { image: text, .. }
     | ImageMeta::Remove { image: text, .. }) = command;
     let what = || format!("image-meta {text}");
-    let image = place.open(text, Mode::ReadOnly).await?;
+    let image = place.open(text, Mode::Header).await?;
     match command {
         ImageMeta::Set { key, value, .. } => {
             image.set_metadata(key, value.clone().into_bytes().into()).await.context(what)

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::args::Trash;
 use super::clones::{path, pool_name};
+use super::list::left_out;
 use super::show::{date, table};
 use super::{Bar, Place};
 use crate::args::Format;
@@ -85,9 +86,8 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     let mut rows = Vec::new();
     for image in images {
         match parent_of(io, &image.id).await {
-            // It is gone meanwhile.
-            Err(Error::NoImage(_)) => {}
-            parent => rows.push((image, parent.context(what)?)),
+            Ok(parent) => rows.push((image, parent)),
+            Err(e) => left_out("trash ls", &image.id, &e),
         }
     }
     match place.format {
@@ -100,7 +100,7 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
 }
 
 async fn parent_of(io: &IoCtx, id: &str) -> Result<Option<Parent>, Error> {
-    Image::open_by_id(io, id, Mode::ReadOnly).await?.parent().await
+    Image::open_by_id(io, id, Mode::Header).await?.parent().await
 }
 
 fn show(place: &Place, rows: &[(Trashed, Option<Parent>)]) {

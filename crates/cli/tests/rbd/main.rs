@@ -285,6 +285,18 @@ fn groups_are_the_same_to_either_on_stock() {
     on_stock("group", group::beside);
 }
 
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn broken_images_hide_no_others() {
+    on_our_server("broken", trash::beside_broken_images);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn broken_images_hide_no_others_on_stock() {
+    on_stock("broken", trash::beside_broken_images);
+}
+
 /// Runs a test in a pool of its own on a server of our own.
 fn on_our_server(what: &str, test: fn(&Place)) {
     let server = Server::memory().start().expect("the server starts");

@@ -1,5 +1,7 @@
 //! The trash: what one program puts there the other finds, takes back and removes.
 
+use serde_json::Value;
+
 use crate::Place;
 
 pub(crate) fn by_its_words(place: &Place) {
@@ -21,6 +23,50 @@ pub(crate) fn by_its_words(place: &Place) {
     place.done("trash mv b");
     place.done("trash purge");
     assert_eq!(place.done("trash ls"), "");
+}
+
+/// One image that cannot be opened is no reason not to list the others; both programs say so, and end well.
+pub(crate) fn beside_broken_images(place: &Place) {
+    for name in ["broken", "trashed-broken", "trashed-whole", "whole"] {
+        place.done(&format!("create {name} --size 10M"));
+    }
+    place.stock("snap create whole@s --no-progress");
+    let headers = ["broken", "trashed-broken"].map(|name| {
+        let info: Value =
+            serde_json::from_str(&place.done(&format!("info {name} --format json"))).expect("JSON");
+        (name, format!("rbd_header.{}", info["id"].as_str().expect("text")))
+    });
+    place.done("trash mv trashed-broken");
+    place.done("trash mv trashed-whole");
+    for (name, header) in &headers {
+        assert!(place.run("rados", &["rm", header]).status.success(), "{name}");
+    }
+    for line in ["ls --long", "trash ls --long", "du"] {
+        place.same(line);
+        let output = place.ours(line);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("left out"), "{said}");
+        assert!(String::from_utf8(output.stdout).expect("text").contains("whole"));
+    }
+    // A migrated image is listed too, before it has all its data.
+    place.done("create moved --size 10M");
+    let pool = &place.pool;
+    place.stock(&format!("migration prepare {pool}/moved {pool}/arrived"));
+    for line in ["ls --long", "trash ls --long --all"] {
+        place.same(line);
+        assert!(place.done(line).contains(if line.starts_with("ls") { "arrived" } else { "MIGRATION" }));
+    }
+    for line in ["info arrived", "snap ls arrived", "image-meta ls arrived"] {
+        place.done(line);
+    }
+    place.both_refuse("image-meta set broken k v");
+    place.stock(&format!("migration abort {pool}/arrived --no-progress"));
+    let whole = id_of(place, "trashed-whole");
+    place.done(&format!("trash rm {whole}"));
+    place.done("rm moved");
+    place.done("snap rm whole@s");
+    place.done("rm whole");
 }
 
 fn id_of(place: &Place, name: &str) -> String {
