@@ -1,5 +1,6 @@
 //! What an image's header says.
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, ReadOp, SnapId};
 use loligo_stripe::Layout;
 use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind, feature};
@@ -21,8 +22,15 @@ pub(crate) const READABLE: u64 = feature::LAYERING
 /// Attempts to read a header whose snapshots come and go meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// Snapshots of an image at most whose records are asked for: stock OSDs refuse larger contexts long before.
-const SNAPS_MAX: usize = 10_000;
+/// What is asked of each snapshot.
+const SNAP_CALLS: [&str; 4] = ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"];
+
+/// Snapshots that one request asks for. A request has 65,535 operations at most on the wire, so that librbd, which asks for all
+/// snapshots at once, opens an image of 16,383 at most; here an image can be opened whatever number it has.
+const SNAPS_AT_A_TIME: usize = 128;
+
+/// Such requests under way at most.
+const PAGES_AT_ONCE: usize = 8;
 
 /// What never changes of an image.
 #[derive(Clone, Debug)]
@@ -205,29 +213,28 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
     Ok((fixed, view, ids))
 }
 
-/// Newest first, as the header gives them.
+/// The snapshots, oldest first, of ids newest first, as the header gives them.
 async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    if ids.len() > SNAPS_MAX {
-        return Err(loligo_rados::Errno::ERANGE.into());
-    }
+    let pages: Vec<Vec<u64>> = ids.chunks(SNAPS_AT_A_TIME).map(<[u64]>::to_vec).collect();
+    let loaded = stream::iter(pages).map(|ids| load_page(io, header, ids));
+    let mut snapshots: Vec<Snapshot> = loaded.buffered(PAGES_AT_ONCE).try_concat().await?;
+    snapshots.reverse();
+    Ok(snapshots)
+}
+
+async fn load_page(io: &IoCtx, header: &str, ids: Vec<u64>) -> Result<Vec<Snapshot>, Error> {
     let op = ids.iter().fold(ReadOp::new(), |op, id| {
-        ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"]
-            .iter()
-            .fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
+        SNAP_CALLS.iter().fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
     });
     let mut answers = io.operate_read(header, op).await?.into_iter();
     let mut snapshots = Vec::with_capacity(ids.len());
-    for _ in ids {
+    for _ in &ids {
         let info = next(&mut answers, "snapshot_get")?;
         let flags = next(&mut answers, "get_flags")?;
         let protection: u8 = next(&mut answers, "get_protection_status")?;
         let overlap = next(&mut answers, "parent_overlap_get")?;
         snapshots.push(Snapshot { info, protected: protection != 0, flags, overlap });
     }
-    snapshots.reverse();
     Ok(snapshots)
 }
 

@@ -1,6 +1,9 @@
 //! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
 //! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
 
+#[path = "memory/many.rs"]
+mod many;
+
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -97,6 +100,19 @@ async fn a_stock_owner_that_was_killed_is_put_out_on_stock() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn what_stock_froze_is_not_written_to() {
     Place::new(Path::new(&stock()), "frozen").await.frozen().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_keep_thousands_of_snapshots() {
+    let server = Server::memory().start().expect("the server starts");
+    Place::new(server.conf(), "many").await.many(10_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn stock_and_we_keep_thousands_of_snapshots_on_stock() {
+    Place::new(Path::new(&stock()), "many").await.many(10_000).await;
 }
 
 fn stock() -> std::ffi::OsString {
@@ -283,6 +299,20 @@ impl Place {
             assert!(self.rbd(&["export", name, "-"]).await.starts_with(b"before"));
         }
         self.io.rados().delete_pool(&self.pool).await.expect("deleted");
+    }
+
+    /// Stock opens an image of so many snapshots, reads what it was, and removes one.
+    async fn many(&self, count: u64) {
+        let new = NewImage { features: loligo_wire::rbd::feature::LAYERING, ..NewImage::of_size(8 * MB) };
+        loligo_rbd::create(&self.io, "many", new).await.expect("made");
+        many::are_kept(&self.io, "many", count).await;
+        let listed = String::from_utf8(self.rbd(&["snap", "ls", "many"]).await).expect("text");
+        assert_eq!(listed.lines().count() as u64, count, "a title, and one fewer than were made");
+        let then = self.rbd(&["export", "many@s00000001", "-"]).await;
+        assert_eq!(then[..4096], [1; 4096]);
+        self.rbd(&["snap", "rm", "many@s00000001", "--no-progress"]).await;
+        let image = Image::open(&self.io, "many", Mode::ReadOnly).await.expect("opens");
+        assert_eq!(image.view().snapshots.len() as u64, count - 2);
     }
 
     /// `rbd` has the image changed by us, who write to it and keep the lock.

@@ -4,9 +4,8 @@ use crate::errno::Errno;
 
 /// How large things may be.
 ///
-/// Most are a stock OSD's options with their defaults. Two are not: a stock OSD bounds neither the operations of a request
-/// nor what they read and expand, so that a request of 3 MiB may ask for terabytes. Both are far above what a client
-/// does that means no harm.
+/// Most are a stock OSD's options with their defaults. One is not: a stock OSD does not bound what a request's operations read and
+/// expand, so that a request of 3 MiB may ask for terabytes. The bound is far above what a client does that means no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `osd_max_object_size`, in bytes.
@@ -27,7 +26,7 @@ pub struct Limits {
     pub write_bytes: u64,
     /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks for outputs.
     pub write_reply_bytes: usize,
-    /// Ours: operations in a request.
+    /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one request of four operations for each.
     pub ops: usize,
     /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object.
     pub work_bytes: u64,
@@ -45,7 +44,7 @@ impl Default for Limits {
             list_entries: 1024,
             write_bytes: 90 << 20,
             write_reply_bytes: 64,
-            ops: 16 << 10,
+            ops: u16::MAX as usize,
             work_bytes: 256 << 20,
         }
     }

@@ -8,6 +8,7 @@ mod deep_copy;
 mod diff;
 mod frozen;
 mod groups;
+mod many;
 mod metadata;
 mod owner;
 mod sparsify;
@@ -68,6 +69,14 @@ async fn an_image_is_an_array_of_bytes() {
     while let Some(object) = left.next().await.expect("a listing") {
         assert_eq!(object.oid, b"rbd_directory", "{}", String::from_utf8_lossy(&object.oid));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_snapshots_are_kept() {
+    let (_server, io) = place().await;
+    loligo_rbd::create(&io, "a", small(feature::LAYERING, None)).await.expect("made");
+    // More than a request has operations for, four each.
+    many::are_kept(&io, "a", 17_000).await;
 }
 
 /// Random I/O on an image that has the bytes of `model` and no snapshots; closes it. What it has then, and what its snapshots have.
