@@ -22,7 +22,6 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{join_all, try_join_all};
 use loligo_cache::{Backend, Cache, CachedFile, ReadAhead};
 use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, WriteOp};
@@ -34,6 +33,7 @@ use crate::Error;
 use crate::copyup::Before;
 use crate::image::{GATE_PLACES, Image, Inner};
 use crate::io::done;
+use crate::room::PARTS_MAX;
 
 /// Held to see whether a read belongs to a stream: not for hits.
 static READ_AHEAD: Class = Class::new("rbd.read_ahead");
@@ -189,8 +189,11 @@ impl Image {
         let inner = &self.inner;
         let Some(file) = inner.caching.file.load_full() else { return inner.check_watch() };
         let extents = inner.fixed.layout.extents(offset, len);
-        try_join_all(extents.map(|extent| file.cached.flush_object(extent.object.0))).await?;
-        Ok(())
+        let flush = |extent: ObjectExtent| {
+            let flushed = file.cached.flush_object(extent.object.0);
+            async { Ok(flushed.await?) }
+        };
+        inner.room.each(extents, flush, drop).await
     }
 }
 
@@ -291,39 +294,40 @@ impl Inner {
     }
 
     /// Writes, if there is a cache. To be called with a place at the gate.
-    pub(crate) async fn write_to_cache(
-        &self,
-        offset: u64,
-        data: &Bytes,
-        extents: &[ObjectExtent],
-    ) -> Option<Result<(), Error>> {
+    pub(crate) async fn write_to_cache(&self, offset: u64, data: &Bytes) -> Option<Result<(), Error>> {
         let file = &self.caching.file.load_full()?.cached;
-        let written = try_join_all(extents.iter().map(|extent| async move {
-            for (at, object_offset, len) in self.pieces(*extent) {
+        let len = data.len() as u64;
+        let write = |extent: ObjectExtent| async move {
+            for (at, object_offset, len) in self.pieces(extent) {
                 let from = (at - offset) as usize;
                 file.write(extent.object.0, object_offset, &data[from..from + len as usize]).await?;
             }
             Ok::<_, Error>(())
-        }));
-        Some(written.await.map(drop))
+        };
+        Some(match self.only_object(offset, len) {
+            Some(extent) => write(extent).await,
+            // On the heap, so that futures are small for those who write little.
+            None => Box::pin(self.room.each(self.fixed.layout.extents(offset, len), write, drop)).await,
+        })
     }
 
     /// Changes something in the cluster that is not taken into the cache.
     pub(crate) async fn past_the_cache(
         &self,
-        extents: &[ObjectExtent],
+        offset: u64,
+        len: u64,
         change: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), Error> {
-        self.forget(extents).await?;
+        self.forget(offset, len).await?;
         let changed = change.await;
-        self.forget(extents).await?;
+        self.forget(offset, len).await?;
         changed
     }
 
-    /// Forgets what is cached of some extents, also what is dirty.
-    pub(crate) async fn forget(&self, extents: &[ObjectExtent]) -> Result<(), Error> {
+    /// Forgets what is cached of a range, also what is dirty.
+    pub(crate) async fn forget(&self, offset: u64, len: u64) -> Result<(), Error> {
         let Some(file) = self.caching.file.load_full() else { return Ok(()) };
-        for extent in extents {
+        for extent in self.fixed.layout.extents(offset, len) {
             file.cached.discard(extent.object.0, extent.offset, extent.len).await?;
         }
         Ok(())
@@ -387,8 +391,12 @@ impl File {
         let ahead = self.ahead.lock().missed(offset, len);
         self.read_ahead(inner, ahead);
         let extents = inner.fixed.layout.extents(offset, len);
-        // What fails here fails below again.
-        join_all(extents.map(|extent| self.cached.fetch(extent.object.0, extent.offset, extent.len))).await;
+        let fetch = |extent: ObjectExtent| async move {
+            // What fails here fails below again.
+            let _ = self.cached.fetch(extent.object.0, extent.offset, extent.len).await;
+            Ok(())
+        };
+        inner.room.each(extents, fetch, drop).await?;
         for (object, object_offset, range) in places(inner, offset, len) {
             self.cached.read(object, object_offset, &mut buf[range]).await?;
         }
@@ -398,7 +406,7 @@ impl File {
     fn read_ahead(&self, inner: &Inner, range: Option<Range<u64>>) {
         let Some(range) = range else { return };
         let len = range.end.min(inner.size()).saturating_sub(range.start);
-        for (n, extent) in inner.fixed.layout.extents(range.start, len).enumerate() {
+        for (n, extent) in inner.fixed.layout.extents(range.start, len).take(PARTS_MAX).enumerate() {
             self.cached.read_ahead(extent.object.0, extent.offset, extent.len, n == 0);
         }
     }

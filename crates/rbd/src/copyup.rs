@@ -37,6 +37,9 @@ static COPIES: Class = Class::new("rbd.copies");
 /// Times that a change is tried again since the object is still missing. One is enough, unless a clone without exclusive lock is resized or flattened meanwhile.
 const ATTEMPTS: u32 = 8;
 
+/// Maps of snapshots that are told of one object at the same time: many objects may be copied up at once.
+const MAPS_AT_ONCE: usize = 4;
+
 /// Objects that are being copied up, each by one who does it while others wait.
 pub(crate) struct Copies {
     under_way: Mutex<HashSet<u64>>,
@@ -238,7 +241,7 @@ impl Inner {
             }
         }
         let told = told.into_iter().map(|(snap, state)| self.tell_snapshot(number, snap, state));
-        stream::iter(told).buffer_unordered(REMOVALS).try_collect::<()>().await
+        stream::iter(told).buffer_unordered(MAPS_AT_ONCE).try_collect::<()>().await
     }
 
     async fn tell_snapshot(&self, number: u64, snap: SnapId, state: u8) -> Result<(), Error> {

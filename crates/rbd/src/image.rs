@@ -18,6 +18,7 @@ use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::object_map::{Keeper, LOCK};
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
+use crate::room::Room;
 use crate::view::{Fixed, View};
 use crate::{Error, lock, names, view};
 
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) cookie: AtomicU64,
     /// Why nothing can be changed any more: an errno, or 0.
     pub(crate) ended: AtomicI32,
+    /// How much of the I/O to many objects is under way.
+    pub(crate) room: Room,
     pub(crate) map: Keeper,
     pub(crate) copies: Copies,
     pub(crate) caching: Caching,
@@ -313,6 +316,7 @@ impl Inner {
             data,
             name,
             header: names::header(&id),
+            room: Room::default(),
             map: Keeper::new(io.clone(), &id),
             id,
             fixed,

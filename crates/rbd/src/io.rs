@@ -1,16 +1,15 @@
-//! Reading and changing an image's data. All object requests of an I/O leave together.
+//! Reading and changing an image's data. The object requests of an I/O leave together, as many as [`Room`](crate::room::Room) has places for.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::future::{join_all, try_join_all};
 use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
-use smallvec::SmallVec;
 
 use crate::copyup::Before;
 use crate::image::{Image, Inner};
 use crate::object_map::Writing;
+use crate::room::PARTS_MAX;
 use crate::{Error, names};
 
 /// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.
@@ -41,19 +40,12 @@ impl Image {
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         let inner = &self.inner;
         let _place = inner.enter().await?;
-        let extents = inner.extents(offset, data.len() as u64)?;
-        if let Some(written) = inner.write_to_cache(offset, &data, &extents).await {
+        let len = data.len() as u64;
+        inner.check_range(offset, len)?;
+        if let Some(written) = inner.write_to_cache(offset, &data).await {
             return written;
         }
-        let io = &inner.writer()?;
-        let writing = &inner.map.writing(&numbers(&extents)).await?;
-        if let [extent] = extents[..] {
-            return inner.write_extent(io, extent, offset, &data, writing).await;
-        }
-        let each = extents.into_iter().map(|extent| inner.write_extent(io, extent, offset, &data, writing));
-        // On the heap, so that futures are small for those who write little.
-        Box::pin(try_join_all(each)).await?;
-        Ok(())
+        inner.put(offset, len, Content::Data(&data)).await
     }
 
     /// Gives the room of a range back: it reads as zeros then.
@@ -63,11 +55,12 @@ impl Image {
     pub async fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         let place = self.inner.enter().await?;
-        let extents = inner.extents(offset, len)?;
+        inner.check_range(offset, len)?;
         let cleared = async move {
             let io = &inner.writer()?;
-            let cleared = try_join_all(extents.iter().map(|extent| inner.clear(io, *extent)));
-            inner.past_the_cache(&extents, async { cleared.await.map(drop) }).await
+            let extents = inner.fixed.layout.extents(offset, len);
+            let cleared = inner.room.each(extents, |extent| inner.clear(io, extent), drop);
+            inner.past_the_cache(offset, len, cleared).await
         };
         self.inner.to_the_end(place, cleared).await
     }
@@ -90,16 +83,10 @@ impl Image {
             return Err(Error::Indivisible { offset, end: offset.saturating_add(len) });
         }
         let place = self.inner.enter().await?;
-        let extents = inner.extents(offset, len)?;
+        inner.check_range(offset, len)?;
         let written = async move {
-            let io = &inner.writer()?;
-            let pattern = &pattern;
-            let written = async {
-                let writing = &inner.map.writing(&numbers(&extents)).await?;
-                let all = extents.iter().map(|extent| inner.repeat(io, *extent, pattern, offset, writing));
-                try_join_all(all).await.map(drop)
-            };
-            inner.past_the_cache(&extents, written).await
+            let written = inner.put(offset, len, Content::Pattern(&pattern));
+            inner.past_the_cache(offset, len, written).await
         };
         self.inner.to_the_end(place, written).await
     }
@@ -112,8 +99,11 @@ impl Image {
         let inner = Arc::clone(&self.inner);
         let end = offset.saturating_add(data.len() as u64);
         let places = self.inner.enter_to_compare().await?;
-        let extents = inner.extents(offset, data.len() as u64)?;
-        let [extent] = extents[..] else { return Err(Error::Indivisible { offset, end }) };
+        let len = data.len() as u64;
+        inner.check_range(offset, len)?;
+        let Some(extent) = inner.only_object(offset, len) else {
+            return Err(Error::Indivisible { offset, end });
+        };
         if expected.len() != data.len() || inner.pieces(extent).count() != 1 {
             return Err(Error::Indivisible { offset, end });
         }
@@ -125,7 +115,7 @@ impl Image {
                 op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
             };
             let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await;
-            inner.forget(&[extent]).await?;
+            inner.forget(offset, len).await?;
             outcome
         };
         let outcome = self.inner.to_the_end(places, swapped).await?;
@@ -176,26 +166,30 @@ impl Inner {
         Ok(all.freeze())
     }
 
-    /// The extent that a range is, if it is one, in one piece.
-    fn only_extent(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
+    /// The extent that a range is, if it is one.
+    pub(crate) fn only_object(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
         let mut extents = self.fixed.layout.extents(offset, len);
         let first = extents.next()?;
-        (extents.next().is_none() && self.pieces(first).nth(1).is_none()).then_some(first)
+        extents.next().is_none().then_some(first)
     }
 
-    /// Reads from any number of objects at once.
+    /// The same if it is in one piece.
+    fn only_extent(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
+        self.only_object(offset, len).filter(|extent| self.pieces(*extent).nth(1).is_none())
+    }
+
+    /// Reads from any number of objects, some at a time.
     async fn read_parts(&self, io: &IoCtx, offset: u64, len: u64) -> Result<Bytes, Error> {
-        let extents: Vec<ObjectExtent> = self.fixed.layout.extents(offset, len).collect();
-        let answers = join_all(extents.iter().map(|extent| self.read_object(io, *extent))).await;
         let mut all = BytesMut::zeroed(len as usize);
-        for (extent, answer) in extents.into_iter().zip(answers) {
-            let found = answer?;
+        let read = |extent| async move { Ok((extent, self.read_object(io, extent).await?)) };
+        let found = |(extent, found): (ObjectExtent, Bytes)| {
             for (at, object_offset, len) in self.pieces(extent) {
                 let from = ((object_offset - extent.offset) as usize).min(found.len());
                 let part = &found[from..found.len().min(from + len as usize)];
                 all[(at - offset) as usize..][..part.len()].copy_from_slice(part);
             }
-        }
+        };
+        self.room.each(self.fixed.layout.extents(offset, len), read, found).await?;
         Ok(all.freeze())
     }
 
@@ -220,13 +214,13 @@ impl Inner {
         }
     }
 
-    /// The objects of a range that must lie within the image.
-    fn extents(&self, offset: u64, len: u64) -> Result<SmallVec<[ObjectExtent; 1]>, Error> {
+    /// Refuses a range that does not lie within the image.
+    fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let (size, end) = (self.size(), offset.saturating_add(len));
         if end > size || len > IO_BYTES_MAX {
             return Err(Error::Range { offset, end, size });
         }
-        Ok(self.fixed.layout.extents(offset, len).collect())
+        Ok(())
     }
 
     /// Offset in the image, offset in the object and length of each part of a range of an object.
@@ -239,37 +233,50 @@ impl Inner {
         names::data_object(&self.fixed.prefix, extent.object.0)
     }
 
-    /// Writes a part of `data`, which begin at `offset`.
-    async fn write_extent(
+    /// Writes a range. The object map is told of as many objects together as are written at the same time.
+    async fn put(&self, offset: u64, len: u64, content: Content<'_>) -> Result<(), Error> {
+        let io = &self.writer()?;
+        if let Some(extent) = self.only_object(offset, len) {
+            let writing = &self.map.writing(&[extent.object.0]).await?;
+            return self.put_extent(io, extent, offset, content, writing).await;
+        }
+        // On the heap, so that futures are small for those who write little.
+        Box::pin(self.put_parts(io, offset, len, content)).await
+    }
+
+    async fn put_parts(&self, io: &IoCtx, offset: u64, len: u64, content: Content<'_>) -> Result<(), Error> {
+        let mut extents = self.fixed.layout.extents(offset, len);
+        loop {
+            let some: Vec<ObjectExtent> = extents.by_ref().take(PARTS_MAX).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            let writing = &self.map.writing(&numbers(&some)).await?;
+            let put = |extent| self.put_extent(io, extent, offset, content, writing);
+            self.room.each(some.into_iter(), put, drop).await?;
+        }
+    }
+
+    /// Writes what of a range lies in one object.
+    async fn put_extent(
         &self,
         io: &IoCtx,
         extent: ObjectExtent,
         offset: u64,
-        data: &Bytes,
+        content: Content<'_>,
         writing: &Writing<'_>,
     ) -> Result<(), Error> {
         let write = |op| {
             self.pieces(extent).fold(op, |op: WriteOp, (at, object_offset, len)| {
-                let from = (at - offset) as usize;
-                op.write(object_offset, data.slice(from..from + len as usize))
+                let from = at - offset;
+                match content {
+                    Content::Data(data) => {
+                        let part = data.slice(from as usize..(from + len) as usize);
+                        op.write(object_offset, part)
+                    }
+                    Content::Pattern(pattern) => repeat(op, pattern, from, object_offset, len),
+                }
             })
-        };
-        let missing = writing.was_missing(extent.object.0);
-        done(&self.change(io, extent, Before::Replaced, missing, write).await?)
-    }
-
-    /// Writes a part of a repeated pattern, which begins at `offset`.
-    async fn repeat(
-        &self,
-        io: &IoCtx,
-        extent: ObjectExtent,
-        pattern: &Bytes,
-        offset: u64,
-        writing: &Writing<'_>,
-    ) -> Result<(), Error> {
-        let write = |op| {
-            self.pieces(extent)
-                .fold(op, |op, (at, object_offset, len)| repeat(op, pattern, at - offset, object_offset, len))
         };
         let missing = writing.was_missing(extent.object.0);
         done(&self.change(io, extent, Before::Replaced, missing, write).await?)
@@ -320,13 +327,22 @@ impl Inner {
     }
 }
 
+/// What is written to a range, from its beginning on.
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    /// These bytes.
+    Data(&'a Bytes),
+    /// These over and over.
+    Pattern(&'a Bytes),
+}
+
 /// What a request ended with.
 pub(crate) fn done(outcome: &Outcome) -> Result<(), Error> {
     outcome.errno().map_or(Ok(()), |errno| Err(errno.into()))
 }
 
-fn numbers(extents: &[ObjectExtent]) -> SmallVec<[u64; 1]> {
-    let mut numbers: SmallVec<[u64; 1]> = extents.iter().map(|extent| extent.object.0).collect();
+fn numbers(extents: &[ObjectExtent]) -> Vec<u64> {
+    let mut numbers: Vec<u64> = extents.iter().map(|extent| extent.object.0).collect();
     numbers.sort_unstable();
     numbers
 }

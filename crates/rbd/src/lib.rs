@@ -67,6 +67,7 @@ mod owner;
 mod parent;
 pub mod pools;
 mod resize;
+mod room;
 mod snapshots;
 mod sparse;
 mod sparsify;

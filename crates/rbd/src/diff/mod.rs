@@ -28,7 +28,7 @@ use crate::{Error, names};
 const SETS: usize = 32;
 
 /// Objects of one set that are.
-const OBJECTS: usize = 16;
+const OBJECTS: usize = 4;
 
 /// A range of an image that differs from what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

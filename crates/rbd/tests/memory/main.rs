@@ -2,6 +2,7 @@
 //! same on arrays, also on clones (`clones.rs`); two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
 
 mod blocking;
+mod bounded;
 mod cached;
 mod clones;
 mod deep_copy;

@@ -1,0 +1,85 @@
+//! Goal: an I/O to very many objects has some requests under way, not one for each object, and other images' I/O goes on beside it. Method: images of objects of 4 KiB; the
+//! client's count of operations is looked at again and again, while another image of the same client is written to.
+
+use std::pin::pin;
+
+use loligo_rados::Rados;
+use loligo_rbd::{Image, Mode, NewImage};
+use loligo_wire::rbd::feature;
+
+use crate::place;
+
+/// Requests of one I/O, and of an image's, beside one for each I/O (`src/room.rs`).
+const OF_ONE: u64 = 64;
+const OF_IMAGE: u64 = 128;
+
+/// What was looked at was under way if there were more than these.
+const FEW: u64 = 10;
+
+/// Requests at most of the client: its own watches and the other image's among them.
+const OTHERS: u64 = 6;
+
+/// The most operations that are under way while `io` is polled: until its end, or until `until` ends.
+async fn most<T>(rados: &Rados, io: impl Future<Output = T>, until: impl Future<Output = ()>) -> (u64, bool) {
+    let (mut io, mut until, mut most) = (pin!(io), pin!(until), 0);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut until => return (most, false),
+            _ = &mut io => return (most, true),
+            () = tokio::task::yield_now() => most = most.max(rados.in_flight().0),
+        }
+    }
+}
+
+async fn opened(io: &loligo_rados::IoCtx, name: &str, size: u64, features: u64) -> Image {
+    let new = NewImage { order: 12, features, ..NewImage::of_size(size) };
+    loligo_rbd::create(io, name, new).await.expect("made");
+    Image::open(io, name, Mode::ReadWrite).await.expect("opens")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_discard_of_many_objects_leaves_room_for_others() {
+    let (_server, io) = place().await;
+    let large = opened(&io, "large", 1 << 30, feature::LAYERING).await;
+    let other = opened(&io, "other", 1 << 20, feature::LAYERING).await;
+    let writes = async {
+        for n in 0..200u64 {
+            other.write(n * 5000, vec![1; 100].into()).await.expect("written");
+        }
+    };
+    // Dropped long before its end: 262,144 requests.
+    let (most, _) = most(io.rados(), large.discard(0, 1 << 30), writes).await;
+    assert!((FEW..=OF_ONE + OTHERS).contains(&most), "{most}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn io_to_many_objects_is_bounded() {
+    let (_server, io) = place().await;
+    let len = 4u64 << 20;
+    for features in [feature::LAYERING, loligo_rbd::features::DEFAULT] {
+        let image = opened(&io, &format!("image{features}"), 4 * len, features).await;
+        let data: Vec<u8> = (0..len).map(|n| (n / 4096) as u8 | 1).collect();
+        let rados = io.rados();
+        let never = std::future::pending::<()>;
+        let written = most(rados, image.write(100, data.clone().into()), never()).await;
+        let repeated = most(rados, image.write_same(2 * len, len, vec![7; 4096].into()), never()).await;
+        let read = most(rados, image.read(100, len), never()).await;
+        assert_eq!(image.read(100, len).await.expect("read"), data);
+        assert_eq!(image.read(2 * len, len).await.expect("read"), vec![7; len as usize]);
+        let three = async {
+            let reads = (0..3).map(|n| image.read(n * 100, len));
+            futures_util::future::join_all(reads).await
+        };
+        let three = most(rados, three, never()).await;
+        let discarded = most(rados, image.discard(0, 3 * len), never()).await;
+        assert_eq!(image.read(0, 4 * len).await.expect("read"), vec![0; 4 * len as usize]);
+        for (what, (most, ended)) in
+            [("write", written), ("write same", repeated), ("read", read), ("discard", discarded)]
+        {
+            assert!(ended && most <= OF_ONE + OTHERS, "{what}: {most}");
+        }
+        assert!((FEW..=OF_IMAGE + 3 + OTHERS).contains(&three.0), "{}", three.0);
+        image.close().await.expect("closes");
+    }
+}
