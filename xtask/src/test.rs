@@ -96,7 +96,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(why) => totals.left_out.push(format!("{}: {why}", against.what)),
         }
     }
-    // Only where it is named: some programs of the list end by themselves now and then, and the reason is not known yet.
+    // Only where it is named: some programs of the list end by themselves now and then, and the reason is not
+    // known yet.
     if options.part == Some(Part::Suites) {
         totals.suites(options, Release::Reef);
         if options.all_releases {

@@ -117,7 +117,7 @@ impl Admin {
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
         match self.begin(request)? {
             Begun::Done(answer) => Ok(answer),
-            Begun::Lasting(_) => Err(Failure::new("this command is for the admin socket".to_owned()).into()),
+            Begun::Lasting(_) => Err(Failure::new("this command is for the admin socket").into()),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn register(admin: &Admin) {
     for (name, help, run) in commands {
         let run = move |request: &Request| match run() {
             true => Ok(request.json(&json!({}))),
-            false => Err(Failure::new("this process has no log".to_owned())),
+            false => Err(Failure::new("this process has no log")),
         };
         admin.command(Command::new(name, help, run));
     }

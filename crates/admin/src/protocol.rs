@@ -26,8 +26,7 @@ pub(super) fn parse(request: &[u8]) -> Result<(Vec<String>, Request), Failure> {
         let word = if code == [0, 0, 0] { "0" } else { "perfcounters_dump" };
         return Ok((vec![word.to_owned()], Request::default()));
     }
-    let text =
-        std::str::from_utf8(request).map_err(|_| Failure::new("a request is text in UTF-8".to_owned()))?;
+    let text = std::str::from_utf8(request).map_err(|_| Failure::new("a request is text in UTF-8"))?;
     let text = text.trim();
     if !text.starts_with('{') {
         return Ok((words(text), Request::default()));
@@ -35,7 +34,7 @@ pub(super) fn parse(request: &[u8]) -> Result<(Vec<String>, Request), Failure> {
     let object: Map<String, Value> = serde_json::from_str(text)
         .map_err(|e| Failure::new(format!("a request is a JSON object or words: {e}")))?;
     let prefix = object.get("prefix").and_then(Value::as_str);
-    let prefix = prefix.ok_or_else(|| Failure::new("a request has a 'prefix'".to_owned()))?;
+    let prefix = prefix.ok_or_else(|| Failure::new("a request has a 'prefix'"))?;
     let args = object.iter().filter(|(name, _)| *name != "prefix");
     let args = args.map(|(name, value)| (name.clone(), plain(value))).collect();
     Ok((words(prefix), Request { args }))

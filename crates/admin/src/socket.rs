@@ -1,5 +1,6 @@
 //! The socket and its thread.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net;
@@ -74,13 +75,7 @@ impl Drop for AdminSocket {
 /// comes to its place when its own mode is right. That directory has a short name, since the path of a socket has 107
 /// bytes at most when it is bound; where it ends up may be deeper.
 fn listen(path: &Path) -> io::Result<net::UnixListener> {
-    let dir = path.with_file_name(".asok.new");
-    let closed = || fs::DirBuilder::new().mode(0o700).create(&dir);
-    closed().or_else(|e| match e.kind() {
-        // Left by a server that was killed in the middle of this.
-        io::ErrorKind::AlreadyExists => fs::remove_dir_all(&dir).and_then(|()| closed()),
-        _ => Err(e),
-    })?;
+    let dir = closed_dir_beside(path)?;
     let bound = bind(&dir.join("s")).and_then(|listener| {
         fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o600))?;
         fs::rename(dir.join("s"), path)?;
@@ -88,6 +83,20 @@ fn listen(path: &Path) -> io::Result<net::UnixListener> {
     });
     let _ = fs::remove_dir_all(&dir);
     bound
+}
+
+/// An empty directory that only the owner may enter. Programs that start at the same time beside each other
+/// have one each.
+fn closed_dir_beside(path: &Path) -> io::Result<PathBuf> {
+    loop {
+        // The keys of a hasher are random, and they are at hand.
+        let random = RandomState::new().build_hasher().finish() >> 32;
+        let dir = path.with_file_name(format!(".{random:08x}"));
+        match fs::DirBuilder::new().mode(0o700).create(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| dir),
+        }
+    }
 }
 
 fn bind(path: &Path) -> io::Result<net::UnixListener> {

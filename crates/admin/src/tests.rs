@@ -19,7 +19,7 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
     let (get, set) = (Arc::clone(&level), Arc::clone(&level));
     let option = ConfigOption::new("debug_msgr", move || get.load(Ordering::Relaxed).to_string());
     admin.option(option.settable(move |value| {
-        let level = value.parse().map_err(|_| Failure::new("not a number".to_owned()))?;
+        let level = value.parse().map_err(|_| Failure::new("not a number"))?;
         set.store(level, Ordering::Relaxed);
         Ok(())
     }));

@@ -113,7 +113,8 @@ pub(crate) enum Command {
     },
     /// List the pools.
     Lspools,
-    /// Show how much the cluster and its pools hold; or what a directory holds whose server does not run.
+    /// Show how much the cluster and its pools hold, or one pool (-p); or what a directory holds whose server
+    /// does not run.
     Df {
         /// Where its data is: what `serve --data` was told.
         dir: Option<PathBuf>,
@@ -134,8 +135,8 @@ pub(crate) enum Command {
     },
     /// Copy all objects of a pool, of all namespaces, into another pool: data, attributes, maps and locators.
     ///
-    /// Not copied are snapshots, watches, times of modification, allocation hints, and what the pool itself is set to. Objects
-    /// that are written meanwhile may be copied in a state between.
+    /// Not copied are snapshots, watches, times of modification, allocation hints, and what the pool itself
+    /// is set to. Objects that are written meanwhile may be copied in a state between.
     Cppool {
         #[arg(value_name = "POOL")]
         copied: String,
@@ -279,8 +280,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Remove what a bench left behind; that of one that was interrupted, too.
     ///
-    /// A run that ended with --no-cleanup has told which objects it wrote. Where none has, all objects of this machine's runs
-    /// are looked for and removed.
+    /// A run that ended with --no-cleanup has told which objects it wrote. Where none has, all objects of
+    /// this machine's runs are looked for and removed.
     Cleanup {
         /// The run's name.
         #[arg(long)]

@@ -28,6 +28,11 @@ pub(crate) struct Pool {
     pub(crate) format: Format,
 }
 
+/// Says what a user should know of the configuration although it can be used.
+pub(crate) fn warn(conf: &Conf) {
+    conf.warnings().iter().for_each(|warning| eprintln!("loligo: {warning}"));
+}
+
 impl Client {
     pub(crate) fn new(builder: Builder, cli: &Cli) -> Result<Self, Failure> {
         let Cli { pool, namespace, snap, .. } = cli;

@@ -131,7 +131,8 @@ fn parsed(environment: Vec<String>, line: Vec<String>, bytes: Vec<OsString>) -> 
     Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|wrong| not_run(&wrong.format(&mut command))))
 }
 
-/// Tells what is wrong with the command line, or what was asked of it. As of stock programs the status is 1: 2 would say ENOENT.
+/// Tells what is wrong with the command line, or what was asked of it. As of stock programs the status is 1:
+/// 2 would say ENOENT.
 fn not_run(wrong: &clap::Error) -> ! {
     // Nobody may be there to read it.
     let _ = wrong.print();
@@ -140,7 +141,7 @@ fn not_run(wrong: &clap::Error) -> ! {
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
-    conf.warnings().iter().for_each(|warning| eprintln!("loligo: {warning}"));
+    client::warn(&conf);
     let _log = log::of_client(&conf)?;
     let admin = admin::of_client(&conf);
     let tracing = Tracing::start(cli.trace.as_deref())?;

@@ -39,10 +39,15 @@ async fn lspools(client: Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What the pools hold, or one of them if one is named.
 async fn df(client: Client) -> Result<(), Failure> {
-    let format = client.format;
+    let (format, only) = (client.format, client.place().0.map(str::to_owned));
     let rados = client.cluster().await?;
-    let names: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
+    if let Some(only) = &only {
+        rados.pool_id(only).await.context(|| format!("open pool {only}"))?;
+    }
+    let names = rados.pools().into_iter().map(|(_, name)| name);
+    let names: Vec<String> = names.filter(|name| only.as_ref().is_none_or(|only| only == name)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let pools = rados.pool_stats(&names).await.context(|| "df".to_owned())?;
     let space = rados.statfs().await.context(|| "df".to_owned())?;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What a shell shows of a program that SIGPIPE has ended (128 and the signal's number).
 const PIPE_CLOSED: i32 = 141;
 
-/// Whether a write to the standard output has failed as its reader has gone. Relaxed: only the thread that ends the program reads it.
+/// Whether a write to the standard output has failed as its reader has gone. Relaxed: only the thread that
+/// ends the program reads it.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
 /// Prints on the standard output; ends the program if that cannot be: quietly if the reader has gone, as other programs end then.
@@ -22,7 +23,8 @@ pub(crate) fn say(text: Arguments<'_>) {
     }
 }
 
-/// The standard output, for bytes. A command that fails at it ends as [`end_of_reader`] says, when it has given up its locks.
+/// The standard output, for bytes. A command that fails at it ends as [`end_of_reader`] says, when it has
+/// given up its locks.
 pub(crate) struct Stdout;
 
 impl io::Write for Stdout {

@@ -26,8 +26,8 @@ pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: 
     line
 }
 
-/// The command line as text, and the words of it that are none. In the text these are a zero byte and their number: no word
-/// of a command line has a zero byte.
+/// The command line as text, and the words of it that are none. In the text these are a zero byte and their
+/// number: no word of a command line has a zero byte.
 pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<OsString>) {
     let mut bytes = Vec::new();
     let text = |word: OsString| {

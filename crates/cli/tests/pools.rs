@@ -31,7 +31,8 @@ fn nothing_appended_makes_an_object() {
     assert!(place.loligo(&["-p", "from", "stat", "append"]).contains("size 5"));
 }
 
-/// Of a bench that was interrupted only its objects tell; stock's `cleanup` goes by their names, too (seen with 16.2.15).
+/// Of a bench that was interrupted only its objects tell; stock's `cleanup` goes by their names, too (seen
+/// with 16.2.15).
 #[test]
 fn what_an_interrupted_bench_left_is_removed() {
     let place = Place::new("cleanup");

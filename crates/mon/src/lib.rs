@@ -13,7 +13,6 @@
 pub mod command;
 mod file;
 mod monitor;
-pub mod options;
 pub mod output;
 mod service;
 mod session;

@@ -142,8 +142,8 @@ impl Policy {
         Self::of(true, true, false, false)
     }
 
-    /// The same, and a peer may have several sessions: what monitors use towards clients, which ask a named monitor on a
-    /// connection of its own.
+    /// The same, and a peer may have several sessions: what monitors use towards clients, which ask a named
+    /// monitor on a connection of its own.
     pub fn anonymous_server() -> Self {
         Self { anonymous: true, ..Self::stateless_server() }
     }

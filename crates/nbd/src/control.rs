@@ -41,7 +41,7 @@ pub fn register(admin: &Admin, registry: &Arc<Registry>, runtime: &Handle) {
         of("nbd resize", "Set a device's size in bytes.", |registry, request| {
             Box::pin(async move {
                 let size = request.arg("size").and_then(|size| size.parse().ok());
-                let size = size.ok_or_else(|| Failure::new("size is a number of bytes".to_owned()))?;
+                let size = size.ok_or_else(|| Failure::new("size is a number of bytes"))?;
                 told(registry.resize(name(&request), size).await)
             })
         })

@@ -1,16 +1,18 @@
 //! Where a pool's objects are filed, and which of them a placement group has.
 //!
-//! A pool has a slot and a collection for each placement group that it was made with. Its objects stay filed by that number
-//! when `pg_num` changes: a split or a merge moves nothing, so that requests in progress, results kept for repetitions,
-//! watches, snapshots to be trimmed and cursors of listings stay with their objects. Only what clients see of a placement
-//! group is derived from `pg_num`: the requests that it takes, the range that it lists, its statistics.
+//! A pool has a slot and a collection for each placement group that it was made with. Its objects stay filed
+//! by that number when `pg_num` changes: a split or a merge moves nothing, so that requests in progress,
+//! results kept for repetitions, watches, snapshots to be trimmed and cursors of listings stay with their
+//! objects. Only what clients see of a placement group is derived from `pg_num`: the requests that it takes,
+//! the range that it lists, its statistics.
 //!
-//! In the order of objects (`loligo_store::ObjectRef`) the objects of a slot are one range, and so are those of a placement
-//! group. Of a slot and a placement group either one contains the other, or they have nothing in common.
+//! In the order of objects (`loligo_store::ObjectRef`) the objects of a slot are one range, and so are those
+//! of a placement group. Of a slot and a placement group either one contains the other, or they have nothing
+//! in common.
 
 use loligo_maps::stable_mod;
 use loligo_store::CollectionStats;
-use loligo_wire::{Eversion, PgId};
+use loligo_wire::PgId;
 
 use crate::stats::{PgStats, PoolStats};
 
@@ -19,6 +21,12 @@ use crate::stats::{PgStats, PoolStats};
 pub(crate) struct Cut(pub(crate) u32);
 
 impl Cut {
+    /// Into as many parts as there are of something: at most 65,536, which is as many as a pool may have
+    /// (`PG_NUM_MAX`).
+    pub(crate) fn as_many_as<T>(parts: &[T]) -> Self {
+        Self(u32::try_from(parts.len()).unwrap_or(u32::MAX))
+    }
+
     /// The part that a hash is in.
     pub(crate) fn part_of(self, hash: u32) -> u32 {
         stable_mod(hash, self.0)
@@ -31,22 +39,25 @@ impl Cut {
 
     /// The first reversed hash behind a part, where the next part begins; 2^32 for the last one.
     pub(crate) fn behind(self, part: u32) -> u64 {
-        u64::from(part.reverse_bits() | (u64::from(u32::MAX) >> self.fixed_bits(part)) as u32) + 1
+        let free = u32::MAX.checked_shr(self.fixed_bits(part)).unwrap_or(0);
+        u64::from(part.reverse_bits() | free) + 1
     }
 
     /// How many low bits all hashes of a part have in common.
     fn fixed_bits(self, part: u32) -> u32 {
         let bits = self.0.ilog2();
-        // Where the number of parts is no power of two, the first ones are already cut in two and the others not yet.
+        // Where the number of parts is no power of two, the first ones are already cut in two and the others
+        // not yet.
         let cut_in_two = self.0 & ((1 << bits) - 1);
         if part & ((1 << bits) - 1) < cut_in_two { bits + 1 } else { bits }
     }
 }
 
-/// The statistics of `pg_num` placement groups from those of the slots. A slot's figures are divided among the placement
-/// groups in it by the shares of all hashes that these have, as a stock OSD divides them at a split; the sum stays exact.
+/// The statistics of `pg_num` placement groups from those of the slots. A slot's figures are divided among
+/// the placement groups in it by the shares of all hashes that these have, as a stock OSD divides them at a
+/// split; the sum stays exact.
 pub(crate) fn by_pg(slots: &[PgStats], pg_num: u32) -> Vec<PgStats> {
-    let (filed, shown) = (Cut(slots.len() as u32), Cut(pg_num));
+    let (filed, shown) = (Cut::as_many_as(slots), Cut(pg_num));
     if filed == shown {
         return slots.to_vec();
     }
@@ -100,8 +111,8 @@ impl Share {
             writes: self.of(stats.writes),
             written_bytes: self.of(stats.written_bytes),
         };
-        let version: Eversion = slot.version;
-        PgStats { pg: PgId { seed, ..slot.pg }, stats, version, remembered: self.of(slot.remembered) }
+        let remembered = self.of(slot.remembered);
+        PgStats { pg: PgId { seed, ..slot.pg }, stats, version: slot.version, remembered }
     }
 }
 
@@ -119,7 +130,7 @@ fn add(a: PoolStats, b: PoolStats) -> PoolStats {
 
 #[cfg(test)]
 mod tests {
-    use loligo_wire::PoolId;
+    use loligo_wire::{Eversion, PoolId};
 
     use super::*;
 

@@ -61,9 +61,9 @@ impl Osd {
     /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
     /// of new pools and removes those of pools that are gone, with what they hold.
     ///
-    /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A store that is
-    /// opened with another number than it was filled with does not find its objects. Of two callers at the same time one
-    /// repeats its work.
+    /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A
+    /// store that is opened with another number than it was filled with does not find its objects. Of two
+    /// callers at the same time one repeats its work.
     pub fn set_map(
         &self,
         map: Arc<OsdMap>,

@@ -37,8 +37,8 @@ impl Places {
         Self { map, encoded: Bytes::new(), pools: FxHashMap::default() }
     }
 
-    /// The places of the next map: slots of pools that stay are kept, new pools get theirs. `filed_by` has the pools that
-    /// were made with another number of placement groups than the map says, and that number.
+    /// The places of the next map: slots of pools that stay are kept, new pools get theirs. `filed_by` has
+    /// the pools that were made with another number of placement groups than the map says, and that number.
     pub(crate) fn next(
         &self,
         map: Arc<OsdMap>,
@@ -134,7 +134,7 @@ impl Pool {
 
     /// How the pool's objects are filed in its slots.
     pub(crate) fn filed(&self) -> Cut {
-        Cut(self.slots.len() as u32)
+        Cut::as_many_as(&self.slots)
     }
 
     /// The slot that has the objects of this hash.

@@ -97,9 +97,10 @@ struct Order {
     places: BTreeMap<u64, Taken>,
 }
 
-/// Who has a place among the answers of a key.
+/// What stands at a place among the answers of a key.
 enum Taken {
-    /// A request that reads the disk. Its answer leaves behind those that were waiting when the reading began: for this version.
+    /// A request that reads the disk. Its answer leaves behind those that were waiting when the reading
+    /// began: for this version.
     Reserved(Eversion),
     Given(Box<Reply>),
 }

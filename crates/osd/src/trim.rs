@@ -15,7 +15,7 @@ use loligo_store::{Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::Msg;
 use loligo_wire::{Epoch, PoolId};
 
-use crate::exec::{Task, heads_with_clones};
+use crate::exec::{TRIM_PAGE, Task, heads_with_clones};
 use crate::place::Places;
 use crate::slot::{Asker, Slot};
 
@@ -23,9 +23,6 @@ use crate::slot::{Asker, Slot};
 static TRIMS: Class = Class::new("osd.trims");
 /// Held to put in the place where a walk goes on.
 static TRIM_PG: Class = Class::new("osd.trim_pg");
-
-/// Names looked at in one step.
-const PAGE: usize = 256;
 
 /// Told when snapshots are gone from all placement groups of a pool.
 pub(crate) type OnPurged = Box<dyn Fn(PoolId, SnapIds) + Send + Sync>;
@@ -160,7 +157,7 @@ impl TrimPg {
     fn page(&self, from: Option<ObjectName>) {
         let (Some(slot), Some(me)) = (self.slot.upgrade(), self.me.upgrade()) else { return self.end(true) };
         let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
-        match slot.collection.list(first, PAGE) {
+        match slot.collection.list(first, TRIM_PAGE) {
             Fetch::Now(names) => self.walk(&slot, &names),
             Fetch::Later(later) => later.then(move |names| match names {
                 Ok(names) => me.walk(&slot, &names),
@@ -171,7 +168,7 @@ impl TrimPg {
 
     fn walk(&self, slot: &Arc<Slot>, names: &[ObjectName]) {
         // The next page begins with the last name of this one; what is looked at twice is found done.
-        *self.from.lock() = names.last().filter(|_| names.len() == PAGE).cloned();
+        *self.from.lock() = names.last().filter(|_| names.len() == TRIM_PAGE).cloned();
         let heads = heads_with_clones(names);
         // Relaxed: the requests go through the slot's queue, which orders them behind this.
         self.unanswered.store(heads.len() + 1, Ordering::Relaxed);

@@ -159,7 +159,6 @@ impl Builder {
         let monc = Arc::new(monc);
         let mgrc = Arc::new(MgrClient::new(Arc::clone(&monc)));
         let nonce = self.network.random_u32();
-        let objecter_settings = Settings { nonce, ..times.objecter };
         let mut parts = None;
         let core = Arc::new_cyclic(|core| {
             let dispatch = Arc::new(Dispatch(core.clone()));
@@ -177,7 +176,8 @@ impl Builder {
             let weak = Arc::downgrade(&messenger);
             let dialer = Arc::new(Dialer::new(weak, Arc::clone(&client)));
             let (objecter, steward) = Objecter::new(
-                objecter_settings,
+                times.objecter,
+                nonce,
                 location,
                 Arc::clone(&monc),
                 Arc::clone(&dialer),
@@ -244,7 +244,6 @@ impl Times {
                 ops_max: conf.u64("objecter_inflight_ops", 1024)?,
                 bytes_max: conf.size("objecter_inflight_op_bytes", 100 << 20)?,
                 op_timeout: unless_zero("rados_osd_op_timeout")?,
-                nonce: 0,
             },
         })
     }

@@ -53,8 +53,8 @@ impl Errno {
     }
 }
 
-/// The system's text, such as "No such file or directory", with the number; of [`EBLOCKLISTED`](Errno::EBLOCKLISTED) what it means in a cluster, as the system's text is about
-/// sockets.
+/// The system's text, such as "No such file or directory", with the number; of
+/// [`EBLOCKLISTED`](Errno::EBLOCKLISTED) what it means in a cluster, as the system's text is about sockets.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::EBLOCKLISTED {

@@ -108,13 +108,15 @@ impl Rados {
         self.core().objecter.resent()
     }
 
-    /// Whether the cluster keeps this client out (its blocklist), as far as this client knows: its map says so, or an OSD has. That is for good: who wants to go on
+    /// Whether the cluster keeps this client out (its blocklist), as far as this client knows: its map says
+    /// so, or an OSD has answered so. A client that is kept out stays so; a program that goes on
     /// [connects](Rados::connect) anew, with another identity.
     pub fn is_blocklisted(&self) -> bool {
         self.core().objecter.is_blocklisted()
     }
 
-    /// Waits until the client [is kept out](Rados::is_blocklisted). What is returned does not keep the client alive; if the client ends first, it waits for ever.
+    /// Waits until the client [is kept out](Rados::is_blocklisted). The future does not keep the client
+    /// alive; if the client ends first, the future waits for ever.
     pub fn blocklisted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut known = self.core().objecter.blocklisting();
         async move {

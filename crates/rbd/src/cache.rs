@@ -306,7 +306,7 @@ impl Inner {
         };
         Some(match self.only_object(offset, len) {
             Some(extent) => write(extent).await,
-            // On the heap, so that futures are small for those who write little.
+            // On the heap, so that the futures of small writes are small.
             None => Box::pin(self.room.each(self.fixed.layout.extents(offset, len), write, drop)).await,
         })
     }

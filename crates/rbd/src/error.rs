@@ -138,7 +138,7 @@ pub enum Error {
     /// The exclusive lock was lost with the client that held it.
     #[error("the client that had the exclusive lock was blocklisted, and {by} has, or had, the lock since")]
     LockLost {
-        /// Who has it now, as far as that is known.
+        /// The client that has it now, as far as that is known.
         by: String,
     },
     /// There is no such lock to give up or to break.

@@ -2,22 +2,6 @@
 
 use loligo_wire::rbd::{feature, op_feature};
 
-/// Of features, in the order of their bits, as `rbd info` names them.
-const FEATURES: [(u64, &str); 12] = [
-    (feature::LAYERING, "layering"),
-    (feature::STRIPINGV2, "striping"),
-    (feature::EXCLUSIVE_LOCK, "exclusive-lock"),
-    (feature::OBJECT_MAP, "object-map"),
-    (feature::FAST_DIFF, "fast-diff"),
-    (feature::DEEP_FLATTEN, "deep-flatten"),
-    (feature::JOURNALING, "journaling"),
-    (feature::DATA_POOL, "data-pool"),
-    (feature::OPERATIONS, "operations"),
-    (feature::MIGRATING, "migrating"),
-    (feature::NON_PRIMARY, "non-primary"),
-    (feature::DIRTY_CACHE, "dirty-cache"),
-];
-
 const OP_FEATURES: [(u64, &str); 4] = [
     (op_feature::CLONE_PARENT, "clone-parent"),
     (op_feature::CLONE_CHILD, "clone-child"),
@@ -42,7 +26,7 @@ pub const DEFAULT: u64 = feature::LAYERING
 
 /// The names of features.
 pub fn names(features: u64) -> Vec<&'static str> {
-    of(&FEATURES, features)
+    of(&feature::NAMES, features)
 }
 
 /// The names of operation features.
@@ -61,7 +45,7 @@ fn of(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
 
 /// The feature of a name.
 pub fn by_name(name: &str) -> Option<u64> {
-    FEATURES.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
+    feature::NAMES.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
 }
 
 /// Names for an error message; of what has none, the number.

@@ -73,7 +73,8 @@ pub(crate) struct Inner {
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Look at what the header says, also of images whose data cannot be read here: those that are being migrated, or have unknown features.
+    /// Look at what the header says, also of images whose data cannot be read here: those that are being
+    /// migrated, or have unknown features.
     Header,
     /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
     ReadOnly,
@@ -363,7 +364,8 @@ impl Inner {
         Ok(())
     }
 
-    /// What is looked at when the image is opened, looked at again: since then it may have been demoted, journaled, or have got unknown features.
+    /// What is looked at when the image is opened, looked at again: since then it may have been demoted,
+    /// journaled, or have got unknown features.
     pub(crate) fn check_view(&self) -> Result<(), Error> {
         self.view.load().check_writable().map_err(|e| match e {
             Error::Features(features) if !self.is_read_only() => Error::Frozen(features),

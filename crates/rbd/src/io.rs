@@ -1,4 +1,5 @@
-//! Reading and changing an image's data. The object requests of an I/O leave together, as many as [`Room`](crate::room::Room) has places for.
+//! Reading and changing an image's data. The object requests of an I/O leave together, as many as
+//! [`Room`](crate::room::Room) has places for.
 
 use std::sync::Arc;
 
@@ -240,7 +241,7 @@ impl Inner {
             let writing = &self.map.writing(&[extent.object.0]).await?;
             return self.put_extent(io, extent, offset, content, writing).await;
         }
-        // On the heap, so that futures are small for those who write little.
+        // On the heap, so that the futures of small writes are small.
         Box::pin(self.put_parts(io, offset, len, content)).await
     }
 

@@ -155,7 +155,7 @@ impl Inner {
         self.opened().await?;
         self.owned.store(true, Ordering::Release);
         if let Err(e) = self.check_view() {
-            // Whoever had the lock before has made it an image that is not written to from here.
+            // The owner before has made it an image that is not written to from here.
             self.give_up().await?;
             return Err(e);
         }

@@ -54,7 +54,8 @@ impl Image {
         self.named_parent(overlap).await
     }
 
-    /// The parent of the image and all of its snapshots, if any of them needs it; it may have as much as the one of them that needs most.
+    /// The parent of the image and all of its snapshots, if any of them needs it; it may have as much as the
+    /// one of them that needs most.
     ///
     /// # Errors
     /// As [`Image::parent`].

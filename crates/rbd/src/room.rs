@@ -1,8 +1,10 @@
 //! How many requests of an I/O that goes to many objects are under way.
 //!
-//! A discard of 1 GiB may be one of 262,144 objects. It has [`PARTS_MAX`] requests under way at most, and all such I/Os of an image have
-//! [`IMAGE_PARTS_MAX`] together, beside one of each that it may have in any case. So an image leaves room in the client's throttle, which all images share, and no I/O waits
-//! for a place of another one: an I/O that is begun and that nobody goes on with, such as a read in a stream that is not polled, makes others slower, and stops none.
+//! A discard of 1 GiB may be one of 262,144 objects. It has [`PARTS_MAX`] requests under way at most, and all
+//! such I/Os of an image have [`IMAGE_PARTS_MAX`] together, beside one of each that it may have in any case.
+//! So an image leaves room in the client's throttle, which all images share, and no I/O waits for a place of
+//! another one: an I/O that is begun and that nobody goes on with, such as a read in a stream that is not
+//! polled, makes others slower, and stops none.
 //!
 //! An I/O of one object takes no place. How many of these there are is up to the callers.
 
@@ -27,8 +29,9 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Does `part` for each of `items`, which are asked for when there is a place, in their order; `done` gets the results in any order. After a failure nothing is begun any more, and
-    /// what is under way comes to its end.
+    /// Does `part` for each of `items`, which are asked for when there is a place, in their order; `done`
+    /// gets the results in any order. After a failure nothing is begun any more, and what is under way comes
+    /// to its end.
     ///
     /// # Errors
     /// The first in the order of the items.
@@ -66,7 +69,8 @@ impl Room {
                     }
                 }
             }
-            // Parts that wait for nothing, such as objects that are known to be missing, do not keep a thread for long.
+            // Parts that wait for nothing, such as objects that are known to be missing, do not keep a thread
+            // for long.
             tokio::task::consume_budget().await;
         }
     }

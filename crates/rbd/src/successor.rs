@@ -1,7 +1,10 @@
-//! An image that goes on with another client, after the cluster has put the one that had it open on the blocklist.
+//! An image that goes on with another client, after the cluster has put the one that had it open on the
+//! blocklist.
 //!
-//! The successor may write only if nobody else could have written since: where its predecessor held the exclusive lock, it must find the lock still held by exactly that client under
-//! exactly that cookie, break it, and have it before anybody else. Whoever blocklists a client to take its lock breaks the lock itself, and then all of this is refused.
+//! The successor may write only if nobody else could have written since: where its predecessor held the
+//! exclusive lock, it must find the lock still held by exactly that client under exactly that cookie, break
+//! it, and have it before anybody else. A client that blocklists another one to take its lock breaks the lock
+//! itself, and then all of this is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,12 +31,15 @@ impl Image {
         self.inner.io.rados().is_blocklisted()
     }
 
-    /// Opens the same image, or the same snapshot of it, with the client `rados`, and inherits the exclusive lock. To be called when nothing is under way on this image, and its own
-    /// client is [blocklisted](Rados::is_blocklisted) and has been [shut down](Rados::shutdown), so that nothing waits for it. A cache is not inherited.
+    /// Opens the same image, or the same snapshot of it, with the client `rados`, and inherits the exclusive
+    /// lock. To be called when nothing is under way on this image, and its own client is
+    /// [blocklisted](Rados::is_blocklisted) and has been [shut down](Rados::shutdown), so that nothing waits
+    /// for it. A cache is not inherited.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other clients might see of it. [`Error::LockLost`] if somebody else has, or had, the
-    /// exclusive lock. As [`Image::open`]. After all but the first two the call can be repeated.
+    /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other
+    /// clients might see of it. [`Error::LockLost`] if somebody else has, or had, the exclusive lock. As
+    /// [`Image::open`]. After all but the first two the call can be repeated.
     pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
         let old = &self.inner;
         if !old.is_read_only() {

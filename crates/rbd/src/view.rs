@@ -25,8 +25,9 @@ const ATTEMPTS: u32 = 10;
 /// What is asked of each snapshot.
 const SNAP_CALLS: [&str; 4] = ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"];
 
-/// Snapshots that one request asks for. A request has 65,535 operations at most on the wire, so that librbd, which asks for all
-/// snapshots at once, opens an image of 16,383 at most; here an image can be opened whatever number it has.
+/// Snapshots that one request asks for. A request has 65,535 operations at most on the wire, so that librbd,
+/// which asks for all snapshots at once, opens an image of 16,383 at most; here an image can be opened
+/// whatever number it has.
 const SNAPS_AT_A_TIME: usize = 128;
 
 /// Such requests under way at most.
@@ -112,7 +113,8 @@ impl View {
         self.features & features == features
     }
 
-    /// Refuses to read data that do not lie where they are looked for here: the image is being migrated, or has features that are not known.
+    /// Refuses to read data that do not lie where they are looked for here: the image is being migrated, or
+    /// has features that are not known.
     pub(crate) fn check_readable(&self) -> Result<(), Error> {
         match self.unreadable {
             0 => Ok(()),
@@ -120,7 +122,7 @@ impl View {
         }
     }
 
-    /// Refuses to change an image of which more would have to be changed than is known here.
+    /// Refuses to change an image with features that want more changed than is known here.
     pub(crate) fn check_writable(&self) -> Result<(), Error> {
         self.check_readable()?;
         match self.features & !READABLE {

@@ -270,7 +270,8 @@ impl Place {
         self.end(image).await;
     }
 
-    /// Stock demotes an image, and journals another, that we have open and have written to. What we would change then is refused (stock: 30, EROFS).
+    /// Stock demotes an image, and journals another, that we have open and have written to. What we would
+    /// change then is refused (stock: 30, EROFS).
     async fn frozen(&self) {
         loligo_rbd::create(&self.io, "journaled", NewImage::of_size(8 * MB)).await.expect("made");
         self.rbd(&["mirror", "pool", "enable", "image"]).await;

@@ -1,4 +1,5 @@
-//! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for whoever may do everything there.
+//! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for clients that may do
+//! everything there.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ const RUNNING_MAX: usize = 16;
 struct Teller {
     admin: Admin,
     running: Arc<Semaphore>,
-    /// What a daemon of this kind says to whoever may not ask it.
+    /// What a daemon of this kind says to a client that may not ask it.
     denied: &'static str,
     allowed: fn(&Connection) -> bool,
 }
@@ -156,7 +157,7 @@ pub(crate) fn register_mon(admin: &Admin, mon: &Arc<MonService>) {
 /// Adds what is asked of placement groups: `ceph tell PGID query`.
 pub(crate) fn register(admin: &Admin, osd: Arc<Osd>) {
     let query = move |request: &loligo_admin::Request| {
-        let pgid = request.arg("pgid").ok_or_else(|| Failure::new("no pgid specified".to_owned()))?;
+        let pgid = request.arg("pgid").ok_or_else(|| Failure::new("no pgid specified"))?;
         let pg: PgId = pgid.parse().map_err(|_| Failure::new(format!("couldn't parse pgid '{pgid}'")))?;
         let map = osd.map();
         let there = map.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num());

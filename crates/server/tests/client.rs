@@ -62,6 +62,22 @@ on_both! {
     a_watch_that_is_given_up_ends, a_watch_that_is_given_up_ends_on_stock;
 }
 
+/// A list of those that are kept out can name a whole host. Only the OSDs know then whom it is about, and
+/// they say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_learns_from_an_osd_that_its_host_is_blocked() {
+    let server = Server::memory().pool("p").start().expect("the server starts");
+    let rados = connect(server.conf()).await;
+    let pool = rados.ioctx("p").await.expect("the pool");
+    pool.write_full("o", Bytes::new()).await.expect("written");
+    assert!(!rados.is_blocklisted());
+    rados.block("127.0.0.1:0/0", None).await.expect("blocked");
+    assert_eq!(errno(pool.write_full("o", Bytes::new()).await), Errno::EBLOCKLISTED);
+    assert!(rados.is_blocklisted());
+    rados.blocklisted().await;
+    rados.shutdown().await;
+}
+
 /// The CRUSH map is shown as a stock monitor shows its own, as far as the two are the same.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
@@ -206,6 +222,7 @@ mod tests {
             rados.block(&address, Some(Duration::from_secs(60))).await.expect("blocked");
             pool.write_full("o", Bytes::new()).await.expect("others go on");
             assert_eq!(errno(victims_pool.write_full("o", Bytes::new()).await), Errno::EBLOCKLISTED);
+            assert!(victim.is_blocklisted() && !rados.is_blocklisted());
             rados.unblock(&address).await.expect("let in again");
             rados.unblock(&address).await.expect("it is let in already");
             assert_eq!(errno(rados.block("nonsense", None).await), Errno::EINVAL);

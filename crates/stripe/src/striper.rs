@@ -50,9 +50,10 @@ impl Striper {
         Ok(Self { layout, ..self })
     }
 
-    /// The same; each file that it makes, cuts off or removes gets this attribute first: a new one together with its first
-    /// object, others under their lock, before anything of them is lost. The caller removes it when the file is whole again,
-    /// so that what a program leaves that dies in between can be told from a whole file.
+    /// The same; each file that it makes, cuts off or removes gets this attribute first: a new one together
+    /// with its first object, others under their lock, before anything of them is lost. The caller removes it
+    /// when the file is whole again, so that what a program leaves that dies in between can be told from a
+    /// whole file.
     pub fn with_mark(self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self { mark: Some((name.into(), value.into())), ..self }
     }

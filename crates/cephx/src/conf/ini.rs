@@ -108,7 +108,8 @@ fn parse_value(raw: &str) -> Result<String, SyntaxError> {
     }
 }
 
-/// Up to the closing quote; a backslash makes the character after it plain. Blanks at the ends go, as stock has it.
+/// Up to the closing quote; a backslash makes the character after it plain. Blanks at the ends go, as stock
+/// has it.
 fn quoted(raw: &str, quote: char) -> Result<String, SyntaxError> {
     let mut value = String::with_capacity(raw.len());
     let mut chars = raw.chars();
@@ -176,7 +177,8 @@ mod tests {
         assert_eq!(setting("no equals sign"), Err(SyntaxError::Setting));
     }
 
-    /// Values as they are written, beside what `ceph-conf --lookup` of 16.2.15 says of them; `None`: it refuses the file.
+    /// Values as they are written, beside what `ceph-conf --lookup` of 16.2.15 says of them; `None`: it
+    /// refuses the file.
     const AS_STOCK: &[(&str, Option<&str>)] = &[
         (r"a\b", Some("ab")),
         (r"a\\b", Some(r"a\b")),

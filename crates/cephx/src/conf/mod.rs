@@ -1,7 +1,8 @@
 //! ceph.conf, as Ceph's programs read it.
 //!
 //! A value is looked for on the command line, in the environment, in the file's sections `[client.name]`,
-//! `[client]` and `[global]`, and in what the monitors say, in this order. Names of options are the same with spaces, dashes or underscores.
+//! `[client]` and `[global]`, and in what the monitors say, in this order. Names of options are the same with
+//! spaces, dashes or underscores.
 //!
 //! ```
 //! use loligo_cephx::conf::{Conf, Environment};
@@ -17,6 +18,7 @@ mod auth;
 pub(crate) mod ini;
 mod mon_host;
 mod options;
+pub mod table;
 mod value;
 
 use std::collections::BTreeMap;
@@ -98,8 +100,9 @@ pub enum ConfError {
 impl Conf {
     /// Reads the configuration as a Ceph program that was started with `options` does.
     ///
-    /// Without a file that is named explicitly (option `-c`, `CEPH_CONF`), the first of the usual places is taken that
-    /// exists, or none. A file that only `CEPH_CONF` names may be missing: that is a [warning](Self::warnings).
+    /// Without a file that is named explicitly (option `-c`, `CEPH_CONF`), the first of the usual places is
+    /// taken that exists, or none. A file that only `CEPH_CONF` names may be missing: that is a
+    /// [warning](Self::warnings).
     pub fn load(options: &Options, environment: Environment) -> Result<Self, ConfError> {
         let mut options = Options::from_environment(&environment)?.overlaid(options);
         let must_exist = options.conf_file.is_some();
@@ -189,7 +192,8 @@ impl Conf {
         self
     }
 
-    /// The same with what the monitors' configuration database says (`ceph config set`), below files and command line.
+    /// The same with what the monitors' configuration database says (`ceph config set`), below files and
+    /// command line.
     pub fn with_monitors(mut self, settings: BTreeMap<String, String>) -> Self {
         self.monitors = settings.into_iter().map(|(name, value)| (normalize(&name), value)).collect();
         self

@@ -8,6 +8,7 @@ use loligo_wire::{EntityName, EntityType};
 
 use super::ConfError;
 use super::ini::normalize;
+use super::table;
 
 /// Options of ceph.conf that this project looks at, besides `debug_` and a subsystem. On the command line they are taken
 /// as `--option value`.
@@ -52,9 +53,10 @@ const KNOWN: &[&str] = &[
     "rbd_default_stripe_unit",
 ];
 
-/// The names of the options that stock programs of 16.2.15, 18.2.7 and 20.2.4 take (`ceph-conf --show-config`), a line each;
-/// ` bool` after those that are true or false.
-const STOCK: &str = include_str!("options.txt");
+/// The names of the options that stock programs of 18.2.7 and 20.2.4 take (`ceph-conf --show-config`) and
+/// those of 16.2.15, which the [table] has, do not; a line each, with ` bool` behind those that are true or
+/// false.
+const LATER: &str = include_str!("later.txt");
 
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
@@ -133,11 +135,12 @@ impl Options {
     /// More options than on the command line: a `CEPH_ARGS` that is meant for stock programs may set what we have no
     /// use for, as ceph.conf may.
     pub fn take_stock(&mut self, args: &mut Vec<String>) -> Result<(), ConfError> {
-        self.take_some(args, |option| stock_option(option).is_some() || KNOWN.contains(&option))
+        self.take_some(args, |option| StockOption::find(option).is_some() || KNOWN.contains(&option))
     }
 
-    /// What the environment says but for `CEPH_CONF`, which may name no file. Words of `CEPH_ARGS` that are no options of the configuration are left to the program
-    /// ([`Environment::take_args`]); where none asked, they mean nothing, as to stock's librados.
+    /// What the environment says but for `CEPH_CONF`, which may name no file. Words of `CEPH_ARGS` that are
+    /// no options of the configuration are left to the program ([`Environment::take_args`]); where none
+    /// asked, they mean nothing, as to stock's librados.
     pub(super) fn from_environment(environment: &Environment) -> Result<Self, ConfError> {
         let mut options = Self::default();
         if let Some(keyring) = &environment.keyring {
@@ -232,14 +235,25 @@ fn is_shared(option: &str) -> bool {
         || is_switch(option)
 }
 
-/// The line of an option that stock programs take; `debug_` and any subsystem has a level.
-fn stock_option(option: &str) -> Option<&str> {
-    let line = STOCK.lines().find(|line| line.split(' ').next() == Some(option));
-    line.or(option.starts_with("debug_").then_some("debug"))
+/// An option that stock programs take.
+struct StockOption {
+    is_bool: bool,
+}
+
+impl StockOption {
+    /// `debug_` and any subsystem has a level.
+    fn find(option: &str) -> Option<Self> {
+        if let Some(known) = table::find(option) {
+            return Some(Self { is_bool: known.is_bool() });
+        }
+        let later = LATER.lines().find(|line| line.split(' ').next() == Some(option));
+        let is_bool = later.is_some_and(|line| line.ends_with(" bool"));
+        (later.is_some() || option.starts_with("debug_")).then_some(Self { is_bool })
+    }
 }
 
 fn is_bool(option: &str) -> bool {
-    is_switch(option) || stock_option(option).is_some_and(|line| line.ends_with(" bool"))
+    is_switch(option) || StockOption::find(option).is_some_and(|option| option.is_bool)
 }
 
 fn is_switch(option: &str) -> bool {

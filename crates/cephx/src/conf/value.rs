@@ -64,7 +64,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     (!text.is_empty()).then_some(total)
 }
 
-fn unit_seconds(unit: &str) -> Option<u64> {
+pub(super) fn unit_seconds(unit: &str) -> Option<u64> {
     Some(match unit {
         "s" | "sec" | "second" | "seconds" => 1,
         "m" | "min" | "minute" | "minutes" => 60,

@@ -9,7 +9,8 @@ use super::{REMOVALS, remove_all};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 
-/// Removes the objects of a run; those that begin with `of`; or, where no run without a name has left word, all of this machine's.
+/// Removes the objects of a run; those that begin with `of`; or, where no run without a name has left word,
+/// all of this machine's.
 pub(crate) fn run(client: Client, run_name: Option<&str>, of: Option<&str>) -> Result<(), Failure> {
     if let Some(of) = of.filter(|of| !of.starts_with(PREFIX)) {
         return Err(Failure::new(format!("cleanup --prefix {of}"), format!("it must begin with {PREFIX}")));
@@ -30,7 +31,8 @@ async fn removed(pool: &Pool, run_name: Option<&str>, of: Option<&str>) -> Resul
     }
     let name = Metadata::object_name(run_name);
     match pool.ioctx.stat(name).await {
-        // Of an interrupted run only its objects tell. A name that was given may be mistyped: nothing is removed for it.
+        // Of an interrupted run only its objects tell. A name that was given may be mistyped: nothing is
+        // removed for it.
         Err(e) if e.is_not_found() && run_name.is_none() => return search(pool, &prefix()).await,
         _ => {}
     }

@@ -9,7 +9,7 @@ mod run;
 
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use crate::args::{Bench, Format, Mode};
 use crate::client::{self, Client, Pool};
@@ -68,14 +68,15 @@ pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Fa
 }
 
 async fn remove_all(pool: &Pool, metadata: &Metadata) -> Result<(), Failure> {
-    let mut removals = FuturesUnordered::new();
-    for number in 0..metadata.objects {
-        while removals.len() >= REMOVALS {
-            removals.next().await;
-        }
-        // What somebody else has removed is removed.
-        removals.push(pool.ioctx.remove(metadata.object(number)));
-    }
-    while removals.next().await.is_some() {}
-    Ok(())
+    stream::iter((0..metadata.objects).map(|number| metadata.object(number)))
+        .map(|object| async move {
+            match pool.ioctx.remove(object.clone()).await {
+                // What somebody else has removed is removed.
+                Err(e) if !e.is_not_found() => Err(e).context(|| pool.names("cleanup", &object)),
+                _ => Ok(()),
+            }
+        })
+        .buffer_unordered(REMOVALS)
+        .try_collect::<()>()
+        .await
 }

@@ -1,4 +1,5 @@
-//! The note on a striped file that is being written, cut off or removed: whoever reads it can tell that it is not whole.
+//! The note on a striped file that is being written, cut off or removed: a reader can tell that it is not
+//! whole.
 
 use std::fmt;
 use std::fs::Metadata;

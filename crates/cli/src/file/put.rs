@@ -114,8 +114,8 @@ impl Putting<'_> {
         closing(target, done, what).await
     }
 
-    /// The striped file, open, with a note that it is not whole, and from where on it is to be written: from its beginning, and
-    /// then empty, unless its note says other.
+    /// The striped file, open, with a note that it is not whole, and from where on it is to be written: from
+    /// its beginning, and then empty, unless its note says other.
     async fn target(&self, name: &[u8], note: &Note) -> Result<(File, u64), loligo_stripe::Error> {
         // The note of an empty local file would say that all is there.
         let mark = if note.is_whole() { Note::without_source(0) } else { *note };
@@ -136,7 +136,8 @@ impl Putting<'_> {
         }
     }
 
-    /// A file that is there, open; `None` if it was removed, as its layout is another one: a layout is for life.
+    /// A file that is there, open; `None` if it was removed, as its layout is another one: a layout is for
+    /// life.
     async fn over(
         &self,
         striper: &Striper,

@@ -100,6 +100,10 @@ fn default_workers() -> usize {
 fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Result<(), Failure> {
     let began = Instant::now();
     let plan = Plan::of(options)?;
+    // One that cannot be read fails where a device needs the cluster.
+    if let Ok(conf) = builder.load() {
+        client::warn(&conf);
+    }
     let pause_max = Duration::from_micros(options.gather_us);
     let runtime = client::workers(options.workers.unwrap_or_else(default_workers), move || {
         loligo_nbd::pace::before_sleep(pause_max);

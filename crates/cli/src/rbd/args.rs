@@ -248,7 +248,8 @@ pub(crate) struct Spread {
     pub(crate) data_pool: Option<String>,
 }
 
-/// How an image is laid out; a copy as its source, if nothing is said, and any other as the options `rbd_default_…` say.
+/// How an image is laid out; a copy as its source, if nothing is said, and any other as the options
+/// `rbd_default_…` say.
 #[derive(Args)]
 pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.

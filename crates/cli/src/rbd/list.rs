@@ -46,13 +46,15 @@ pub(super) async fn long(
     Ok(())
 }
 
-/// Says why an image is not among those that are listed: it is gone by now, or broken. The others are shown all the same.
+/// Says why an image is not among those that are listed: it is gone by now, or broken. The others are shown
+/// all the same.
 pub(super) fn left_out(what: &str, name: &str, why: &Error) {
     let failure = Failure::new(format!("{what} {name}"), format!("left out: {why}"));
     eprintln!("loligo: {failure}");
 }
 
-/// The image and the snapshots that users have made, all by what one look at the header says: there may be thousands.
+/// The image and the snapshots that users have made, all by what one look at the header says: there may be
+/// thousands.
 async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
     let image = Image::open(io, name, Mode::Header).await?;
     let (lock, parent, view) = (image.lock_mode().await?, image.parent_of_any().await?, image.view());

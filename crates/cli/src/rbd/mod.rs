@@ -25,7 +25,9 @@ use loligo_rbd::{
 };
 use serde_json::json;
 
-use self::args::{CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, Quiet, Snap, Trash};
+use self::args::{
+    CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, PoolCommand, Quiet, Snap, Trash,
+};
 use self::spec::{At, GroupName, GroupSnapshotName, ImageName, ImageOrSnapshot, SnapshotName};
 use crate::args::Format;
 use crate::client::{self, Client};
@@ -37,9 +39,7 @@ pub(crate) use self::args::RbdCommand;
 const WORKERS: usize = 2;
 
 pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
-    if client.place().2.is_some() {
-        may_have_snap(command)?;
-    }
+    check_place(&client, command)?;
     if let RbdCommand::MergeDiff { first, second, file, quiet } = command {
         // Files of this machine only.
         return diff::merge(first, second, file, quiet);
@@ -70,7 +70,19 @@ struct Place {
     format: Format,
 }
 
-/// Refuses `-s` where no image is named whose snapshot it could be. Commands with images refuse it themselves, if they take no snapshot.
+/// Refuses `-s` and `-N` where the command would drop them. Commands with images refuse `-s` themselves if
+/// they take no snapshot.
+fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
+    let (_, namespace, snap) = client.place();
+    if snap.is_some() {
+        may_have_snap(command)?;
+    }
+    if !namespace.is_empty() {
+        may_have_namespace(command)?;
+    }
+    Ok(())
+}
+
 fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Create { .. } | RbdCommand::Resize { .. } => {
@@ -84,6 +96,17 @@ fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
         | RbdCommand::Namespace(_)
         | RbdCommand::Trash(Trash::Ls { .. } | Trash::Purge { .. })
         | RbdCommand::Du { image: None, .. } => Err(Failure::new("-s", "the command takes no snapshot")),
+        _ => Ok(()),
+    }
+}
+
+fn may_have_namespace(command: &RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::MergeDiff { .. }
+        | RbdCommand::Pool(PoolCommand::Init { .. })
+        | RbdCommand::Namespace(
+            Namespace::Ls { .. } | Namespace::Create { place: Some(_) } | Namespace::Rm { place: Some(_) },
+        ) => Err(Failure::new("-N", "the command takes no namespace beside what it names")),
         _ => Ok(()),
     }
 }
@@ -165,8 +188,11 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
 
 impl Place {
     async fn io(&self, at: &At) -> Result<IoCtx, Failure> {
-        let pool = at.pool.as_deref().unwrap_or(&self.pool);
-        self.io_at(pool, self.namespace_of(at)).await
+        self.io_at(self.pool_of(at), self.namespace_of(at)).await
+    }
+
+    fn pool_of<'a>(&'a self, at: &'a At) -> &'a str {
+        at.pool.as_deref().unwrap_or(&self.pool)
     }
 
     /// The default namespace of another pool, not one that was meant for this.
@@ -234,7 +260,7 @@ impl Place {
 
     /// That two names mean the same pool and namespace, where nothing goes from one to another.
     fn same_place(&self, what: &str, from: &At, to: &At) -> Result<(), Failure> {
-        let place = |at| (pool_of(self, at), self.namespace_of(at));
+        let place = |at| (self.pool_of(at), self.namespace_of(at));
         let ((pool, namespace), (to_pool, to_namespace)) = (place(from), place(to));
         if (pool, namespace) == (to_pool, to_namespace) {
             return Ok(());
@@ -259,10 +285,6 @@ impl Place {
         };
         Ok((image.context(|| format!("open {text}"))?, snap))
     }
-}
-
-fn pool_of<'a>(place: &'a Place, at: &'a At) -> &'a str {
-    at.pool.as_deref().unwrap_or(&place.pool)
 }
 
 /// What a text names, or why it is refused.

@@ -1,5 +1,5 @@
-//! Names of images, of groups and of their snapshots: a type for each meaning, so that what takes an image cannot be given
-//! a snapshot.
+//! Names of images, of groups and of their snapshots: a type for each meaning, so that what takes an image
+//! cannot be given a snapshot.
 
 /// Where something lies, as far as its name says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Goal: what a command takes no part of, such as the snapshot in `rm IMAGE@SNAPSHOT`, is refused and changes nothing, with
-//! the status that stock `rbd` has.
+//! Goal: what a command takes no part of, such as the snapshot in `rm IMAGE@SNAPSHOT`, is refused and changes
+//! nothing, with the status that stock `rbd` has.
 
 use super::Place;
 
@@ -118,9 +118,15 @@ pub(super) fn by_their_words(place: &Place) {
         assert_eq!(output.status.code(), Some(i32::from(*status)), "{text}: {said}");
         assert!(said.starts_with("loligo: ") && said.lines().count() == 1, "{text}: {said}");
     }
-    for malformed in
-        ["create v2 -s 10M --size 5M", "ls -s s1", "create v2 --size 10X", "info v extra", "info --nosuch v"]
-    {
+    for malformed in [
+        "create v2 -s 10M --size 5M",
+        "ls -s s1",
+        "pool init -N inside",
+        "namespace ls -N inside",
+        "create v2 --size 10X",
+        "info v extra",
+        "info --nosuch v",
+    ] {
         assert_eq!(place.ours(malformed).status.code(), Some(1), "{malformed}");
     }
     check(place);

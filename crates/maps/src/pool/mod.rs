@@ -347,8 +347,8 @@ impl PgPool {
         }
     }
 
-    /// Splits or merges the pool's PGs: there are `pg_num` of them at once. `pgp_num` follows if it was equal, and is
-    /// never larger.
+    /// Splits or merges the pool's PGs: there are `pg_num` of them at once. `pgp_num` follows if it was
+    /// equal, and is never larger.
     pub fn set_pg_num(&mut self, pg_num: u32) {
         if self.pgp_num == self.pg_num || self.pgp_num > pg_num {
             self.set_pgp_num(pg_num);

@@ -1,9 +1,9 @@
 //! `config …`: settings that the monitor hands to clients when they connect, and that it obeys itself.
 
+use loligo_cephx::conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
 
 use super::{Call, Errno, Failure, Outcome, Reply};
-use crate::options::{self, OptionFacts};
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 

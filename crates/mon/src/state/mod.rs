@@ -165,7 +165,8 @@ impl State {
         &self.maps
     }
 
-    /// The pools whose `pg_num` is another than they were made with, and that number: the OSD has filed their objects by it.
+    /// The pools whose `pg_num` is another than they were made with, and that number: the OSD has filed their
+    /// objects by it.
     pub fn filed_by(&self) -> &BTreeMap<PoolId, u32> {
         &self.filed_by
     }

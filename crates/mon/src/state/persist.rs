@@ -23,8 +23,8 @@ use super::{Changes, State};
 
 /// The file's form. A program that does not know a form does not guess.
 const FORM: u64 = 1;
-/// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look for their
-/// objects in the wrong places.
+/// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look
+/// for their objects in the wrong places.
 const FORM_FILED_BY: u64 = 2;
 
 /// Why a file is no state.

@@ -120,8 +120,8 @@ impl State {
         Ok(())
     }
 
-    /// Splits or merges a pool's placement groups: it has `pg_num` of them from the next epoch on. Its objects stay filed
-    /// as they are.
+    /// Splits or merges a pool's placement groups: it has `pg_num` of them from the next epoch on. Its
+    /// objects stay filed as they are.
     ///
     /// # Errors
     /// No placement groups, or too many.

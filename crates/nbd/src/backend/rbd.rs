@@ -67,7 +67,8 @@ impl Rbd {
         Some(Held { image, failed: Arc::clone(&self.failed), _left: Leaving(Arc::clone(&self.left)) })
     }
 
-    /// Takes the image out, once nobody does anything with it any more: nobody begins anything, and what is under way is waited for.
+    /// Takes the image out, once nobody does anything with it any more: no request begins, and what is under
+    /// way is waited for.
     fn alone(&self) -> impl Future<Output = Option<Image>> + Send + use<> {
         let (image, left) = (self.image.lock().take(), Arc::clone(&self.left));
         async move {
@@ -84,8 +85,8 @@ impl Rbd {
 }
 
 impl Held {
-    /// What came of a change. One that fails with a client that is dead is carried out again with the next, and its own caller is not told; but what an earlier one has left in a cache
-    /// may be what failed here.
+    /// What came of a change. One that fails with a client that is dead is carried out again with the next,
+    /// and its own caller is not told; but what an earlier one has left in a cache may be what failed here.
     fn changed(&self, done: Result<Done, Error>) -> Result<Done, Fault> {
         if done.is_err() && self.image.has_cache() && self.image.is_blocklisted() {
             self.failed.store(true, Ordering::Release);

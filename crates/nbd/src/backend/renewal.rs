@@ -1,12 +1,14 @@
 //! A device on a cluster that outlives its client of the cluster.
 //!
-//! A client that was put on the blocklist (by one who takes a lock from it, or by hand) is dead for good. What the device stands on is then opened anew by a client of another
-//! identity; requests wait for that meanwhile, and those that failed with the old client are carried out again, as nobody was told of them.
+//! A client that was put on the blocklist (by a client that takes a lock from it, or by hand) is dead for
+//! good. What the device stands on is then opened anew by a client of another identity; requests wait for
+//! that meanwhile, and those that failed with the old client are carried out again, as nobody was told of
+//! them.
 //!
 //! | state | means | leaves it |
 //! |---|---|---|
 //! | open | requests are carried out | the client is blocklisted: to *renewing* |
-//! | renewing | requests wait | opened: to *open*; somebody else has the lock, or something is lost: to *lost* |
+//! | renewing | requests wait | opened: to *open*; another client has the lock, or data are lost: to *lost* |
 //! | lost | requests fail | its end |
 //!
 //! The state is replaced as a whole, by the device's one task; to look at it takes no lock.
@@ -30,7 +32,8 @@ const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// A back end that another client of the cluster can go on with.
 pub(super) trait Clustered: Backend {
-    /// Ends it, without a word to the cluster, and returns what a successor needs. To be called when its client is blocklisted and has been shut down.
+    /// Ends it, without a word to the cluster, and returns what a successor needs. To be called when its
+    /// client is blocklisted and has been shut down.
     fn retire(&self) -> Retiring;
 }
 

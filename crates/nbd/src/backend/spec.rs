@@ -167,7 +167,8 @@ fn size(text: &str) -> Option<u64> {
     loligo_cephx::conf::size(&text.to_ascii_uppercase())
 }
 
-/// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is blocklisted.
+/// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is
+/// blocklisted.
 #[derive(Default)]
 pub struct Opener {
     builder: Option<Builder>,
@@ -210,7 +211,8 @@ impl Opener {
         let builder = self.builder.clone();
         let builder = builder.ok_or_else(|| BackendError("there is no cluster".to_owned()))?;
         let rados = builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))?;
-        // So that OSDs which this client writes to know that the last one is kept out, before they do what that one wrote.
+        // So that OSDs which this client writes to know that the last one is kept out, before they do what
+        // that one wrote.
         let newest = rados.wait_for_latest_osdmap().await;
         newest.map_err(|e| BackendError(format!("connect: {e}")))?;
         Ok(rados)
@@ -220,7 +222,8 @@ impl Opener {
         self.rados.compare_and_swap(place, Arc::default());
     }
 
-    /// Ends a client that is blocklisted: what it has under way fails. The next that needs a client makes another one.
+    /// Ends a client that is blocklisted: what it has under way fails. The next that needs a client makes
+    /// another one.
     pub(super) async fn retire(&self, rados: &Rados) {
         let place = self.rados.load_full();
         if place.get().is_some_and(Rados::is_blocklisted) {

@@ -55,7 +55,8 @@ fn not_passed(e: Error) -> NotPassed {
 }
 
 impl Clustered for Striped {
-    /// The file's lock is shared, and has to do with its length and its end only: whoever has it open writes.
+    /// The file's lock is shared and only keeps its length and its end: several clients may write at the same
+    /// time.
     fn retire(&self) -> Retiring {
         drop(self.file.lock().take());
         Box::pin(std::future::ready(Some(Box::new(self.origin.clone()) as Box<dyn Heritage>)))

@@ -82,7 +82,7 @@ pub enum Refused {
     #[error("the export is being removed")]
     Shutdown,
     /// It can be used no more.
-    #[error("the export is lost: its client of the cluster was blocklisted, and another one has its lock")]
+    #[error("the export is lost: 'loligo nbd ls' shows why")]
     Lost,
 }
 

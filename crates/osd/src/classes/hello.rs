@@ -20,7 +20,8 @@ pub(super) static CLASS: Class = Class {
     ],
 };
 
-/// The filter that the class offers to listings, which lets the same objects through as Ceph's own filter `plain`.
+/// The filter that the class offers to listings, which lets the same objects through as Ceph's own filter
+/// `plain`.
 pub(super) const FILTER: &[u8] = b"hello.hello";
 
 /// Longer names are not greeted.
@@ -57,7 +58,8 @@ fn sign(object: &mut Handle<'_, '_>, attribute: &str) -> Outcome {
     DONE
 }
 
-/// Changes the object, and refuses to if there is input: then nothing is changed, and there is an output all the same.
+/// Changes the object, and refuses to if there is input: then nothing is changed, and there is an output all
+/// the same.
 fn mark(object: &mut Handle<'_, '_>, input: &[u8]) -> Result<(), Errno> {
     object.set_xattr("foo", b"bar")?;
     if input.is_empty() {

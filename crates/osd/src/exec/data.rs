@@ -35,7 +35,8 @@ impl<'a> Execution<'a> {
         if cut { self.size.min(extent.truncate_size) } else { self.size }
     }
 
-    /// What knows of a truncation that has not arrived here yet is answered as releases from 18 on answer it; 16 refuses it.
+    /// What knows of a truncation that has not arrived here yet is answered as releases from 18 on answer it;
+    /// 16 refuses it.
     pub(super) fn sparse_read(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
         let size = self.size_for_read(extent);

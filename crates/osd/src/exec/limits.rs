@@ -4,8 +4,9 @@ use crate::errno::Errno;
 
 /// How large things may be.
 ///
-/// Most are a stock OSD's options with their defaults. One is not: a stock OSD does not bound what a request's operations read and
-/// expand, so that a request of 3 MiB may ask for terabytes. The bound is far above what a client does that means no harm.
+/// Most are a stock OSD's options with their defaults. One is not: a stock OSD does not bound what a
+/// request's operations read and expand, so that a request of 3 MiB may ask for terabytes. The bound is far
+/// above what a client does that means no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `osd_max_object_size`, in bytes.
@@ -26,7 +27,8 @@ pub struct Limits {
     pub write_bytes: u64,
     /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks for outputs.
     pub write_reply_bytes: usize,
-    /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one request of four operations for each.
+    /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one
+    /// request of four operations for each.
     pub ops: usize,
     /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object.
     pub work_bytes: u64,

@@ -80,8 +80,8 @@ struct Filter {
 }
 
 impl Filter {
-    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs. All kinds need
-    /// the same.
+    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs. All
+    /// kinds need the same.
     fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
         let (_class, _method) = (r.blob()?, r.blob()?);
         let kind = r.blob()?;
@@ -199,8 +199,8 @@ impl Form {
     }
 }
 
-/// The objects of a placement group from a place on: one more than are looked at, or all that there are. They may be filed
-/// in a part of a collection, or in several.
+/// The objects of a placement group from a place on: one more than are looked at, or all that there are. They
+/// may be filed in a part of a collection, or in several.
 fn in_pg(
     context: &Context,
     pg: PgId,

@@ -43,7 +43,7 @@ pub(crate) use execution::{DONE, Execution, Output};
 pub(crate) use fetches::Fetches;
 pub use limits::Limits;
 pub(crate) use snaps::{SnapContext, SnapSet};
-pub(crate) use task::{Task, heads_with_clones};
+pub(crate) use task::{TRIM_PAGE, Task, heads_with_clones};
 
 /// What a request brings along beside its message.
 pub(crate) struct Context {

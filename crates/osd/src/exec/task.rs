@@ -17,6 +17,10 @@ use crate::errno::Errno;
 use crate::slot::SlotState;
 use crate::watch;
 
+/// Names that the walk of [`trim`](crate::trim) looks at in one step, and clones of one object that are
+/// removed in one.
+pub(crate) const TRIM_PAGE: usize = 256;
+
 /// What is to be done to an object.
 pub(crate) enum Task {
     /// End a watch whose client is silent, or not welcome any more.
@@ -76,6 +80,9 @@ fn end_watch(
 
 /// Takes removed snapshots away from an object's clones. A clone that stands for no snapshot any more is removed; so is a
 /// whiteout that has no clones.
+///
+/// The oldest clones come first, and as many are removed as a page of the walk has names: the walk comes to
+/// an object with more clones once for each page of them.
 fn trim(
     context: &Context,
     removed: &SnapIds,
@@ -88,15 +95,20 @@ fn trim(
     let before = snaps.clone();
     let mut objects: SmallVec<[ObjectChanges<'_>; 1]> = SmallVec::new();
     let version = next(context, state);
-    for index in (0..snaps.clones.len()).rev() {
-        snaps.clones[index].snaps.retain(|snap| !removed.contains(*snap));
-        if snaps.clones[index].snaps.is_empty() {
-            let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
-            // The store has to have it at hand when it removes it: it must not have to look on the disk then.
-            context.fetches.now(|| collection.object(gone))?;
-            let changes = smallvec![Change::Remove];
-            objects.push(ObjectChanges { oid: gone, info: Info::default(), changes });
+    let mut index = 0;
+    while let Some(clone) = snaps.clones.get_mut(index) {
+        clone.snaps.retain(|snap| !removed.contains(*snap));
+        if !clone.snaps.is_empty() {
+            index += 1;
+            continue;
         }
+        if objects.len() == TRIM_PAGE {
+            break;
+        }
+        let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
+        // The store has to have it at hand when it removes it: it must not have to look on the disk then.
+        context.fetches.now(|| collection.object(gone))?;
+        objects.push(ObjectChanges { oid: gone, info: Info::default(), changes: smallvec![Change::Remove] });
     }
     let info = view.info();
     let useless = info.whiteout && snaps.clones.is_empty();

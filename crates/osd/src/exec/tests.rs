@@ -389,6 +389,53 @@ fn a_sparse_read_knows_of_a_truncation_that_has_not_arrived() {
     assert_eq!(sparse(&mut g, 8, u64::MAX, 1), (0, vec![(8, 2)], Bytes::from_static(b"89")));
 }
 
+/// As the walk of a trimming does it: page by page, each head whose clones a page names.
+fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
+    let mut from = None::<loligo_store::ObjectName>;
+    loop {
+        let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
+        let names = g.collection.list(first, TRIM_PAGE).now().expect("in memory");
+        for head in heads_with_clones(&names) {
+            let op = g.op("x", smallvec![]);
+            assert_eq!(head.as_ref().name, b"x");
+            let task = Some(Task::Trim(Arc::clone(removed)));
+            let context = Context { task, writes: true, ..Context::plain(0, Tid(0), Epoch(4), PoolId(1), 1) };
+            let done = execute(&context, op, &*g.collection, &mut g.state, &g.counters);
+            assert!(matches!(done, Executed::Answer(..)));
+        }
+        match names.last().filter(|_| names.len() == TRIM_PAGE) {
+            Some(last) => from = Some(last.clone()),
+            None => return,
+        }
+    }
+}
+
+#[test]
+fn an_object_loses_any_number_of_clones_in_one_walk_and_few_in_one_step() {
+    let mut g = roomy();
+    let last = 3 * TRIM_PAGE as u64;
+    for newest in 0..=last {
+        let mut op = g.op("x", smallvec![OsdOp::write_full(newest.to_string().into())]);
+        op.snap_seq = SnapId(newest);
+        op.snaps = (1..=newest).rev().map(SnapId).collect();
+        g.tid += 1;
+        assert_eq!(g.ask_op(op).result, 0);
+    }
+    let kept = [5, 400, last].map(SnapId);
+    let removed: loligo_maps::SnapSet = (1..=last).map(SnapId).filter(|snap| !kept.contains(snap)).collect();
+    assert_eq!(g.collection.stats().objects, last + 1);
+    trimmed(&mut g, &Arc::new(removed));
+    assert_eq!(g.collection.stats().objects, kept.len() as u64 + 1);
+    let mut op = g.op("x", smallvec![OsdOp::new(OpCode::LIST_SNAPS)]);
+    op.snapid = SnapId::DIR;
+    g.tid += 1;
+    let reply = g.ask_op(op);
+    let left = ObjectSnaps::from_bytes(&reply.outs[0].data).expect("a list");
+    let ids: Vec<SnapId> =
+        left.clones.iter().map(|clone| clone.id).filter(|id| *id != SnapId::HEAD).collect();
+    assert_eq!(ids, kept);
+}
+
 #[test]
 fn a_listing_pages_through_everything() {
     let mut g = roomy();

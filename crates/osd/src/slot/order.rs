@@ -1,6 +1,7 @@
-//! Goal: the answers that one connection gets for one object come in the order of its requests, with every store, and also when the
-//! store was opened anew and reads its disk. Method: two connections keep many random requests under way to a few
-//! objects: changes, reads, class calls, errors, repetitions of older requests, refusals; their inboxes check the order.
+//! Goal: the answers that one connection gets for one object come in the order of its requests, with every
+//! store, and also when the store was opened anew and reads its disk. Method: two connections keep many
+//! random requests under way to a few objects: changes, reads, class calls, errors, repetitions of older
+//! requests, refusals; their inboxes check the order.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -65,8 +66,9 @@ impl Client {
     }
 
     fn ops(&mut self) -> Ops {
-        let (offset, len) = (self.below(8) * 4096, 4096 * (1 + self.below(4)));
-        let data = Bytes::from(vec![offset as u8; len as usize]);
+        let (offset, blocks) = (self.below(8) * 4096, 1 + self.below(4));
+        let len = blocks * 4096;
+        let data: Bytes = [b'x'; 4096].repeat(usize::try_from(blocks).expect("few")).into();
         match self.below(12) {
             0..=2 => smallvec![OsdOp::write(offset, data)],
             3 => smallvec![OsdOp::write_full(data)],
@@ -81,7 +83,7 @@ impl Client {
 
     fn request(&mut self) -> (Tid, MOSDOp) {
         let again = self.below(10) == 0;
-        let index = self.below(self.changes.len().max(1) as u64) as usize;
+        let index = usize::try_from(self.below(self.sent.max(1))).expect("few");
         if again && let Some((tid, old)) = self.changes.get(index) {
             return (*tid, MOSDOp { retry_attempt: 1, ..old.clone() });
         }
@@ -89,7 +91,7 @@ impl Client {
         let ops = self.ops();
         let locator = ObjectLocator::in_pool(PoolId(1));
         let mut op = MOSDOp::new(locator, format!("o{object}").into(), ops, OsdFlags::RETURNVEC);
-        op.hash = object as u32;
+        op.hash = u32::try_from(object).expect("few");
         self.sent += 1;
         let tid = Tid(self.sent);
         if op.ops.iter().any(|op| op.code.is_modify()) {

@@ -57,7 +57,8 @@ impl IoCtx {
 }
 
 impl IoCtx {
-    /// Whether the pool is one in which clients manage snapshots themselves: at least one [was made](Self::create_managed_snapshot).
+    /// Whether the pool is one in which clients manage snapshots themselves: at least one [was
+    /// made](Self::create_managed_snapshot).
     pub fn has_managed_snapshots(&self) -> bool {
         let view = self.rados.core().objecter.view();
         view.map()

@@ -188,7 +188,8 @@ impl MonClient {
             MMonMap::KIND => self.take_monmap(&msg),
             MConfig::KIND => {
                 if let Ok(settings) = msg.open::<MConfig>() {
-                    self.state.lock().config = settings.config;
+                    let old = std::mem::replace(&mut self.state.lock().config, settings.config);
+                    drop(old);
                 }
             }
             MAuthReply::KIND => {

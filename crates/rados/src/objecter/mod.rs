@@ -75,8 +75,6 @@ pub(crate) struct Settings {
     pub(crate) bytes_max: u64,
     /// How long an operation may take; `None`: for ever (`rados_osd_op_timeout`).
     pub(crate) op_timeout: Option<Duration>,
-    /// Tells this client from others at its host's address, also in a blocklist.
-    pub(crate) nonce: u32,
 }
 
 /// See the [module's](self) documentation.
@@ -96,9 +94,11 @@ pub(crate) struct Objecter {
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
     resent: ArcSwap<Resent>,
+    /// Tells this client from others at its host's address, also in a blocklist.
+    nonce: u32,
     /// True for good once the cluster is known to keep this client out.
     is_blocklisted: AtomicBool,
-    /// The same, for those who wait for it.
+    /// The same, for tasks that wait for it.
     blocklisted: watch::Sender<bool>,
     trace: Option<Arc<trace::Sender>>,
 }
@@ -117,6 +117,7 @@ impl Objecter {
     /// An objecter without a map, and the task that has to run for it.
     pub(crate) fn new(
         settings: Settings,
+        nonce: u32,
         location: Location,
         monc: Arc<MonClient>,
         dialer: Arc<Dialer>,
@@ -125,6 +126,7 @@ impl Objecter {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
             settings,
+            nonce,
             monc,
             view: ArcSwap::from_pointee(MapView::default()),
             epochs: watch::Sender::new(Epoch(0)),
@@ -311,7 +313,9 @@ impl Objecter {
 
     /// Whether the cluster is known to keep this client out.
     pub(crate) fn is_blocklisted(&self) -> bool {
-        self.is_blocklisted.load(Ordering::Acquire)
+        // Relaxed: nothing else is read because of it, and a task that was told of a failed operation has
+        // come by that operation's channel.
+        self.is_blocklisted.load(Ordering::Relaxed)
     }
 
     /// True once the cluster is known to keep this client out; it stays so.
@@ -321,7 +325,8 @@ impl Objecter {
 
     #[cold]
     fn found_blocklisted(&self) {
-        if !self.is_blocklisted.swap(true, Ordering::AcqRel) {
+        // Relaxed: see above. It only has the first task that finds it tell the others.
+        if !self.is_blocklisted.swap(true, Ordering::Relaxed) {
             self.blocklisted.send_replace(true);
         }
     }
@@ -440,6 +445,9 @@ impl Objecter {
             match answer {
                 Answered::Done(op, reply) => {
                     op.set_answered_on(conn_id);
+                    if reply.result == -Errno::EBLOCKLISTED.0 {
+                        self.found_blocklisted();
+                    }
                     if let Some(marks) = &op.marks {
                         marks.acked();
                     }

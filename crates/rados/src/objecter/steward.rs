@@ -126,7 +126,7 @@ impl Steward {
     fn adopt(&self, old: &MapView, new: &Arc<MapView>) -> u64 {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
         self.objecter.view.store(Arc::clone(new));
-        if new.keeps_out(self.objecter.settings.nonce) {
+        if new.keeps_out(self.objecter.nonce) {
             self.objecter.found_blocklisted();
         }
         let mut displaced = Vec::new();

@@ -176,7 +176,8 @@ impl MapView {
 
     /// Whether the map keeps the client out whose addresses have this number.
     pub(super) fn keeps_out(&self, nonce: u32) -> bool {
-        // 0 stands for all clients of a host. Those, and networks, are told by the OSDs: only they know where they see us.
+        // 0 stands for all clients of a host. Those, and networks, are told by the OSDs: only they know where
+        // they see us.
         nonce != 0 && self.map().blocklist.addrs.keys().any(|addr| addr.nonce == nonce)
     }
 

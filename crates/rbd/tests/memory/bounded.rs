@@ -1,5 +1,6 @@
-//! Goal: an I/O to very many objects has some requests under way, not one for each object, and other images' I/O goes on beside it. Method: images of objects of 4 KiB; the
-//! client's count of operations is looked at again and again, while another image of the same client is written to.
+//! Goal: an I/O to very many objects has some requests under way, not one for each object, and other images'
+//! I/O goes on beside it. Method: images of objects of 4 KiB; the client's count of operations is looked at
+//! again and again, while another image of the same client is written to.
 
 use std::pin::pin;
 

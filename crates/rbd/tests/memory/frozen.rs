@@ -1,5 +1,6 @@
-//! Goal: an image that is open for writing is written to no more once it is demoted, journaled, or migrated by another client, and neither is its header.
-//! Method: its features are set as stock does, while we have it open, with the lock and without; what we change then, and what is there afterwards.
+//! Goal: an image that is open for writing is written to no more once it is demoted, journaled, or migrated
+//! by another client, and neither is its header. Method: its features are set as stock does, while we have it
+//! open, with the lock and without; what we change then, and what is there afterwards.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ async fn is_frozen(image: &Image) {
     }
 }
 
-/// What stock answers of an image that was demoted: 30 to the rename, 22 to what would remove it, 0 to locks by hand.
+/// What stock answers of an image that was demoted: 30 to the rename, 22 to what would remove it, 0 to locks
+/// by hand.
 async fn is_kept(io: &IoCtx) {
     assert_eq!(rename(io, "a", "b").await.expect_err("refused").errno(), Errno(30));
     let removed = [trash::put(io, "a", Duration::ZERO).await, loligo_rbd::remove(io, "a", |_, _| {}).await];

@@ -1,5 +1,6 @@
-//! Goal: an image of thousands of snapshots can be opened, read, written to, and rid of one of them. Method: two snapshots are made; the others are the record
-//! of the second under other ids and names, put into the header as the class stores them: to make each by its call would take minutes.
+//! Goal: an image of thousands of snapshots can be opened, read, written to, and rid of one of them. Method:
+//! two snapshots are made; the others are the record of the second under other ids and names, put into the
+//! header as the class stores them: to make each by its call would take minutes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use loligo_rbd::{Image, Mode};
 /// Records in one request.
 const AT_ONCE: u64 = 1000;
 
-/// Makes `s00000000`, `s00000001` and so on, so many in all. The first two the cluster knows, so that they can be removed.
+/// Makes `s00000000`, `s00000001` and so on, so many in all. The first two the cluster knows, so that they
+/// can be removed.
 async fn make(io: &IoCtx, image: &Image, count: u64) {
     for name in ["s00000000", "s00000001"] {
         image.create_snapshot(name).await.expect("made");
@@ -31,7 +33,8 @@ async fn make(io: &IoCtx, image: &Image, count: u64) {
     image.refresh().await.expect("read");
 }
 
-/// The same record under another id and name: they stand behind the version and the length, the name behind its own length.
+/// The same record under another id and name: they stand behind the version and the length, the name behind
+/// its own length.
 fn renamed(record: &Bytes, id: u64, number: u64) -> Bytes {
     let mut record = record.to_vec();
     record[6..14].copy_from_slice(&id.to_le_bytes());

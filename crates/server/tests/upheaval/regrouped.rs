@@ -1,5 +1,6 @@
-//! A pool's placement groups are split and merged under clients that write and list: each append is there once and in
-//! order, a listing names each object once, and what was written is found after restarts and after the server was killed.
+//! A pool's placement groups are split and merged under clients that write and list: each append is there
+//! once and in order, a listing names each object once, and what was written is found after restarts and
+//! after the server was killed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ async fn check_appended(pool: &IoCtx, counts: &[u64]) {
     }
 }
 
-/// All objects that nobody changes, as a listing names them; the number of placement groups changes after a few of them.
+/// All objects that nobody changes, as a listing names them; the number of placement groups changes after a
+/// few of them.
 async fn list(rados: &Rados, pool: &IoCtx, then: u32) {
     let mut objects = pool.objects();
     let mut listed = Vec::new();

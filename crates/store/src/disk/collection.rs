@@ -101,10 +101,12 @@ impl DiskCollection {
         drop(old);
     }
 
-    /// Lets go of the map: the store is closed.
+    /// Lets go of the map, also of what clones in the cache refer to: the store is closed.
     pub(super) fn close(&self) {
         let closed: Arc<dyn Snapshot> = Arc::new(Closed);
-        let old = std::mem::replace(&mut self.inner.lock().disk, closed);
+        let mut inner = self.inner.lock();
+        let old = (std::mem::replace(&mut inner.disk, closed), std::mem::take(&mut inner.cache));
+        drop(inner);
         drop(old);
     }
 
@@ -148,8 +150,8 @@ impl DiskCollection {
         Ok(())
     }
 
-    /// Sees to it that all objects which a transaction is about are in the cache. Gives the number of blocks that its small writes need
-    /// at the next checkpoint, at most.
+    /// Sees to it that all objects which a transaction is about are in the cache. Gives the number of blocks
+    /// that its small writes need at the next checkpoint, at most.
     fn prepare(&self, objects: &[Edits<'_>]) -> Result<u64, StoreError> {
         let sources: SmallVec<[ObjectRef<'_>; 2]> =
             objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();

@@ -297,7 +297,8 @@ impl<'a> Flush<'a> {
         Ok((stored && !cleared) || based || changed.values().any(Option::is_some))
     }
 
-    /// Gives a clone rows of its own for what it has seen of another object's until now; whether there are any.
+    /// Gives a clone rows of its own for what it has seen of another object's until now; whether there are
+    /// any.
     fn copy_omap(
         &mut self,
         base: &Base,

@@ -14,8 +14,9 @@ use crate::store::{OmapPage, OmapRange};
 /// Rows taken from the map at once.
 const PAGE: usize = 512;
 
-/// What a cloned omap has in the map: the source's rows, as the map was when the clone was made. A clone reads nothing; whoever reads it
-/// reads there, until a checkpoint has given it rows of its own.
+/// What a cloned omap has in the map: the source's rows, as the map was when the clone was made. To make a
+/// clone reads nothing; a read of the clone reads there, until a checkpoint has given the clone rows of its
+/// own.
 #[derive(Clone)]
 pub(super) struct Base {
     /// The source's number.
@@ -233,8 +234,8 @@ impl Omap {
         }
     }
 
-    /// The same for another object: what the map has of it is found there by way of a [`Base`], everything else is copied. `object` is
-    /// the number of this one, `disk` the map that its changes are put over.
+    /// The same for another object: what the map has of it is found there by way of a [`Base`], everything
+    /// else is copied. `object` is the number of this one, `disk` the map that its changes are put over.
     pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>) -> Self {
         let base = match self.lowest() {
             Some(delta) => delta.base.clone(),

@@ -10,6 +10,22 @@ pub use object_map::ObjectMap;
 
 /// Features of an image (`RBD_FEATURE_*`).
 pub mod feature {
+    /// The names that people know them by, in the order of their bits.
+    pub const NAMES: [(u64, &str); 12] = [
+        (LAYERING, "layering"),
+        (STRIPINGV2, "striping"),
+        (EXCLUSIVE_LOCK, "exclusive-lock"),
+        (OBJECT_MAP, "object-map"),
+        (FAST_DIFF, "fast-diff"),
+        (DEEP_FLATTEN, "deep-flatten"),
+        (JOURNALING, "journaling"),
+        (DATA_POOL, "data-pool"),
+        (OPERATIONS, "operations"),
+        (MIGRATING, "migrating"),
+        (NON_PRIMARY, "non-primary"),
+        (DIRTY_CACHE, "dirty-cache"),
+    ];
+
     /// It may be a clone, or have clones.
     pub const LAYERING: u64 = 1;
     /// Its layout has a stripe unit and a stripe count.

@@ -1,5 +1,6 @@
-//! Goal: a blocklisted client ends no export that nobody else has taken, and no export writes after somebody else had its lock. Method: a server of our own, whose blocklist gets the
-//! gateway's client, as a stock client that breaks a lock does it, or by hand.
+//! Goal: a blocklisted client ends no export that nobody else has taken, and no export writes after somebody
+//! else had its lock. Method: a server of our own, whose blocklist gets the gateway's client, as a stock
+//! client that breaks a lock does it, or by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +152,7 @@ async fn an_export_whose_lock_another_client_has_is_lost_alone() {
     assert_eq!(place.registry.attach("taken").await.err(), Some(Refused::Lost));
     place.write("free", 4096, 2).await.expect("written");
     assert_eq!(place.state("free"), BackendState::Open);
-    // Whoever had it, also who has given it up since, may have written.
+    // A client that has had the lock may have written, also if it has given the lock up since.
     other.close().await.expect("closes");
     assert!(matches!(place.state("taken"), BackendState::Lost(_)));
     let stored = Image::open(&place.io, "taken", Mode::ReadOnly).await.expect("opens");

@@ -146,8 +146,9 @@ fn a_collection_is_open_until_it_is_empty() {
     assert!(!observer.join().expect("no panic"), "a checkpoint would find it removed, with all it had");
 }
 
-/// Goal: whoever holds a lock may have an object cloned: that reads nothing. Method: an omap that only the map on disk has is cloned, the
-/// clone cloned again, and both changed, while a lock is held; simulated disks do not let a thread read that holds one.
+/// Goal: a thread that holds a lock may have an object cloned: that reads nothing. Method: an omap that only
+/// the map on disk has is cloned, the clone cloned again, and both changed, while a lock is held; simulated
+/// disks do not let a thread read that holds one.
 #[test]
 fn an_omap_is_cloned_without_reading_it() {
     static HELD: Class = Class::new("store.test.held");

@@ -1,8 +1,10 @@
 //! Values of options: checked by their type, and written as stock monitors store them.
 
+use loligo_wire::rbd::feature;
 use loligo_wire::{EntityAddr, Uuid};
 
 use super::OptionFacts;
+use crate::conf::value::{self, unit_power};
 
 /// Why a value cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,21 +20,6 @@ impl Rejected {
         Self { out_of_range: false, why: why.into() }
     }
 }
-
-/// The bits of an image's features, by name.
-const RBD_FEATURES: [(&str, u64); 8] = [
-    ("layering", 1),
-    ("striping", 2),
-    ("exclusive-lock", 4),
-    ("object-map", 8),
-    ("fast-diff", 16),
-    ("deep-flatten", 32),
-    ("journaling", 64),
-    ("data-pool", 128),
-];
-
-/// Powers of a factor: 1,000 for numbers, 1,024 for sizes.
-const UNITS: [(&str, u32); 7] = [("", 0), ("K", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
 
 pub(super) fn parse(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
     match option.kind {
@@ -54,14 +41,8 @@ pub(super) fn parse(option: &OptionFacts, text: &str) -> Result<String, Rejected
 }
 
 fn boolean(text: &str) -> Result<bool, Rejected> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => match other.parse::<i64>() {
-            Ok(n) => Ok(n != 0),
-            Err(_) => Err(Rejected::new(format!("Expected option value to be integer, got '{text}'"))),
-        },
-    }
+    let refused = || Rejected::new(format!("Expected option value to be integer, got '{text}'"));
+    value::bool(text).ok_or_else(refused)
 }
 
 /// A whole number, perhaps with a decimal unit.
@@ -91,8 +72,8 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 fn scaled(text: &str, digits: &str, unit: &str, factor: i128, who: &str) -> Result<i128, Rejected> {
-    let power = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, power)| *power);
-    let power = power.ok_or_else(|| Rejected::new(format!("{who}: unit prefix not recognized")))?;
+    let power =
+        unit_power(unit).ok_or_else(|| Rejected::new(format!("{who}: unit prefix not recognized")))?;
     let number: i64 = digits
         .parse()
         .map_err(|_| Rejected::new(format!("The option value '{text}' seems to be invalid")))?;
@@ -144,16 +125,8 @@ fn seconds(text: &str) -> Result<u64, Rejected> {
 }
 
 fn unit_s(unit: &str) -> Result<u64, Rejected> {
-    Ok(match unit {
-        "" | "s" | "sec" | "second" | "seconds" => 1,
-        "m" | "min" | "minute" | "minutes" => 60,
-        "h" | "hr" | "hour" | "hours" => 3600,
-        "d" | "day" | "days" => 86_400,
-        "w" | "wk" | "week" | "weeks" => 7 * 86_400,
-        "mo" | "month" | "months" => 30 * 86_400,
-        "y" | "yr" | "year" | "years" => 365 * 86_400,
-        other => return Err(Rejected::new(format!("unrecognized unit '{other}'"))),
-    })
+    let seconds = if unit.is_empty() { Some(1) } else { value::unit_seconds(unit) };
+    seconds.ok_or_else(|| Rejected::new(format!("unrecognized unit '{unit}'")))
 }
 
 /// `IP`, `IP:PORT` or `IP:PORT/NONCE`.
@@ -185,8 +158,8 @@ fn features(text: &str) -> Result<String, Rejected> {
         return Ok(bits.to_string());
     }
     let bit = |name: &str| {
-        let known = RBD_FEATURES.iter().find(|(feature, _)| *feature == name.trim());
-        known.map(|(_, bit)| *bit).ok_or_else(|| Rejected::new(format!("'{name}' is no feature of images")))
+        let known = feature::NAMES.iter().find(|(_, known)| *known == name.trim());
+        known.map(|(bit, _)| *bit).ok_or_else(|| Rejected::new(format!("'{name}' is no feature of images")))
     };
     let bits = text.split(',').try_fold(0, |all, name| bit(name).map(|bit| all | bit));
     bits.map(|bits: u64| bits.to_string())
@@ -202,7 +175,7 @@ fn word(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
 
 #[cfg(test)]
 mod tests {
-    use crate::options::find;
+    use crate::conf::table::find;
 
     /// What a monitor of 16.2.15 stored, or a part of what it said.
     #[test]

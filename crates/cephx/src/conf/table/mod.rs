@@ -1,7 +1,9 @@
-//! The options that a cluster of release 16.2 knows: their types, what they may be, and what they are if nothing is set.
+//! The options that a cluster of release 16.2 knows: their types, what they may be, and what they are if
+//! nothing is set.
 //!
-//! `options.txt` is a table of facts, a line each: name, type, level, flags (`r` may change while a program runs, `n` cannot
-//! be stored by the monitor), default, default of daemons, least and greatest value, and the words that are permitted.
+//! `options.txt` is a table of facts, a line each: name, type, level, flags (`r` may change while a program
+//! runs, `n` cannot be stored by the monitor), default, default of daemons, least and greatest value, and the
+//! words that are permitted.
 
 mod value;
 
@@ -53,6 +55,11 @@ impl OptionFacts {
         // Words are shown as they stand in the table, numbers as they would be stored.
         let number = Some(default).filter(|_| self.kind == "float");
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Whether it is true or false.
+    pub fn is_bool(&self) -> bool {
+        self.kind == "bool"
     }
 
     /// Whether it is among the options that a monitor lists; the levels of logs are not.
