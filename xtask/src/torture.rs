@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
+use crate::suites::{self, Choice};
 use crate::test::{chaos_cluster, stock_cluster};
 
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
@@ -32,6 +33,9 @@ pub(crate) struct Options {
     /// Steps of random scripts that are executed on a stock cluster as well, of each of three kinds.
     #[arg(long, default_value_t = 200_000)]
     steps: u64,
+    /// How often Ceph's random models run against the server, all of them with each store.
+    #[arg(long, default_value_t = 20)]
+    models: u64,
     /// The first seed: another one, another torture.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -98,6 +102,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             differential(options, &cluster)?;
         }
         cluster.down()?;
+    }
+    for run in 1..=options.models {
+        println!("== Ceph's random models, {run} of {}", options.models);
+        let choice = Choice { release: Release::Tentacle, name: Some("rados_model"), is_quick: false };
+        let tally = suites::run(&choice)?;
+        print!("{}", tally.shown());
+        if tally.failures() > 0 {
+            return Err(format!("{} models failed", tally.failures()).into());
+        }
     }
     Ok(())
 }

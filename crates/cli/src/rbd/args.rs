@@ -184,7 +184,7 @@ pub(crate) enum RbdCommand {
 
 #[derive(Args)]
 pub(crate) struct Import {
-    /// - is standard input.
+    /// A file, a block device or a pipe; - is standard input.
     pub(crate) file: PathBuf,
     /// By default it is called as the file.
     pub(crate) image: Option<String>,

@@ -1,14 +1,19 @@
 //! `loligo rbd import`.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek as _, SeekFrom};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
+use loligo_rados::Errno;
 use loligo_rbd::{Image, Mode, image_file};
 
 use super::args::{ExportFormat, Import};
 use super::{Bar, Place, defaults, diff, shaped_as, transfer};
 use crate::failure::{Context, Failure};
+
+const EISDIR: i32 = 21;
+const ENOTTY: i32 = 25;
 
 /// What is read, and how many bytes it has, if that is known.
 type Source = (Box<dyn Read>, Option<u64>);
@@ -21,14 +26,14 @@ enum Begun {
 
 pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> {
     let what = || format!("import {}", options.file.display());
-    let (from, size) = open(&options.file).context(what)?;
     let own_name = options.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = match &options.image {
         Some(image) => image,
-        None if size.is_some() => own_name,
-        None => return Err(Failure::new(what(), "does not say how the image is called")),
+        None if options.file != Path::new("-") => own_name,
+        None => return Err(Failure::of(Errno::EINVAL, what(), "does not say how the image is called")),
     };
     let (io, name) = place.image(name).await?;
+    let (from, size) = open(&options.file).context(what)?;
     let (new, mut begun) = match options.export_format {
         ExportFormat::Bytes => (defaults::image(&place.conf, size.unwrap_or(0))?, Begun::Bytes(from)),
         ExportFormat::Whole => {
@@ -61,16 +66,24 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
     done
 }
 
+/// Files, block devices and pipes; what stock `rbd` says of others.
 fn open(file: &Path) -> std::io::Result<Source> {
     if file == Path::new("-") {
         return Ok((Box::new(std::io::stdin()), None));
     }
-    let opened = File::open(file)?;
-    let about = opened.metadata()?;
-    match about.is_file() {
-        true => Ok((Box::new(BufReader::new(opened)), Some(about.len()))),
-        false => Err(std::io::Error::other("is no file whose size is known")),
-    }
+    let mut opened = File::open(file)?;
+    let kind = opened.metadata()?.file_type();
+    let size = if kind.is_file() || kind.is_block_device() {
+        let size = opened.seek(SeekFrom::End(0))?;
+        opened.rewind()?;
+        Some(size)
+    } else if kind.is_fifo() {
+        None
+    } else {
+        let errno = if kind.is_dir() { EISDIR } else { ENOTTY };
+        return Err(std::io::Error::from_raw_os_error(errno));
+    };
+    Ok((Box::new(BufReader::new(opened)), size))
 }
 
 /// Makes an image what a file of the second format says, with all snapshots.

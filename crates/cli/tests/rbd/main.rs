@@ -146,6 +146,13 @@ fn images_by_their_words() {
         .stdin(fs::File::open(place.dir.join("file")).expect("a file"))
         .status();
     assert!(piped.expect("it runs").success());
+    let fifo = place.dir.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
+    let mut writer = Command::new("cp").arg(place.dir.join("file")).arg(&fifo).spawn().expect("it runs");
+    place.done("import fifo");
+    assert!(writer.wait().expect("it ends").success());
+    assert!(place.ours("export fifo -").stdout == data);
+    place.done("rm fifo");
     assert!(place.ours("export piped -").stdout == data);
     place.done("object-map check piped");
     place.done("rm piped");
