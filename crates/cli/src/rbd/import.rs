@@ -5,7 +5,6 @@ use std::io::{BufReader, Read, Seek as _, SeekFrom};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use loligo_rados::Errno;
 use loligo_rbd::{Image, Mode, image_file};
 
 use super::args::{ExportFormat, Import};
@@ -26,13 +25,9 @@ enum Begun {
 
 pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> {
     let what = || format!("import {}", options.file.display());
+    // Stock `rbd` calls an image from standard input `-` as well, where it is told no other name.
     let own_name = options.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let name = match &options.image {
-        Some(image) => image,
-        None if options.file != Path::new("-") => own_name,
-        None => return Err(Failure::of(Errno::EINVAL, what(), "does not say how the image is called")),
-    };
-    let (io, name) = place.image(name).await?;
+    let (io, name) = place.image(options.image.as_deref().unwrap_or(own_name)).await?;
     let (from, size) = open(&options.file).context(what)?;
     let (new, mut begun) = match options.export_format {
         ExportFormat::Bytes => (defaults::image(&place.conf, size.unwrap_or(0))?, Begun::Bytes(from)),

@@ -62,7 +62,6 @@ const REFUSED: &[(u8, &str)] = &[
     (22, "namespace create POOL/inside/x"),
     (21, "import /tmp"),
     (25, "import /dev/null"),
-    (22, "import -"),
     (17, "namespace create POOL/inside"),
     (17, "group create g"),
     (2, "namespace rm POOL/nosuch"),
