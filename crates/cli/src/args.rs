@@ -289,6 +289,9 @@ pub(crate) enum Command {
         /// Look for objects whose names begin so, and remove them; it must begin with benchmark_data.
         #[arg(long, conflicts_with = "run_name")]
         prefix: Option<String>,
+        /// In all namespaces, where this machine's objects are looked for.
+        #[arg(long)]
+        all: bool,
     },
     /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
     LoadGen(LoadGen),
@@ -413,9 +416,24 @@ pub(crate) struct Bench {
     /// What to do: write new objects, read back the objects of the last write run in order or at random.
     #[arg(value_enum)]
     pub(crate) mode: Mode,
-    /// Bytes of an operation, and of an object.
+    /// Bytes of an operation.
     #[arg(short, long, value_parser = size, default_value = "4M")]
     pub(crate) block_size: u64,
+    /// Bytes of an object, if not those of an operation; reads take what the write run had.
+    #[arg(short = 'O', long, value_parser = size)]
+    pub(crate) object_size: Option<u64>,
+    /// Write no more objects than so many; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_objects: u64,
+    /// Write into the objects' data; the default, if neither of the following is given.
+    #[arg(long)]
+    pub(crate) write_object: bool,
+    /// Write into the objects' maps.
+    #[arg(long)]
+    pub(crate) write_omap: bool,
+    /// Write into the objects' extended attributes.
+    #[arg(long)]
+    pub(crate) write_xattr: bool,
     /// Operations in flight.
     #[arg(short = 't', long = "concurrent-ios", default_value_t = 16)]
     pub(crate) depth: usize,
@@ -428,6 +446,9 @@ pub(crate) struct Bench {
     /// Names the run, so that several can be kept apart.
     #[arg(long)]
     pub(crate) run_name: Option<String>,
+    /// Write the results into this file. Needs --format json.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -110,6 +110,12 @@ async fn measure(pool: &Pool) -> Result<(), Failure> {
             threads: 1,
             no_cleanup: true,
             run_name: run_name.clone(),
+            object_size: None,
+            max_objects: 0,
+            write_object: false,
+            write_omap: false,
+            write_xattr: false,
+            output: None,
         };
         let measured = bench::measure(pool, &options).await?;
         sayln!(

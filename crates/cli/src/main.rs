@@ -181,8 +181,8 @@ fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
     match &cli.command {
         Command::Bench(options) => bench::run(client, options),
         Command::LoadGen(options) => bench::load_gen::run(client, options),
-        Command::Cleanup { run_name, prefix } => {
-            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref())
+        Command::Cleanup { run_name, prefix, all } => {
+            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref(), *all)
         }
         Command::Rbd(command) => rbd::run(client, command).map_err(Failure::ending_with_errno),
         Command::File(command) => file::run(client, command),
