@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::file::FileCommand;
+use crate::name::Name;
 use crate::nbd::NbdCommand;
 use crate::ops::OpsOptions;
 use crate::rbd::RbdCommand;
@@ -54,7 +55,7 @@ pub(crate) struct Cli {
 
     /// The namespace within the pool.
     #[arg(short = 'N', long, global = true, default_value = "", hide_default_value = true)]
-    pub(crate) namespace: String,
+    pub(crate) namespace: Name,
 
     /// Read objects as they were at this snapshot of the pool.
     #[arg(short, long, global = true, value_name = "NAME")]
@@ -62,7 +63,7 @@ pub(crate) struct Cli {
 
     /// Objects lie where this name would: what `ls` shows behind an object's. For commands on objects.
     #[arg(long, global = true, alias = "object_locator", value_name = "NAME")]
-    pub(crate) object_locator: Option<String>,
+    pub(crate) object_locator: Option<Name>,
 
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
@@ -164,7 +165,7 @@ pub(crate) enum Command {
     },
     /// Write a file as an object.
     Put {
-        object: String,
+        object: Name,
         /// The file; - is standard input.
         file: PathBuf,
         /// Write from this byte on, and leave the rest of the object as it is.
@@ -173,7 +174,7 @@ pub(crate) enum Command {
     },
     /// Read an object into a file.
     Get {
-        object: String,
+        object: Name,
         /// The file; - is standard output.
         file: PathBuf,
         /// Read from this byte on.
@@ -182,72 +183,72 @@ pub(crate) enum Command {
     },
     /// Write a file at the end of an object.
     Append {
-        object: String,
+        object: Name,
         /// The file; - is standard input.
         file: PathBuf,
     },
     /// Make an empty object, which must not exist.
-    Create { object: String },
+    Create { object: Name },
     /// Remove objects.
     Rm {
         #[arg(required = true)]
-        objects: Vec<String>,
+        objects: Vec<Name>,
     },
     /// Show an object's size and modification time.
-    Stat { object: String },
+    Stat { object: Name },
     /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made if there is none.
-    Touch { object: String, timestamp: Option<u64> },
+    Touch { object: Name, timestamp: Option<u64> },
     /// Show which parts of an object hold something: offset and length, in hexadecimal.
-    Mapext { object: String },
+    Mapext { object: Name },
     /// Tell the store how large an object and writes to it will be.
     SetAllocHint {
-        object: String,
+        object: Name,
         #[arg(value_parser = size)]
         expected_object_size: u64,
         #[arg(value_parser = size)]
         expected_write_size: u64,
     },
     /// Set an object's size.
-    Truncate { object: String, size: u64 },
+    Truncate { object: Name, size: u64 },
     /// Set an extended attribute; without VALUE it is read from standard input.
-    Setxattr { object: String, name: String, value: Option<String> },
+    Setxattr { object: Name, name: Name, value: Option<Name> },
     /// Print an extended attribute.
-    Getxattr { object: String, name: String },
+    Getxattr { object: Name, name: Name },
     /// Remove an extended attribute.
-    Rmxattr { object: String, name: String },
+    Rmxattr { object: Name, name: Name },
     /// List the extended attributes.
-    Listxattr { object: String },
+    Listxattr { object: Name },
     /// Make an object what another one is, with its attributes and its map.
-    Cp { source: String, destination: String },
+    Cp { source: Name, destination: Name },
     /// List the keys of an object's map.
-    Listomapkeys { object: String },
+    Listomapkeys { object: Name },
     /// Show the keys and values of an object's map.
-    Listomapvals { object: String },
+    Listomapvals { object: Name },
     /// Show the value of a key of an object's map.
     Getomapval {
-        object: String,
-        key: String,
+        object: Name,
+        key: Name,
         /// Write it to this file; - is standard output.
         file: Option<PathBuf>,
     },
     /// Set a key of an object's map; without VALUE it is read from standard input.
-    Setomapval { object: String, key: String, value: Option<String> },
+    Setomapval { object: Name, key: Name, value: Option<Name> },
     /// Remove keys of an object's map.
     Rmomapkey {
-        object: String,
+        object: Name,
         #[arg(required = true)]
-        keys: Vec<String>,
+        keys: Vec<Name>,
     },
     /// Show the header of an object's map.
     Getomapheader {
-        object: String,
+        object: Name,
         /// Write it to this file; - is standard output.
         file: Option<PathBuf>,
     },
     /// Set the header of an object's map; without VALUE it is read from standard input.
-    Setomapheader { object: String, value: Option<String> },
+    Setomapheader { object: Name, value: Option<Name> },
     /// Remove all keys and the header of an object's map.
-    Clearomap { object: String },
+    Clearomap { object: Name },
     /// List the pool's snapshots.
     Lssnap,
     /// Make a snapshot of the pool.
@@ -255,15 +256,15 @@ pub(crate) enum Command {
     /// Remove a snapshot of the pool.
     Rmsnap { name: String },
     /// Show what an object was at its snapshots.
-    Listsnaps { object: String },
+    Listsnaps { object: Name },
     /// Make an object what it was at a snapshot of the pool.
-    Rollback { object: String, name: String },
+    Rollback { object: Name, name: Name },
     /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line is entered.
-    Watch { object: String },
+    Watch { object: Name },
     /// Notify those who watch an object, and show what they answer.
-    Notify { object: String, message: String },
+    Notify { object: Name, message: Name },
     /// List who watches an object.
-    Listwatchers { object: String },
+    Listwatchers { object: Name },
     /// Advisory locks on objects.
     #[command(subcommand)]
     Lock(Lock),
@@ -312,12 +313,12 @@ pub(crate) enum Command {
 #[derive(Subcommand)]
 pub(crate) enum Lock {
     /// List an object's locks.
-    List { object: String },
+    List { object: Name },
     /// Show who holds a lock.
-    Info { object: String, name: String },
+    Info { object: Name, name: String },
     /// Take a lock. It is kept when this program ends.
     Get {
-        object: String,
+        object: Name,
         name: String,
         /// Exclusive, or shared with whoever names the same tag.
         #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
@@ -337,7 +338,7 @@ pub(crate) enum Lock {
     },
     /// Take a lock away from whoever holds it.
     Break {
-        object: String,
+        object: Name,
         name: String,
         /// Whoever holds it, as `info` names it: client.NUMBER.
         locker: String,

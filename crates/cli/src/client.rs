@@ -1,5 +1,7 @@
 //! Connecting.
 
+use std::fmt;
+
 use loligo_cephx::conf::Conf;
 use loligo_rados::{Builder, IoCtx, Rados};
 use tokio::runtime::Runtime;
@@ -7,14 +9,15 @@ use tokio::runtime::Runtime;
 use crate::admin::Observed;
 use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 /// What the command line says about the cluster and the pool, not connected yet.
 pub(crate) struct Client {
     builder: Builder,
     pool: Option<String>,
-    namespace: String,
+    namespace: Name,
     snap: Option<String>,
-    locator: Option<String>,
+    locator: Option<Name>,
     observed: Option<Observed>,
     pub(crate) format: Format,
 }
@@ -55,7 +58,7 @@ impl Client {
     }
 
     /// Pool, namespace and snapshot, as far as they were named.
-    pub(crate) fn place(&self) -> (Option<&str>, &str, Option<&str>) {
+    pub(crate) fn place(&self) -> (Option<&str>, &Name, Option<&str>) {
         (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
     }
 
@@ -77,10 +80,10 @@ impl Client {
         let name =
             self.pool.clone().ok_or_else(|| Failure::new("pool", "not given; name it with -p POOL"))?;
         let (namespace, snap, format) = (self.namespace.clone(), self.snap.clone(), self.format);
-        let locator = self.locator.clone().unwrap_or_default();
+        let locator = self.locator.as_ref().map_or(&[][..], Name::as_bytes).to_vec();
         let rados = self.cluster().await?;
         let ioctx = rados.ioctx(&name).await.context(|| format!("open pool {name}"))?;
-        let mut ioctx = ioctx.with_namespace(namespace).with_locator(locator);
+        let mut ioctx = ioctx.with_namespace(namespace.as_bytes()).with_locator(locator);
         if let Some(snap) = snap {
             let id = ioctx.snapshot(&snap).context(|| format!("open snapshot {snap} of pool {name}"))?.id;
             ioctx = ioctx.at_snapshot(id);
@@ -91,7 +94,7 @@ impl Client {
 
 impl Pool {
     /// Names an object in a message.
-    pub(crate) fn names(&self, command: &str, object: &str) -> String {
+    pub(crate) fn names(&self, command: &str, object: &(impl fmt::Display + ?Sized)) -> String {
         format!("{command} {}/{object}", self.name)
     }
 }

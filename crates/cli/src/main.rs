@@ -23,6 +23,7 @@ mod fsck;
 mod locks;
 mod lockstat;
 mod log;
+mod name;
 mod nbd;
 mod object;
 mod omap;
@@ -69,6 +70,9 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     // Ceph's programs share options that may stand anywhere; what is left is ours.
     let (mut words, bytes) = words::texts(std::env::args_os());
+    if std::env::var_os("CEPH_ARGS").is_some_and(|args| args.to_str().is_none()) {
+        return Err(Failure::new("CEPH_ARGS", "is not UTF-8; give names that are not on the command line"));
+    }
     let (builder, environment) =
         Builder::new().environment_args().map_err(|e| Failure::new("CEPH_ARGS", e))?;
     let builder = builder.args(&mut words).map_err(|e| Failure::new("command line", e))?;
@@ -92,7 +96,7 @@ fn run() -> Result<(), Failure> {
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
     }
-    if !is_client && (cli.snap.is_some() || !cli.namespace.is_empty()) {
+    if !is_client && (cli.snap.is_some() || !cli.namespace.as_bytes().is_empty()) {
         return Err(Failure::new("-s and -N", "only commands that talk to a cluster have them"));
     }
     if cli.object_locator.is_some() && !is_client {

@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn operations_are_counted_by_the_second() {
         let (mut one, mut other) = (PerSecond::default(), PerSecond::default());
-        [0, 999, 2500].map(|ms| one.count(Duration::from_millis(ms)));
-        [100, 1100, 3001].map(|ms| other.count(Duration::from_millis(ms)));
+        [0, 999, 2500].into_iter().for_each(|ms| one.count(Duration::from_millis(ms)));
+        [100, 1100, 3001].into_iter().for_each(|ms| other.count(Duration::from_millis(ms)));
         one.add(&other);
         assert_eq!(one.whole(Duration::from_millis(3100)), [3, 1, 1]);
     }

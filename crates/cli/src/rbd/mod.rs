@@ -46,7 +46,9 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     }
     client::runtime(WORKERS)?.block_on(async {
         let (pool, namespace, snap) = client.place();
-        let (pool, namespace) = (pool.map(str::to_owned), namespace.to_owned());
+        let wrong = || Failure::of(Errno::EINVAL, format!("namespace {namespace}"), "is not UTF-8");
+        let namespace = namespace.as_text().ok_or_else(wrong)?.to_owned();
+        let pool = pool.map(str::to_owned);
         let (snap, format) = (snap.map(str::to_owned), client.format);
         let conf = client.conf()?;
         let rados = client.cluster().await?;
@@ -77,7 +79,7 @@ fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
     if snap.is_some() {
         may_have_snap(command)?;
     }
-    if !namespace.is_empty() {
+    if !namespace.as_bytes().is_empty() {
         may_have_namespace(command)?;
     }
     Ok(())
