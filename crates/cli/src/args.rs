@@ -61,6 +61,14 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) snap: Option<String>,
 
+    /// Read objects as they were at the snapshot of this number.
+    #[arg(long, global = true, value_name = "NUMBER", conflicts_with = "snap")]
+    pub(crate) snapid: Option<u64>,
+
+    /// Make the pool first, which must not be there.
+    #[arg(long, global = true)]
+    pub(crate) create: bool,
+
     /// Objects lie where this name would: what `ls` shows behind an object's. For commands on objects.
     #[arg(long, global = true, alias = "object_locator", value_name = "NAME")]
     pub(crate) object_locator: Option<Name>,
@@ -227,17 +235,34 @@ pub(crate) enum Command {
     /// Show the value of a key of an object's map.
     Getomapval {
         object: Name,
-        key: Name,
-        /// Write it to this file; - is standard output.
-        file: Option<PathBuf>,
+        /// A key, and a file to which its value is written; - is standard output.
+        #[arg(value_names = ["KEY", "FILE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
     },
     /// Set a key of an object's map; without VALUE it is read from standard input.
-    Setomapval { object: Name, key: Name, value: Option<Name> },
+    Setomapval {
+        object: Name,
+        /// A key, and its value.
+        #[arg(value_names = ["KEY", "VALUE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
+        /// Read the value from this file.
+        #[arg(long, value_name = "FILE")]
+        input_file: Option<PathBuf>,
+    },
     /// Remove keys of an object's map.
     Rmomapkey {
         object: Name,
-        #[arg(required = true)]
+        #[arg(required_unless_present = "omap_key_file")]
         keys: Vec<Name>,
+        /// Read a key from this file.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
     },
     /// Show the header of an object's map.
     Getomapheader {

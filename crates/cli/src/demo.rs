@@ -53,6 +53,8 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
         pool: vec![POOL.to_owned()],
         namespace: Name::from(""),
         snap: None,
+        snapid: None,
+        create: false,
         object_locator: None,
         trace: None,
         format: FormatName::Plain,

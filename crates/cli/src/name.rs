@@ -1,9 +1,10 @@
 //! Names: any bytes, as RADOS has them; and how JSON shows those that are no text.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 
 use serde::Serialize as _;
 use serde_json::Value;
@@ -21,6 +22,11 @@ impl Name {
     /// As text, where what it names is text everywhere.
     pub(crate) fn as_text(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
+    }
+
+    /// As that of a file.
+    pub(crate) fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
     }
 
     /// As a value of JSON.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use loligo_rados::Errno;
 use serde_json::json;
 
 use crate::args::{Command, Format};
@@ -18,19 +19,27 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
     match command {
         Command::Listomapkeys { object } => list_keys(pool, object).await,
         Command::Listomapvals { object } => list_values(pool, object).await,
-        Command::Getomapval { object, key, file } => {
+        Command::Getomapval { object, words, omap_key_file } => {
+            let (key, file) = key_and(words, omap_key_file.as_deref())?;
             let what = || format!("{} {key}", pool.names("getomapval", object));
-            let found = io.omap_values(object.as_bytes(), [key]).await.context(what)?;
+            let found = io.omap_values(object.as_bytes(), [&key]).await.context(what)?;
             let value = found.into_values().next();
-            let value = value.ok_or_else(|| Failure::new(what(), "there is no such key"))?;
-            show(pool, "value", &value, file.as_deref())
+            let value = value.ok_or_else(|| Failure::of(Errno::ENOENT, what(), "there is no such key"))?;
+            show(pool, "value", &value, file.map(Name::as_path))
         }
-        Command::Setomapval { object, key, value } => {
-            let value = Bytes::from(given_or_read(value.as_ref())?);
-            let done = io.set_omap(object.as_bytes(), [(key, value)]).await;
+        Command::Setomapval { object, words, omap_key_file, input_file } => {
+            let (key, value) = key_and(words, omap_key_file.as_deref())?;
+            let value = match (input_file, value) {
+                (Some(_), Some(_)) => return Err(Failure::new("setomapval", "has two values")),
+                (Some(file), None) => read(file)?,
+                (None, value) => given_or_read(value)?,
+            };
+            let done = io.set_omap(object.as_bytes(), [(&key, Bytes::from(value))]).await;
             done.context(|| format!("{} {key}", pool.names("setomapval", object)))
         }
-        Command::Rmomapkey { object, keys } => {
+        Command::Rmomapkey { object, keys, omap_key_file } => {
+            let of_file = omap_key_file.as_deref().map(read).transpose()?;
+            let keys = keys.iter().cloned().chain(of_file.map(Name::from));
             let done = io.remove_omap_keys(object.as_bytes(), keys).await;
             done.context(|| pool.names("rmomapkey", object))
         }
@@ -48,6 +57,22 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
         }
         _ => Err(Failure::new("command", "is not about an object's map")),
     }
+}
+
+/// The key, of a file if there is one, and the word behind it.
+fn key_and<'a>(words: &'a [Name], file: Option<&Path>) -> Result<(Name, Option<&'a Name>), Failure> {
+    match (words, file) {
+        ([], Some(file)) => Ok((read(file)?.into(), None)),
+        ([word], Some(file)) => Ok((read(file)?.into(), Some(word))),
+        ([key], None) => Ok((key.clone(), None)),
+        ([key, word], None) => Ok((key.clone(), Some(word))),
+        ([], None) => Err(Failure::new("key", "not given; name it, or a file with --omap-key-file")),
+        _ => Err(Failure::new("key", "given twice, on the command line and with --omap-key-file")),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).context(|| format!("read {}", file.display()))
 }
 
 async fn list_keys(pool: &Pool, object: &Name) -> Result<(), Failure> {

@@ -227,3 +227,49 @@ fn benches_read_each_others_objects() {
         assert_eq!((loligo(&words).0, run("rados", &words, b"").0), (false, false), "{words:?}");
     }
 }
+
+/// A key, a value, a snapshot and a pool by other means than words; as stock takes and refuses them.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn options_name_what_words_name_otherwise() {
+    let dir = std::env::temp_dir().join(format!("loligo-words-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("room");
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.join(name);
+        std::fs::write(&path, content).expect("room");
+        path.to_str().expect("text").to_owned()
+    };
+    let (key, value) = (file("key", b"k\xff\n1"), file("value", b"a value"));
+    let with = |args: &[&str]| [&["-p", "p", "-N", "options"], args].concat().join("\n");
+    let both = |args: &[&str]| {
+        let words = with(args);
+        same(&words.split('\n').collect::<Vec<_>>());
+    };
+    for program in [env!("CARGO_BIN_EXE_loligo"), "rados"] {
+        let does = |args: &[&str]| {
+            let words = with(args);
+            assert!(run(program, &words.split('\n').collect::<Vec<_>>(), b"").0, "{program} {args:?}");
+        };
+        does(&["setomapval", "o", "--omap-key-file", &key, "v1"]);
+        does(&["setomapval", "o", "k2", "--input-file", &value]);
+        both(&["listomapvals", "o"]);
+        both(&["getomapval", "o", "--omap-key-file", &key]);
+        does(&["clearomap", "o"]);
+    }
+    assert!(!loligo(&["-p", "p", "-N", "options", "getomapval", "o", "--omap-key-file", &key]).0);
+    does(&["-p", "p", "-N", "options", "rm", "o"]);
+    let pool = format!("options-{}", std::process::id());
+    does(&["--create", "-p", &pool, "ls"]);
+    same(&["--create", "-p", &pool, "ls"]);
+    does(&["-p", &pool, "create", "o"]);
+    does(&["-p", &pool, "mksnap", "s"]);
+    does(&["-p", &pool, "rm", "o"]);
+    let (_, listed) = loligo(&["-p", &pool, "lssnap"]);
+    let id = String::from_utf8_lossy(&listed).split('\t').next().expect("a number").to_owned();
+    for (id, is_there) in [(&*id, true), ("999999", false), ("1k", false)] {
+        let words = ["-p", &pool, "--snapid", id, "get", "o", "/dev/null"];
+        assert_eq!((loligo(&words).0, run("rados", &words, b"").0), (is_there, is_there), "{id}");
+    }
+    does(&["-p", &pool, "rmsnap", "s"]);
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+}

@@ -16,6 +16,7 @@ mod show;
 mod spec;
 mod transfer;
 mod trash;
+pub(crate) mod words;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
@@ -88,7 +89,7 @@ fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
 fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Create { .. } | RbdCommand::Resize { .. } => {
-            Err(Failure::new("-s", "names a snapshot; the size is --size"))
+            Err(Failure::of(Errno::EINVAL, "--snap", "the command takes no snapshot"))
         }
         RbdCommand::Group(Group::Snap(_)) => Ok(()),
         RbdCommand::Ls { .. }
@@ -116,7 +117,7 @@ fn may_have_namespace(command: &RbdCommand) -> Result<(), Failure> {
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
-        RbdCommand::Create { image, shape, size } => {
+        RbdCommand::Create { image, shape, size, .. } => {
             let (io, name) = place.image(image).await?;
             let new = shaped(place, &io, shape, *size).await?;
             loligo_rbd::create(&io, &name, new).await.context(|| format!("create {image}"))
@@ -349,6 +350,9 @@ async fn shaped_as(
 
 /// Of an object's size, to the base 2, if it is given.
 fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
+    if shape.order.is_some() {
+        return Ok(shape.order);
+    }
     if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
         return Err(Failure::of(Errno::EINVAL, "--object-size", "is no power of two"));
     }
@@ -475,15 +479,15 @@ async fn usage_of(io: &IoCtx, name: &str) -> Result<(String, Vec<Usage>), Error>
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     match command {
         Snap::Ls { image, all } => list_snapshots(place, image, *all).await,
-        Snap::Purge { image: text } => {
+        Snap::Purge { image: text, .. } => {
             let image = place.open(text, Mode::ReadWrite).await?;
             let done = purge(&image).await;
             closing(image, done, &format!("snap purge {text}")).await
         }
         Snap::Limit(limit) => snap_limit(place, limit).await,
         Snap::Rename { image, to } => rename_snapshot(place, image, to).await,
-        Snap::Create { image }
-        | Snap::Rm { image }
+        Snap::Create { image, .. }
+        | Snap::Rm { image, .. }
         | Snap::Protect { image }
         | Snap::Unprotect { image }
         | Snap::Rollback { image, .. } => on_snapshot(place, image, command).await,
@@ -556,7 +560,7 @@ async fn purge(image: &Image) -> Result<(), Error> {
 }
 
 async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {
-    let (ObjectMap::Check { image: text } | ObjectMap::Rebuild { image: text, .. }) = command;
+    let (ObjectMap::Check { image: text, .. } | ObjectMap::Rebuild { image: text, .. }) = command;
     let image = place.open(text, Mode::ReadWrite).await?;
     let done = match command {
         ObjectMap::Check { .. } => image.check_object_map().await,
