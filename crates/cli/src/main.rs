@@ -35,6 +35,7 @@ mod table;
 mod timeline;
 mod trace;
 mod transfer;
+mod waits;
 mod watch;
 mod words;
 
