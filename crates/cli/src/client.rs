@@ -3,13 +3,14 @@
 use std::fmt;
 
 use loligo_cephx::conf::Conf;
-use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId};
+use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId, Waits};
 use tokio::runtime::Runtime;
 
 use crate::admin::Observed;
 use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::waits;
 
 /// What the command line says about the cluster and the pool, not connected yet.
 pub(crate) struct Client {
@@ -71,7 +72,9 @@ impl Client {
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
-        let rados = self.builder.connect().await.context(|| "connect".to_owned())?;
+        let waits = Waits::default();
+        waits::tell(waits.clone());
+        let rados = self.builder.waits(&waits).connect().await.context(|| "connect".to_owned())?;
         if let Some(observed) = self.observed {
             // A command connects once.
             let _ = observed.set(rados.observe());

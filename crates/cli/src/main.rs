@@ -36,6 +36,7 @@ mod table;
 mod timeline;
 mod trace;
 mod transfer;
+mod waits;
 mod watch;
 mod words;
 
