@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use loligo_wire::{EntityName, EntityType};
 
-pub use value::Rejected;
+pub use value::{Rejected, parse_size};
 
 const TABLE: &str = include_str!("options.txt");
 
