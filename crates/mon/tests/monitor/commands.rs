@@ -43,7 +43,13 @@ fn every_command_that_needs_no_argument_answers_in_all_formats() {
     mon.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     mon.command(admin, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
     // The last one answers with a word in all formats, as stock does.
-    let no_json = ["mon getmap", "osd getmap", "osd getcrushmap", "osd get-require-min-compat-client"];
+    let no_json = [
+        "mon getmap",
+        "osd getmap",
+        "osd getcrushmap",
+        "config generate-minimal-conf",
+        "osd get-require-min-compat-client",
+    ];
     let free = COMMANDS.iter().filter(|c| c.needs() != loligo_cephx::caps::Perms::RWX);
     for command in free.filter(|c| c.args.iter().all(|arg| !arg.required)) {
         let prefix = command.prefix;

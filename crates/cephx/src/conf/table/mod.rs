@@ -57,6 +57,26 @@ impl OptionFacts {
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
     }
 
+    /// Its type, as `config help` calls it.
+    pub fn type_name(&self) -> &'static str {
+        if self.kind == "level" { "str" } else { self.kind }
+    }
+
+    /// What it is for a daemon if nothing is set; empty where that is the same as for others.
+    pub fn daemon_default(&self) -> &'static str {
+        self.daemon_default
+    }
+
+    /// The least and the greatest value; empty where there is none.
+    pub fn bounds(&self) -> (&'static str, &'static str) {
+        (self.min, self.max)
+    }
+
+    /// The words that are permitted, if not any.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.words.split('|').filter(|word| !word.is_empty())
+    }
+
     /// Whether it is true or false.
     pub fn is_bool(&self) -> bool {
         self.kind == "bool"
