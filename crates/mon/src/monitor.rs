@@ -133,6 +133,8 @@ impl Monitor {
             let change = self.state.change_osdmap(now, |_, inc| inc.old_blocklist.extend(expired));
             self.complain(now, change.map(|_| ()));
         }
+        let revived = self.state.revive_osds(now);
+        self.complain(now, revived);
         self.state.note_global_id(self.auth.next_global_id());
         if self.auth.keys().rotate(now) {
             self.state.set_service_keys(self.auth.keys().to_bytes());

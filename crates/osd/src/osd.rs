@@ -234,6 +234,10 @@ impl Osd {
         if !places.map.blocklist.is_empty() && places.map.blocklist.contains(&peer_addrs(conn)) {
             return Err(Errno::ESHUTDOWN);
         }
+        // Clients that have the map which says so fail by themselves.
+        if pool.pool.flags.has(PoolFlags::EIO) {
+            return Err(Errno::EIO);
+        }
         let writes = needs.writes();
         exec::check_shape(op, writes, &self.limits)?;
         Ok(writes)

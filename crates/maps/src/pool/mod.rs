@@ -41,6 +41,10 @@ impl PoolFlags {
     pub const NOPGCHANGE: Self = Self(1 << 5);
     /// The size cannot be changed.
     pub const NOSIZECHANGE: Self = Self(1 << 6);
+    /// Its objects are not scrubbed.
+    pub const NOSCRUB: Self = Self(1 << 8);
+    /// Its objects are not scrubbed deeply.
+    pub const NODEEP_SCRUB: Self = Self(1 << 9);
     /// Its quota is used up.
     pub const FULL_QUOTA: Self = Self(1 << 10);
     /// Little space left.

@@ -171,6 +171,38 @@ pub(super) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
     path
 }
 
+/// The names of what is in a bucket; a device's own name.
+pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
+    let crush = &call.state.osdmap().crush;
+    let node = call.args.required("node");
+    let id = crush.item_by_name(node);
+    let id = id.ok_or_else(|| Failure::missing(format!("node '{node}' does not exist")))?;
+    let items = crush.bucket(id).map_or_else(|| vec![id], |bucket| bucket.items.clone());
+    let names: Vec<String> = items.into_iter().map(|item| name_of(crush, item)).collect();
+    let json = |_: &Call<'_>| Node::array(names.iter().map(String::as_str));
+    Ok(call.print(json, |_| names.iter().map(|name| format!("{name}\n")).collect()))
+}
+
+/// The OSDs at or below a node.
+pub(super) fn ls_tree(call: &mut Call<'_>) -> Outcome {
+    let map = map_of_epoch(call)?;
+    let name = call.args.required("name");
+    let top = map.crush.item_by_name(name);
+    let top = top.ok_or_else(|| Failure::missing(format!("\"{name}\" does not exist")))?;
+    let mut nodes = Vec::new();
+    push(&map.crush, top, 0, 0, &mut nodes);
+    let mut osds: Vec<i32> = nodes.iter().map(|node| node.id).filter(|id| *id >= 0).collect();
+    osds.sort_unstable();
+    let json = |_: &Call<'_>| Node::array(osds.iter().copied());
+    Ok(call.print(json, |_| osds.iter().map(|osd| format!("{osd}\n")).collect()))
+}
+
+/// The classes that devices have.
+pub(super) fn class_ls(call: &mut Call<'_>) -> Outcome {
+    let names = call.state.osdmap().crush.class_names.values();
+    Ok(call.print_json(&Node::array(names.map(ToString::to_string))))
+}
+
 pub(super) fn rule_ls(call: &mut Call<'_>) -> Outcome {
     let names = &call.state.osdmap().crush.rule_names;
     let node = |_: &Call<'_>| Node::array(names.values().map(ToString::to_string));

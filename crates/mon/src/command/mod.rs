@@ -8,6 +8,7 @@ mod args;
 mod auth;
 mod blocklist;
 mod config;
+mod config_help;
 mod config_key;
 mod crush;
 mod crush_dump;
@@ -19,16 +20,19 @@ mod mon;
 mod osd;
 mod osd_df;
 mod osd_dump;
+mod osd_state;
 mod pg_dump;
 mod pg_ls;
 mod pool;
 mod pool_app;
+mod pool_opts;
 mod pool_vars;
 mod quota;
 mod signature;
 mod status;
 mod table;
 mod usage;
+mod xml_names;
 
 use std::fmt;
 
@@ -41,6 +45,7 @@ pub use table::COMMANDS;
 
 use crate::output::Format;
 use crate::output::json::Node;
+use crate::output::xml;
 use crate::state::State;
 use crate::{Usage, UsageSource};
 
@@ -175,29 +180,31 @@ pub fn find(prefix: &str) -> Option<&'static Command> {
 }
 
 impl Call<'_> {
-    /// JSON, if it is wanted.
+    /// A structured answer, if one is wanted.
     fn json(&self, node: impl FnOnce(&Self) -> Node) -> Option<Reply> {
         match self.format {
             Format::Plain => None,
-            Format::Json => Some(self.one_line(&node(self))),
-            Format::JsonPretty => Some(Reply::output(node(self).pretty() + "\n")),
+            Format::Json | Format::JsonPretty | Format::Xml | Format::XmlPretty => {
+                Some(self.print_json(&node(self)))
+            }
         }
     }
 
-    fn one_line(&self, node: &Node) -> Reply {
-        Reply::output(format!("{node}{}", if self.bare { "" } else { "\n" }))
-    }
-
-    /// JSON or text, as wanted.
+    /// A structured answer or text, as wanted.
     fn print(&self, node: impl FnOnce(&Self) -> Node, plain: impl FnOnce(&Self) -> String) -> Reply {
         self.json(node).unwrap_or_else(|| Reply::output(plain(self)))
     }
 
-    /// JSON in any case: indented where text would be wanted.
+    /// A structured answer in any case: indented JSON where text would be wanted.
     fn print_json(&self, node: &Node) -> Reply {
-        match self.format {
-            Format::Json => self.one_line(node),
-            Format::JsonPretty | Format::Plain => Reply::output(node.pretty() + "\n"),
-        }
+        let end = if self.bare { "" } else { "\n" };
+        Reply::output(match self.format {
+            Format::Json => format!("{node}{end}"),
+            Format::JsonPretty | Format::Plain => node.pretty() + "\n",
+            Format::Xml => xml::write(node, &self.xml_names(), false) + end,
+            // What ends without a newline on one line has one more here.
+            Format::XmlPretty if self.bare => xml::write(node, &self.xml_names(), true) + "\n",
+            Format::XmlPretty => xml::write(node, &self.xml_names(), true),
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use loligo_maps::{Osd, OsdMap, PgPool, PoolOpt, PoolOptKey};
+use loligo_maps::{Osd, OsdMap, PgPool};
 use loligo_wire::{OsdId, PoolId, UTime};
 
 use super::{Call, Failure, Outcome, Reply};
@@ -206,7 +206,7 @@ fn pool_fields(pool: &PgPool) -> Node {
         "stripe_width": pool.stripe_width,
         "expected_num_objects": pool.expected_num_objects,
         "fast_read": pool.fast_read,
-        "options": Node::map(options(pool)),
+        "options": Node::map(super::pool_opts::options(pool)),
         "application_metadata": applications(pool),
     }
 }
@@ -214,16 +214,6 @@ fn pool_fields(pool: &PgPool) -> Node {
 /// A pool's applications with their settings.
 pub(super) fn applications(pool: &PgPool) -> Node {
     Node::map(pool.application_metadata.iter().map(|(app, settings)| (app, view::name_map(settings))))
-}
-
-fn options(pool: &PgPool) -> Vec<(&'static str, Node)> {
-    let names = [(PoolOptKey::PG_NUM_MAX, "pg_num_max"), (PoolOptKey::PG_NUM_MIN, "pg_num_min")];
-    let value = |key| match pool.opts.0.get(&key)? {
-        PoolOpt::Text(text) => Some(Node::from(text.to_string())),
-        PoolOpt::Int(n) => Some(Node::from(*n)),
-        PoolOpt::Double(x) => Some(Node::from(*x)),
-    };
-    names.into_iter().filter_map(|(key, name)| Some((name, value(key)?))).collect()
 }
 
 fn text(map: &OsdMap) -> String {
@@ -280,7 +270,7 @@ fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
         }
     }
     let _ = write!(out, " stripe_width {}", pool.stripe_width);
-    for (name, value) in options(pool) {
+    for (name, value) in super::pool_opts::options(pool) {
         let _ = write!(out, " {name} {value}");
     }
     let apps: Vec<_> = pool.application_metadata.keys().map(ToString::to_string).collect();

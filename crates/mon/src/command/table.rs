@@ -5,8 +5,9 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_key, crush, crush_dump, health, log, metadata, mgr, mon,
-    osd, osd_df, osd_dump, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, status, usage,
+    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_dump, health, log,
+    metadata, mgr, mon, osd, osd_df, osd_dump, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota,
+    status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -21,6 +22,8 @@ const APP: Arg = req("app", Text);
 const KEY: Arg = req("key", Text);
 const WHO: Arg = req("who", Text);
 const RATIO: &[Arg] = &[req("ratio", Fraction)];
+const OSD: Arg = req("id", OsdName);
+const IDS: &[Arg] = &[many(req("ids", Text))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -102,6 +105,9 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("osd map", &[POOL, req("object", Object), opt("nspace", Text)], ("osd", "r"), osd::map, "show where an object is, or would be")),
     old(cmd("osd lspools", &[], ("osd", "r"), osd::lspools, "list pools with their numbers")),
     bare(cmd("osd crush tree", &[], ("osd", "r"), crush::crush_tree, "show the CRUSH hierarchy")),
+    bare(cmd("osd crush ls", &[req("node", TextOf(NAME_CHARS))], ("osd", "r"), crush::ls, "list what is in a CRUSH bucket")),
+    cmd("osd ls-tree", &[EPOCH, req("name", Text)], ("osd", "r"), crush::ls_tree, "list the OSDs below a CRUSH bucket"),
+    bare(cmd("osd crush class ls", &[], ("osd", "r"), crush::class_ls, "list devices' classes")),
     cmd("osd crush dump", &[], ("osd", "r"), crush_dump::crush_dump, "show the whole CRUSH map"),
     cmd("osd crush show-tunables", &[], ("osd", "r"), crush_dump::show_tunables, "show what CRUSH goes by"),
     bare(cmd("osd crush get-tunable", &[req("tunable", Choice(&["straw_calc_version"]))], ("osd", "r"), crush_dump::get_tunable, "show one thing that CRUSH goes by")),
@@ -113,6 +119,21 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd set-full-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until clients must wait"),
     cmd("osd set-backfillfull-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until it takes no objects of others"),
     cmd("osd set-nearfull-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until there is a warning"),
+    cmd("osd in", IDS, ("osd", "rw"), osd_state::set_in, "let OSDs take placement groups"),
+    cmd("osd out", IDS, ("osd", "rw"), osd_state::set_out, "let OSDs take no placement groups: requests wait where there are no others"),
+    cmd("osd down", IDS, ("osd", "rw"), osd_state::set_down, "say that OSDs are down; those that run come up again"),
+    cmd("osd reweight", &[OSD, req("weight", Fraction)], ("osd", "rw"), osd_state::reweight, "say how much of its share of placement groups an OSD takes"),
+    cmd("osd primary-affinity", &[OSD, req("weight", Fraction)], ("osd", "rw"), osd_state::primary_affinity, "say how often an OSD is the first of a placement group"),
+    cmd("osd lost", &[OSD, SURE], ("osd", "rw"), osd_state::lost, "say that what only a down OSD held is lost"),
+    old(cmd("osd rm", IDS, ("osd", "rw"), osd_state::rm, "forget OSDs; refused for the one that holds everything")),
+    cmd("osd destroy", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "give up an OSD's data; refused for the one that holds everything"),
+    cmd("osd purge", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "forget an OSD and its data; refused for the one that holds everything"),
+    cmd("osd purge-new", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "forget an OSD that never was up; refused for the one that holds everything"),
+    cmd("osd ok-to-stop", IDS, ("osd", "r"), osd_state::ok_to_stop, "tell whether requests would go on without OSDs"),
+    cmd("osd safe-to-destroy", IDS, ("osd", "r"), osd_state::safe_to_destroy, "tell whether nothing would be lost with OSDs"),
+    bare(cmd("osd utilization", &[], ("osd", "r"), osd_state::utilization, "show how many placement groups the OSDs have")),
+    cmd("osd pause", &[], ("osd", "rw"), osd_state::pause, "let requests wait"),
+    cmd("osd unpause", &[], ("osd", "rw"), osd_state::unpause, "let requests go on"),
     cmd("osd blocklist", &[req("blocklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again"),
     bare(cmd("osd blocklist ls", &[], ("osd", "r"), blocklist::ls, "list the clients that are shut out")),
     cmd("osd blocklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again"),
@@ -159,6 +180,8 @@ pub static COMMANDS: &[Command] = &[
     cmd("config rm", &[WHO, req("name", Text)], ("config", "rw"), config::rm, "forget a setting"),
     bare(cmd("config get", &[WHO, opt("key", Text)], ("config", "r"), config::get, "show what is set for a program")),
     bare(cmd("config dump", &[], ("mon", "r"), config::dump, "show all settings")),
+    bare(cmd("config help", &[KEY], ("config", "r"), config_help::help, "show what is known of an option")),
+    cmd("config generate-minimal-conf", &[], ("config", "r"), config_help::minimal_conf, "show the least ceph.conf that a client needs"),
     bare(cmd("config ls", &[], ("config", "r"), config::ls, "list the options that there are")),
     cmd("config-key get", &[KEY], ("config-key", "r"), config_key::get, "get a value"),
     cmd("config-key set", &[KEY, opt("val", Text)], ("config-key", "rw"), config_key::set, "keep a value, or the content of a file (-i FILE)"),

@@ -49,7 +49,9 @@ impl Monitor {
         let format = args.text("format");
         let format = Format::parse(format).ok_or_else(|| {
             let format = format.unwrap_or_default();
-            Failure::invalid(format!("format '{format}' is not supported: plain, json and json-pretty are"))
+            Failure::invalid(format!(
+                "format '{format}' is not supported: plain, json, json-pretty, xml and xml-pretty are"
+            ))
         })?;
         if command.needs().contains(loligo_cephx::caps::Perms::W) {
             self.audit(id, &args, "dispatch", now);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
-use loligo_maps::{Incremental, MonMap, OsdMap};
+use loligo_maps::{Incremental, MapFlags, MonMap, OsdMap};
 use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid};
 
 use crate::command::Failure;
@@ -280,6 +280,23 @@ impl State {
         })?;
         self.log.say(now, Severity::Info, "cluster", format!("osd.{osd} boot"));
         Ok(())
+    }
+
+    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds itself
+    /// marked down boots again, unless the cluster says that none shall.
+    ///
+    /// # Errors
+    /// A change that cannot be applied.
+    pub fn revive_osds(&mut self, now: UTime) -> Result<(), Failure> {
+        let map = self.osdmap();
+        if map.flags.has(MapFlags::NOUP) {
+            return Ok(());
+        }
+        // One that never was up has no addresses yet: it boots by itself.
+        let down = map.osd_ids().filter(|osd| !map.is_up(*osd)).filter_map(|osd| Some((osd, map.osd(osd)?)));
+        let down = down.filter(|(_, facts)| facts.info.up_from > Epoch(0) && facts.info.down_at > Epoch(0));
+        let down: Vec<_> = down.map(|(osd, facts)| (osd, facts.uuid, facts.client_addrs.clone())).collect();
+        down.into_iter().try_for_each(|(osd, uuid, addrs)| self.boot_osd(now, osd, uuid, addrs))
     }
 
     /// Adds or changes a key.

@@ -43,17 +43,23 @@ fn every_command_that_needs_no_argument_answers_in_all_formats() {
     mon.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     mon.command(admin, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
     // The last one answers with a word in all formats, as stock does.
-    let no_json = ["mon getmap", "osd getmap", "osd getcrushmap", "osd get-require-min-compat-client"];
+    let no_json = [
+        "mon getmap",
+        "osd getmap",
+        "osd getcrushmap",
+        "config generate-minimal-conf",
+        "osd get-require-min-compat-client",
+    ];
     let free = COMMANDS.iter().filter(|c| c.needs() != loligo_cephx::caps::Perms::RWX);
     for command in free.filter(|c| c.args.iter().all(|arg| !arg.required)) {
         let prefix = command.prefix;
-        for format in ["plain", "json", "json-pretty"] {
+        for format in ["plain", "json", "json-pretty", "xml", "xml-pretty"] {
             if prefix == "auth import" {
                 continue;
             }
             let ack = mon.command(admin, &format!(r#"{{"prefix":"{prefix}","format":"{format}"}}"#));
             assert_eq!(ack.result, 0, "{prefix} {format}: {}", ack.status);
-            if format != "plain" && !no_json.contains(&prefix) && !ack.output.is_empty() {
+            if format.starts_with("json") && !no_json.contains(&prefix) && !ack.output.is_empty() {
                 json(std::str::from_utf8(&ack.output).unwrap());
             }
         }
@@ -73,8 +79,8 @@ fn malformed_commands_are_refused_as_in_ceph() {
         (r#"{"prefix":"osd pool create","pool":7}"#, "bad or missing field 'pool'"),
         (r#"{"prefix":"osd pool create","pool":"z","pg_num":"8"}"#, "bad or missing field 'pg_num'"),
         (
-            r#"{"prefix":"status","format":"xml"}"#,
-            "format 'xml' is not supported: plain, json and json-pretty are",
+            r#"{"prefix":"status","format":"yaml"}"#,
+            "format 'yaml' is not supported: plain, json, json-pretty, xml and xml-pretty are",
         ),
     ];
     for (command, status) in cases {
@@ -448,4 +454,124 @@ fn daemons_are_described_and_there_is_no_manager() {
     assert_eq!(&ask(r#""osd count-metadata","property":"hostname""#).output[..], b"{\"host\":1}");
     assert_eq!(&ask(r#""node ls""#).output[..], b"{\"mon\":{\"host\":[\"a\"]},\"osd\":{\"host\":[0]}}\n");
     assert!(ask(r#""mgr stat""#).output.starts_with(b"{\"epoch\":1,\"available\":false"));
+}
+
+/// The answers are what a monitor of 16.2.15 calls them.
+#[test]
+fn answers_are_written_as_xml() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    for (command, expected) in [
+        (r#""osd ls","format":"xml""#, "<osds><osd>0</osd></osds>\n"),
+        (
+            r#""osd lspools","format":"xml-pretty""#,
+            "<pools>\n <pool>\n  <poolnum>1</poolnum>\n  <poolname>p</poolname>\n </pool>\n</pools>\n",
+        ),
+        (r#""osd getmaxosd","format":"xml""#, "<getmaxosd><epoch>3</epoch><max_osd>1</max_osd></getmaxosd>"),
+        (r#""osd pool ls","format":"xml""#, "<pools><pool_name>p</pool_name></pools>"),
+    ] {
+        assert_eq!(mon.output(admin, &format!("{{\"prefix\":{command}}}")), expected);
+    }
+    let status = mon.output(admin, r#"{"prefix":"status","format":"xml"}"#);
+    assert!(
+        status.contains("<quorum><rank>0</rank></quorum><quorum_names><id>a</id></quorum_names>"),
+        "{status}"
+    );
+}
+
+/// The answers and what the pool has then are those of 16.2.15, but for `eio`, which is of later releases.
+#[test]
+fn settings_of_pools_are_checked_kept_and_shown() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    /// A setting, its value, and how it is shown then, or why it may not be.
+    type Case<'a> = (&'a str, &'a str, Result<&'a str, (i32, &'a str)>);
+    let double = "error parsing floating point value";
+    let cases: &[Case<'_>] = &[
+        ("scrub_min_interval", "1.5", Ok("1.5")),
+        (
+            "scrub_min_interval",
+            "1h",
+            Err((-22, &format!("{double} '1h': strict_strtod: garbage at end of string. got: '1h'"))),
+        ),
+        (
+            "scrub_min_interval",
+            "x",
+            Err((-22, &format!("{double} 'x': strict_strtod: expected double, got: 'x'"))),
+        ),
+        ("recovery_priority", "-10", Ok("-10")),
+        ("recovery_priority", "11", Err((-22, "pool recovery_priority must be between -10 and 10"))),
+        ("recovery_op_priority", "11", Ok("11")),
+        (
+            "recovery_op_priority",
+            "1K",
+            Err((-22, "error parsing integer value '1K': Expected option value to be integer, got '1K'")),
+        ),
+        ("compression_mode", "force", Ok("force")),
+        ("compression_mode", "bogus", Err((-22, "unrecognized compression mode 'bogus'"))),
+        ("compression_algorithm", "brotli", Err((-22, "unrecognized compression_algorithm 'brotli'"))),
+        ("compression_required_ratio", ".875", Ok("0.875")),
+        (
+            "compression_required_ratio",
+            "-1",
+            Err((-22, "compression_required_ratio is out of range (0-1): '-1'")),
+        ),
+        ("csum_min_block", "4K", Ok("4096")),
+        (
+            "csum_min_block",
+            "x",
+            Err((-22, "error parsing int value 'x': strict_iecstrtoll: unit prefix not recognized")),
+        ),
+        ("csum_type", "crc32c", Ok("crc32c")),
+        ("csum_type", "bogus", Err((-22, "unrecognized csum_type 'bogus'"))),
+        ("pg_num_min", "9", Err((-22, "specified pg_num_min 9 > pg_num 8"))),
+        ("pg_num_max", "4", Err((-22, "specified pg_num_max 4 < pg_num 8"))),
+        ("target_size_ratio", "-1", Err((-22, "target_size_ratio cannot be negative"))),
+        ("pg_autoscale_bias", "1001", Err((-22, "pg_autoscale_bias must be between 0 and 1000"))),
+        ("dedup_tier", "1", Err((-22, "expecting value 'pool name'"))),
+        ("dedup_tier", "p", Ok("1")),
+        ("noscrub", "01", Ok("true")),
+        ("noscrub", "yes", Err((-22, "expecting value 'true', 'false', '0', or '1'"))),
+        ("eio", "true", Ok("true")),
+        ("fast_read", "1", Err((-22, "fast read is not supported in replication pool"))),
+        ("hit_set_count", "1", Err((-13, "(13) Permission denied"))),
+        ("nosuch", "1", Err((-22, "unrecognized variable 'nosuch'"))),
+    ];
+    for (var, val, expected) in cases {
+        let set = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        let ack = mon.command(admin, &set);
+        let get = format!(r#"{{"prefix":"osd pool get","pool":"p","var":"{var}"}}"#);
+        match expected {
+            Ok(shown) => {
+                assert_eq!((ack.result, ack.status), (0, format!("set pool 1 {var} to {val}")));
+                assert_eq!(mon.output(admin, &get), format!("{var}: {shown}\n"));
+            }
+            Err((errno, status)) => assert_eq!((ack.result, ack.status.as_str()), (*errno, *status), "{set}"),
+        }
+    }
+    let dump = json(&mon.output(admin, r#"{"prefix":"osd dump","format":"json"}"#));
+    assert_eq!(
+        dump["pools"][0]["options"].to_string(),
+        r#"{"compression_mode":"force","compression_required_ratio":0.875,"csum_min_block":4096,"csum_type":4,"dedup_tier":1,"recovery_op_priority":11,"recovery_priority":-10,"scrub_min_interval":1.5}"#
+    );
+    // 0 and `unset` take a setting away.
+    for (var, val, status) in [
+        ("scrub_min_interval", "0", "set pool 1 scrub_min_interval to 0"),
+        ("csum_type", "unset", "unset pool 1 csum_type"),
+    ] {
+        let set = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{val}"}}"#);
+        assert_eq!(mon.command(admin, &set).status, status);
+        let ack = mon.command(admin, &format!(r#"{{"prefix":"osd pool get","pool":"p","var":"{var}"}}"#));
+        assert_eq!((ack.result, ack.status), (-2, format!("option '{var}' is not set on pool 'p'")));
+    }
+    let ack = mon.command(admin, r#"{"prefix":"osd pool get","pool":"p","var":"hit_set_count"}"#);
+    let status = "pool 'p' is not a tier pool: variable not applicable";
+    assert_eq!((ack.result, ack.status.as_str()), (-13, status));
+    let all = json(&mon.output(admin, r#"{"prefix":"osd pool get","pool":"p","var":"all","format":"json"}"#));
+    assert_eq!(
+        (&all["compression_mode"], &all["noscrub"], all.get("eio")),
+        (&json("\"force\""), &json("true"), None)
+    );
 }

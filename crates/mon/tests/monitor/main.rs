@@ -2,5 +2,6 @@
 
 mod commands;
 mod common;
+mod osd_state;
 mod persist;
 mod sessions;

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use loligo_wire::{EntityName, EntityType};
 
-pub use value::Rejected;
+pub use value::{Rejected, parse_size};
 
 const TABLE: &str = include_str!("options.txt");
 
@@ -55,6 +55,26 @@ impl OptionFacts {
         // Words are shown as they stand in the table, numbers as they would be stored.
         let number = Some(default).filter(|_| self.kind == "float");
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Its type, as `config help` calls it.
+    pub fn type_name(&self) -> &'static str {
+        if self.kind == "level" { "str" } else { self.kind }
+    }
+
+    /// What it is for a daemon if nothing is set; empty where that is the same as for others.
+    pub fn daemon_default(&self) -> &'static str {
+        self.daemon_default
+    }
+
+    /// The least and the greatest value; empty where there is none.
+    pub fn bounds(&self) -> (&'static str, &'static str) {
+        (self.min, self.max)
+    }
+
+    /// The words that are permitted, if not any.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.words.split('|').filter(|word| !word.is_empty())
     }
 
     /// Whether it is true or false.

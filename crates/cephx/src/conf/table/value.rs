@@ -65,6 +65,14 @@ fn size(text: &str) -> Result<i128, Rejected> {
     scaled(text, digits, bare, 1024, "strict_iecstrtoll")
 }
 
+/// A whole number, perhaps with a binary unit, as a pool's settings have it: it may be negative.
+///
+/// # Errors
+/// Another text.
+pub fn parse_size(text: &str) -> Result<i64, Rejected> {
+    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // out of range was refused
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let is_part = |(i, b): (usize, u8)| b.is_ascii_digit() || (i == 0 && b == b'-');
     let end = text.bytes().enumerate().position(|at| !is_part(at));
