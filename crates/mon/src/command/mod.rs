@@ -11,6 +11,7 @@ mod config;
 mod config_key;
 mod crush;
 mod crush_dump;
+mod erasure;
 mod health;
 mod log;
 mod metadata;

@@ -1,13 +1,16 @@
 //! `osd pool get | set`: a pool's settings.
 
+use loligo_maps::crush::CrushMap;
 use loligo_maps::{OsdMap, PgPool, PoolFlags};
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
+use crate::state::State;
+use crate::state::erasure::Code;
 use crate::view;
 
 /// What `osd pool get` knows.
-pub(super) const READABLE: [&str; 15] = [
+pub(super) const READABLE: [&str; 17] = [
     "size",
     "min_size",
     "pg_num",
@@ -22,10 +25,12 @@ pub(super) const READABLE: [&str; 15] = [
     "fast_read",
     "pg_autoscale_mode",
     "bulk",
+    "allow_ec_overwrites",
+    "erasure_code_profile",
     "all",
 ];
 /// What `osd pool set` changes.
-pub(super) const WRITABLE: [&str; 11] = [
+pub(super) const WRITABLE: [&str; 13] = [
     "size",
     "min_size",
     "pg_num",
@@ -37,7 +42,11 @@ pub(super) const WRITABLE: [&str; 11] = [
     "write_fadvise_dontneed",
     "pg_autoscale_mode",
     "bulk",
+    "fast_read",
+    "allow_ec_overwrites",
 ];
+/// Settings that only erasure-coded pools have.
+const OF_ERASURE: [&str; 2] = ["allow_ec_overwrites", "erasure_code_profile"];
 
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("pool");
@@ -48,7 +57,12 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     if !READABLE.contains(&var) {
         return Err(Failure::invalid(format!("unrecognized variable '{var}'")));
     }
+    if !pool.is_erasure() && OF_ERASURE.contains(&var) {
+        let status = format!("pool '{name}' is not a erasure pool: variable not applicable");
+        return Err(Failure::new(Errno::EACCES, status));
+    }
     let chosen = READABLE.iter().filter(|v| **v != "all" && (var == "all" || var == **v));
+    let chosen = chosen.filter(|v| pool.is_erasure() || !OF_ERASURE.contains(*v));
     let values: Vec<_> = chosen.filter_map(|v| Some((*v, value(map, pool, v)?))).collect();
     let node = |_: &Call<'_>| {
         let mut node = Node::map([("pool", Node::from(name)), ("pool_id", Node::from(id.0))]);
@@ -74,6 +88,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
             Node::from(name.map(ToString::to_string).unwrap_or_default())
         }
         "use_gmt_hitset" => Node::from(pool.tier.use_gmt_hitset),
+        "erasure_code_profile" => Node::from(pool.erasure_code_profile.to_string()),
         "fast_read" => Node::from(u8::from(pool.fast_read)),
         "pg_autoscale_mode" => Node::from(view::autoscale_mode(pool.pg_autoscale_mode)),
         _ => return None,
@@ -98,6 +113,7 @@ fn flag(var: &str) -> Option<PoolFlags> {
         "nosizechange" => PoolFlags::NOSIZECHANGE,
         "write_fadvise_dontneed" => PoolFlags(1 << 7),
         "bulk" => PoolFlags::BULK,
+        "allow_ec_overwrites" => PoolFlags::EC_OVERWRITES,
         _ => return None,
     })
 }
@@ -109,7 +125,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::invalid(format!("unrecognized variable '{var}'")));
     }
     let Some(pool) = call.state.osdmap().pool(id) else { return Ok(Reply::default()) };
-    match parse_change(call.state.osdmap(), pool, var, val)? {
+    match parse_change(call.state, pool, var, val)? {
         Change::PgNum(pg_num) => call.state.set_pg_num(call.now, id, pg_num)?,
         change => call.state.change_pool(call.now, id, |pool| change.apply(pool))?,
     }
@@ -118,10 +134,14 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
 
 /// A change of a pool that was found to be possible.
 enum Change {
-    Nothing,
     /// See [`State::set_pg_num`](crate::state::State::set_pg_num).
     PgNum(u32),
     PgpNum(u32),
+    /// With the fewest copies that I/O goes on with.
+    Size(u8),
+    MinSize(u8),
+    Rule(u8),
+    FastRead(bool),
     Flag(PoolFlags, bool),
     AutoscaleMode(u8),
 }
@@ -129,8 +149,12 @@ enum Change {
 impl Change {
     fn apply(self, pool: &mut PgPool) {
         match self {
-            Self::Nothing | Self::PgNum(_) => {}
+            Self::PgNum(_) => {}
             Self::PgpNum(pgp_num) => pool.set_pgp_num(pgp_num),
+            Self::Size(size) => (pool.size, pool.min_size) = (size, size - size / 2),
+            Self::MinSize(min_size) => pool.min_size = min_size,
+            Self::Rule(rule) => pool.crush_rule = rule,
+            Self::FastRead(on) => pool.fast_read = on,
             Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
             Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
             Self::AutoscaleMode(mode) => pool.pg_autoscale_mode = mode,
@@ -138,28 +162,70 @@ impl Change {
     }
 }
 
-fn parse_change(map: &OsdMap, pool: &PgPool, var: &str, val: &str) -> Result<Change, Failure> {
+fn parse_change(state: &State, pool: &PgPool, var: &str, val: &str) -> Result<Change, Failure> {
+    if var == "allow_ec_overwrites" {
+        return ec_overwrites(pool, val);
+    }
     if let Some(flag) = flag(var) {
         return Ok(Change::Flag(flag, on_or_off(val)?));
     }
     match var {
-        "size" => super::pool::check_size(number(val)?.max(1)).map(|()| Change::Nothing),
-        "min_size" if number(val)? == i64::from(pool.size) => Ok(Change::Nothing),
-        "min_size" => {
-            let status = format!("pool min_size must be between 1 and size, which is set to {}", pool.size);
-            Err(Failure::invalid(status))
-        }
+        "size" => size(state, pool, number(val)?),
+        "min_size" => min_size(state, pool, number(val)?),
+        "fast_read" if pool.is_erasure() => on_or_off(val).map(Change::FastRead),
+        "fast_read" => Err(Failure::invalid("fast read is not supported in replication pool")),
         "pg_num" => pg_num(pool, number(val)?),
         "pgp_num" => pgp_num(pool, number(val)?),
-        "crush_rule" if map.crush.rule_by_name(val) == Some(i32::from(pool.crush_rule)) => {
-            Ok(Change::Nothing)
-        }
-        "crush_rule" => Err(Failure::missing(format!("crush rule {val} does not exist"))),
+        "crush_rule" => crush_rule(&state.osdmap().crush, pool, val),
         _ => match ["off", "warn", "on"].iter().position(|mode| *mode == val) {
             Some(mode) => Ok(Change::AutoscaleMode(mode as u8)),
             None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
         },
     }
+}
+
+/// Overwrites cannot be taken back: there may be objects that were overwritten.
+fn ec_overwrites(pool: &PgPool, val: &str) -> Result<Change, Failure> {
+    if !pool.is_erasure() {
+        return Err(Failure::invalid("ec overwrites can only be enabled for an erasure coded pool"));
+    }
+    match on_or_off(val)? {
+        true => Ok(Change::Flag(PoolFlags::EC_OVERWRITES, true)),
+        false => Err(Failure::invalid("ec overwrites cannot be disabled once enabled")),
+    }
+}
+
+fn size(state: &State, pool: &PgPool, size: i64) -> Result<Change, Failure> {
+    if pool.is_erasure() {
+        return Err(Failure::new(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool"));
+    }
+    if pool.flags.has(PoolFlags::NOSIZECHANGE) {
+        let status = "pool size change is disabled; you must unset nosizechange flag for the pool first";
+        return Err(Failure::new(Errno::EPERM, status));
+    }
+    super::pool::check_size(state, size).map(Change::Size)
+}
+
+fn min_size(state: &State, pool: &PgPool, min_size: i64) -> Result<Change, Failure> {
+    let profile = pool.erasure_code_profile.to_string();
+    let code = || Code::of(state.profile(&profile)?.clone(), true);
+    let least = if pool.is_erasure() { code()?.data } else { 1 };
+    match u8::try_from(min_size).ok().filter(|min| (least..=pool.size).contains(min)) {
+        Some(min_size) => Ok(Change::MinSize(min_size)),
+        None => Err(Failure::invalid(format!(
+            "pool min_size must be between {least} and size, which is set to {}",
+            pool.size
+        ))),
+    }
+}
+
+fn crush_rule(crush: &CrushMap, pool: &PgPool, name: &str) -> Result<Change, Failure> {
+    let number = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
+    let number = number.ok_or_else(|| Failure::missing(format!("crush rule {name} does not exist")))?;
+    if crush.rule(usize::from(number)).is_some_and(|rule| rule.kind.0 != pool.kind.0) {
+        return Err(Failure::invalid(format!("crush rule {number} type does not match pool")));
+    }
+    Ok(Change::Rule(number))
 }
 
 fn pg_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {

@@ -2,5 +2,6 @@
 
 mod commands;
 mod common;
+mod erasure;
 mod persist;
 mod sessions;
