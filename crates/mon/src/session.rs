@@ -43,7 +43,8 @@ impl Session {
     }
 
     pub(crate) fn caller(&self) -> Caller {
-        Caller { name: self.peer.identity.name.clone(), addr: self.peer.addr }
+        let reads_keys = self.may("auth", Perms::R | Perms::X);
+        Caller { name: self.peer.identity.name.clone(), addr: self.peer.addr, reads_keys }
     }
 
     pub(crate) fn ip(&self) -> Option<IpAddr> {
@@ -57,7 +58,7 @@ impl Session {
 
     /// Whether the client may send a command.
     pub(crate) fn may_run(&self, command: &Command, args: &Args) -> bool {
-        let args = args.as_text().collect();
+        let args = args.as_text(command).collect();
         self.may_command(command.module, command.prefix, &args, command.needs())
     }
 

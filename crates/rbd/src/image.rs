@@ -382,9 +382,14 @@ impl Inner {
     /// The data pool with the snapshots that writes have to keep.
     pub(crate) fn writer(&self) -> Result<IoCtx, Error> {
         let view = self.view.load();
+        if let Some(io) = view.writer.get() {
+            return Ok(io.clone());
+        }
         let mut ids: Vec<SnapId> = view.snapshots.iter().map(|snap| snap.info.id).collect();
         ids.reverse();
-        Ok(self.data.with_snap_context(view.snap_seq, &ids)?)
+        let io = self.data.with_snap_context(view.snap_seq, &ids)?;
+        // Others that come first have made the same one.
+        Ok(view.writer.get_or_init(|| io).clone())
     }
 
     /// Says that the object map cannot be relied on.

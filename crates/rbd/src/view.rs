@@ -1,5 +1,7 @@
 //! What an image's header says.
 
+use std::sync::OnceLock;
+
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, ReadOp, SnapId};
 use loligo_stripe::Layout;
@@ -65,6 +67,8 @@ pub struct View {
     unreadable: u64,
     /// When the image was made, last read and last written to, as far as librbd keeps note of it.
     pub times: [UTime; 3],
+    /// The data pool with the snapshots that writes have to keep, once somebody has written.
+    pub(crate) writer: OnceLock<IoCtx>,
 }
 
 /// A snapshot of an image.
@@ -211,6 +215,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
         parent: parent.exists().then_some(parent),
         unreadable,
         times,
+        writer: OnceLock::new(),
     };
     Ok((fixed, view, ids))
 }

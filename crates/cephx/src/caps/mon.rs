@@ -80,7 +80,7 @@ enum What {
     },
 }
 
-/// What an argument must be. It must be there.
+/// What an argument must be. It must be there, but for [`Constraint::Absent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Constraint {
     Equal(String),
@@ -90,6 +90,8 @@ enum Constraint {
     /// `daemon-private/NAME/…` with the client's own name.
     OwnPrivateKey,
     Regex(Pattern),
+    /// Nothing: the argument is not given.
+    Absent,
 }
 
 /// A pattern for a whole argument.
@@ -163,8 +165,9 @@ impl What {
             Self::Service(name, perms) if name == service => *perms,
             Self::Command { name, constraints } => {
                 let matches = |command: Command<'_>| {
-                    let fulfilled = |(key, c): &(String, Constraint)| {
-                        command.args.get(key).is_some_and(|arg| c.is_fulfilled(arg, who))
+                    let fulfilled = |(key, c): &(String, Constraint)| match command.args.get(key) {
+                        Some(arg) => c.is_fulfilled(arg, who),
+                        None => *c == Constraint::Absent,
                     };
                     command.prefix == name && constraints.iter().all(fulfilled)
                 };
@@ -185,6 +188,7 @@ impl Constraint {
             }),
             Self::OwnPrivateKey => arg.starts_with(&format!("daemon-private/{who}/")),
             Self::Regex(pattern) => pattern.regex.as_ref().is_some_and(|regex| regex.is_match(arg)),
+            Self::Absent => false,
         }
     }
 }
@@ -357,7 +361,13 @@ fn bootstrap_profile(profile: &str) -> Vec<What> {
     if profile == "bootstrap-osd" {
         whats.extend(["osd new", "osd purge-new"].map(command));
     } else {
-        let constraints = constraints.into_iter().map(|(key, constraint)| (key.to_owned(), constraint));
+        // What the kind does not need it does not get. Stock lets these pass; a key with `mgr allow *` is an
+        // administrator's.
+        let others = ["caps_mon", "caps_osd", "caps_mgr", "caps_mds"].into_iter();
+        let others = others.filter(|service| constraints.iter().all(|(key, _)| key != service));
+        let absent: Vec<_> = others.map(|service| (service, Constraint::Absent)).collect();
+        let constraints = constraints.into_iter().chain(absent);
+        let constraints = constraints.map(|(key, constraint)| (key.to_owned(), constraint));
         whats.push(What::Command {
             name: "auth get-or-create".to_owned(),
             constraints: constraints.collect(),
@@ -454,6 +464,53 @@ mod tests {
         let images = "profile rbd pool=x, profile rbd-read-only pool y";
         assert!(make("profile bootstrap-rbd", "client.a", "profile rbd", images));
         assert!(!make("profile bootstrap-rbd", "client.a", "profile rbd", "profile rbd pool=x, allow *"));
+    }
+
+    #[test]
+    fn a_bootstrap_key_gives_its_own_kind_and_no_more() {
+        let kinds = [
+            (
+                "mds",
+                "mds.a",
+                [("mon", "allow profile mds"), ("osd", "allow rwx"), ("mds", "allow")].as_slice(),
+            ),
+            ("mgr", "mgr.a", &[("mon", "allow profile mgr")]),
+            ("rgw", "client.rgw.a", &[("mon", "allow rw"), ("osd", "allow rwx")]),
+            ("rbd", "client.a", &[("mon", "profile rbd"), ("osd", "profile rbd")]),
+            ("rbd-mirror", "client.a", &[("mon", "profile rbd-mirror"), ("osd", "profile rbd")]),
+        ];
+        for (kind, entity, caps) in kinds {
+            let named: Vec<_> = caps.iter().map(|(service, cap)| (format!("caps_{service}"), *cap)).collect();
+            let own: Vec<_> =
+                named.iter().map(|(key, cap)| (&**key, *cap)).chain([("entity", entity)]).collect();
+            let makes = |args: &[(&str, &str)]| {
+                check(
+                    &format!("profile bootstrap-{kind}"),
+                    "auth",
+                    Some(("auth get-or-create", args)),
+                    Perms::RWX,
+                )
+            };
+            assert!(makes(&own), "{kind}");
+            for left_out in 0..own.len() {
+                let mut less = own.clone();
+                less.remove(left_out);
+                assert!(!makes(&less), "{kind} without {}", own[left_out].0);
+            }
+            for service in ["caps_mon", "caps_osd", "caps_mgr", "caps_mds"] {
+                let mut more = own.clone();
+                more.retain(|(key, _)| *key != service);
+                more.push((service, "allow *"));
+                assert!(!makes(&more), "{kind} with {service}");
+            }
+            let of = |entity: &str| {
+                let mut other = own.clone();
+                other.retain(|(key, _)| *key != "entity");
+                other.push(("entity", entity));
+                makes(&other)
+            };
+            assert!(!of("osd.0") && !of("mon."), "{kind}");
+        }
     }
 
     #[test]

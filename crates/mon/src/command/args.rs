@@ -31,9 +31,12 @@ impl Args {
         self.text("prefix").ok_or_else(|| Failure::invalid("command prefix not found"))
     }
 
-    /// Checks the types of all arguments that the signature knows, and that none is missing. After that the accessors
-    /// below return `None` only for what was left out.
+    /// Checks the types of all arguments, that none is missing, and that there are no others. After that the
+    /// accessors below return `None` only for what was left out.
     pub fn check(&self, command: &Command) -> Result<(), Failure> {
+        if let Some(name) = self.0.keys().find(|name| !command.takes(name)) {
+            return Err(Failure::invalid(format!("{} takes no '{name}'", command.prefix)));
+        }
         let bad = command.args.iter().find(|arg| !self.fits(arg));
         bad.map_or(Ok(()), |arg| Err(Failure::invalid(format!("bad or missing field '{}'", arg.name))))
     }
@@ -89,14 +92,16 @@ impl Args {
         }
     }
 
-    /// The arguments as text, for capabilities that depend on them: strings as they are, numbers and booleans printed.
-    /// `caps`, which are pairs of a service and what is allowed there, become `caps_SERVICE`.
-    pub fn as_text(&self) -> impl Iterator<Item = (String, String)> {
+    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers and
+    /// booleans printed. `caps`, which are pairs of a service and what is allowed there, become `caps_SERVICE`.
+    /// What the command does not take is not there, so that what is checked is what is executed.
+    pub fn as_text(&self, command: &Command) -> impl Iterator<Item = (String, String)> {
         let caps = self.texts("caps");
         let (pairs, _) = caps.as_chunks::<2>();
         let pairs: Vec<_> =
             pairs.iter().map(|[service, cap]| (format!("caps_{service}"), (*cap).to_owned())).collect();
-        let others = self.0.iter().filter(|(name, _)| *name != "caps").map(|(name, value)| {
+        let others = self.0.iter().filter(|(name, _)| *name != "caps" && command.takes(name));
+        let others = others.map(|(name, value)| {
             let text = match value {
                 Value::String(s) => s.clone(),
                 Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),

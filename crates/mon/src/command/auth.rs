@@ -128,6 +128,11 @@ fn find_or_create(call: &mut Call<'_>) -> Result<(EntityName, Entry), Failure> {
     let name = entity(call)?;
     let caps = given_caps(call)?;
     if let Some(old) = call.state.keys().entry(&name) {
+        // A key that allows more than what is asked for is for those who may read keys anyway. Stock gives it
+        // to whoever may make keys of that name.
+        if !call.caller.reads_keys && caps != old.caps {
+            return Err(Failure::invalid(format!("key for {name} exists with other caps")));
+        }
         return match caps.iter().find(|(service, cap)| old.caps.get(*service) != Some(cap)) {
             Some((service, _)) => {
                 Err(Failure::invalid(format!("key for {name} exists but cap {service} does not match")))
@@ -151,7 +156,10 @@ fn given_caps(call: &Call<'_>) -> Result<Caps, Failure> {
     if !rest.is_empty() {
         return Err(Failure::invalid("bad capabilities request; odd number of arguments"));
     }
-    let caps = pairs.iter().map(|[service, cap]| ((*service).to_owned(), (*cap).to_owned())).collect();
+    let caps: Caps = pairs.iter().map(|[service, cap]| ((*service).to_owned(), (*cap).to_owned())).collect();
+    if caps.len() < pairs.len() {
+        return Err(Failure::invalid("bad capabilities request; a service is named twice"));
+    }
     check_caps(&caps)?;
     Ok(caps)
 }

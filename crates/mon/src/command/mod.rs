@@ -103,6 +103,8 @@ pub struct Caller {
     pub name: EntityName,
     /// Where from.
     pub addr: EntityAddr,
+    /// Whether it may look at any key.
+    pub reads_keys: bool,
 }
 
 /// What a command comes to.

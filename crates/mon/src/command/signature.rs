@@ -99,11 +99,19 @@ pub fn descriptions<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Node
 
 const FLAG_DEPRECATED: u32 = 4;
 
+/// The words, how the answer is to be written, and which daemon is meant.
+const EVERYWHERE: [&str; 3] = ["prefix", "format", "target"];
+
 impl Command {
     /// What a client must be allowed.
     pub fn needs(&self) -> Perms {
         let each = [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)];
         each.into_iter().filter(|(c, _)| self.perm.contains(*c)).fold(Perms::NONE, |all, (_, p)| all | p)
+    }
+
+    /// Whether a field of the JSON means something: the arguments, and what programs put into every command.
+    pub(super) fn takes(&self, field: &str) -> bool {
+        self.args.iter().any(|arg| arg.name == field) || EVERYWHERE.contains(&field)
     }
 
     fn describe(&self) -> Node {

@@ -12,6 +12,9 @@ use crate::state::log::Severity;
 /// What every session may ask: how else would it know what to ask?
 const DESCRIPTIONS: &str = "get_command_descriptions";
 
+/// Bytes of a command that the audit log keeps.
+const SHOWN_MAX_BYTES: usize = 4096;
+
 impl Monitor {
     pub(super) fn command(&mut self, id: SessionId, tid: Tid, message: MMonCommand, now: UTime) {
         let outcome = self.run(id, &message, now);
@@ -92,12 +95,25 @@ impl Monitor {
     fn audit(&mut self, id: SessionId, args: &Args, what: &str, now: UTime) {
         let Some(session) = self.sessions.get(&id) else { return };
         let caller = session.caller();
-        let shown = if args.prefix().is_ok_and(|prefix| prefix == "config-key set") {
-            format!("{{\"prefix\":\"config-key set\",\"key\":\"{}\"}}", args.required("key"))
-        } else {
-            args.to_string()
+        let shown = match args.prefix() {
+            Ok(prefix @ ("config-key set" | "config-key put")) => {
+                serde_json::json!({ "prefix": prefix, "key": args.required("key") }).to_string()
+            }
+            _ => args.to_string(),
         };
+        let shown = shortened(shown);
         let line = format!("from='{}' entity='{}' cmd={shown}: {what}", caller.addr, caller.name);
         self.state.log_mut().say(now, Severity::Info, "audit", line);
     }
+}
+
+/// What of a command's text is worth keeping: one command must not push out all that was noted before it.
+fn shortened(mut text: String) -> String {
+    let bytes = text.len();
+    if bytes > SHOWN_MAX_BYTES {
+        let cut = (0..=SHOWN_MAX_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+        text.push_str(&format!("… ({bytes} bytes)"));
+    }
+    text
 }

@@ -92,7 +92,12 @@ fn capabilities_decide() {
     let only = mon.client("o", "allow command \"osd pool ls\"");
     let denied = (-13, "access denied".to_owned());
     let mut run = |session, prefix: &str| {
-        let ack = mon.command(session, &format!(r#"{{"prefix":"{prefix}","pool":"a","key":"k","val":"v"}}"#));
+        let args = match prefix {
+            "osd pool create" => r#","pool":"a""#,
+            "config-key set" => r#","key":"k","val":"v""#,
+            _ => "",
+        };
+        let ack = mon.command(session, &format!(r#"{{"prefix":"{prefix}"{args}}}"#));
         (ack.result, ack.status)
     };
     assert_eq!(run(reader, "status").0, 0);
@@ -239,6 +244,68 @@ fn keys_are_made_shown_changed_and_removed() {
     let ack = mon.command_with(admin, r#"{"prefix":"auth import"}"#, &shown);
     assert_eq!((ack.result, ack.status.as_str()), (0, "imported keyring"));
     assert_eq!(mon.output(admin, &entity("get", "")), shown);
+}
+
+#[test]
+fn what_is_checked_of_a_command_is_what_it_does() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", ADMIN);
+    let make = |who: &str, caps: &str, rest: &str| {
+        format!(r#"{{"prefix":"auth get-or-create","entity":"client.{who}","caps":[{caps}]{rest}}}"#)
+    };
+    let own = r#""mon","profile rbd","osd","profile rbd pool=p""#;
+    mon.output(admin, &make("admin2", r#""mon","allow *","osd","allow *""#, ""));
+    mon.output(admin, &make("both", &format!(r#"{own},"mgr","allow *""#), ""));
+    let maker = mon.client("maker", "profile bootstrap-rbd");
+    let made = mon.output(maker, &make("image", own, ""));
+    assert_eq!(mon.output(maker, &make("image", own, "")), made);
+
+    let fields = r#","caps_mon":"profile rbd","caps_osd":"profile rbd""#;
+    let denied = [
+        make("admin2", "", fields),
+        make("admin2", r#""mon","allow *""#, fields),
+        make("new", r#""mon","allow *","osd","allow *""#, fields),
+        make("new", &format!(r#"{own},"mgr","allow *""#), ""),
+        make("new", r#""mon","profile rbd""#, r#","caps_osd":"profile rbd""#),
+        make("new", own, "").replace("client.new", "osd.7"),
+        make("image", own, "").replace("get-or-create", "get-or-create-key"),
+        make("image", own, "").replace("get-or-create", "get"),
+    ];
+    for command in denied {
+        assert_eq!(mon.command(maker, &command).result, -13, "{command}");
+    }
+    // They may be asked for, but not known.
+    let refused = [
+        (make("admin2", own, ""), "key for client.admin2 exists with other caps"),
+        (make("both", own, ""), "key for client.both exists with other caps"),
+        (make("new", own, fields), "auth get-or-create takes no 'caps_mon'"),
+        (
+            make("new", r#""mon","allow *","mon","profile rbd","osd","profile rbd""#, ""),
+            "bad capabilities request; a service is named twice",
+        ),
+    ];
+    for (command, status) in refused {
+        let ack = mon.command(maker, &command);
+        assert_eq!((ack.result, ack.status.as_str(), ack.output.len()), (-22, status, 0), "{command}");
+    }
+    let dump = mon.output(admin, r#"{"prefix":"auth ls"}"#);
+    assert!(!dump.contains("client.new") && !dump.contains("osd.7"), "{dump}");
+    // Who may read keys gets one that allows more, as from stock monitors.
+    assert!(mon.output(admin, &make("both", own, "")).starts_with("[client.both]"));
+}
+
+#[test]
+fn one_command_does_not_push_out_the_audit_log() {
+    let mut mon = Mon::new();
+    let (admin, weak) = (mon.client("admin", ADMIN), mon.client("weak", "allow r"));
+    mon.output(admin, r#"{"prefix":"osd set","key":"noout"}"#);
+    for prefix in ["config-key set", "auth add"] {
+        let long = "é".repeat(1 << 19);
+        let command = format!(r#"{{"prefix":"{prefix}","key":"{long}","entity":"{long}"}}"#);
+        assert_eq!(mon.command(weak, &command).result, -13);
+    }
+    let log = mon.output(admin, r#"{"prefix":"log last","num":10,"channel":"audit"}"#);
+    assert!(log.contains("noout") && log.contains("… (1048") && log.len() < 32 << 10, "{} bytes", log.len());
 }
 
 #[test]
