@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use loligo_server::OsdCount;
 
 use crate::file::FileCommand;
 use crate::name::Name;
@@ -396,6 +397,10 @@ pub(crate) struct Serve {
     /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is needed; 0: none).
     #[arg(long, value_parser = size)]
     pub(crate) cache: Option<u64>,
+    /// OSDs that clients see, all over one store: for pools of several copies, and erasure-coded ones (default: what the
+    /// cluster has had; 1 in a new one; at most 64).
+    #[arg(long, value_parser = osd_count)]
+    pub(crate) osds: Option<OsdCount>,
     /// Threads that serve connections (default: one for each processor).
     #[arg(long)]
     pub(crate) workers: Option<usize>,
@@ -542,6 +547,11 @@ pub(crate) enum Mode {
 }
 
 /// A number of bytes: `4096`, `4K`, `16M`, `1G`.
+fn osd_count(text: &str) -> Result<OsdCount, String> {
+    let count = text.parse().ok().and_then(OsdCount::new);
+    count.ok_or_else(|| format!("a number from 1 to {} is needed", OsdCount::MAX))
+}
+
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let unit_at = upper.find(|c: char| !c.is_ascii_digit()).unwrap_or(upper.len());

@@ -48,6 +48,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     if let Some(bytes) = options.cache {
         builder = builder.cache_bytes(bytes);
     }
+    if let Some(osds) = options.osds {
+        builder = builder.osds(osds);
+    }
     if let Some(workers) = options.workers {
         builder = builder.threads(workers);
     }

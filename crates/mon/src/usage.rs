@@ -57,6 +57,12 @@ impl Space {
         self.total.saturating_sub(self.used)
     }
 
+    /// The part of it that one of `osds` OSDs shows, which have it together.
+    pub fn of_one(self, osds: usize) -> Self {
+        let osds = osds.max(1) as u64;
+        Self { total: self.total / osds, used: self.used / osds }
+    }
+
     /// The part in use, from 0 to 1.
     pub fn used_ratio(self) -> f64 {
         if self.total == 0 { 0.0 } else { self.used as f64 / self.total as f64 }
@@ -106,13 +112,14 @@ impl Fullness {
         }
     }
 
-    /// The health check of the OSD, its words for one OSD, and its word in `osd.0 is …`; none if there is room.
+    /// The health check of OSDs, the word for them in its summary, and the word in `osd.0 is …`; none if there is
+    /// room.
     pub fn check(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
             Self::Room => None,
-            Self::Near => Some(("OSD_NEARFULL", "1 nearfull osd(s)", "near full")),
-            Self::Backfill => Some(("OSD_BACKFILLFULL", "1 backfillfull osd(s)", "backfill full")),
-            Self::Full => Some(("OSD_FULL", "1 full osd(s)", "full")),
+            Self::Near => Some(("OSD_NEARFULL", "nearfull", "near full")),
+            Self::Backfill => Some(("OSD_BACKFILLFULL", "backfillfull", "backfill full")),
+            Self::Full => Some(("OSD_FULL", "full", "full")),
         }
     }
 }

@@ -14,7 +14,10 @@
 //! - Snapshots are clones in the same placement group; watches are kept with their objects and served in the slot; methods of
 //!   object classes run as operations of their request.
 //!
-//! What this crate refuses to do: no replication, no recovery (one OSD serves each placement group), no cache tiers. It knows
+//! - A map may show several OSDs: each has a [`Door`] to the same slots, and takes the requests that the map directs to it. Data
+//!   are kept once, also in erasure-coded pools, whose rules for clients are enforced (`exec/rules.rs`).
+//!
+//! What this crate refuses to do: no replication, no coding, no recovery, no cache tiers. It knows
 //! sockets only as [`Connection`](loligo_msgr::Connection)s.
 #![forbid(unsafe_code)]
 
@@ -39,5 +42,5 @@ mod watch;
 pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
-pub use osd::{Osd, OsdConfig};
+pub use osd::{Door, Osd, OsdConfig};
 pub use stats::{PgStats, PoolStats};

@@ -12,10 +12,10 @@ use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
 use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{EntityAddr, PoolId, SnapId};
+use loligo_wire::{EntityAddr, OsdId, PoolId, SnapId};
 
 use crate::errno::Errno;
-use crate::exec::{self, Context, Limits, Needs, Room, SnapContext};
+use crate::exec::{self, Context, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
@@ -155,7 +155,7 @@ impl Osd {
         session: &Arc<Session>,
         msg: &Msg,
         op: MOSDOp,
-        received: Instant,
+        came: Came,
     ) -> ControlFlow<()> {
         if session.lacks_map(op.map_epoch, places.epoch()) {
             let _ = conn.send(Msg::new(&places.message()));
@@ -164,6 +164,11 @@ impl Osd {
             // Made with another map than ours: the client sends it again when it has the one just sent.
             return ControlFlow::Continue(());
         };
+        if came.at.is_some_and(|osd| !serves(places, pool, osd, &op)) {
+            // As a stock OSD: the client sends it to another one when it has the map.
+            log!(OSD, 5, "client.{}:{} misdirected, pg {}", session.client, msg.header.tid, op.spgid.pgid);
+            return ControlFlow::Continue(());
+        }
         let (tid, client) = (msg.header.tid, session.client);
         log!(
             OSD,
@@ -193,13 +198,15 @@ impl Osd {
             snapc: if writes { snap_context(places, pool, &op) } else { SnapContext::default() },
             places: wants_map(&op).then(|| Arc::clone(places)),
             room: room(places, pool, op.flags),
+            rules: PoolRules::of(&pool.pool),
             limits: self.limits,
             data_crc: msg.data_crc,
             data_len: msg.data_len(),
             ..Context::plain(session.client, tid, places.epoch(), id, pool.pool.pg_num())
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
-        let request = Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), received) };
+        let request =
+            Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), came.received) };
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }
@@ -288,23 +295,75 @@ fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
     }
 }
 
+/// When a request came, and at the door of which OSD, if that matters.
+#[derive(Clone, Copy)]
+struct Came {
+    received: Instant,
+    at: Option<OsdId>,
+}
+
+/// Whether an OSD serves the request. Reads whose sender balances them may go to any copy (`PrimaryLogPG::do_op`); the
+/// shards of an erasure-coded pool are no copies.
+fn serves(places: &Places, pool: &Pool, osd: OsdId, op: &MOSDOp) -> bool {
+    let pg = op.spgid.pgid;
+    if places.is_primary(osd, pg) {
+        return true;
+    }
+    let spread = op.flags.contains(OsdFlags::BALANCE_READS) || op.flags.contains(OsdFlags::LOCALIZE_READS);
+    let writes = || Needs::of(op).is_ok_and(|needs| needs.writes());
+    spread && !pool.pool.is_erasure() && !writes() && places.has_copy(osd, pg)
+}
+
+/// One of the OSDs that the map shows over the one store: requests that come to it are those of the placement groups
+/// that the map has placed there.
+///
+/// All requests for an object come through the door of one OSD, its primary, so that a session keeps their order.
+pub struct Door {
+    osd: Arc<Osd>,
+    id: OsdId,
+}
+
+impl Door {
+    /// The door of the OSD with this number.
+    pub fn new(osd: Arc<Osd>, id: OsdId) -> Self {
+        Self { osd, id }
+    }
+}
+
+impl Dispatcher for Door {
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.osd.take(conn, msgs, Some(self.id));
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
+        self.osd.reset(conn, why);
+    }
+}
+
+/// Whatever the map says of OSDs: serves all placement groups.
 impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.take(conn, msgs, None);
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, _: &Error) {
+        Session::of(conn).lost(conn.id());
+    }
+}
+
+impl Osd {
+    fn take(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>, at: Option<OsdId>) {
         let places = self.places.load();
         let session = Session::of(conn);
-        let received = Instant::now();
+        let came = Came { received: Instant::now(), at };
         for msg in msgs.drain(..).filter(|msg| msg.header.kind == MOSDOp::KIND) {
             let op = match msg.open() {
                 Ok(op) => op,
                 Err(e) => return conn.refuse(msg.header.kind, e),
             };
-            if self.request(&places, conn, &session, &msg, op, received).is_break() {
+            if self.request(&places, conn, &session, &msg, op, came).is_break() {
                 return;
             }
         }
-    }
-
-    fn reset(&self, conn: &Arc<Connection>, _: &Error) {
-        Session::of(conn).lost(conn.id());
     }
 }

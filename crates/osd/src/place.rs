@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_cephx::caps::PoolFacts;
-use loligo_maps::{MapFlags, OsdMap, PgPool};
+use loligo_maps::{HOLE, MapFlags, OsdMap, PgPool, Targets};
 use loligo_store::{ObjectStore, StoreError};
 use loligo_wire::message::osd::MOSDMap;
-use loligo_wire::{Epoch, PgId, PoolId, SnapId};
+use loligo_wire::{Epoch, OsdId, PgId, PoolId, SnapId};
 use rustc_hash::FxHashMap;
 
 use crate::filing::Cut;
@@ -19,6 +19,8 @@ pub(crate) struct Places {
     pub(crate) map: Arc<OsdMap>,
     encoded: Bytes,
     pools: FxHashMap<PoolId, Arc<Pool>>,
+    /// Remembers the primaries of placement groups.
+    targets: Targets,
 }
 
 /// One pool.
@@ -34,7 +36,8 @@ impl Places {
     /// Before the first map: no pools.
     pub(crate) fn none() -> Self {
         let map = Arc::new(OsdMap::default());
-        Self { map, encoded: Bytes::new(), pools: FxHashMap::default() }
+        let targets = Targets::new(Arc::clone(&map));
+        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets }
     }
 
     /// The places of the next map: slots of pools that stay are kept, new pools get theirs. `filed_by` has
@@ -55,7 +58,8 @@ impl Places {
             };
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
-        Ok(Self { map, encoded, pools })
+        let targets = Targets::new(Arc::clone(&map));
+        Ok(Self { map, encoded, pools, targets })
     }
 
     /// The slots of pools that `next` no longer has.
@@ -70,6 +74,16 @@ impl Places {
 
     pub(crate) fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
         self.pools.get(&id)
+    }
+
+    /// Whether clients send a placement group's requests to this OSD.
+    pub(crate) fn is_primary(&self, osd: OsdId, pg: PgId) -> bool {
+        self.targets.primary(pg) == Some(osd)
+    }
+
+    /// Whether the OSD has a copy of a placement group.
+    pub(crate) fn has_copy(&self, osd: OsdId, pg: PgId) -> bool {
+        osd != HOLE && self.map.pg_to_up_acting(pg).acting.contains(&osd)
     }
 
     /// Whether a snapshot of a pool is being removed.

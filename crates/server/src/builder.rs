@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::key::KeyType;
+use loligo_mon::state::OsdCount;
 use loligo_msgr::{Compression, Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
@@ -35,6 +36,7 @@ impl Server {
             capacity_bytes: None,
             cache_bytes: None,
             commit_delay: None,
+            osds: None,
             threads: None,
             log: process_log(),
             announce: None,
@@ -69,6 +71,7 @@ pub struct Builder {
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) commit_delay: Option<Duration>,
+    pub(crate) osds: Option<OsdCount>,
     pub(crate) threads: Option<usize>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
@@ -131,6 +134,13 @@ impl Builder {
     /// [`DiskConfig::CACHE_BYTES`](loligo_store::disk::DiskConfig::CACHE_BYTES). They are taken as there is something to keep.
     pub fn cache_bytes(self, bytes: u64) -> Self {
         Self { cache_bytes: Some(bytes), ..self }
+    }
+
+    /// How many OSDs clients see. By default as many as the data directory's last run showed, and one in a new cluster;
+    /// fewer than the last run's are refused. All are doors to one store, which keeps everything once: more of them make
+    /// pools of several copies and erasure-coded pools possible, not safer.
+    pub fn osds(self, osds: OsdCount) -> Self {
+        Self { osds: Some(osds), ..self }
     }
 
     /// How many threads serve connections; by default as many as there are cores.

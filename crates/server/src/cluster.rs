@@ -1,4 +1,4 @@
-//! The monitor and the OSD, put together.
+//! The monitor and the OSDs, put together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use loligo_cephx::server::{AuthConfig, AuthServer};
 use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
-use loligo_mon::state::{NewCluster, NewOsdMap, State};
+use loligo_mon::state::{NewCluster, NewOsdMap, OsdCount, State};
 use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
 use loligo_msgr::{AcceptAuth, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
-use loligo_osd::{Limits, Osd, OsdConfig, PgStats, PoolStats};
+use loligo_osd::{Door, Limits, Osd, OsdConfig, PgStats, PoolStats};
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_store::{Delayed, ObjectStore};
@@ -28,8 +28,6 @@ use crate::handle::Facts;
 use crate::tell::{self, MonDoor, OsdDoor};
 use crate::{Auth, Builder, StartError, fullness, ops, perf, quota};
 
-/// There is one OSD, `osd.0`.
-const OSD: OsdId = OsdId(0);
 /// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
 const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
 /// What a store in memory takes, unless it is told.
@@ -39,7 +37,7 @@ const MEMORY_BYTES: u64 = 8 << 30;
 pub(crate) struct Cluster {
     facts: Facts,
     mon: Arc<MonService>,
-    messengers: [Arc<Messenger>; 2],
+    messengers: Vec<Arc<Messenger>>,
     /// Tells when the store can write no more.
     disk: Option<Disk>,
     _admin: AdminSocket,
@@ -66,7 +64,7 @@ impl Cluster {
             None => store,
         };
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
-        let doors = Doors::new(&builder, &state);
+        let doors = Doors::new(&builder, &state, state.osd_count_for(builder.osds)?);
         let figures_of = Arc::clone(&osd);
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         tell_of_purged_snaps(&osd, &mon);
@@ -75,8 +73,9 @@ impl Cluster {
         let admin = Admin::new();
         tell::register(&admin, Arc::clone(&osd));
         ops::register(&admin, &osd);
-        let (osd_messenger, osd_addr) = doors.open_osd(OsdDoor::new(osd, admin.clone()), &mon).await?;
-        let boot = Boot { osd: osd_messenger.addrs(), uuid: Uuid(random_uuid()?) };
+        let (mut messengers, osd_addrs) = doors.open_osds(&osd, &admin, &mon).await?;
+        drop(osd);
+        let boot = Boot { osds: Boot::osds_at(&messengers)?, host: host_name() };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
         booted.map_err(io::Error::other)??;
@@ -89,11 +88,19 @@ impl Cluster {
         dir.write_conf(fsid, &addrs, builder.auth)?;
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
         started.map_err(io::Error::other)?;
-        log!(MON, 1, "serving {}: monitor at {}, OSD at {}", text(&fsid), mon_addr, osd_addr);
+        messengers.push(mon_messenger);
+        log!(
+            MON,
+            1,
+            "serving {}: monitor at {}, OSDs at {}",
+            text(&fsid),
+            mon_addr,
+            text(&listed(&osd_addrs))
+        );
         let facts = Facts {
             fsid,
             mon_addr,
-            osd_addr,
+            osd_addrs,
             conf: dir.conf(),
             keyring: dir.keyring(),
             admin_socket: dir.admin_socket(),
@@ -105,7 +112,7 @@ impl Cluster {
         }
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
-        Ok(Self { facts, mon, messengers: [mon_messenger, osd_messenger], disk, _admin, _dir: dir })
+        Ok(Self { facts, mon, messengers, disk, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -235,38 +242,60 @@ struct Doors {
     mon: SocketAddr,
     /// Where the last run listened: clients that run on look for us there.
     mon_last: Option<SocketAddr>,
-    osd_last: Option<SocketAddr>,
+    /// By the OSDs' numbers: as many as there are to be.
+    osds_last: Vec<Option<SocketAddr>>,
     log: Log,
     announce: Option<Announce>,
     compression: Option<Compression>,
 }
 
 impl Doors {
-    fn new(builder: &Builder, state: &State) -> Self {
+    fn new(builder: &Builder, state: &State, osds: OsdCount) -> Self {
         let sock = |addrs: &EntityAddrVec| addrs.msgr2().and_then(|addr| addr.sock);
+        let last_of = |osd| state.osdmap().osd(osd).and_then(|osd| sock(&osd.client_addrs));
         Self {
             mon: builder.mon_addr,
             mon_last: state.monmap().mon(0).and_then(|(_, info)| sock(&info.public_addrs)),
-            osd_last: state.osdmap().osd(OSD).and_then(|osd| sock(&osd.client_addrs)),
+            osds_last: osds.ids().map(last_of).collect(),
             log: Arc::clone(&builder.log),
             announce: builder.announce.clone(),
             compression: builder.compression.clone(),
         }
     }
 
+    /// Opens a door for each OSD; all lead to the same one, and their clients share the room for requests.
+    async fn open_osds(
+        &self,
+        osd: &Arc<Osd>,
+        admin: &Admin,
+        mon: &MonService,
+    ) -> Result<(Vec<Arc<Messenger>>, Vec<SocketAddr>), StartError> {
+        let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
+        let (mut messengers, mut addrs) = (Vec::new(), Vec::new());
+        for (id, last) in (0..).map(OsdId).zip(&self.osds_last) {
+            let door = OsdDoor::new(Door::new(Arc::clone(osd), id), admin.clone());
+            let (messenger, addr) = self.open_osd(id, door, *last, mon, Arc::clone(&throttle)).await?;
+            messengers.push(messenger);
+            addrs.push(addr);
+        }
+        Ok((messengers, addrs))
+    }
+
     async fn open_osd(
         &self,
-        osd: Arc<OsdDoor>,
+        id: OsdId,
+        door: Arc<OsdDoor>,
+        last: Option<SocketAddr>,
         mon: &MonService,
+        throttle: Arc<Throttle>,
     ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-        let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
         let mut config = Config::new(EntityType::OSD);
-        config.num = OSD.0.into();
+        config.num = id.0.into();
         config.nonce = nonce()?;
         config.compression = self.compression.clone();
         config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
         let any = SocketAddr::new(self.mon.ip(), 0);
-        self.open(config, osd, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, self.osd_last).await
+        self.open(config, door, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, last).await
     }
 
     async fn open_mon(
@@ -332,15 +361,24 @@ fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: b
 
 /// What the osdmap must say before clients come.
 struct Boot {
-    osd: EntityAddrVec,
-    uuid: Uuid,
+    /// Where each OSD is, by their numbers, and an id for it if it is new.
+    osds: Vec<(EntityAddrVec, Uuid)>,
+    /// The machine's name.
+    host: String,
 }
 
 impl Boot {
+    fn osds_at(messengers: &[Arc<Messenger>]) -> io::Result<Vec<(EntityAddrVec, Uuid)>> {
+        messengers.iter().map(|messenger| Ok((messenger.addrs(), Uuid(random_uuid()?)))).collect()
+    }
+
     fn run(self, state: &mut State, now: UTime, pools: &[String], pg_num: u32) -> Result<(), Failure> {
-        // A memory store is a new one each time, but the OSD stays the same.
-        let known = state.osdmap().osd(OSD).map(|osd| osd.uuid).filter(|uuid| *uuid != Uuid::default());
-        state.boot_osd(now, OSD, known.unwrap_or(self.uuid), self.osd)?;
+        state.add_osds(now, self.osds.len(), &self.host)?;
+        for (osd, (addrs, new)) in (0..).map(OsdId).zip(self.osds) {
+            // A memory store is a new one each time, but the OSDs stay the same.
+            let known = state.osdmap().osd(osd).map(|osd| osd.uuid).filter(|uuid| *uuid != Uuid::default());
+            state.boot_osd(now, osd, known.unwrap_or(new), addrs)?;
+        }
         for name in pools {
             if let Created::New(id) = state.create_pool(now, name, pg_num)? {
                 state.change_pool(now, id, |pool| {
@@ -350,6 +388,10 @@ impl Boot {
         }
         Ok(())
     }
+}
+
+fn listed(addrs: &[SocketAddr]) -> String {
+    addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others for objects.

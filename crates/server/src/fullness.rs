@@ -37,12 +37,13 @@ fn look(state: &mut State, now: UTime, space: Space) {
     if before == fullness {
         return;
     }
-    if let Some((code, summary, _)) = fullness.check() {
+    let osds = state.osdmap().osd_ids().count();
+    if let Some((code, word, _)) = fullness.check() {
         let severity = if fullness == Fullness::Full { Severity::Error } else { Severity::Warn };
-        say(state, now, severity, format!("Health check failed: {summary} ({code})"));
+        say(state, now, severity, format!("Health check failed: {osds} {word} osd(s) ({code})"));
     }
-    if let Some((code, summary, _)) = before.check() {
-        say(state, now, Severity::Info, format!("Health check cleared: {code} (was: {summary})"));
+    if let Some((code, word, _)) = before.check() {
+        say(state, now, Severity::Info, format!("Health check cleared: {code} (was: {osds} {word} osd(s))"));
     }
 }
 

@@ -28,7 +28,8 @@ pub struct Handle {
 pub(crate) struct Facts {
     pub(crate) fsid: Uuid,
     pub(crate) mon_addr: SocketAddr,
-    pub(crate) osd_addr: SocketAddr,
+    /// By the OSDs' numbers; there is at least one.
+    pub(crate) osd_addrs: Vec<SocketAddr>,
     pub(crate) conf: PathBuf,
     pub(crate) keyring: PathBuf,
     pub(crate) admin_socket: PathBuf,
@@ -76,9 +77,14 @@ impl Handle {
         self.facts.mon_addr
     }
 
-    /// Where the OSD listens.
+    /// Where the first OSD listens.
     pub fn osd_addr(&self) -> SocketAddr {
-        self.facts.osd_addr
+        self.facts.osd_addrs[0]
+    }
+
+    /// Where each OSD listens, by their numbers.
+    pub fn osd_addrs(&self) -> &[SocketAddr] {
+        &self.facts.osd_addrs
     }
 
     /// The cluster's id.

@@ -1,4 +1,4 @@
-//! A cluster in one process: one monitor and one OSD, in a test, in a tool, or by itself.
+//! A cluster in one process: one monitor and one OSD, or several for show ([`Builder::osds`]), in a test, in a tool, or by itself.
 //!
 //! ```
 //! let server = loligo_server::Server::memory().pool("data").start()?;
@@ -9,7 +9,7 @@
 //! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is dropped, the
 //! server stops.
 //!
-//! The monitor and the OSD listen at two ports. Both run on one tokio runtime of their own: a connection's task reads
+//! The monitor and each OSD listen at a port of their own. Both run on one tokio runtime of their own: a connection's task reads
 //! requests and carries them out in the thread that read them, so an operation changes threads only if its placement
 //! group is busy. More threads than cores gain nothing.
 //!
@@ -36,4 +36,5 @@ pub use builder::{Auth, Builder, Server};
 pub use error::StartError;
 pub use handle::Handle;
 pub use loligo_cephx::key::KeyType;
+pub use loligo_mon::state::OsdCount;
 pub use loligo_msgr::{Compression, Level, Log, Method};

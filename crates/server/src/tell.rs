@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use loligo_admin::{Admin, Command, Failure, Refusal};
 use loligo_cephx::caps::{MonCaps, OsdCaps};
+use loligo_maps::OsdMap;
 use loligo_mon::MonService;
 use loligo_msgr::{Connection, Dispatcher, Error};
-use loligo_osd::Osd;
+use loligo_osd::{Door, Osd};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{PgId, Tid};
+use loligo_wire::{OsdId, PgId, Tid};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -65,14 +66,14 @@ impl Teller {
     }
 }
 
-/// What the OSD's messenger hands messages to: commands to the admin table, everything else to the OSD.
+/// What an OSD's messenger hands messages to: commands to the admin table, everything else to the OSD.
 pub(crate) struct OsdDoor {
-    osd: Arc<Osd>,
+    osd: Door,
     teller: Teller,
 }
 
 impl OsdDoor {
-    pub(crate) fn new(osd: Arc<Osd>, admin: Admin) -> Arc<Self> {
+    pub(crate) fn new(osd: Door, admin: Admin) -> Arc<Self> {
         Arc::new(Self { osd, teller: Teller::new(admin, "access denied", may_do_everything) })
     }
 }
@@ -164,21 +165,24 @@ pub(crate) fn register(admin: &Admin, osd: Arc<Osd>) {
         if !there {
             return Err(Failure::missing(format!("i don't have pgid {pgid}")));
         }
-        Ok(request.json(&describe(pg, map.epoch.0)))
+        Ok(request.json(&describe(pg, &map)))
     };
     let command = Command::new("query", "Show the state of a placement group.", query);
     admin.command(command.optional("pgid", &[]));
 }
 
-fn describe(pg: PgId, epoch: u32) -> Value {
+fn describe(pg: PgId, map: &OsdMap) -> Value {
+    let placed = map.pg_to_up_acting(pg);
+    let numbers = |osds: &[OsdId]| osds.iter().map(|osd| osd.0).collect::<Vec<_>>();
+    let acting_names: Vec<_> = placed.acting.iter().map(ToString::to_string).collect();
     json!({
         "snap_trimq": "[]",
         "snap_trimq_len": 0,
         "state": "active+clean",
-        "epoch": epoch,
-        "up": [0],
-        "acting": [0],
-        "acting_recovery_backfill": ["0"],
+        "epoch": map.epoch.0,
+        "up": numbers(&placed.up),
+        "acting": numbers(&placed.acting),
+        "acting_recovery_backfill": acting_names,
         "info": { "pgid": pg.to_string() },
         "peer_info": [],
         "recovery_state": [{ "name": "Started/Primary/Active" }],

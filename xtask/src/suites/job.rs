@@ -66,7 +66,7 @@ impl Job {
 
     fn try_run(&self, root: &Root, report: &mut Report) -> Result<()> {
         let name = format!("{}.{}", self.suite.name(), self.store.name());
-        let mut server = Server::start(root, self.store, &name)?;
+        let mut server = Server::start(root, self.store, self.suite.osds, &name)?;
         match self.suite.judged {
             Judged::Status => self.run_once(&server, report)?,
             Judged::Gtest => self.run_tests(&server, report)?,

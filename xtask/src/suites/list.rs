@@ -33,6 +33,9 @@ pub(super) struct Suite {
     /// Environment variables.
     #[serde(default)]
     pub(super) env: Vec<(String, String)>,
+    /// OSDs of the server.
+    #[serde(default = "one_osd")]
+    pub(super) osds: u8,
     #[serde(default)]
     pub(super) judged: Judged,
     #[serde(default = "both_releases")]
@@ -77,6 +80,10 @@ pub(super) struct LeftOut {
 pub(super) struct NotRun {
     pub(super) why: String,
     pub(super) programs: Vec<String>,
+}
+
+fn one_osd() -> u8 {
+    1
 }
 
 fn both_releases() -> Vec<Release> {

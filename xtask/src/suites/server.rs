@@ -22,14 +22,15 @@ pub(super) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// Starts a new server, with a pool `rbd`, in a folder of this name.
-    pub(super) fn start(root: &'a Root, store: Store, name: &str) -> Result<Self> {
+    /// Starts a new server that shows so many OSDs, with a pool `rbd`, in a folder of this name.
+    pub(super) fn start(root: &'a Root, store: Store, osds: u8, name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-suites.{}.{name}", std::process::id()));
         root.make_dir(&dir)?;
         let log = fs::File::create(dir.join("serve.log"))?;
         let child = Command::new(workspace().join("target/debug/loligo"))
             .args(["serve", "--mon-addr", "127.0.0.1:0", "--pool", "rbd", "--store", store.name(), "--data"])
             .arg(dir.join("data"))
+            .args(["--osds", &osds.to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

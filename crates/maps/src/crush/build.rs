@@ -15,6 +15,8 @@ const ROOT: u16 = 11;
 const BUCKETS_MIN: usize = 8;
 /// The pool sizes that releases before 17 write into new rules.
 const RULE_SIZES: (u8, u8) = (1, 10);
+/// The fewest shards that those releases write into rules for erasure-coded pools.
+const ERASURE_RULE_MIN: u8 = 3;
 
 /// Why a CRUSH map cannot be changed like that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -172,6 +174,38 @@ impl CrushMap {
         self.put_rule(free, Rule { kind, min_size, max_size, steps });
         self.rule_names.insert(i32::from(number), name.into());
         Ok(number)
+    }
+
+    /// Makes the rule of an erasure-coded pool of `shards` shards: [`CrushMap::add_simple_rule`], with the
+    /// sizes of pools that releases before 17 look at.
+    pub fn add_erasure_rule(
+        &mut self,
+        name: &str,
+        shards: u8,
+        root: i32,
+        failure_domain: i32,
+    ) -> Result<u8, CrushBuildError> {
+        let number = self.add_simple_rule(name, RuleKind::ERASURE, root, failure_domain)?;
+        if let Some(rule) = self.rules.get_mut(usize::from(number)).and_then(Option::as_mut) {
+            (rule.min_size, rule.max_size) = (ERASURE_RULE_MIN, shards);
+        }
+        Ok(number)
+    }
+
+    /// Removes a rule; its number may be given out again.
+    pub fn remove_rule(&mut self, number: u8) {
+        if let Some(place) = self.rules.get_mut(usize::from(number)) {
+            *place = None;
+        }
+        self.rule_names.remove(&i32::from(number));
+    }
+
+    /// Adds a device of weight 1 on a host of its own below the root.
+    pub fn add_host_with_device(&mut self, host: &str, device: i32) -> Result<(), CrushBuildError> {
+        let host = self.add_bucket(host, HOST)?;
+        self.insert_item(host, 0, -1)?;
+        self.add_device(device, &format!("osd.{device}"))?;
+        self.insert_item(device, 0x1_0000, host)
     }
 
     fn put_rule(&mut self, number: usize, rule: Rule) {

@@ -339,6 +339,18 @@ impl PgPool {
         }
     }
 
+    /// An erasure-coded pool of `data` and `coding` shards, with the settings that a stock monitor gives it.
+    /// I/O goes on while one shard more than the data needs is there.
+    pub fn erasure(data: u8, coding: u8, pg_num: u32) -> Self {
+        Self {
+            kind: PoolKind::ERASURE,
+            size: data.saturating_add(coding),
+            min_size: data.saturating_add(coding.saturating_sub(1).min(1)),
+            flags: PoolFlags::HASHPSPOOL,
+            ..Self::default().with_pg_num(pg_num)
+        }
+    }
+
     /// The same pool with `pg_num` PGs, which are placed separately and are final.
     pub fn with_pg_num(self, pg_num: u32) -> Self {
         Self {
@@ -379,6 +391,17 @@ impl PgPool {
     /// Whether the pool is erasure-coded.
     pub fn is_erasure(&self) -> bool {
         self.kind == PoolKind::ERASURE
+    }
+
+    /// Whether objects only grow, by whole stripes of [`PgPool::stripe_width`] bytes, and are otherwise
+    /// replaced as a whole.
+    pub fn requires_aligned_append(&self) -> bool {
+        self.is_erasure() && !self.flags.has(PoolFlags::EC_OVERWRITES)
+    }
+
+    /// Whether objects can have an omap.
+    pub fn supports_omap(&self) -> bool {
+        !self.is_erasure()
     }
 
     /// Whether the members of a PG have no fixed positions: one that is missing leaves no hole.

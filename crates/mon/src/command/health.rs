@@ -139,17 +139,20 @@ fn out_of_order(map: &OsdMap) -> Option<Check> {
 
 fn full(call: &Call<'_>) -> Option<Check> {
     let fullness = Fullness::of(call.usage.space, call.state.osdmap());
-    let (code, summary, word) = fullness.check()?;
+    let (code, kind, word) = fullness.check()?;
+    // All OSDs share one store.
+    let osds = call.state.osdmap().osd_ids();
+    let details: Vec<_> = osds.map(|osd| format!("osd.{osd} is {word}")).collect();
     Some(Check {
         code,
         error: fullness == Fullness::Full,
-        summary: summary.to_owned(),
-        count: 1,
-        details: vec![format!("osd.0 is {word}")],
+        summary: format!("{} {kind} osd(s)", details.len()),
+        count: details.len(),
+        details,
     })
 }
 
-/// All pools are on the one OSD.
+/// All pools are in the one store.
 fn pools_full(call: &Call<'_>) -> Option<Check> {
     let map = call.state.osdmap();
     let (code, word, detail) = match Fullness::of(call.usage.space, map) {

@@ -12,6 +12,7 @@ mod config_help;
 mod config_key;
 mod crush;
 mod crush_dump;
+mod erasure;
 mod health;
 mod log;
 mod metadata;

@@ -14,13 +14,14 @@ use crate::output::units::{bytes, percent};
 /// The levels above an OSD in the hierarchy: host and root.
 const OSD_DEPTH: u32 = 2;
 
-/// How full the OSDs are. There is one, so all that is used is its, and none is fuller than the others.
+/// How full the OSDs are. They share one store in equal parts, so that none is fuller than the others.
 pub(super) fn df(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(df_node, df_text))
 }
 
 fn df_node(call: &Call<'_>) -> Node {
     let (map, space) = (call.state.osdmap(), call.usage.space);
+    let one = space.of_one(map.osd_ids().count());
     let used_percent = space.used_ratio() * 100.0;
     let node = |osd: OsdId| {
         let mut node = object! {
@@ -28,10 +29,10 @@ fn df_node(call: &Call<'_>) -> Node {
             "crush_weight": weight(map, osd), "depth": OSD_DEPTH, "pool_weights": object! {},
             "reweight": fraction(map.weight(osd)),
         };
-        space_fields(&mut node, "", space);
+        space_fields(&mut node, "", one);
         node.push("utilization", used_percent);
         node.push("var", 1);
-        node.push("pgs", Totals::of(call).pgs);
+        node.push("pgs", Totals::pgs_on(call, osd).all);
         node.push("status", crush::status(map, osd));
         node
     };
@@ -67,7 +68,8 @@ fn df_text(call: &Call<'_>) -> String {
     let right = ["SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE", "VAR", "PGS", "STATUS"];
     let left = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("REWEIGHT", Right)];
     let mut table = Table::new(left.into_iter().chain(right.map(|title| (title, Right))));
-    let sizes = || {
+    let one = space.of_one(map.osd_ids().count());
+    let sizes = |space: Space| {
         let sizes = [space.total, space.used, 0, 0, 0, space.available()].map(bytes);
         sizes.into_iter().chain([percent(space.used_ratio())])
     };
@@ -78,11 +80,15 @@ fn df_text(call: &Call<'_>) -> String {
             format!("{:.5}", weight(map, osd)),
             format!("{:.5}", fraction(map.weight(osd))),
         ];
-        let rest = ["1.00".to_owned(), Totals::of(call).pgs.to_string(), crush::status(map, osd).to_owned()];
-        table.row(about.into_iter().chain(sizes()).chain(rest));
+        let rest = [
+            "1.00".to_owned(),
+            Totals::pgs_on(call, osd).all.to_string(),
+            crush::status(map, osd).to_owned(),
+        ];
+        table.row(about.into_iter().chain(sizes(one)).chain(rest));
     }
     let total = ["", "", "", "TOTAL"].map(str::to_owned);
-    table.row(total.into_iter().chain(sizes()));
+    table.row(total.into_iter().chain(sizes(space)));
     format!("{table}MIN/MAX VAR: 1.00/1.00  STDDEV: 0\n")
 }
 

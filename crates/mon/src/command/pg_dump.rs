@@ -6,10 +6,10 @@ use loligo_wire::{OsdId, PgId, PoolId};
 use super::osd_df::space_fields;
 use super::usage::Totals;
 use super::{Call, Outcome};
-use crate::PgUsage;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, stamp};
+use crate::{PgUsage, Space};
 
 /// The parts that may be asked for.
 pub(super) const PARTS: [&str; 8] = ["all", "summary", "sum", "delta", "pools", "osds", "pgs", "pgs_brief"];
@@ -309,9 +309,14 @@ fn osd_stats(call: &Call<'_>) -> Node {
     Node::array(call.state.osdmap().osd_ids().map(|id| osd_stat(call, Some(id))))
 }
 
-/// Of one OSD, or of all: there is one.
+/// Of one OSD, or of all.
 fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
-    let (space, map) = (call.usage.space, call.state.osdmap());
+    let map = call.state.osdmap();
+    let osds = map.osd_ids().count();
+    let (space, pgs, count) = match osd {
+        Some(osd) => (call.usage.space.of_one(osds), Totals::pgs_on(call, osd).all, 1),
+        None => (call.usage.space, map.osd_ids().map(|osd| Totals::pgs_on(call, osd).all).sum(), osds as u64),
+    };
     let mut node = Node::Object(Vec::new());
     if let Some(osd) = osd {
         node.push("osd", osd.0);
@@ -320,8 +325,8 @@ fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
     let fields = [
         ("up_from", u64::from(up_from)),
         ("seq", 0),
-        ("num_pgs", u64::from(Totals::of(call).pgs)),
-        ("num_osds", 1),
+        ("num_pgs", u64::from(pgs)),
+        ("num_osds", count),
         ("num_per_pool_osds", 0),
         ("num_per_pool_omap_osds", 0),
     ];
@@ -472,23 +477,23 @@ fn osds_text(call: &Call<'_>) -> String {
     let titles = ["USED", "AVAIL", "USED_RAW", "TOTAL", "HB_PEERS", "PG_SUM", "PRIMARY_PG_SUM"];
     let right = titles.map(|title| (title, Align::BelowLeft));
     let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
-    let pgs = Totals::of(call).pgs.to_string();
+    let one = call.usage.space.of_one(call.state.osdmap().osd_ids().count());
     for osd in call.state.osdmap().osd_ids() {
-        let rest = ["[]".to_owned(), pgs.clone(), pgs.clone()];
-        table.row(std::iter::once(osd.0.to_string()).chain(space_cells(call)).chain(rest));
+        let pgs = Totals::pgs_on(call, osd);
+        let rest = ["[]".to_owned(), pgs.all.to_string(), pgs.primary.to_string()];
+        table.row(std::iter::once(osd.0.to_string()).chain(space_cells(one)).chain(rest));
     }
-    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call)));
+    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call.usage.space)));
     table.to_string()
 }
 
 fn space_text(call: &Call<'_>) -> String {
     let right = ["USED", "AVAIL", "USED_RAW", "TOTAL"].map(|title| (title, Align::BelowLeft));
     let mut table = Table::new([("OSD_STAT", Align::Left)].into_iter().chain(right));
-    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call)));
+    table.row(std::iter::once("sum".to_owned()).chain(space_cells(call.usage.space)));
     table.to_string()
 }
 
-fn space_cells(call: &Call<'_>) -> [String; 4] {
-    let space = call.usage.space;
+fn space_cells(space: Space) -> [String; 4] {
     [space.used, space.available(), space.used, space.total].map(bytes)
 }

@@ -1,37 +1,79 @@
 //! `osd pool create | rm | rename | mksnap | rmsnap`.
 
+use loligo_maps::PgPool;
+use loligo_maps::crush::CrushMap;
+
 use super::{Call, Errno, Failure, Outcome, Reply};
-use crate::state::pools::{Created, SIZE};
+use crate::state::State;
+use crate::state::erasure::NewErasurePool;
+use crate::state::pools::Created;
 
 pub(super) fn create(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("pool");
-    if call.args.text("pool_type") == Some("erasure") {
-        return Err(Failure::new(Errno::EOPNOTSUPP, "erasure-coded pools are not supported"));
-    }
-    check_rule(call)?;
-    check_size(call.args.int("size").unwrap_or(0))?;
     let pg_num = u32::try_from(call.args.int("pg_num").unwrap_or(0)).unwrap_or(u32::MAX);
-    match call.state.create_pool(call.now, name, pg_num)? {
+    let created = match call.args.text("pool_type") {
+        Some("erasure") => create_erasure(call, name, pg_num)?,
+        _ => create_replicated(call, name, pg_num)?,
+    };
+    match created {
         Created::New(_) => Ok(Reply::status(format!("pool '{name}' created"))),
         Created::Existed(_) => Ok(Reply::status(format!("pool '{name}' already exists"))),
     }
 }
 
-/// The rule's name stands where an erasure-coded pool has its profile, or behind it.
-fn check_rule(call: &Call<'_>) -> Result<(), Failure> {
-    let named = call.args.text("rule").or_else(|| call.args.text("erasure_code_profile"));
-    match named.filter(|rule| !rule.is_empty() && call.state.osdmap().crush.rule_by_name(rule).is_none()) {
-        Some(rule) => Err(Failure::missing(format!("specified rule {rule} doesn't exist"))),
-        None => Ok(()),
-    }
+fn create_erasure(call: &mut Call<'_>, name: &str, pg_num: u32) -> Result<Created, Failure> {
+    let said = |arg| call.args.text(arg).filter(|text| !text.is_empty());
+    let (profile, rule) = (said("erasure_code_profile"), said("rule"));
+    call.state.create_erasure_pool(call.now, &NewErasurePool { name, pg_num, profile, rule })
 }
 
-/// 0 stands for the default.
-pub(super) fn check_size(size: i64) -> Result<(), Failure> {
-    if size == 0 || size == i64::from(SIZE) {
-        return Ok(());
+fn create_replicated(call: &mut Call<'_>, name: &str, pg_num: u32) -> Result<Created, Failure> {
+    // The rule's name stands where an erasure-coded pool has its profile, or behind it.
+    let named = call.args.text("rule").or_else(|| call.args.text("erasure_code_profile"));
+    let rule =
+        named.filter(|rule| !rule.is_empty()).map(|rule| rule_number(&call.state.osdmap().crush, rule));
+    let size = match call.args.int("size").unwrap_or(0) {
+        0 => None,
+        size => Some(check_size(call.state, size)?),
+    };
+    if let Some(pool) = existing(call, name).filter(|pool| pool.is_erasure()) {
+        return Err(Failure::invalid(format!(
+            "pool '{name}' cannot change to type {}",
+            kind_word(!pool.is_erasure())
+        )));
     }
-    Err(Failure::invalid(format!("pool size must be {SIZE}: this cluster has one OSD")))
+    call.state.create_replicated_pool(call.now, name, pg_num, size, rule.transpose()?)
+}
+
+fn existing<'a>(call: &'a Call<'_>, name: &str) -> Option<&'a PgPool> {
+    let map = call.state.osdmap();
+    map.pool_by_name(name.as_bytes()).and_then(|id| map.pool(id))
+}
+
+fn kind_word(is_erasure: bool) -> &'static str {
+    if is_erasure { "erasure" } else { "replicated" }
+}
+
+/// The number of a rule that a pool shall have.
+fn rule_number(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
+    let number = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
+    number.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))
+}
+
+/// How many copies a pool may have.
+pub(super) fn check_size(state: &State, size: i64) -> Result<u8, Failure> {
+    let max = state.size_max();
+    let fits = u8::try_from(size).ok().filter(|size| (1..=max).contains(size));
+    fits.ok_or_else(|| {
+        let most = crate::state::pools::SIZE_MAX;
+        Failure::invalid(match max {
+            max if max == most => format!("pool size must be between 1 and {most}"),
+            max => format!(
+                "pool size must be between 1 and {max}: the cluster has {max} OSD(s); start the server with --osds {}",
+                size.clamp(1, i64::from(most))
+            ),
+        })
+    })
 }
 
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {

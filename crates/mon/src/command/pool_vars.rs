@@ -1,10 +1,13 @@
 //! `osd pool get | set`: a pool's settings.
 
+use loligo_maps::crush::CrushMap;
 use loligo_maps::{OsdMap, PgPool, PoolFlags, PoolOpt};
 
 use super::pool_opts::{PoolSetting, UNSET, integer};
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
+use crate::state::State;
+use crate::state::erasure::Code;
 use crate::view;
 
 /// What `osd pool get` knows.
@@ -149,7 +152,7 @@ const OF_TIERS: [&str; 15] = [
     "hit_set_grade_decay_rate",
     "hit_set_search_last_n",
 ];
-/// Settings of erasure-coded pools, which there are none of.
+/// Settings that only erasure-coded pools have.
 const OF_ERASURE: [&str; 2] = ["erasure_code_profile", "allow_ec_overwrites"];
 
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
@@ -193,6 +196,9 @@ fn one(map: &OsdMap, pool: &PgPool, name: &str, var: &str) -> Result<(&'static s
 }
 
 fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
+    if OF_ERASURE.contains(&var) && !pool.is_erasure() {
+        return None;
+    }
     if let Some(flag) = flag(var) {
         return Some(Node::from(pool.flags.has(flag)));
     }
@@ -206,6 +212,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
             Node::from(name.map(ToString::to_string).unwrap_or_default())
         }
         "use_gmt_hitset" => Node::from(pool.tier.use_gmt_hitset),
+        "erasure_code_profile" => Node::from(pool.erasure_code_profile.to_string()),
         "fast_read" => Node::from(u8::from(pool.fast_read)),
         "pg_autoscale_mode" => Node::from(view::autoscale_mode(pool.pg_autoscale_mode)),
         _ => return PoolSetting::find(var)?.shown(pool),
@@ -233,6 +240,7 @@ fn flag(var: &str) -> Option<PoolFlags> {
         "nodeep-scrub" => PoolFlags::NODEEP_SCRUB,
         "bulk" => PoolFlags::BULK,
         EIO => PoolFlags::EIO,
+        "allow_ec_overwrites" => PoolFlags::EC_OVERWRITES,
         _ => return None,
     })
 }
@@ -253,10 +261,14 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
 
 /// A change of a pool that was found to be possible.
 enum Change {
-    Nothing,
     /// See [`State::set_pg_num`](crate::state::State::set_pg_num).
     PgNum(u32),
     PgpNum(u32),
+    /// With the fewest copies that I/O goes on with.
+    Size(u8),
+    MinSize(u8),
+    Rule(u8),
+    FastRead(bool),
     Flag(PoolFlags, bool),
     AutoscaleMode(u8),
     Setting(&'static PoolSetting, Option<PoolOpt>),
@@ -265,8 +277,12 @@ enum Change {
 impl Change {
     fn apply(self, pool: &mut PgPool) {
         match self {
-            Self::Nothing | Self::PgNum(_) => {}
+            Self::PgNum(_) => {}
             Self::PgpNum(pgp_num) => pool.set_pgp_num(pgp_num),
+            Self::Size(size) => (pool.size, pool.min_size) = (size, size - size / 2),
+            Self::MinSize(min_size) => pool.min_size = min_size,
+            Self::Rule(rule) => pool.crush_rule = rule,
+            Self::FastRead(on) => pool.fast_read = on,
             Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
             Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
             Self::AutoscaleMode(mode) => pool.pg_autoscale_mode = mode,
@@ -284,18 +300,17 @@ fn parse_change(call: &Call<'_>, pool: &PgPool, var: &str, val: &str) -> Result<
     }
     match var {
         "size" => size(call, pool, val),
-        "min_size" => min_size(pool, val),
+        "min_size" => min_size(call.state, pool, integer("integer", val)?),
         "pg_num" => pg_num(pool, integer("integer", val)?),
         "pgp_num" | "pgp_num_actual" => pgp_num(pool, integer("integer", val)?),
-        "crush_rule" => crush_rule(call.state.osdmap(), pool, val),
+        "crush_rule" => crush_rule(&call.state.osdmap().crush, pool, val),
         "pg_autoscale_mode" => match ["off", "warn", "on"].iter().position(|mode| *mode == val) {
             Some(mode) => Ok(Change::AutoscaleMode(mode as u8)),
             None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
         },
+        "fast_read" if pool.is_erasure() => on_or_off(val).map(Change::FastRead),
         "fast_read" => Err(Failure::invalid("fast read is not supported in replication pool")),
-        "allow_ec_overwrites" => {
-            Err(Failure::invalid("ec overwrites can only be enabled for an erasure coded pool"))
-        }
+        "allow_ec_overwrites" => ec_overwrites(pool, val),
         "hashpspool" if !call.args.flag("yes_i_really_mean_it") => {
             let status = "are you SURE?  this will remap all placement groups in this pool, this triggers large data \
                           movement, pass --yes-i-really-mean-it if you really do.";
@@ -311,8 +326,10 @@ fn parse_change(call: &Call<'_>, pool: &PgPool, var: &str, val: &str) -> Result<
 /// The least and the greatest number of copies.
 const SIZES: std::ops::RangeInclusive<i64> = 1..=10;
 
-/// A pool has as many copies as there are OSDs.
 fn size(call: &Call<'_>, pool: &PgPool, val: &str) -> Result<Change, Failure> {
+    if pool.is_erasure() {
+        return Err(Failure::new(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool"));
+    }
     if pool.flags.has(PoolFlags::NOSIZECHANGE) {
         let status = "pool size change is disabled; you must unset nosizechange flag for the pool first";
         return Err(Failure::new(Errno::EPERM, status));
@@ -321,35 +338,50 @@ fn size(call: &Call<'_>, pool: &PgPool, val: &str) -> Result<Change, Failure> {
     if !SIZES.contains(&size) {
         return Err(Failure::invalid("pool size must be between 1 and 10"));
     }
-    super::pool::check_size(size)?;
-    if !call.args.flag("yes_i_really_mean_it") {
+    let size = super::pool::check_size(call.state, size)?;
+    if size == 1 && !call.args.flag("yes_i_really_mean_it") {
         let status = "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY \
                       CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.";
         return Err(Failure::new(Errno::EPERM, status));
     }
-    Ok(Change::Nothing)
+    Ok(Change::Size(size))
 }
 
-fn min_size(pool: &PgPool, val: &str) -> Result<Change, Failure> {
+/// Overwrites cannot be taken back: there may be objects that were overwritten.
+fn ec_overwrites(pool: &PgPool, val: &str) -> Result<Change, Failure> {
+    if !pool.is_erasure() {
+        return Err(Failure::invalid("ec overwrites can only be enabled for an erasure coded pool"));
+    }
+    match on_or_off(val)? {
+        true => Ok(Change::Flag(PoolFlags::EC_OVERWRITES, true)),
+        false => Err(Failure::invalid("ec overwrites cannot be disabled once enabled")),
+    }
+}
+
+fn min_size(state: &State, pool: &PgPool, min_size: i64) -> Result<Change, Failure> {
     if pool.flags.has(PoolFlags::NOSIZECHANGE) {
         let status = "pool min size change is disabled; you must unset nosizechange flag for the pool first";
         return Err(Failure::new(Errno::EPERM, status));
     }
-    if integer("integer", val)? == i64::from(pool.size) {
-        return Ok(Change::Nothing);
+    let profile = pool.erasure_code_profile.to_string();
+    let code = || Code::of(state.profile(&profile)?.clone(), true);
+    let least = if pool.is_erasure() { code()?.data } else { 1 };
+    match u8::try_from(min_size).ok().filter(|min| (least..=pool.size).contains(min)) {
+        Some(min_size) => Ok(Change::MinSize(min_size)),
+        None => Err(Failure::invalid(format!(
+            "pool min_size must be between {least} and size, which is set to {}",
+            pool.size
+        ))),
     }
-    let status = format!("pool min_size must be between 1 and size, which is set to {}", pool.size);
-    Err(Failure::invalid(status))
 }
 
-fn crush_rule(map: &OsdMap, pool: &PgPool, val: &str) -> Result<Change, Failure> {
-    match map.crush.rule_by_name(val) {
-        Some(rule) if rule == i32::from(pool.crush_rule) => Ok(Change::Nothing),
-        Some(_) => {
-            Err(Failure::new(Errno::EOPNOTSUPP, "pools here are placed by the rule that they were made with"))
-        }
-        None => Err(Failure::missing(format!("crush rule {val} does not exist"))),
+fn crush_rule(crush: &CrushMap, pool: &PgPool, name: &str) -> Result<Change, Failure> {
+    let number = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
+    let number = number.ok_or_else(|| Failure::missing(format!("crush rule {name} does not exist")))?;
+    if crush.rule(usize::from(number)).is_some_and(|rule| rule.kind.0 != pool.kind.0) {
+        return Err(Failure::invalid(format!("crush rule {number} type does not match pool")));
     }
+    Ok(Change::Rule(number))
 }
 
 fn pg_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {

@@ -5,7 +5,7 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_dump, health, log,
+    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_dump, erasure, health, log,
     metadata, mgr, mon, osd, osd_df, osd_dump, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota,
     status, usage,
 };
@@ -114,6 +114,13 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("osd crush rule ls", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules")),
     bare(old(cmd("osd crush rule list", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules"))),
     cmd("osd crush rule dump", &[opt("name", TextOf(NAME_CHARS))], ("osd", "r"), crush::rule_dump, "show a CRUSH rule, or all"),
+    cmd("osd crush rule rm", &[req("name", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_rm, "remove a CRUSH rule"),
+    cmd("osd crush rule create-erasure", &[req("name", TextOf(NAME_CHARS)), opt("profile", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_create_erasure, "make a CRUSH rule for erasure-coded pools of a profile"),
+    cmd("osd crush rule create-replicated", &[req("name", TextOf(NAME_CHARS)), req("root", TextOf(NAME_CHARS)), req("type", TextOf(NAME_CHARS)), opt("class", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_create_replicated, "make a CRUSH rule for replicated pools"),
+    cmd("osd erasure-code-profile set", &[req("name", TextOf(NAME_CHARS)), many(opt("profile", Text)), opt("force", Bool)], ("osd", "rw"), erasure::set, "make a profile of an erasure code, or change it"),
+    cmd("osd erasure-code-profile get", &[req("name", TextOf(NAME_CHARS))], ("osd", "r"), erasure::get, "show a profile of an erasure code"),
+    cmd("osd erasure-code-profile ls", &[], ("osd", "r"), erasure::ls, "list profiles of erasure codes"),
+    cmd("osd erasure-code-profile rm", &[req("name", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rm, "remove a profile of an erasure code"),
     cmd("osd set", &[req("key", Choice(&osd::SETTABLE_FLAGS)), SURE], ("osd", "rw"), osd::set, "set a flag of the cluster"),
     cmd("osd unset", &[req("key", Choice(&osd::SETTABLE_FLAGS))], ("osd", "rw"), osd::unset, "clear a flag of the cluster"),
     cmd("osd set-full-ratio", RATIO, ("osd", "rw"), osd::set_ratio, "say how full an OSD may be until clients must wait"),

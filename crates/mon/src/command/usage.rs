@@ -1,7 +1,7 @@
 //! `df`, `pg stat`: how much is stored.
 
-use loligo_wire::PoolId;
 use loligo_wire::message::osd::ObjectStatSum;
+use loligo_wire::{OsdId, PgId, PoolId};
 
 use super::{Call, Outcome};
 use crate::Space;
@@ -31,6 +31,19 @@ impl Totals {
         }
     }
 
+    /// Placement groups that an OSD has a copy of.
+    pub(super) fn pgs_on(call: &Call<'_>, osd: OsdId) -> PgsOn {
+        let map = call.state.osdmap();
+        let seeds =
+            map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num()).map(|seed| PgId { pool: *id, seed }));
+        seeds.fold(PgsOn::default(), |mut on, pg| {
+            let placed = map.pg_to_up_acting(pg);
+            on.all += u32::from(placed.acting.contains(&osd));
+            on.primary += u32::from(placed.acting_primary == Some(osd));
+            on
+        })
+    }
+
     /// `33 active+clean`; nothing without pools.
     pub(super) fn pg_states(&self) -> Vec<(&'static str, u32)> {
         if self.pgs == 0 { Vec::new() } else { vec![("active+clean", self.pgs)] }
@@ -40,6 +53,14 @@ impl Totals {
         let Space { total, used } = self.space;
         format!("{} used, {} / {} avail", bytes(used), bytes(self.space.available()), bytes(total))
     }
+}
+
+/// How many placement groups an OSD has.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PgsOn {
+    pub(super) all: u32,
+    /// Those that clients ask it for.
+    pub(super) primary: u32,
 }
 
 fn positive(n: i64) -> u64 {

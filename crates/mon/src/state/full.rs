@@ -1,24 +1,24 @@
 //! What the osdmap says of how full the OSD is.
 //!
-//! A stock OSD tells its monitor of the highest of the three ratios that it has reached; the monitor sets the one bit for it in the OSD's
+//! All OSDs share one store, and so are equally full. A stock OSD tells its monitor of the highest of the three ratios that it has reached; the monitor sets the one bit for it in the OSD's
 //! state, and the flag for it in each pool with a placement group there, which are all pools here (`OSDMonitor::prepare_full`,
 //! `encode_pending`). Clients heed the flag `full` of pools.
 
 use loligo_maps::{OsdMap, OsdState, PgPool, PoolFlags};
-use loligo_wire::{OsdId, UTime};
+use loligo_wire::UTime;
 
 use super::State;
 use crate::Fullness;
 use crate::command::Failure;
 
-const OSD: OsdId = OsdId(0);
 const STATES: OsdState = OsdState::FULL.with(OsdState::BACKFILLFULL).with(OsdState::NEARFULL);
 const FLAGS: PoolFlags = PoolFlags::FULL.with(PoolFlags::BACKFILLFULL).with(PoolFlags::NEARFULL);
 
 impl State {
     /// What the map says.
     pub fn fullness(&self) -> Fullness {
-        let state = self.osdmap().state(OSD);
+        let map = self.osdmap();
+        let state = map.osd_ids().map(|osd| map.state(osd)).fold(OsdState(0), OsdState::with);
         match () {
             () if state.has(OsdState::FULL) => Fullness::Full,
             () if state.has(OsdState::BACKFILLFULL) => Fullness::Backfill,
@@ -31,7 +31,11 @@ impl State {
     pub fn set_fullness(&mut self, now: UTime, fullness: Fullness) -> Result<(), Failure> {
         let (state, flag) = words(fullness);
         let map = self.osdmap();
-        let before = OsdState(map.state(OSD).0 & STATES.0);
+        let osds: Vec<_> = map
+            .osd_ids()
+            .map(|osd| (osd, OsdState((map.state(osd).0 & STATES.0) ^ state.0)))
+            .filter(|(_, change)| *change != OsdState(0))
+            .collect();
         let pools: Vec<_> = map
             .pools
             .iter()
@@ -41,13 +45,11 @@ impl State {
                 (after.flags != pool.flags).then_some((*id, after))
             })
             .collect();
-        if before == state && pools.is_empty() {
+        if osds.is_empty() && pools.is_empty() {
             return Ok(());
         }
         let change = |_: &OsdMap, inc: &mut loligo_maps::Incremental| {
-            if before != state {
-                inc.new_state.insert(OSD, OsdState(before.0 ^ state.0));
-            }
+            inc.new_state.extend(osds);
             inc.new_pools.extend(pools);
         };
         self.change_osdmap(now, change).map(|_| ())
@@ -75,8 +77,12 @@ fn flagged(pool: &PgPool, flag: PoolFlags) -> PoolFlags {
 
 #[cfg(test)]
 mod tests {
+    use loligo_wire::OsdId;
+
     use super::*;
     use crate::state::NewCluster;
+
+    const OSDS: [OsdId; 2] = [OsdId(0), OsdId(1)];
 
     #[test]
     fn osd_and_pools_say_the_highest_ratio_and_nothing_when_there_is_room() {
@@ -85,6 +91,7 @@ mod tests {
         let cluster =
             NewCluster { fsid: loligo_wire::Uuid([7; 16]), now, host: "here".to_owned(), admin_key };
         let mut state = State::new(cluster).expect("a cluster");
+        state.add_osds(now, OSDS.len(), "here").expect("another OSD");
         state.create_pool(now, "a", 1).expect("a pool");
         let expected = [
             (Fullness::Near, OsdState::NEARFULL, PoolFlags::NEARFULL),
@@ -97,7 +104,7 @@ mod tests {
             state.set_fullness(now, fullness).expect("applies");
             state.set_fullness(now, fullness).expect("applies");
             assert_eq!((state.osdmap().epoch.0, state.fullness()), (epoch.0 + 1, fullness));
-            assert_eq!(state.osdmap().state(OSD).0 & STATES.0, bits.0);
+            assert!(OSDS.iter().all(|osd| state.osdmap().state(*osd).0 & STATES.0 == bits.0));
             // Also a pool that is made then.
             state.create_pool(now, &format!("b{i}"), 1).expect("a pool");
             assert!(state.osdmap().pools.values().all(|pool| PoolFlags(pool.flags.0 & FLAGS.0) == flag));

@@ -4,9 +4,11 @@
 //! [`State::take_changes`]. [`persist`] turns it into bytes and back.
 
 pub mod config;
+pub mod erasure;
 mod full;
 pub mod history;
 pub mod log;
+mod osds;
 pub mod persist;
 pub mod pools;
 pub mod snaps;
@@ -24,6 +26,7 @@ use crate::command::Failure;
 use config::ConfigDb;
 use history::MapHistory;
 use log::{ClusterLog, Severity};
+pub use osds::OsdCount;
 
 /// The monitor's id: it is `mon.a`.
 pub const MON_ID: &str = "a";

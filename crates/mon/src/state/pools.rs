@@ -1,5 +1,6 @@
 //! Making, changing and removing pools.
 
+use loligo_maps::crush::{Rule, RuleKind};
 use loligo_maps::{Name, PgPool, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{Epoch, PoolId, UTime};
@@ -13,8 +14,10 @@ use crate::output::units::bytes;
 pub const PG_NUM_MAX: u32 = 65_536;
 /// Placement groups of a new pool if nothing is said.
 pub const PG_NUM_DEFAULT: u32 = 128;
-/// How many copies a pool has: there is one OSD.
-pub const SIZE: u8 = 1;
+/// How many copies a new pool has if nothing is said (`osd_pool_default_size`), where there are OSDs enough.
+const SIZE_DEFAULT: u8 = 3;
+/// The most copies of a pool that stock monitors take.
+pub const SIZE_MAX: u8 = 10;
 /// The longest name of a pool, in bytes. Ceph has no bound; this one keeps maps small.
 const NAME_LEN_MAX: usize = 4_096;
 /// The setting that must be true before a pool can be removed.
@@ -78,24 +81,62 @@ impl State {
         said.filter(|n| (1..=PG_NUM_MAX).contains(n)).unwrap_or(PG_NUM_DEFAULT)
     }
 
-    /// Makes a pool, unless it is there already. `pg_num` 0 is the default.
+    /// How many copies a pool may have: there are OSDs for no more.
+    pub fn size_max(&self) -> u8 {
+        let osds = self.osdmap().osd_ids().count().max(1);
+        u8::try_from(osds).unwrap_or(SIZE_MAX).min(SIZE_MAX)
+    }
+
+    /// How many copies a new pool has if nothing is said.
+    fn size_default(&self) -> u8 {
+        let said = self.own_value("osd_pool_default_size").and_then(|text| text.parse::<u8>().ok());
+        said.filter(|size| *size > 0).unwrap_or(SIZE_DEFAULT).min(self.size_max())
+    }
+
+    /// Makes a pool of the default size, unless it is there already. `pg_num` 0 is the default.
     ///
     /// # Errors
     /// An empty or overlong name; too many placement groups.
     pub fn create_pool(&mut self, now: UTime, name: &str, pg_num: u32) -> Result<Created, Failure> {
+        self.create_replicated_pool(now, name, pg_num, None, None)
+    }
+
+    /// Makes a pool with so many copies, placed by a CRUSH rule: the default number, and the first rule for such pools,
+    /// if they are not said.
+    ///
+    /// # Errors
+    /// As [`State::create_pool`].
+    pub fn create_replicated_pool(
+        &mut self,
+        now: UTime,
+        name: &str,
+        pg_num: u32,
+        size: Option<u8>,
+        crush_rule: Option<u8>,
+    ) -> Result<Created, Failure> {
         if let Some(id) = self.osdmap().pool_by_name(name.as_bytes()) {
             return Ok(Created::Existed(id));
         }
         check_name(name)?;
         check_pg_num(pg_num)?;
         let pg_num = if pg_num == 0 { self.pg_num_default() } else { pg_num };
+        let size = size.unwrap_or_else(|| self.size_default());
+        let crush_rule = crush_rule.unwrap_or_else(|| self.first_replicated_rule());
         let (mut id, flag) = (PoolId(0), self.flag_of_new_pools());
         self.change_osdmap(now, |map, inc| {
-            let mut pool = PgPool::replicated(SIZE, pg_num);
+            let mut pool = PgPool::replicated(size, pg_num);
+            pool.crush_rule = crush_rule;
             pool.flags = pool.flags.with(flag);
             id = inc.create_pool(map, name, pool)
         })?;
         Ok(Created::New(id))
+    }
+
+    fn first_replicated_rule(&self) -> u8 {
+        let is_for_copies =
+            |rule: &Option<Rule>| rule.as_ref().is_some_and(|r| r.kind == RuleKind::REPLICATED);
+        let first = self.osdmap().crush.rules.iter().position(is_for_copies);
+        first.and_then(|number| u8::try_from(number).ok()).unwrap_or_default()
     }
 
     /// Removes a pool and everything in it.
@@ -187,7 +228,7 @@ fn quota_change(id: PoolId, name: &str, pool: &PgPool, held: &ObjectStatSum) -> 
     Some(QuotaChange { pool: id, line, full: reason.is_some() })
 }
 
-fn check_name(name: &str) -> Result<(), Failure> {
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     match name.len() {
         0 => Err(Failure::invalid("a pool needs a name")),
         1..=NAME_LEN_MAX => Ok(()),
@@ -196,7 +237,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// 0 stands for the default.
-fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
+pub(super) fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
     if pg_num <= PG_NUM_MAX {
         return Ok(());
     }

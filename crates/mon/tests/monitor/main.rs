@@ -2,6 +2,7 @@
 
 mod commands;
 mod common;
+mod erasure;
 mod osd_state;
 mod persist;
 mod sessions;

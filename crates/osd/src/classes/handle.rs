@@ -96,7 +96,10 @@ impl<'e, 'a> Handle<'e, 'a> {
 
     /// Some of the object's bytes; length 0 reads all.
     pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
-        self.run(&OsdOp::read(offset, len)).map(|(_, data)| data)
+        // Not a plain read: erasure-coded pools refuse those that must answer at once.
+        let mut read = OsdOp::read(offset, len);
+        read.code = OpCode::SYNC_READ;
+        self.run(&read).map(|(_, data)| data)
     }
 
     pub(super) fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Errno> {

@@ -125,6 +125,9 @@ impl Execution<'_> {
             has_omap = self.take_over_omap(source, &mut changes)? || !header.is_empty();
             changes.push(Change::SetOmapHeader { header });
         }
+        if has_omap && self.context.rules.is_erasure() {
+            return Err(Errno::EOPNOTSUPP);
+        }
         self.modified.insert(0, self.size);
         self.size = size;
         self.info.has_omap = has_omap;

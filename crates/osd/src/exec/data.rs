@@ -41,7 +41,11 @@ impl<'a> Execution<'a> {
         let extent = current(op);
         let size = self.size_for_read(extent);
         let length = extent.length.min(size.saturating_sub(extent.offset));
-        let extents = self.extents(Extent { length, ..extent })?;
+        // An erasure-coded pool knows no holes.
+        let extents = match self.context.rules.is_erasure() {
+            true => (length > 0).then_some((extent.offset, length)).into_iter().collect(),
+            false => self.extents(Extent { length, ..extent })?,
+        };
         let mut data = BytesMut::new();
         for (offset, len) in &extents {
             data.extend_from_slice(&self.bytes(*offset, *len)?);

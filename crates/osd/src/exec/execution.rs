@@ -146,6 +146,7 @@ impl<'a> Execution<'a> {
     fn one(&mut self, op: &OsdOp) -> Output {
         self.user_modify |=
             op.code.is_modify() && !matches!(op.code, OpCode::WATCH | OpCode::COPY_FROM | OpCode::COPY_FROM2);
+        self.check_rules(op)?;
         match op.code {
             OpCode::READ | OpCode::SYNC_READ => self.read(op),
             OpCode::SPARSE_READ => self.sparse_read(op),

@@ -17,6 +17,7 @@ mod limits;
 mod list;
 mod omap;
 mod ranges;
+mod rules;
 mod snaps;
 mod task;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub(crate) use access::Needs;
 pub(crate) use execution::{DONE, Execution, Output};
 pub(crate) use fetches::Fetches;
 pub use limits::Limits;
+pub(crate) use rules::PoolRules;
 pub(crate) use snaps::{SnapContext, SnapSet};
 pub(crate) use task::{TRIM_PAGE, Task, heads_with_clones};
 
@@ -64,6 +66,8 @@ pub(crate) struct Context {
     /// What the OSD wants of itself; then there are no operations.
     pub(crate) task: Option<Task>,
     pub(crate) room: Room,
+    /// What the pool does not allow.
+    pub(crate) rules: PoolRules,
     pub(crate) limits: Limits,
     /// The checksum of all the request's data, if the messenger knows it.
     pub(crate) data_crc: Option<u32>,
@@ -87,6 +91,7 @@ impl Context {
             places: None,
             task: None,
             room: Room::There,
+            rules: PoolRules::default(),
             limits: Limits::default(),
             data_crc: None,
             data_len: 0,

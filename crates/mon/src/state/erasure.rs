@@ -1,0 +1,383 @@
+//! Profiles of erasure codes, and the pools that are made by them.
+//!
+//! Nothing is coded: the store keeps each object once. What a profile says is checked and completed as by a stock
+//! monitor, because clients see what follows from it: the pool's size, its stripes, the CRUSH rule.
+
+use std::collections::BTreeMap;
+
+use loligo_maps::crush::CrushMap;
+use loligo_maps::{Name, OsdMap, PgPool};
+use loligo_wire::UTime;
+
+use super::State;
+use super::pools::{Created, check_name, check_pg_num};
+use crate::command::{Errno, Failure};
+
+/// A profile as the osdmap keeps it.
+pub type Profile = BTreeMap<Name, Name>;
+
+/// The profile of pools for which none is named.
+pub const DEFAULT_PROFILE: &str = "default";
+/// Bytes of a shard in a stripe (`osd_pool_erasure_code_stripe_unit`).
+const STRIPE_UNIT: u32 = 4096;
+/// The most shards: as many as a pool's size may be in the CRUSH maps of releases before 17.
+const SHARDS_MAX: u8 = 20;
+
+/// What a profile means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Shards that hold data (`k`).
+    pub data: u8,
+    /// Shards that hold the code (`m`).
+    pub coding: u8,
+    /// Bytes of a shard in a stripe.
+    stripe_unit: u32,
+    root: String,
+    failure_domain: String,
+    /// With everything in it that was not said.
+    pub profile: Profile,
+}
+
+impl Code {
+    /// Reads the words of `osd erasure-code-profile set`, which are added to the default profile unless they name
+    /// another plugin.
+    ///
+    /// # Errors
+    /// EINVAL for what a stock monitor refuses; ENOENT for a plugin that there is not.
+    pub fn of_words(words: &[&str], force: bool) -> Result<Self, Failure> {
+        let pairs = words.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
+        let said: BTreeMap<&str, &str> = pairs.collect();
+        let own_plugin = said.get("plugin").is_some_and(|plugin| *plugin != "jerasure");
+        let mut all = BTreeMap::new();
+        if !own_plugin {
+            all.extend([("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")]);
+        }
+        all.extend(said);
+        let profile = all.into_iter().map(|(key, value)| (Name::from(key), Name::from(value)));
+        Self::of(profile.collect(), force)
+    }
+
+    /// Reads a profile and completes it. `force` allows stripes that are slow on disks.
+    ///
+    /// # Errors
+    /// As [`Code::of_words`].
+    pub fn of(profile: Profile, force: bool) -> Result<Self, Failure> {
+        let mut terms = Terms(profile);
+        let plugin = terms.text("plugin", "jerasure");
+        let alignment = match plugin.as_str() {
+            "jerasure" => jerasure(&mut terms)?,
+            "isa" => isa(&mut terms)?,
+            other => {
+                let status = format!(
+                    "the plugin '{other}' of erasure codes is not known to this server; it has jerasure and isa"
+                );
+                return Err(Failure::new(Errno::ENOENT, status));
+            }
+        };
+        let (data, coding) = (terms.number("k", 7)?, terms.number("m", 3)?);
+        if data < 2 {
+            return Err(Failure::invalid(format!("k={data} must be >= 2")));
+        }
+        if coding < 1 {
+            return Err(Failure::invalid(format!("m={coding} must be >= 1")));
+        }
+        let shards = data.saturating_add(coding);
+        let (Ok(data), Ok(coding), true) =
+            (u8::try_from(data), u8::try_from(coding), shards <= i64::from(SHARDS_MAX))
+        else {
+            return Err(Failure::invalid(format!("k+m={shards} must be <= {SHARDS_MAX}")));
+        };
+        let stripe_unit = terms.stripe_unit(alignment, force)?;
+        let root = terms.text("crush-root", "default");
+        let failure_domain = terms.text("crush-failure-domain", "host");
+        let class = terms.text("crush-device-class", "");
+        if !class.is_empty() {
+            let status = format!("device class '{class}' does not exist: the OSDs of this server have none");
+            return Err(Failure::new(Errno::ENOENT, status));
+        }
+        Ok(Self { data, coding, stripe_unit, root, failure_domain, profile: terms.0 })
+    }
+
+    fn shards(&self) -> u8 {
+        self.data + self.coding
+    }
+
+    /// Bytes of data in a stripe: what appended pieces must be a multiple of.
+    pub fn stripe_width(&self) -> u32 {
+        u32::from(self.data) * self.stripe_unit
+    }
+
+    /// Adds the rule that places the shards, unless there is one of this name. Returns its number.
+    ///
+    /// # Errors
+    /// ENOENT or EINVAL for a root or failure domain that the CRUSH map does not have.
+    pub fn add_rule(&self, crush: &mut CrushMap, name: &str) -> Result<u8, Failure> {
+        if let Some(number) = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok()) {
+            return Ok(number);
+        }
+        let root = crush.item_by_name(&self.root);
+        let root = root.ok_or_else(|| Failure::missing(format!("root item {} does not exist", self.root)))?;
+        let kind = crush.type_by_name(&self.failure_domain);
+        let kind = kind.ok_or_else(|| Failure::invalid(format!("unknown type {}", self.failure_domain)))?;
+        crush.add_erasure_rule(name, self.shards(), root, kind).map_err(|e| Failure::invalid(e.to_string()))
+    }
+
+    /// Whether there are failure domains enough. With holes in its placement groups a pool would be of no use here:
+    /// nothing ever fills them.
+    fn check_fits(&self, map: &OsdMap) -> Result<(), Failure> {
+        let domain = &self.failure_domain;
+        let there = match map.crush.type_by_name(domain) {
+            Some(0) => map.osd_ids().count(),
+            Some(kind) => map.crush.buckets.iter().flatten().filter(|b| i32::from(b.kind) == kind).count(),
+            None => return Err(Failure::invalid(format!("unknown type {domain}"))),
+        };
+        let shards = usize::from(self.shards());
+        if there >= shards {
+            return Ok(());
+        }
+        Err(Failure::invalid(format!(
+            "the profile has k+m = {shards} shards, each on a {domain} of its own, and there are {there}: start the \
+             server with --osds {shards} or more, or use smaller k and m"
+        )))
+    }
+}
+
+/// Bytes that a shard is a multiple of.
+struct Alignment(u32);
+
+fn jerasure(terms: &mut Terms) -> Result<Alignment, Failure> {
+    let technique = terms.text("technique", "reed_sol_van");
+    if technique != "reed_sol_van" {
+        return Err(Failure::invalid(format!(
+            "technique={technique} is not known to this server, which does not code; it has reed_sol_van"
+        )));
+    }
+    let word = terms.number("w", 8)?;
+    terms.text("jerasure-per-chunk-alignment", "false");
+    match word {
+        8 | 16 | 32 => Ok(Alignment(word as u32 * 4)),
+        _ => Err(Failure::invalid(format!("reed_sol_van: w={word} must be one of {{8, 16, 32}}"))),
+    }
+}
+
+fn isa(terms: &mut Terms) -> Result<Alignment, Failure> {
+    let technique = terms.text("technique", "reed_sol_van");
+    match technique.as_str() {
+        "reed_sol_van" | "cauchy" => Ok(Alignment(32)),
+        _ => Err(Failure::invalid(format!(
+            "technique={technique} is not a valid coding technique. Choose one of the following: reed_sol_van,cauchy"
+        ))),
+    }
+}
+
+/// A profile that is being completed.
+struct Terms(Profile);
+
+impl Terms {
+    fn text(&mut self, key: &str, default: &str) -> String {
+        self.0.entry(key.into()).or_insert_with(|| default.into()).to_string()
+    }
+
+    fn number(&mut self, key: &str, default: i64) -> Result<i64, Failure> {
+        let text = self.text(key, &default.to_string());
+        text.parse().map_err(|_| {
+            Failure::invalid(format!(
+                "could not convert {key}={text} to int: expected an integer, got '{text}'"
+            ))
+        })
+    }
+
+    /// A stock monitor does not write it into the profile if it is not said.
+    fn stripe_unit(&self, Alignment(alignment): Alignment, force: bool) -> Result<u32, Failure> {
+        let Some(said) = self.0.get(&Name::from("stripe_unit")) else {
+            return Ok(STRIPE_UNIT.next_multiple_of(alignment));
+        };
+        let unit = parse_bytes(&said.to_string()).filter(|unit| *unit > 0);
+        let unit = unit.ok_or_else(|| Failure::invalid(format!("could not parse stripe_unit '{said}'")))?;
+        if !unit.is_multiple_of(alignment) {
+            let padded = unit.next_multiple_of(alignment);
+            return Err(Failure::invalid(format!(
+                "stripe_unit {unit} does not match ec profile alignment. Would be padded to {padded}"
+            )));
+        }
+        if !unit.is_multiple_of(STRIPE_UNIT) && !force {
+            return Err(Failure::invalid(
+                "stripe_unit should be a multiple of 4096 bytes for best performance. use --force to override this \
+                 check",
+            ));
+        }
+        Ok(unit)
+    }
+}
+
+/// `4K`, `4Ki`, `4096`, `1M`; at most 16 MiB, so that stripes stay far below what an object may hold.
+fn parse_bytes(text: &str) -> Option<u32> {
+    const MAX: u32 = 16 << 20;
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: u32 = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "K" | "Ki" | "KiB" => 1 << 10,
+        "M" | "Mi" | "MiB" => 1 << 20,
+        _ => return None,
+    };
+    digits.parse::<u32>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= MAX)
+}
+
+/// An erasure-coded pool that is wanted.
+pub struct NewErasurePool<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Placement groups; 0 is the default.
+    pub pg_num: u32,
+    /// The profile, or the default one.
+    pub profile: Option<&'a str>,
+    /// The CRUSH rule; one is made by the profile if none is named.
+    pub rule: Option<&'a str>,
+}
+
+impl State {
+    /// A profile by name.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub fn profile(&self, name: &str) -> Result<&Profile, Failure> {
+        let profile = self.osdmap().erasure_code_profiles.get(&Name::from(name));
+        profile.ok_or_else(|| Failure::missing(format!("unknown erasure code profile '{name}'")))
+    }
+
+    /// Adds or changes a profile; `force` replaces one that is different.
+    ///
+    /// # Errors
+    /// EPERM if there is another one of this name.
+    pub fn set_profile(&mut self, now: UTime, name: &str, code: Code, force: bool) -> Result<(), Failure> {
+        if let Ok(known) = self.profile(name) {
+            let complete = Code::of(known.clone(), true).map(|code| code.profile);
+            if complete.as_ref().ok() == Some(&code.profile) {
+                return Ok(());
+            }
+            if !force {
+                let status = format!(
+                    "will not override erasure code profile {name} because the existing profile {} is different \
+                     from the proposed profile {}",
+                    shown(complete.as_ref().unwrap_or(known)),
+                    shown(&code.profile)
+                );
+                return Err(Failure::new(Errno::EPERM, status));
+            }
+        }
+        self.change_osdmap(now, |_, inc| {
+            inc.new_erasure_code_profiles.insert(name.into(), code.profile);
+        })?;
+        Ok(())
+    }
+
+    /// Removes a profile; `false` if there is none.
+    ///
+    /// # Errors
+    /// EBUSY while a pool has it.
+    pub fn remove_profile(&mut self, now: UTime, name: &str) -> Result<bool, Failure> {
+        if self.profile(name).is_err() {
+            return Ok(false);
+        }
+        let map = self.osdmap();
+        let users = map.pools.iter().filter(|(_, pool)| pool.erasure_code_profile == *name);
+        let users: Vec<_> =
+            users.filter_map(|(id, _)| map.pool_name(*id)).map(|name| format!("{name} ")).collect();
+        if !users.is_empty() {
+            let status = format!("{}pool(s) are using the erasure code profile '{name}'", users.concat());
+            return Err(Failure::new(Errno::EBUSY, status));
+        }
+        self.change_osdmap(now, |_, inc| inc.old_erasure_code_profiles.push(name.into()))?;
+        Ok(true)
+    }
+
+    /// Makes an erasure-coded pool, unless it is there already.
+    ///
+    /// # Errors
+    /// As [`State::create_pool`]; a profile or rule that there is not; more shards than OSDs.
+    pub fn create_erasure_pool(&mut self, now: UTime, new: &NewErasurePool<'_>) -> Result<Created, Failure> {
+        let name = new.name;
+        let map = self.osdmap();
+        if let Some(id) = map.pool_by_name(name.as_bytes()) {
+            return match map.pool(id).is_some_and(PgPool::is_erasure) {
+                true => Ok(Created::Existed(id)),
+                false => Err(Failure::invalid(format!("pool '{name}' cannot change to type erasure"))),
+            };
+        }
+        check_name(name)?;
+        check_pg_num(new.pg_num)?;
+        let profile_name = new.profile.unwrap_or(DEFAULT_PROFILE);
+        let profile = self.profile(profile_name).map_err(|_| {
+            Failure::missing(format!("specified erasure code profile '{profile_name}' doesn't exist"))
+        })?;
+        let code = Code::of(profile.clone(), true)?;
+        code.check_fits(map)?;
+        let mut crush = CrushMap::clone(&map.crush);
+        let rule = match (new.rule, profile_name) {
+            (Some(rule), _) => existing_rule(&crush, rule)?,
+            (None, DEFAULT_PROFILE) => code.add_rule(&mut crush, "erasure-code")?,
+            (None, _) => code.add_rule(&mut crush, name)?,
+        };
+        let pg_num = if new.pg_num == 0 { self.pg_num_default() } else { new.pg_num };
+        let mut pool = PgPool::erasure(code.data, code.coding, pg_num);
+        (pool.crush_rule, pool.stripe_width) = (rule, code.stripe_width());
+        pool.erasure_code_profile = profile_name.into();
+        pool.flags = pool.flags.with(self.flag_of_new_pools());
+        let mut id = Default::default();
+        self.change_osdmap(now, |map, inc| {
+            if crush != *map.crush {
+                inc.set_crush(&crush);
+            }
+            id = inc.create_pool(map, name, pool);
+        })?;
+        Ok(Created::New(id))
+    }
+}
+
+fn existing_rule(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
+    let rule = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
+    rule.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))
+}
+
+fn shown(profile: &Profile) -> String {
+    let pairs: Vec<_> = profile.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers are those of a monitor of 16.2.15.
+    #[test]
+    fn profiles_are_completed_and_checked() {
+        let code = Code::of_words(&["k=2", "m=1", "crush-failure-domain=osd"], false).expect("a code");
+        assert_eq!((code.data, code.coding, code.stripe_width()), (2, 1, 8192));
+        assert_eq!(
+            shown(&code.profile),
+            "{crush-device-class=,crush-failure-domain=osd,crush-root=default,jerasure-per-chunk-alignment=false,\
+             k=2,m=1,plugin=jerasure,technique=reed_sol_van,w=8}"
+        );
+        assert_eq!(Code::of_words(&[], false).expect("the default").shards(), 4);
+        assert_eq!(Code::of_words(&["plugin=isa"], false).expect("of isa").shards(), 10);
+        let refused = [
+            (["k=1"], 22),
+            (["m=0"], 22),
+            (["k=x"], 22),
+            (["k=200"], 22),
+            (["w=7"], 22),
+            (["plugin=lrc"], 2),
+            (["technique=nothing"], 22),
+            (["stripe_unit=100"], 22),
+            (["stripe_unit=4M2"], 22),
+            (["stripe_unit=9999999999"], 22),
+            (["crush-device-class=ssd"], 2),
+        ];
+        for (words, errno) in refused {
+            assert_eq!(Code::of_words(&words, false).unwrap_err().errno, Errno(errno), "{words:?}");
+        }
+        assert!(Code::of_words(&["stripe_unit=32"], false).is_err());
+        assert_eq!(Code::of_words(&["stripe_unit=32"], true).expect("forced").stripe_width(), 64);
+        assert_eq!(Code::of_words(&["stripe_unit=8K"], false).expect("larger").stripe_width(), 16384);
+    }
+}
