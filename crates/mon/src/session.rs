@@ -74,6 +74,11 @@ impl Session {
         self.caps.allows(&self.peer.identity.name, service, command, needed, self.ip())
     }
 
+    /// Forgets the subscriptions to what `is_gone` names.
+    pub(crate) fn unsubscribe(&mut self, is_gone: impl Fn(&str) -> bool) {
+        self.subscriptions.retain(|what, _| !is_gone(what));
+    }
+
     /// Remembers a subscription.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
         if self.subscriptions.len() < SUBSCRIPTIONS_MAX || self.subscriptions.contains_key(what) {

@@ -38,6 +38,8 @@ impl Errno {
     pub const ENODATA: Self = Self(61);
     /// The other side says what it must not.
     pub const EPROTO: Self = Self(71);
+    /// More than one request can say, or an answer can hold.
+    pub const EMSGSIZE: Self = Self(90);
     /// Not supported.
     pub const EOPNOTSUPP: Self = Self(95);
     /// The client is on the cluster's blocklist.

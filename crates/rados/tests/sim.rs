@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use loligo_maps::{MapFlags, OsdMap};
 use loligo_msgr::testing::{FaultProxy, Random};
-use loligo_rados::{Errno, Error, IoCtx};
+use loligo_rados::{Errno, Error, IoCtx, ReadOp, WriteOp};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{BackoffOp, HObject, MOSDBackoff, ObjectLocator, OsdFlags, RequestRedirect};
 use loligo_wire::{EntityType, Epoch, OsdId};
@@ -34,6 +34,21 @@ async fn objects_are_written_and_read() {
         assert_eq!(got, format!("value {i}"));
     }
     assert_eq!(pool.read("none", 0, 0).await.expect_err("absent").errno(), Errno::ENOENT);
+    assert_eq!(pool.rados().in_flight(), (0, 0));
+}
+
+/// The wire counts operations in 16 bits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_of_more_operations_than_the_wire_counts_is_refused() {
+    let fake = Fake::start(1, 8).await;
+    let pool = pool_of(&fake).await;
+    let writes = (0..=u16::MAX).fold(WriteOp::new(), |op, _| op.truncate(0));
+    let refused = pool.operate("o", writes).await.expect_err("65,536 operations");
+    assert_eq!(refused.errno(), Errno::EMSGSIZE);
+    let reads = (0..=u16::MAX).fold(ReadOp::new(), |op, _| op.stat());
+    assert_eq!(pool.operate_read("o", reads).await.expect_err("as many").errno(), Errno::EMSGSIZE);
+    assert!(fake.seen().is_empty());
+    pool.write_full("o", bytes("value")).await.expect("the client goes on");
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 

@@ -226,7 +226,7 @@ fn copyup_writes_only_what_is_not_there() {
     here.fails("many", "sparse_copyup", &input, EINVAL);
     assert_eq!(here.pool.read("sparse", 0, 0).expect("read"), &b"\0ab\0\0c"[..]);
     here.pool.write_full("zeros", Bytes::from(vec![0; 100])).expect("written");
-    here.fails("zeros", "sparsify", &(1u64, true).to_bytes(), EINVAL);
+    here.fails("zeros", "sparsify", &(0u64, true).to_bytes(), EINVAL);
     here.does("zeros", "sparsify", &(4096u64, true).to_bytes());
     assert!(here.pool.stat("zeros").is_err(), "an object of zeros goes");
 }

@@ -134,15 +134,31 @@ impl Job {
         Ok(())
     }
 
-    /// Runs tests in one process, or, when one of them ends it, in as many as it takes.
+    /// Runs tests, together or each alone.
     fn outcomes(
         &self,
         server: &Server<'_>,
         tests: Vec<String>,
         silence: Duration,
     ) -> Result<BTreeMap<String, Outcome>> {
+        if !self.suite.alone {
+            return self.outcomes_together(server, tests.into_iter().collect(), silence);
+        }
         let mut outcomes = BTreeMap::new();
-        let mut rest: BTreeSet<String> = tests.into_iter().collect();
+        for test in tests {
+            outcomes.append(&mut self.outcomes_together(server, BTreeSet::from([test]), silence)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Runs tests in one process, or, when one of them ends it, in as many as it takes.
+    fn outcomes_together(
+        &self,
+        server: &Server<'_>,
+        mut rest: BTreeSet<String>,
+        silence: Duration,
+    ) -> Result<BTreeMap<String, Outcome>> {
+        let mut outcomes = BTreeMap::new();
         while !rest.is_empty() {
             let mut output = Output::default();
             let filter: Vec<&str> = rest.iter().map(String::as_str).collect();

@@ -46,6 +46,9 @@ pub(super) struct Suite {
     /// Tests that `--quick` does not run all the same.
     #[serde(default)]
     pub(super) slow: Vec<String>,
+    /// Whether each test has a process of its own.
+    #[serde(default)]
+    pub(super) alone: bool,
 }
 
 /// What tells whether a program passed.

@@ -38,7 +38,8 @@ fn text() -> Result<String> {
             (true, false) => "the quick tests",
             (false, _) => "no",
         };
-        writeln!(page, "| {} | {} | {quick} |", called(suite), of.join(", "))?;
+        let alone = if suite.alone { ", each test by itself" } else { "" };
+        writeln!(page, "| {}{alone} | {} | {quick} |", called(suite), of.join(", "))?;
     }
     page.push_str("\n## Tests that do not pass\n");
     for group in &list.left_out {

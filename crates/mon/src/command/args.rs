@@ -17,7 +17,8 @@ impl Args {
         let text = cmd.concat();
         match serde_json::from_str(&text) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
-            _ => Err(Failure::invalid(format!("unparseable JSON {text}"))),
+            Ok(_) => Err(Failure::invalid(format!("not JSON object {text}"))),
+            Err(_) => Err(Failure::invalid(format!("unparseable JSON {text}"))),
         }
     }
 

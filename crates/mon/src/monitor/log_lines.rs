@@ -18,6 +18,11 @@ const SUBSCRIPTIONS: [(&str, Severity); 5] = [
     ("log-error", Severity::Error),
 ];
 
+/// Whether that is what a client subscribes to for lines of the log.
+pub(super) fn is_level(what: &str) -> bool {
+    SUBSCRIPTIONS.iter().any(|(level, _)| *level == what)
+}
+
 impl Monitor {
     /// Tells everybody who follows the log, if it has grown.
     pub(super) fn tell_of_new_lines(&mut self) {

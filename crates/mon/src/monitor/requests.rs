@@ -14,7 +14,7 @@ use loligo_wire::message::mon::{
 use loligo_wire::message::osd::{ObjectStatSum, PoolStat, StoreStatfs};
 use loligo_wire::{Encode as _, PoolId, Tid, UTime, features};
 
-use super::{MGRMAP_EPOCH, Monitor, SessionId, send};
+use super::{MGRMAP_EPOCH, Monitor, SessionId, log_lines, send};
 use crate::command::{Errno, Failure};
 use crate::session::Session;
 use crate::state::pools::Created;
@@ -32,6 +32,10 @@ impl Monitor {
     pub(super) fn subscribe(&mut self, id: SessionId, message: MMonSubscribe) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         for (what, subscription) in &message.what {
+            // A client follows the log at one level: the newest replaces the one before.
+            if log_lines::is_level(what) {
+                session.unsubscribe(log_lines::is_level);
+            }
             session.subscribe(what, *subscription);
         }
         if !features::has(session.peer.features, features::MON_STATEFUL_SUB) {

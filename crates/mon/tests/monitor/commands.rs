@@ -75,6 +75,8 @@ fn malformed_commands_are_refused_as_in_ceph() {
         (r#"{"foo":1}"#, "command prefix not found"),
         ("garbage", "unparseable JSON garbage"),
         ("", "unparseable JSON "),
+        ("[]", "not JSON object []"),
+        ("\"status\"", "not JSON object \"status\""),
         (r#"{"prefix":["osd","pool"]}"#, "command prefix not found"),
         (r#"{"prefix":"osd pool create","pool":7}"#, "bad or missing field 'pool'"),
         (r#"{"prefix":"osd pool create","pool":"z","pg_num":"8"}"#, "bad or missing field 'pg_num'"),

@@ -250,3 +250,27 @@ fn who_follows_the_log_hears_of_each_line_once() {
         assert!(lines(warned).is_empty() && lines(stranger).is_empty());
     }
 }
+
+/// As stock monitors do it: librados' `monitor_log` says only what it follows from now on.
+#[test]
+fn a_client_follows_the_log_at_the_level_that_it_named_last() {
+    let mut mon = Mon::new();
+    let (admin, follower) = (mon.client("admin", "allow *"), mon.client("x", "allow r"));
+    let hears = |mon: &mut Mon| {
+        mon.monitor.handle(admin, &command(r#"{"prefix":"log","logtext":["line"]}"#), NOW).unwrap();
+        let messages = opened::<MLog>(&mon.monitor.take_effects(), follower);
+        messages.into_iter().flat_map(|m| m.entries).any(|entry| entry.message == "line")
+    };
+    for (level, is_heard) in [
+        ("log-info", true),
+        ("log-error", false),
+        ("log-debug", true),
+        ("log-sec", false),
+        ("log-info", true),
+    ] {
+        mon.send(follower, &subscribe(&[(level, 0, false)]));
+        assert_eq!(hears(&mut mon), is_heard, "{level}");
+    }
+    mon.send(follower, &subscribe(&[("osdmap", 0, false)]));
+    assert!(hears(&mut mon), "other subscriptions change nothing");
+}

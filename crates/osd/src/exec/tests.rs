@@ -389,6 +389,50 @@ fn a_sparse_read_knows_of_a_truncation_that_has_not_arrived() {
     assert_eq!(sparse(&mut g, 8, u64::MAX, 1), (0, vec![(8, 2)], Bytes::from_static(b"89")));
 }
 
+/// What a sparse read of the whole object finds.
+fn sparse(g: &mut Group, name: &str) -> (Vec<(u64, u64)>, Bytes) {
+    let extent = Extent { length: 1 << 30, ..Extent::default() };
+    let reply = g.ask(name, smallvec![OsdOp::with_extent(OpCode::SPARSE_READ, extent, Bytes::new())]);
+    let mut r = Reader::new(&reply.outs[0].data);
+    (r.get().expect("extents"), r.get().expect("data"))
+}
+
+/// To the byte, as a stock OSD with BlueStore, wherever in blocks and chunks the bytes lie.
+#[test]
+fn a_sparse_read_finds_what_was_written_and_not_what_lies_between() {
+    for base in [0, 4096, 100_000, 1 << 22] {
+        let mut g = roomy();
+        let write = |g: &mut Group, at: u64, len: usize| {
+            assert_eq!(g.result("x", OsdOp::write(base + at, Bytes::from(vec![b'X'; len]))), 0);
+        };
+        let change = |g: &mut Group, code, offset, length| {
+            let extent = Extent { offset: base + offset, length, ..Extent::default() };
+            assert_eq!(g.result("x", OsdOp::with_extent(code, extent, Bytes::new())), 0);
+        };
+        let found = |g: &mut Group| {
+            let (extents, data) = sparse(g, "x");
+            assert!(data.iter().all(|byte| *byte == b'X'), "{base}");
+            assert_eq!(data.len() as u64, extents.iter().map(|(_, len)| len).sum::<u64>());
+            extents.into_iter().map(|(offset, len)| (offset - base, len)).collect::<Vec<_>>()
+        };
+        write(&mut g, 1, 1);
+        write(&mut g, 3, 1);
+        assert_eq!(found(&mut g), [(1, 1), (3, 1)], "{base}");
+        write(&mut g, 9000, 5000);
+        assert_eq!(found(&mut g), [(1, 1), (3, 1), (9000, 5000)], "{base}");
+        write(&mut g, 0, 3);
+        assert_eq!(found(&mut g), [(0, 4), (9000, 5000)], "{base}");
+        change(&mut g, OpCode::ZERO, 9100, 10);
+        assert_eq!(found(&mut g), [(0, 4), (9000, 100), (9110, 4890)], "{base}");
+        change(&mut g, OpCode::TRUNCATE, 9120, 0);
+        change(&mut g, OpCode::TRUNCATE, 20_000, 0);
+        write(&mut g, 19_990, 20);
+        assert_eq!(found(&mut g), [(0, 4), (9000, 100), (9110, 10), (19_990, 20)], "{base}");
+        assert_eq!(g.result("x", OsdOp::write_full(Bytes::from(vec![b'X'; 100]))), 0);
+        assert_eq!(sparse(&mut g, "x").0, [(0, 100)], "{base}");
+    }
+}
+
 /// As the walk of a trimming does it: page by page, each head whose clones a page names.
 fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
     let mut from = None::<loligo_store::ObjectName>;

@@ -334,6 +334,10 @@ impl IoCtx {
         if oid.is_empty() {
             return Err(Errno::EINVAL);
         }
+        // Stock clients count modulo 65,536 and send what no OSD can read.
+        if ops.len() > MOSDOp::OPS_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
         let mut request = MOSDOp::new(self.locator.clone(), oid, ops, ALWAYS | mode);
         if !mode.contains(OsdFlags::WRITE) {
             request.snapid = self.snapid;

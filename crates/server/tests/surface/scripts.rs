@@ -50,3 +50,9 @@ fn users_may_do_what_their_capabilities_say() {
 fn random_calls_of_classes_do_the_same() {
     compare("classes.py");
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn methods_of_classes_do_the_same_at_their_edges() {
+    compare("edges.py");
+}

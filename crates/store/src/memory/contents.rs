@@ -79,6 +79,26 @@ impl Contents {
         }
     }
 
+    /// The bytes before `offset` that a write of `offset..end` will cover with zeros, because what lies before it
+    /// in its block, or in a small object, is kept in one piece with it.
+    pub(super) fn lead(&self, offset: u64, end: u64) -> Range<u64> {
+        let block = offset / BLOCK * BLOCK;
+        let covered = match self {
+            Self::Whole(old) if end.max(old.len() as u64) <= SMALL_MAX => old.len() as u64,
+            Self::Whole(old) => block.max(old.len() as u64),
+            Self::Chunks(map) => block.max(map.covered_until(block)),
+        };
+        covered.min(offset)..offset
+    }
+
+    /// Whether [`punch`](Self::punch) may keep some of these bytes, as zeros.
+    pub(super) fn keeps_zeros(&self, offset: u64, end: u64) -> bool {
+        match self {
+            Self::Whole(old) => offset < old.len() as u64,
+            Self::Chunks(_) => !offset.is_multiple_of(BLOCK) || !end.is_multiple_of(BLOCK),
+        }
+    }
+
     /// Makes a range read as zeros.
     pub(super) fn punch(&mut self, offset: u64, end: u64) {
         match self {

@@ -7,6 +7,7 @@
 mod budget;
 mod collection;
 mod contents;
+mod gaps;
 mod index;
 mod near;
 mod object;

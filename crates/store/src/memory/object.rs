@@ -6,12 +6,13 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use super::contents::Contents;
+use super::gaps::{GAPS_COST_MAX, Gaps};
 use crate::store::{OmapPage, OmapRange};
 use crate::transaction::is_own;
 use crate::{Change, Data, Fetch, Info, KeyValues, ObjectName, ObjectRef, ObjectView};
 
 /// What an object costs beside its name and its contents: the object itself, its share of the index.
-const OBJECT_COST: u64 = 176;
+const OBJECT_COST: u64 = 184;
 /// What an attribute or an omap key costs beside its bytes.
 const PAIR_COST: u64 = 56;
 /// What an object with attributes or an omap costs more.
@@ -26,6 +27,8 @@ pub(super) struct Object {
     /// Of all the data, if it was said.
     crc: Option<u32>,
     contents: Contents,
+    /// What of the contents is no data.
+    gaps: Gaps,
     /// Most objects have none.
     extras: Option<Box<Extras>>,
 }
@@ -71,7 +74,8 @@ impl Weight {
 
 impl Object {
     pub(super) fn new(name: ObjectName) -> Self {
-        Self { name, info: Info::default(), size: 0, crc: None, contents: Contents::default(), extras: None }
+        let (contents, gaps) = (Contents::default(), Gaps::default());
+        Self { name, info: Info::default(), size: 0, crc: None, contents, gaps, extras: None }
     }
 
     pub(super) fn weight(&self) -> Weight {
@@ -82,6 +86,7 @@ impl Object {
             footprint: OBJECT_COST + self.name.heap_len() as u64 + self.contents.footprint(),
             ..Weight::default()
         };
+        weight.footprint += self.gaps.footprint();
         if let Some(extras) = &self.extras {
             weight.omap_keys = extras.omap.len() as u64;
             weight.omap_bytes = extras.omap_bytes + extras.omap_header.len() as u64;
@@ -100,10 +105,13 @@ impl Object {
     pub(super) fn change_cost_max(size: u64, change: &Change<'_>) -> u64 {
         let pair = |k: &Bytes, v: &Bytes| (k.len() + v.len()) as u64 + PAIR_COST;
         match change {
-            Change::Write { offset, data } => Contents::write_cost_max(size, *offset, data.len() as u64),
+            Change::Write { offset, data } => {
+                Contents::write_cost_max(size, *offset, data.len() as u64) + GAPS_COST_MAX
+            }
             Change::WriteFull { data } => Contents::write_cost_max(0, 0, data.len() as u64),
             // Splits extents and rewrites two blocks, as a write without bytes would.
-            Change::Zero { .. } => Contents::write_cost_max(size, 0, 0),
+            Change::Zero { .. } => Contents::write_cost_max(size, 0, 0) + GAPS_COST_MAX,
+            Change::Truncate { .. } => GAPS_COST_MAX,
             Change::SetXattr { name, value } => pair(name, value),
             Change::SetOmap { pairs } => pairs.iter().map(|(k, v)| pair(k, v)).sum(),
             Change::SetOmapHeader { header } => header.len() as u64,
@@ -121,20 +129,31 @@ impl Object {
             Change::NoteCrc { crc } => self.crc = Some(crc),
             Change::Create | Change::Remove | Change::CloneFrom { .. } => {}
             Change::Write { offset, data } => {
-                self.size = self.size.max(offset + data.len() as u64);
+                let end = offset + data.len() as u64;
+                self.size = self.size.max(end);
+                if !data.is_empty() {
+                    self.gaps.insert(self.contents.lead(offset, end));
+                    self.gaps.remove(offset..end);
+                }
                 self.contents.write(offset, &data);
             }
             Change::WriteFull { data } => {
                 self.size = data.len() as u64;
                 let old = std::mem::replace(&mut self.contents, Contents::whole(&data));
+                self.gaps = Gaps::default();
                 trash.push(Trash::Contents(old));
             }
             Change::Zero { offset, len } => {
-                self.contents.punch(offset, offset.saturating_add(len).min(self.size));
+                let end = offset.saturating_add(len).min(self.size);
+                if self.contents.keeps_zeros(offset, end) && offset < end {
+                    self.gaps.insert(offset..end);
+                }
+                self.contents.punch(offset, end);
             }
             Change::Truncate { size } => {
                 if size < self.size {
                     self.contents.cut(size);
+                    self.gaps.remove(size..u64::MAX);
                 }
                 self.size = size;
             }
@@ -154,6 +173,7 @@ impl Object {
         self.size = source.size;
         self.crc = source.crc;
         self.contents = source.contents.clone();
+        self.gaps = source.gaps.clone();
         let own = self.extras.take().map(|extras| extras.xattrs).unwrap_or_default();
         self.extras = source.extras.clone();
         if let Some(extras) = &mut self.extras {
@@ -306,7 +326,7 @@ impl ObjectView for Object {
     }
 
     fn extents(&self, offset: u64, len: u64) -> Fetch<Vec<(u64, u64)>> {
-        Fetch::Now(self.contents.extents(self.clip(offset, len)))
+        Fetch::Now(self.gaps.cut_out_of(self.contents.extents(self.clip(offset, len))))
     }
 
     fn xattr(&self, name: &[u8]) -> Fetch<Option<Bytes>> {

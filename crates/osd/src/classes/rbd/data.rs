@@ -12,9 +12,8 @@ use crate::errno::Errno;
 /// Ranges in one call: four times what the largest data object has blocks of 4 KiB.
 const EXTENTS_MAX: usize = 32 << 10;
 
-/// The least bytes that are looked at together for zeros: librbd asks for no less. A smaller number would make more ranges
-/// of an object than it has bytes worth keeping apart.
-const SPARSE_BYTES_MIN: u64 = 4096;
+/// Ranges that an object is left with at most; smaller holes are kept as zeros then.
+const RUNS_MAX: usize = EXTENTS_MAX;
 
 /// Writes what the parent has, unless the clone has something of its own already.
 pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
@@ -49,12 +48,18 @@ pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
 pub(super) fn sparsify(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let (block, remove_empty): (u64, bool) = Reader::new(input).get()?;
     object.must_exist()?;
-    if block < SPARSE_BYTES_MIN {
+    // A stock OSD that is asked for this never answers anybody again.
+    if block == 0 {
         return Err(Errno::EINVAL);
     }
-    let block = usize::try_from(block).map_err(|_| Errno::EINVAL)?;
+    let mut block = usize::try_from(block).map_err(|_| Errno::EINVAL)?;
     let data = object.read(0, 0)?;
-    let runs = runs(&data, block);
+    let runs = loop {
+        match runs(&data, block) {
+            Some(runs) => break runs,
+            None => block = block.saturating_mul(2),
+        }
+    };
     if runs.is_empty() {
         if remove_empty {
             object.remove()?;
@@ -73,21 +78,23 @@ pub(super) fn sparsify(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Where runs of blocks that are not all zeros begin and end.
-fn runs(data: &[u8], block: usize) -> Vec<(usize, usize)> {
+/// Where runs of blocks that are not all zeros begin and end; `None` if there are too many.
+fn runs(data: &[u8], block: usize) -> Option<Vec<(usize, usize)>> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut from = 0;
     for block in data.chunks(block) {
         let to = from + block.len();
         if block.iter().any(|byte| *byte != 0) {
+            let count = runs.len();
             match runs.last_mut() {
                 Some((_, end)) if *end == from => *end = to,
+                _ if count == RUNS_MAX => return None,
                 _ => runs.push((from, to)),
             }
         }
         from = to;
     }
-    runs
+    Some(runs)
 }
 
 /// Fails unless a writer's snapshot context is newer than what the object knows, or not newer.
@@ -109,9 +116,11 @@ mod tests {
 
     #[test]
     fn runs_are_those_of_blocks_with_something_in_them() {
-        assert_eq!(runs(&[0, 0, 1, 0, 0, 2, 0, 0, 3], 2), [(2, 6), (8, 9)]);
-        assert_eq!(runs(&[1, 1], 4), [(0, 2)]);
-        assert_eq!(runs(&[0; 7], 4), []);
-        assert_eq!(runs(&[], 4), []);
+        assert_eq!(runs(&[0, 0, 1, 0, 0, 2, 0, 0, 3], 2), Some(vec![(2, 6), (8, 9)]));
+        assert_eq!(runs(&[1, 1], 4), Some(vec![(0, 2)]));
+        assert_eq!(runs(&[0; 7], 4), Some(vec![]));
+        assert_eq!(runs(&[], 4), Some(vec![]));
+        assert_eq!(runs(&[0, 1].repeat(RUNS_MAX), 1).map(|runs| runs.len()), Some(RUNS_MAX));
+        assert_eq!(runs(&[0, 1].repeat(RUNS_MAX + 1), 1), None);
     }
 }

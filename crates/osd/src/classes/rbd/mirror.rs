@@ -21,9 +21,8 @@ const MODE_DISABLED: u32 = 0;
 /// The first number that is no mode: disabled, of images, of pools.
 const MODE_END: u32 = 3;
 
-/// States of an image.
+/// The state of an image that is about to be mirrored no longer.
 const DISABLING: u8 = 0;
-const CREATING: u8 = 3;
 
 fn image_key(id: &str) -> String {
     format!("{IMAGE_PREFIX}{id}")
@@ -40,6 +39,14 @@ fn uuid(object: &mut Handle<'_, '_>) -> Result<Bytes, Errno> {
 
 fn mode(object: &mut Handle<'_, '_>) -> Result<u32, Errno> {
     object.get(MODE_KEY)
+}
+
+/// Of an object that does not exist, nothing.
+fn absent_is_none<T: Default>(found: Result<T, Errno>) -> Result<T, Errno> {
+    match found {
+        Err(Errno::ENOENT) => Ok(T::default()),
+        found => found,
+    }
 }
 
 pub(super) fn uuid_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
@@ -66,11 +73,13 @@ pub(super) fn mode_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
         return Err(Errno::EINVAL);
     }
     if wanted == MODE_DISABLED {
-        if !take(object, PEER_PREFIX.as_bytes(), PEER_PREFIX.as_bytes(), 1)?.is_empty() {
+        // Where there is no object, nothing is mirrored either.
+        let peers = absent_is_none(take(object, PEER_PREFIX.as_bytes(), PEER_PREFIX.as_bytes(), 1))?;
+        if !peers.is_empty() {
             return Err(Errno::EBUSY);
         }
-        object.unset(MODE_KEY)?;
-        object.unset(UUID_KEY)?;
+        absent_is_none(object.unset(MODE_KEY))?;
+        absent_is_none(object.unset(UUID_KEY))?;
         return Ok(Bytes::new());
     }
     if uuid(object).is_err_and(|errno| errno == Errno::ENOENT) {
@@ -109,7 +118,6 @@ pub(super) fn image_get_image_id(object: &mut Handle<'_, '_>, input: &[u8]) -> A
 pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, image) = (r.get::<String>()?, r.get::<MirrorImage>()?);
-    mode(object)?;
     if let Some(before) = object.find::<MirrorImage>(image_key(&id))? {
         if before.mode != image.mode || before.global_id != image.global_id {
             return Err(Errno::EINVAL);
@@ -119,8 +127,9 @@ pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
         }
     } else if object.has(global_key(&image.global_id))? {
         return Err(Errno::EEXIST);
-    } else if image.state != CREATING && image.state == DISABLING {
-        return Err(Errno::EINVAL);
+    } else if image.state == DISABLING {
+        // It was disabled meanwhile.
+        return Err(Errno::ENOENT);
     }
     object.set(image_key(&id), &image)?;
     object.set(global_key(&image.global_id), &id)?;

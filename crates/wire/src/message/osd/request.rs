@@ -102,6 +102,9 @@ impl MOSDOp {
         }
     }
 
+    /// The most operations that a request counts on the wire. The sender checks the length of its list.
+    pub const OPS_MAX: usize = u16::MAX as usize;
+
     /// Whether one of the operations changes the object.
     pub fn may_write(&self) -> bool {
         self.flags.contains(OsdFlags::WRITE)
@@ -145,7 +148,7 @@ impl MOSDOp {
         w.put(&self.mtime);
         w.put(attempt.locator);
         w.blob(attempt.oid);
-        w.u16(u16::try_from(self.ops.len()).expect("nobody builds a request of 65536 operations"));
+        w.u16(u16::try_from(self.ops.len()).expect("a request has at most OPS_MAX operations"));
         self.ops.iter().for_each(|op| op.encode_fixed(w));
         w.put(&self.snapid);
         w.put(&self.snap_seq);
