@@ -1,5 +1,6 @@
 //! `osd pool create | rm | rename | mksnap | rmsnap`.
 
+use super::crush_change::is_replicated;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::pools::{Created, SIZE};
 
@@ -8,21 +9,30 @@ pub(super) fn create(call: &mut Call<'_>) -> Outcome {
     if call.args.text("pool_type") == Some("erasure") {
         return Err(Failure::new(Errno::EOPNOTSUPP, "erasure-coded pools are not supported"));
     }
-    check_rule(call)?;
+    let rule = rule(call)?;
     check_size(call.args.int("size").unwrap_or(0))?;
     let pg_num = u32::try_from(call.args.int("pg_num").unwrap_or(0)).unwrap_or(u32::MAX);
     match call.state.create_pool(call.now, name, pg_num)? {
-        Created::New(_) => Ok(Reply::status(format!("pool '{name}' created"))),
+        Created::New(id) => {
+            if let Some(rule) = rule {
+                call.state.change_pool(call.now, id, |pool| pool.crush_rule = rule)?;
+            }
+            Ok(Reply::status(format!("pool '{name}' created")))
+        }
         Created::Existed(_) => Ok(Reply::status(format!("pool '{name}' already exists"))),
     }
 }
 
-/// The rule's name stands where an erasure-coded pool has its profile, or behind it.
-fn check_rule(call: &Call<'_>) -> Result<(), Failure> {
+/// The rule that is asked for. Its name stands where an erasure-coded pool has its profile, or behind it.
+fn rule(call: &Call<'_>) -> Result<Option<u8>, Failure> {
     let named = call.args.text("rule").or_else(|| call.args.text("erasure_code_profile"));
-    match named.filter(|rule| !rule.is_empty() && call.state.osdmap().crush.rule_by_name(rule).is_none()) {
-        Some(rule) => Err(Failure::missing(format!("specified rule {rule} doesn't exist"))),
-        None => Ok(()),
+    let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(None) };
+    let crush = &call.state.osdmap().crush;
+    let missing = || Failure::missing(format!("specified rule {name} doesn't exist"));
+    let rule = crush.rule_by_name(name).ok_or_else(missing)?;
+    match u8::try_from(rule).ok().filter(|_| is_replicated(crush, rule)) {
+        Some(rule) => Ok(Some(rule)),
+        None => Err(Failure::invalid(format!("crush rule {rule} type does not match pool"))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use loligo_maps::{OsdMap, PgPool, PoolFlags, PoolOpt};
 
+use super::crush_change::is_replicated;
 use super::pool_opts::{PoolSetting, UNSET, integer};
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
@@ -257,6 +258,7 @@ enum Change {
     /// See [`State::set_pg_num`](crate::state::State::set_pg_num).
     PgNum(u32),
     PgpNum(u32),
+    CrushRule(u8),
     Flag(PoolFlags, bool),
     AutoscaleMode(u8),
     Setting(&'static PoolSetting, Option<PoolOpt>),
@@ -266,6 +268,7 @@ impl Change {
     fn apply(self, pool: &mut PgPool) {
         match self {
             Self::Nothing | Self::PgNum(_) => {}
+            Self::CrushRule(rule) => pool.crush_rule = rule,
             Self::PgpNum(pgp_num) => pool.set_pgp_num(pgp_num),
             Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
             Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
@@ -287,7 +290,7 @@ fn parse_change(call: &Call<'_>, pool: &PgPool, var: &str, val: &str) -> Result<
         "min_size" => min_size(pool, val),
         "pg_num" => pg_num(pool, integer("integer", val)?),
         "pgp_num" | "pgp_num_actual" => pgp_num(pool, integer("integer", val)?),
-        "crush_rule" => crush_rule(call.state.osdmap(), pool, val),
+        "crush_rule" => crush_rule(call.state.osdmap(), val),
         "pg_autoscale_mode" => match ["off", "warn", "on"].iter().position(|mode| *mode == val) {
             Some(mode) => Ok(Change::AutoscaleMode(mode as u8)),
             None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
@@ -342,13 +345,12 @@ fn min_size(pool: &PgPool, val: &str) -> Result<Change, Failure> {
     Err(Failure::invalid(status))
 }
 
-fn crush_rule(map: &OsdMap, pool: &PgPool, val: &str) -> Result<Change, Failure> {
-    match map.crush.rule_by_name(val) {
-        Some(rule) if rule == i32::from(pool.crush_rule) => Ok(Change::Nothing),
-        Some(_) => {
-            Err(Failure::new(Errno::EOPNOTSUPP, "pools here are placed by the rule that they were made with"))
-        }
-        None => Err(Failure::missing(format!("crush rule {val} does not exist"))),
+fn crush_rule(map: &OsdMap, val: &str) -> Result<Change, Failure> {
+    let rule = map.crush.rule_by_name(val);
+    let rule = rule.ok_or_else(|| Failure::missing(format!("crush rule {val} does not exist")))?;
+    match u8::try_from(rule).ok().filter(|_| is_replicated(&map.crush, rule)) {
+        Some(rule) => Ok(Change::CrushRule(rule)),
+        None => Err(Failure::invalid(format!("crush rule {rule} type does not match pool"))),
     }
 }
 
