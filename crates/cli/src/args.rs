@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::file::FileCommand;
+use crate::name::Name;
 use crate::nbd::NbdCommand;
 use crate::ops::OpsOptions;
 use crate::rbd::RbdCommand;
@@ -54,15 +55,23 @@ pub(crate) struct Cli {
 
     /// The namespace within the pool.
     #[arg(short = 'N', long, global = true, default_value = "", hide_default_value = true)]
-    pub(crate) namespace: String,
+    pub(crate) namespace: Name,
 
     /// Read objects as they were at this snapshot of the pool.
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) snap: Option<String>,
 
+    /// Read objects as they were at the snapshot of this number.
+    #[arg(long, global = true, value_name = "NUMBER", conflicts_with = "snap")]
+    pub(crate) snapid: Option<u64>,
+
+    /// Make the pool first, which must not be there.
+    #[arg(long, global = true)]
+    pub(crate) create: bool,
+
     /// Objects lie where this name would: what `ls` shows behind an object's. For commands on objects.
     #[arg(long, global = true, alias = "object_locator", value_name = "NAME")]
-    pub(crate) object_locator: Option<String>,
+    pub(crate) object_locator: Option<Name>,
 
     /// How results are printed.
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
@@ -164,7 +173,7 @@ pub(crate) enum Command {
     },
     /// Write a file as an object.
     Put {
-        object: String,
+        object: Name,
         /// The file; - is standard input.
         file: PathBuf,
         /// Write from this byte on, and leave the rest of the object as it is.
@@ -173,7 +182,7 @@ pub(crate) enum Command {
     },
     /// Read an object into a file.
     Get {
-        object: String,
+        object: Name,
         /// The file; - is standard output.
         file: PathBuf,
         /// Read from this byte on.
@@ -182,72 +191,89 @@ pub(crate) enum Command {
     },
     /// Write a file at the end of an object.
     Append {
-        object: String,
+        object: Name,
         /// The file; - is standard input.
         file: PathBuf,
     },
     /// Make an empty object, which must not exist.
-    Create { object: String },
+    Create { object: Name },
     /// Remove objects.
     Rm {
         #[arg(required = true)]
-        objects: Vec<String>,
+        objects: Vec<Name>,
     },
     /// Show an object's size and modification time.
-    Stat { object: String },
+    Stat { object: Name },
     /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made if there is none.
-    Touch { object: String, timestamp: Option<u64> },
+    Touch { object: Name, timestamp: Option<u64> },
     /// Show which parts of an object hold something: offset and length, in hexadecimal.
-    Mapext { object: String },
+    Mapext { object: Name },
     /// Tell the store how large an object and writes to it will be.
     SetAllocHint {
-        object: String,
+        object: Name,
         #[arg(value_parser = size)]
         expected_object_size: u64,
         #[arg(value_parser = size)]
         expected_write_size: u64,
     },
     /// Set an object's size.
-    Truncate { object: String, size: u64 },
+    Truncate { object: Name, size: u64 },
     /// Set an extended attribute; without VALUE it is read from standard input.
-    Setxattr { object: String, name: String, value: Option<String> },
+    Setxattr { object: Name, name: Name, value: Option<Name> },
     /// Print an extended attribute.
-    Getxattr { object: String, name: String },
+    Getxattr { object: Name, name: Name },
     /// Remove an extended attribute.
-    Rmxattr { object: String, name: String },
+    Rmxattr { object: Name, name: Name },
     /// List the extended attributes.
-    Listxattr { object: String },
+    Listxattr { object: Name },
     /// Make an object what another one is, with its attributes and its map.
-    Cp { source: String, destination: String },
+    Cp { source: Name, destination: Name },
     /// List the keys of an object's map.
-    Listomapkeys { object: String },
+    Listomapkeys { object: Name },
     /// Show the keys and values of an object's map.
-    Listomapvals { object: String },
+    Listomapvals { object: Name },
     /// Show the value of a key of an object's map.
     Getomapval {
-        object: String,
-        key: String,
-        /// Write it to this file; - is standard output.
-        file: Option<PathBuf>,
+        object: Name,
+        /// A key, and a file to which its value is written; - is standard output.
+        #[arg(value_names = ["KEY", "FILE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
     },
     /// Set a key of an object's map; without VALUE it is read from standard input.
-    Setomapval { object: String, key: String, value: Option<String> },
+    Setomapval {
+        object: Name,
+        /// A key, and its value.
+        #[arg(value_names = ["KEY", "VALUE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
+        /// Read the value from this file.
+        #[arg(long, value_name = "FILE")]
+        input_file: Option<PathBuf>,
+    },
     /// Remove keys of an object's map.
     Rmomapkey {
-        object: String,
-        #[arg(required = true)]
-        keys: Vec<String>,
+        object: Name,
+        #[arg(required_unless_present = "omap_key_file")]
+        keys: Vec<Name>,
+        /// Read a key from this file.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
     },
     /// Show the header of an object's map.
     Getomapheader {
-        object: String,
+        object: Name,
         /// Write it to this file; - is standard output.
         file: Option<PathBuf>,
     },
     /// Set the header of an object's map; without VALUE it is read from standard input.
-    Setomapheader { object: String, value: Option<String> },
+    Setomapheader { object: Name, value: Option<Name> },
     /// Remove all keys and the header of an object's map.
-    Clearomap { object: String },
+    Clearomap { object: Name },
     /// List the pool's snapshots.
     Lssnap,
     /// Make a snapshot of the pool.
@@ -255,15 +281,15 @@ pub(crate) enum Command {
     /// Remove a snapshot of the pool.
     Rmsnap { name: String },
     /// Show what an object was at its snapshots.
-    Listsnaps { object: String },
+    Listsnaps { object: Name },
     /// Make an object what it was at a snapshot of the pool.
-    Rollback { object: String, name: String },
+    Rollback { object: Name, name: Name },
     /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line is entered.
-    Watch { object: String },
+    Watch { object: Name },
     /// Notify those who watch an object, and show what they answer.
-    Notify { object: String, message: String },
+    Notify { object: Name, message: Name },
     /// List who watches an object.
-    Listwatchers { object: String },
+    Listwatchers { object: Name },
     /// Advisory locks on objects.
     #[command(subcommand)]
     Lock(Lock),
@@ -289,6 +315,9 @@ pub(crate) enum Command {
         /// Look for objects whose names begin so, and remove them; it must begin with benchmark_data.
         #[arg(long, conflicts_with = "run_name")]
         prefix: Option<String>,
+        /// In all namespaces, where this machine's objects are looked for.
+        #[arg(long)]
+        all: bool,
     },
     /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
     LoadGen(LoadGen),
@@ -309,12 +338,12 @@ pub(crate) enum Command {
 #[derive(Subcommand)]
 pub(crate) enum Lock {
     /// List an object's locks.
-    List { object: String },
+    List { object: Name },
     /// Show who holds a lock.
-    Info { object: String, name: String },
+    Info { object: Name, name: String },
     /// Take a lock. It is kept when this program ends.
     Get {
-        object: String,
+        object: Name,
         name: String,
         /// Exclusive, or shared with whoever names the same tag.
         #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
@@ -334,7 +363,7 @@ pub(crate) enum Lock {
     },
     /// Take a lock away from whoever holds it.
     Break {
-        object: String,
+        object: Name,
         name: String,
         /// Whoever holds it, as `info` names it: client.NUMBER.
         locker: String,
@@ -413,9 +442,24 @@ pub(crate) struct Bench {
     /// What to do: write new objects, read back the objects of the last write run in order or at random.
     #[arg(value_enum)]
     pub(crate) mode: Mode,
-    /// Bytes of an operation, and of an object.
+    /// Bytes of an operation.
     #[arg(short, long, value_parser = size, default_value = "4M")]
     pub(crate) block_size: u64,
+    /// Bytes of an object, if not those of an operation; reads take what the write run had.
+    #[arg(short = 'O', long, value_parser = size)]
+    pub(crate) object_size: Option<u64>,
+    /// Write no more objects than so many; 0 is no limit.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) max_objects: u64,
+    /// Write into the objects' data; the default, if neither of the following is given.
+    #[arg(long)]
+    pub(crate) write_object: bool,
+    /// Write into the objects' maps.
+    #[arg(long)]
+    pub(crate) write_omap: bool,
+    /// Write into the objects' extended attributes.
+    #[arg(long)]
+    pub(crate) write_xattr: bool,
     /// Operations in flight.
     #[arg(short = 't', long = "concurrent-ios", default_value_t = 16)]
     pub(crate) depth: usize,
@@ -428,6 +472,9 @@ pub(crate) struct Bench {
     /// Names the run, so that several can be kept apart.
     #[arg(long)]
     pub(crate) run_name: Option<String>,
+    /// Write the results into this file. Needs --format json.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -1,20 +1,27 @@
 //! Connecting.
 
+use std::fmt;
+
 use loligo_cephx::conf::Conf;
-use loligo_rados::{Builder, IoCtx, Rados};
+use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId, Waits};
 use tokio::runtime::Runtime;
 
 use crate::admin::Observed;
 use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
+use crate::waits;
 
 /// What the command line says about the cluster and the pool, not connected yet.
 pub(crate) struct Client {
     builder: Builder,
     pool: Option<String>,
-    namespace: String,
+    namespace: Name,
     snap: Option<String>,
-    locator: Option<String>,
+    snap_id: Option<u64>,
+    /// Whether the pool is to be made.
+    create: bool,
+    locator: Option<Name>,
     observed: Option<Observed>,
     pub(crate) format: Format,
 }
@@ -45,8 +52,8 @@ impl Client {
             FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
         };
         let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
-        let locator = cli.object_locator.clone();
-        Ok(Self { builder, pool, namespace, snap, locator, observed: None, format })
+        let (locator, snap_id, create) = (cli.object_locator.clone(), cli.snapid, cli.create);
+        Ok(Self { builder, pool, namespace, snap, snap_id, create, locator, observed: None, format })
     }
 
     /// The same; an admin socket shows what it has in flight.
@@ -55,7 +62,7 @@ impl Client {
     }
 
     /// Pool, namespace and snapshot, as far as they were named.
-    pub(crate) fn place(&self) -> (Option<&str>, &str, Option<&str>) {
+    pub(crate) fn place(&self) -> (Option<&str>, &Name, Option<&str>) {
         (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
     }
 
@@ -65,7 +72,9 @@ impl Client {
     }
 
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
-        let rados = self.builder.connect().await.context(|| "connect".to_owned())?;
+        let waits = Waits::default();
+        waits::tell(waits.clone());
+        let rados = self.builder.waits(&waits).connect().await.context(|| "connect".to_owned())?;
         if let Some(observed) = self.observed {
             // A command connects once.
             let _ = observed.set(rados.observe());
@@ -77,21 +86,42 @@ impl Client {
         let name =
             self.pool.clone().ok_or_else(|| Failure::new("pool", "not given; name it with -p POOL"))?;
         let (namespace, snap, format) = (self.namespace.clone(), self.snap.clone(), self.format);
-        let locator = self.locator.clone().unwrap_or_default();
+        let locator = self.locator.as_ref().map_or(&[][..], Name::as_bytes).to_vec();
+        let (snap_id, create) = (self.snap_id, self.create);
         let rados = self.cluster().await?;
+        if create {
+            make_pool(&rados, &name).await?;
+        }
         let ioctx = rados.ioctx(&name).await.context(|| format!("open pool {name}"))?;
-        let mut ioctx = ioctx.with_namespace(namespace).with_locator(locator);
+        let mut ioctx = ioctx.with_namespace(namespace.as_bytes()).with_locator(locator);
         if let Some(snap) = snap {
             let id = ioctx.snapshot(&snap).context(|| format!("open snapshot {snap} of pool {name}"))?.id;
             ioctx = ioctx.at_snapshot(id);
+        }
+        if let Some(id) = snap_id {
+            let all = ioctx.snapshots().context(|| format!("list snapshots of pool {name}"))?;
+            if all.iter().all(|known| known.id.0 != id) {
+                let what = format!("open snapshot {id} of pool {name}");
+                return Err(Failure::of(Errno::ENOENT, what, "there is no snapshot of this number"));
+            }
+            ioctx = ioctx.at_snapshot(SnapId(id));
         }
         Ok(Pool { rados, ioctx, name, format })
     }
 }
 
+/// A pool that is there is no new one, as for stock programs.
+async fn make_pool(rados: &Rados, name: &str) -> Result<(), Failure> {
+    let what = || format!("create pool {name}");
+    if rados.pool_id(name).await.is_ok() {
+        return Err(Failure::of(Errno::EEXIST, what(), "it is there already"));
+    }
+    rados.create_pool(name).await.map(drop).context(what)
+}
+
 impl Pool {
     /// Names an object in a message.
-    pub(crate) fn names(&self, command: &str, object: &str) -> String {
+    pub(crate) fn names(&self, command: &str, object: &(impl fmt::Display + ?Sized)) -> String {
         format!("{command} {}/{object}", self.name)
     }
 }

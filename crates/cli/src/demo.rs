@@ -12,6 +12,7 @@ use crate::args::{Bench, Cli, Command, FormatName, Mode};
 use crate::bench;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 use crate::transfer;
 
 const POOL: &str = "demo";
@@ -50,8 +51,10 @@ pub(crate) fn run() -> Result<(), Failure> {
 async fn connect(conf: &str) -> Result<Pool, Failure> {
     let cli = Cli {
         pool: vec![POOL.to_owned()],
-        namespace: String::new(),
+        namespace: Name::from(""),
         snap: None,
+        snapid: None,
+        create: false,
         object_locator: None,
         trace: None,
         format: FormatName::Plain,
@@ -76,7 +79,7 @@ async fn move_files_through(pool: &Pool, dir: &Path) -> Result<(), Failure> {
         let (file, back) = (dir.join("in"), dir.join("out"));
         let content = content(len);
         std::fs::write(&file, &content).context(|| format!("write {}", file.display()))?;
-        let object = format!("file of {len} bytes");
+        let object = Name::from(&*format!("file of {len} bytes"));
         let began = Instant::now();
         transfer::put(pool, &object, &file, None).await?;
         let put_ms = ms(began);
@@ -86,7 +89,7 @@ async fn move_files_through(pool: &Pool, dir: &Path) -> Result<(), Failure> {
         let returned = std::fs::read(&back).context(|| format!("read {}", back.display()))?;
         let digest = Sha256::digest(&returned);
         if digest != Sha256::digest(&content) {
-            return Err(Failure::new(object, "what came back is not what was written"));
+            return Err(Failure::new(object.to_string(), "what came back is not what was written"));
         }
         let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let size = HumanBytes(len as u64).to_string();
@@ -110,6 +113,12 @@ async fn measure(pool: &Pool) -> Result<(), Failure> {
             threads: 1,
             no_cleanup: true,
             run_name: run_name.clone(),
+            object_size: None,
+            max_objects: 0,
+            write_object: false,
+            write_omap: false,
+            write_xattr: false,
+            output: None,
         };
         let measured = bench::measure(pool, &options).await?;
         sayln!(

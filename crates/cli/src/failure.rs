@@ -45,7 +45,7 @@ impl fmt::Display for Failure {
 }
 
 /// With escapes for what would break a line or move a terminal's cursor: a name may have any character.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }

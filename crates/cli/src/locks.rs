@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::args::{Format, Lock};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::{self, Name};
 
 pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
     let io = &pool.ioctx;
@@ -24,7 +25,7 @@ pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
                 duration: (*lock_duration > 0).then(|| Duration::from_secs(u64::from(*lock_duration))),
                 renew: false,
             };
-            let done = io.lock(object.as_str(), name, mode, &options).await;
+            let done = io.lock(object.as_bytes(), name, mode, &options).await;
             done.context(|| format!("{} {name}", pool.names("lock get", object)))
         }
         Lock::Break { object, name, locker, lock_cookie } => {
@@ -33,26 +34,26 @@ pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
             let number =
                 number.ok_or_else(|| Failure::new(what(), format!("'{locker}' is no client.NUMBER")))?;
             let client = EntityNum::client(GlobalId(number));
-            io.break_lock(object.as_str(), name, client, lock_cookie).await.context(what)
+            io.break_lock(object.as_bytes(), name, client, lock_cookie).await.context(what)
         }
     }
 }
 
-async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let names = pool.ioctx.locks(object).await.context(|| pool.names("lock list", object))?;
+async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let names = pool.ioctx.locks(object.as_bytes()).await.context(|| pool.names("lock list", object))?;
     match pool.format {
         Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
         Format::Json => {
             let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
-            sayln!("{}", json!({"objname": object, "locks": locks}));
+            sayln!("{}", name::line(&json!({"objname": object.json(), "locks": locks})));
         }
     }
     Ok(())
 }
 
-async fn info(pool: &Pool, object: &str, name: &str) -> Result<(), Failure> {
+async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
     let what = || format!("{} {name}", pool.names("lock info", object));
-    let lock = pool.ioctx.lock_info(object, name).await.context(what)?;
+    let lock = pool.ioctx.lock_info(object.as_bytes(), name).await.context(what)?;
     let mode = match lock.mode {
         Some(LockMode::Exclusive) => "exclusive",
         Some(LockMode::Shared) => "shared",

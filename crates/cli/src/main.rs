@@ -23,6 +23,7 @@ mod fsck;
 mod locks;
 mod lockstat;
 mod log;
+mod name;
 mod nbd;
 mod object;
 mod omap;
@@ -35,6 +36,7 @@ mod table;
 mod timeline;
 mod trace;
 mod transfer;
+mod waits;
 mod watch;
 mod words;
 
@@ -42,12 +44,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use loligo_rados::Builder;
+use loligo_rados::{Builder, Errno};
 
 use args::{Cli, Command, FormatName};
 use client::Client;
 use failure::{Context, Failure};
 use trace::Tracing;
+use words::CalledAs;
 
 /// Many small buffers are made by one thread and freed by another: what this allocator is for.
 #[global_allocator]
@@ -69,10 +72,17 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     // Ceph's programs share options that may stand anywhere; what is left is ours.
     let (mut words, bytes) = words::texts(std::env::args_os());
+    if std::env::var_os("CEPH_ARGS").is_some_and(|args| args.to_str().is_none()) {
+        return Err(Failure::new("CEPH_ARGS", "is not UTF-8; give names that are not on the command line"));
+    }
     let (builder, environment) =
         Builder::new().environment_args().map_err(|e| Failure::new("CEPH_ARGS", e))?;
     let builder = builder.args(&mut words).map_err(|e| Failure::new("command line", e))?;
-    let cli = parsed(environment, words, bytes)?;
+    let called = CalledAs::of(words.first().map(String::as_str).unwrap_or_default());
+    if called == CalledAs::Rbd {
+        words.insert(1, "rbd".to_owned());
+    }
+    let cli = parsed(environment, words, bytes, called)?;
     if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
         return Err(Failure::new("--format prometheus", "only lockstat has it"));
     }
@@ -92,8 +102,11 @@ fn run() -> Result<(), Failure> {
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
     }
-    if !is_client && (cli.snap.is_some() || !cli.namespace.is_empty()) {
+    if !is_client && (cli.snap.is_some() || !cli.namespace.as_bytes().is_empty()) {
         return Err(Failure::new("-s and -N", "only commands that talk to a cluster have them"));
+    }
+    if (cli.create || cli.snapid.is_some()) && !is_client {
+        return Err(Failure::new("--create and --snapid", "only commands on objects of a pool have them"));
     }
     if cli.object_locator.is_some() && !is_client {
         return Err(Failure::new("--object-locator", "only commands on objects have it"));
@@ -119,11 +132,18 @@ fn run() -> Result<(), Failure> {
 }
 
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
-fn parsed(environment: Vec<String>, line: Vec<String>, bytes: Vec<OsString>) -> Result<Cli, Failure> {
+fn parsed(
+    environment: Vec<String>,
+    line: Vec<String>,
+    bytes: Vec<OsString>,
+    called: CalledAs,
+) -> Result<Cli, Failure> {
     let mut command = Cli::command().args_override_self(!environment.is_empty());
     let mut known = command.clone();
     known.build();
     let words = words::joined(environment, line, &known);
+    let arranged = words::arranged(words, &known, called);
+    let words = arranged.map_err(|why| Failure::of(Errno::EINVAL, "command line", why))?;
     let words = words::with_bytes(words, bytes).ok_or_else(|| {
         Failure::new("command line", "the value of an option of the configuration is not UTF-8")
     })?;
@@ -174,15 +194,30 @@ fn has_object(command: &Command) -> bool {
     )
 }
 
+/// Whether a command works in the pool that `-p` names.
+fn has_pool(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Rbd(_)
+            | Command::Lspools
+            | Command::Df { .. }
+            | Command::Purge { .. }
+            | Command::Cppool { .. }
+    )
+}
+
 fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
+    if (cli.create || cli.snapid.is_some()) && !has_pool(&cli.command) {
+        return Err(Failure::new("--create and --snapid", "only commands on objects of a pool have them"));
+    }
     if cli.object_locator.is_some() && !has_object(&cli.command) {
         return Err(Failure::new("--object-locator", "only commands on objects have it"));
     }
     match &cli.command {
         Command::Bench(options) => bench::run(client, options),
         Command::LoadGen(options) => bench::load_gen::run(client, options),
-        Command::Cleanup { run_name, prefix } => {
-            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref())
+        Command::Cleanup { run_name, prefix, all } => {
+            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref(), *all)
         }
         Command::Rbd(command) => rbd::run(client, command).map_err(Failure::ending_with_errno),
         Command::File(command) => file::run(client, command),

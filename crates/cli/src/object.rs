@@ -11,6 +11,7 @@ use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::export::{self, ImportOptions};
 use crate::failure::{Context, Failure};
+use crate::name::{self, Name};
 use crate::say::Stdout;
 use crate::{locks, omap, snaps, transfer, watch};
 
@@ -28,11 +29,11 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
         Command::Get { object, file, offset } => transfer::get(pool, object, file, *offset).await,
         Command::Append { object, file } => transfer::append(pool, object, file).await,
         Command::Create { object } => {
-            io.create(object.as_str(), true).await.context(|| pool.names("create", object))
+            io.create(object.as_bytes(), true).await.context(|| pool.names("create", object))
         }
         Command::Rm { objects } => {
             for object in objects {
-                io.remove(object.as_str()).await.context(|| pool.names("rm", object))?;
+                io.remove(object.as_bytes()).await.context(|| pool.names("rm", object))?;
             }
             Ok(())
         }
@@ -41,7 +42,7 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
         Command::Mapext { object } => map_extents(pool, object).await,
         Command::SetAllocHint { object, expected_object_size, expected_write_size } => {
             let hint = WriteOp::new().set_alloc_hint(*expected_object_size, *expected_write_size);
-            io.operate(object.as_str(), hint).await.context(|| pool.names("set-alloc-hint", object))
+            io.operate(object.as_bytes(), hint).await.context(|| pool.names("set-alloc-hint", object))
         }
         Command::Export { file } => export::export(pool, file.as_deref()).await,
         Command::Import { file, dry_run, no_overwrite } => {
@@ -49,25 +50,25 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             export::import(pool, file, options).await
         }
         Command::Truncate { object, size } => {
-            io.truncate(object.as_str(), *size).await.context(|| pool.names("truncate", object))
+            io.truncate(object.as_bytes(), *size).await.context(|| pool.names("truncate", object))
         }
         Command::Setxattr { object, name, value } => {
-            let value = given_or_read(value.as_deref())?;
-            let done = io.set_xattr(object.as_str(), name, value).await;
+            let value = given_or_read(value.as_ref())?;
+            let done = io.set_xattr(object.as_bytes(), name, value).await;
             done.context(|| format!("{} {name}", pool.names("setxattr", object)))
         }
         Command::Getxattr { object, name } => {
-            let value = io.xattr(object.as_str(), name).await;
+            let value = io.xattr(object.as_bytes(), name).await;
             print_bytes(&value.context(|| format!("{} {name}", pool.names("getxattr", object)))?)
         }
         Command::Rmxattr { object, name } => {
-            let done = io.remove_xattr(object.as_str(), name).await;
+            let done = io.remove_xattr(object.as_bytes(), name).await;
             done.context(|| format!("{} {name}", pool.names("rmxattr", object)))
         }
         Command::Listxattr { object } => list_xattrs(pool, object).await,
         Command::Cp { source, destination } => {
             let copy = WriteOp::new().copy_from(io, source, 0);
-            io.operate(destination.as_str(), copy).await.context(|| pool.names("cp", source))
+            io.operate(destination.as_bytes(), copy).await.context(|| pool.names("cp", source))
         }
         Command::Lock(command) => locks::run(pool, command).await,
         Command::Watch { object } => watch::watch(pool, object).await,
@@ -82,31 +83,37 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
     }
 }
 
-async fn stat(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let stat = pool.ioctx.stat(object).await.context(|| pool.names("stat", object))?;
+async fn stat(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let stat = pool.ioctx.stat(object.as_bytes()).await.context(|| pool.names("stat", object))?;
     let mtime = UTime::from_system(stat.mtime);
     match pool.format {
-        Format::Plain => sayln!("{}/{object} mtime {mtime}, size {}", pool.name, stat.size),
+        Format::Plain => {
+            let (begin, end) = (format!("{}/", pool.name), format!(" mtime {mtime}, size {}\n", stat.size));
+            return print_bytes(&[begin.as_bytes(), object.as_bytes(), end.as_bytes()].concat());
+        }
         Format::Json => {
-            sayln!("{}", json!({"object": object, "size": stat.size, "mtime": mtime.to_string()}))
+            let shown = json!({"object": object.json(), "size": stat.size, "mtime": mtime.to_string()});
+            sayln!("{}", name::line(&shown));
         }
     }
     Ok(())
 }
 
-async fn touch(pool: &Pool, object: &str, timestamp: Option<u64>) -> Result<(), Failure> {
+async fn touch(pool: &Pool, object: &Name, timestamp: Option<u64>) -> Result<(), Failure> {
     let mtime = timestamp.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
     let options = WriteOptions { mtime, ..WriteOptions::default() };
     let what = || pool.names("touch", object);
-    let done = pool.ioctx.execute(object, WriteOp::new().create(false), options).await.context(what)?;
+    let done =
+        pool.ioctx.execute(object.as_bytes(), WriteOp::new().create(false), options).await.context(what)?;
     match done.errno() {
         None => Ok(()),
         Some(errno) => Err(Failure::new(what(), errno)),
     }
 }
 
-async fn map_extents(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let extents = pool.ioctx.extents(object, 0, u64::MAX).await.context(|| pool.names("mapext", object))?;
+async fn map_extents(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let extents =
+        pool.ioctx.extents(object.as_bytes(), 0, u64::MAX).await.context(|| pool.names("mapext", object))?;
     match pool.format {
         Format::Plain => extents.iter().for_each(|(offset, len)| sayln!("{offset:x}\t{len:x}")),
         Format::Json => {
@@ -117,24 +124,31 @@ async fn map_extents(pool: &Pool, object: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn list_xattrs(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let xattrs = pool.ioctx.xattrs(object).await.context(|| pool.names("listxattr", object))?;
-    let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
+async fn list_xattrs(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let xattrs = pool.ioctx.xattrs(object.as_bytes()).await.context(|| pool.names("listxattr", object))?;
     match pool.format {
-        Format::Plain => names.for_each(|name| sayln!("{name}")),
-        Format::Json => sayln!("{}", json!(names.collect::<Vec<_>>())),
+        Format::Plain => print_lines(xattrs.keys()),
+        Format::Json => {
+            let names: Vec<_> = xattrs.keys().map(|name| name::text(name)).collect();
+            sayln!("{}", name::line(&json!(names)));
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 /// A value of the command line, or all of standard input.
-pub(crate) fn given_or_read(given: Option<&str>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn given_or_read(given: Option<&Name>) -> Result<Vec<u8>, Failure> {
     if let Some(given) = given {
         return Ok(given.as_bytes().to_vec());
     }
     let mut value = Vec::new();
     std::io::stdin().read_to_end(&mut value).context(|| "read standard input".to_owned())?;
     Ok(value)
+}
+
+/// One name a line, as its bytes are.
+pub(crate) fn print_lines<N: AsRef<[u8]>>(names: impl Iterator<Item = N>) -> Result<(), Failure> {
+    names.into_iter().try_for_each(|name| print_bytes(&[name.as_ref(), b"\n"].concat()))
 }
 
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {

@@ -5,59 +5,85 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use loligo_rados::Errno;
 use serde_json::json;
 
 use crate::args::{Command, Format};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
-use crate::object::{given_or_read, print_bytes};
+use crate::name::{self, Name};
+use crate::object::{given_or_read, print_bytes, print_lines};
 
 pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
     let io = &pool.ioctx;
     match command {
         Command::Listomapkeys { object } => list_keys(pool, object).await,
         Command::Listomapvals { object } => list_values(pool, object).await,
-        Command::Getomapval { object, key, file } => {
+        Command::Getomapval { object, words, omap_key_file } => {
+            let (key, file) = key_and(words, omap_key_file.as_deref())?;
             let what = || format!("{} {key}", pool.names("getomapval", object));
-            let found = io.omap_values(object.as_str(), [key]).await.context(what)?;
+            let found = io.omap_values(object.as_bytes(), [&key]).await.context(what)?;
             let value = found.into_values().next();
-            let value = value.ok_or_else(|| Failure::new(what(), "there is no such key"))?;
-            show(pool, "value", &value, file.as_deref())
+            let value = value.ok_or_else(|| Failure::of(Errno::ENOENT, what(), "there is no such key"))?;
+            show(pool, "value", &value, file.map(Name::as_path))
         }
-        Command::Setomapval { object, key, value } => {
-            let value = Bytes::from(given_or_read(value.as_deref())?);
-            let done = io.set_omap(object.as_str(), [(key, value)]).await;
+        Command::Setomapval { object, words, omap_key_file, input_file } => {
+            let (key, value) = key_and(words, omap_key_file.as_deref())?;
+            let value = match (input_file, value) {
+                (Some(_), Some(_)) => return Err(Failure::new("setomapval", "has two values")),
+                (Some(file), None) => read(file)?,
+                (None, value) => given_or_read(value)?,
+            };
+            let done = io.set_omap(object.as_bytes(), [(&key, Bytes::from(value))]).await;
             done.context(|| format!("{} {key}", pool.names("setomapval", object)))
         }
-        Command::Rmomapkey { object, keys } => {
-            let done = io.remove_omap_keys(object.as_str(), keys).await;
+        Command::Rmomapkey { object, keys, omap_key_file } => {
+            let of_file = omap_key_file.as_deref().map(read).transpose()?;
+            let keys = keys.iter().cloned().chain(of_file.map(Name::from));
+            let done = io.remove_omap_keys(object.as_bytes(), keys).await;
             done.context(|| pool.names("rmomapkey", object))
         }
         Command::Getomapheader { object, file } => {
-            let header = io.omap_header(object.as_str()).await;
+            let header = io.omap_header(object.as_bytes()).await;
             show(pool, "header", &header.context(|| pool.names("getomapheader", object))?, file.as_deref())
         }
         Command::Setomapheader { object, value } => {
-            let header = Bytes::from(given_or_read(value.as_deref())?);
-            let done = io.set_omap_header(object.as_str(), header).await;
+            let header = Bytes::from(given_or_read(value.as_ref())?);
+            let done = io.set_omap_header(object.as_bytes(), header).await;
             done.context(|| pool.names("setomapheader", object))
         }
         Command::Clearomap { object } => {
-            io.clear_omap(object.as_str()).await.context(|| pool.names("clearomap", object))
+            io.clear_omap(object.as_bytes()).await.context(|| pool.names("clearomap", object))
         }
         _ => Err(Failure::new("command", "is not about an object's map")),
     }
 }
 
-async fn list_keys(pool: &Pool, object: &str) -> Result<(), Failure> {
+/// The key, of a file if there is one, and the word behind it.
+fn key_and<'a>(words: &'a [Name], file: Option<&Path>) -> Result<(Name, Option<&'a Name>), Failure> {
+    match (words, file) {
+        ([], Some(file)) => Ok((read(file)?.into(), None)),
+        ([word], Some(file)) => Ok((read(file)?.into(), Some(word))),
+        ([key], None) => Ok((key.clone(), None)),
+        ([key, word], None) => Ok((key.clone(), Some(word))),
+        ([], None) => Err(Failure::new("key", "not given; name it, or a file with --omap-key-file")),
+        _ => Err(Failure::new("key", "given twice, on the command line and with --omap-key-file")),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(file).context(|| format!("read {}", file.display()))
+}
+
+async fn list_keys(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let mut after = Bytes::new();
     let mut all = Vec::new();
     loop {
-        let page = pool.ioctx.omap_keys(object, &after, u64::MAX).await;
+        let page = pool.ioctx.omap_keys(object.as_bytes(), &after, u64::MAX).await;
         let page = page.context(|| pool.names("listomapkeys", object))?;
         match pool.format {
-            Format::Plain => page.keys.iter().try_for_each(|key| print_bytes(&[&key[..], b"\n"].concat()))?,
-            Format::Json => all.extend(page.keys.iter().map(|key| text(key))),
+            Format::Plain => print_lines(page.keys.iter())?,
+            Format::Json => all.extend(page.keys.iter().map(|key| name::text(key))),
         }
         match page.keys.into_iter().next_back() {
             Some(last) if page.more => after = last,
@@ -65,31 +91,35 @@ async fn list_keys(pool: &Pool, object: &str) -> Result<(), Failure> {
         }
     }
     if pool.format == Format::Json {
-        sayln!("{}", json!(all));
+        sayln!("{}", name::line(&json!(all)));
     }
     Ok(())
 }
 
-async fn list_values(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let mut pairs = pool.ioctx.omap(object, "");
+async fn list_values(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let mut pairs = pool.ioctx.omap(object.as_bytes(), "");
     let mut all = Vec::new();
     while let Some((key, value)) = pairs.try_next().await.context(|| pool.names("listomapvals", object))? {
         match pool.format {
             Format::Plain => {
-                print_bytes(&[&key[..], b"\n"].concat())?;
+                print_bytes(&key_line(&key))?;
                 show(pool, "value", &value, None)?;
             }
-            Format::Json => all.push(json!({"key": text(&key), "value": hex(&value)})),
+            Format::Json => all.push(json!({"key": name::text(&key), "value": hex(&value)})),
         }
     }
     if pool.format == Format::Json {
-        sayln!("{}", json!(all));
+        sayln!("{}", name::line(&json!(all)));
     }
     Ok(())
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+/// As it is, or as `rados` shows a key that has more than printable ASCII.
+fn key_line(key: &[u8]) -> Vec<u8> {
+    match key.iter().all(|byte| (b' '..0x7f).contains(byte)) {
+        true => [key, b"\n"].concat(),
+        false => format!("key ({} bytes):\n{}\n", key.len(), dump(key)).into_bytes(),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,6 +10,7 @@ use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
 use crate::export;
 use crate::failure::{Context, Failure};
+use crate::name;
 use crate::say::Stdout;
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
@@ -106,10 +107,10 @@ async fn ls(client: Client, all: bool) -> Result<(), Failure> {
                     out.write_all(b"\n").map_err(write_failed)?;
                 }
                 Format::Json => {
-                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                    let line = json!({"namespace": text(&object.nspace), "name": text(&object.oid),
-                                      "locator": text(&object.locator)});
-                    writeln!(out, "{line}").map_err(write_failed)?;
+                    let line = json!({"namespace": name::text(&object.nspace),
+                                      "name": name::text(&object.oid),
+                                      "locator": name::text(&object.locator)});
+                    writeln!(out, "{}", name::line(&line)).map_err(write_failed)?;
                 }
             }
         }

@@ -7,6 +7,8 @@ use serde_json::json;
 use crate::args::{Command, Format};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::{self, Name};
+use crate::object::print_bytes;
 
 pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
     let (io, pool_name) = (&pool.ioctx, &pool.name);
@@ -23,7 +25,7 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
         Command::Rollback { object, name } => {
             let what = || format!("{} {name}", pool.names("rollback", object));
             let snap = io.snapshot(name).context(what)?;
-            io.rollback(object.as_str(), snap.id).await.context(what)?;
+            io.rollback(object.as_bytes(), snap.id).await.context(what)?;
             say(pool, &format!("rolled back pool {pool_name} to snapshot {name}"))
         }
         Command::Listsnaps { object } => list_clones(pool, object).await,
@@ -39,33 +41,37 @@ fn say(pool: &Pool, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Number, name and time.
+fn shown(snap: &PoolSnapshot) -> (u64, &[u8], String) {
+    (snap.id.0, &snap.name, UTime::from_system(snap.made).to_string())
+}
+
 fn list(pool: &Pool) -> Result<(), Failure> {
     let snaps = pool.ioctx.snapshots().context(|| format!("lssnap {}", pool.name))?;
-    let text = |snap: &PoolSnapshot| {
-        let made = UTime::from_system(snap.made).to_string();
-        (snap.id.0, String::from_utf8_lossy(&snap.name).into_owned(), made)
-    };
     match pool.format {
         Format::Plain => {
-            for (id, name, made) in snaps.iter().map(text) {
+            for (id, name, made) in snaps.iter().map(shown) {
                 // To the second, as `rados` does.
                 let made = made.split('.').next().unwrap_or_default().replace('-', ".").replace('T', " ");
-                sayln!("{id}\t{name}\t{made}");
+                let (begin, end) = (format!("{id}\t"), format!("\t{made}\n"));
+                print_bytes(&[begin.as_bytes(), name, end.as_bytes()].concat())?;
             }
             sayln!("{} snaps", snaps.len());
         }
         Format::Json => {
-            let all = snaps.iter().map(text);
-            let all: Vec<_> =
-                all.map(|(id, name, made)| json!({"id": id, "name": name, "made": made})).collect();
-            sayln!("{}", json!(all));
+            let all = snaps.iter().map(shown);
+            let all: Vec<_> = all
+                .map(|(id, name, made)| json!({"id": id, "name": name::text(name), "made": made}))
+                .collect();
+            sayln!("{}", name::line(&json!(all)));
         }
     }
     Ok(())
 }
 
-async fn list_clones(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let known = pool.ioctx.object_snapshots(object).await.context(|| pool.names("listsnaps", object))?;
+async fn list_clones(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let known =
+        pool.ioctx.object_snapshots(object.as_bytes()).await.context(|| pool.names("listsnaps", object))?;
     let id = |clone: &SnapClone| match clone.id {
         SnapId::HEAD => "head".to_owned(),
         id => id.0.to_string(),
@@ -78,10 +84,10 @@ async fn list_clones(pool: &Pool, object: &str) -> Result<(), Failure> {
             json!({"id": id(clone), "snapshots": ids(clone), "size": clone.size, "overlap": overlap})
         };
         let clones: Vec<_> = known.clones.iter().map(clone).collect();
-        sayln!("{}", json!({"name": object, "clones": clones}));
+        sayln!("{}", name::line(&json!({"name": object.json(), "clones": clones})));
         return Ok(());
     }
-    sayln!("{object}:\ncloneid\tsnaps\tsize\toverlap");
+    print_bytes(&[object.as_bytes(), b":\ncloneid\tsnaps\tsize\toverlap\n"].concat())?;
     for clone in &known.clones {
         if clone.id == SnapId::HEAD {
             sayln!("head\t-\t{}", clone.size);

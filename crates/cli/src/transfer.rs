@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 use crate::say::Stdout;
 
 /// Bytes of one operation, as `rados put` sends.
@@ -18,7 +19,7 @@ const PIECE_BYTES: usize = 4 << 20;
 const PIECES_MAX: usize = 8;
 
 /// Writes a file as an object, or over a part of one.
-pub(crate) async fn put(pool: &Pool, object: &str, file: &Path, offset: Option<u64>) -> Result<(), Failure> {
+pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<u64>) -> Result<(), Failure> {
     let what = || pool.names("put", object);
     let (mut source, len) = open(file)?;
     let bar = progress(len);
@@ -36,8 +37,8 @@ pub(crate) async fn put(pool: &Pool, object: &str, file: &Path, offset: Option<u
         under_way.push_back(async move {
             let io = &pool.ioctx;
             match whole {
-                true => io.write_full(object, piece).await,
-                false => io.write(object, start, piece).await,
+                true => io.write_full(object.as_bytes(), piece).await,
+                false => io.write(object.as_bytes(), start, piece).await,
             }
             .map(|()| len)
         });
@@ -55,7 +56,7 @@ pub(crate) async fn put(pool: &Pool, object: &str, file: &Path, offset: Option<u
 }
 
 /// Writes a file at the end of an object. One piece after the other: each lands where the one before it ended.
-pub(crate) async fn append(pool: &Pool, object: &str, file: &Path) -> Result<(), Failure> {
+pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<(), Failure> {
     let (mut source, len) = open(file)?;
     let bar = progress(len);
     let what = || pool.names("append", object);
@@ -66,22 +67,22 @@ pub(crate) async fn append(pool: &Pool, object: &str, file: &Path) -> Result<(),
             break;
         }
         let len = piece.len() as u64;
-        pool.ioctx.append(object, piece).await.context(what)?;
+        pool.ioctx.append(object.as_bytes(), piece).await.context(what)?;
         appended += len;
         bar.inc(len);
     }
     if appended == 0 {
         // As `rados append` does it: an object that there is not yet is made.
-        pool.ioctx.append(object, Bytes::new()).await.context(what)?;
+        pool.ioctx.append(object.as_bytes(), Bytes::new()).await.context(what)?;
     }
     bar.finish_and_clear();
     Ok(())
 }
 
 /// Reads an object into a file.
-pub(crate) async fn get(pool: &Pool, object: &str, file: &Path, offset: u64) -> Result<(), Failure> {
+pub(crate) async fn get(pool: &Pool, object: &Name, file: &Path, offset: u64) -> Result<(), Failure> {
     let what = || pool.names("get", object);
-    let size = pool.ioctx.stat(object).await.context(what)?.size;
+    let size = pool.ioctx.stat(object.as_bytes()).await.context(what)?.size;
     let to_file = |e| Failure::new(format!("write {}", file.display()), e);
     let mut sink: Box<dyn Write> = match is_dash(file) {
         true => Box::new(Stdout),
@@ -93,7 +94,7 @@ pub(crate) async fn get(pool: &Pool, object: &str, file: &Path, offset: u64) -> 
     loop {
         while at < size && under_way.len() < PIECES_MAX {
             let len = (size - at).min(PIECE_BYTES as u64);
-            under_way.push_back(pool.ioctx.read(object, at, len));
+            under_way.push_back(pool.ioctx.read(object.as_bytes(), at, len));
             at += len;
         }
         let Some(piece) = under_way.next().await else { break };

@@ -12,15 +12,16 @@ use crate::args::Format;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::locks::address;
+use crate::name::{self, Name};
 use crate::omap::dump;
 
 /// As `rados notify`.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Shows what is notified, and answers with the same, until a line or the end of standard input.
-pub(crate) async fn watch(pool: &Pool, object: &str) -> Result<(), Failure> {
+pub(crate) async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let what = || pool.names("watch", object);
-    let mut watch = pool.ioctx.watch(object, Duration::ZERO).await.context(what)?;
+    let mut watch = pool.ioctx.watch(object.as_bytes(), Duration::ZERO).await.context(what)?;
     let mut enter = enter();
     eprintln!("press enter to exit...");
     loop {
@@ -37,11 +38,9 @@ pub(crate) async fn watch(pool: &Pool, object: &str) -> Result<(), Failure> {
                         say!("{}", dump(&heard.payload));
                     }
                     Format::Json => {
-                        let text = String::from_utf8_lossy(&heard.payload);
-                        sayln!(
-                            "{}",
-                            json!({"cookie": cookie, "notify_id": id, "from": from.0, "data": text})
-                        );
+                        let text = name::text(&heard.payload);
+                        let shown = json!({"cookie": cookie, "notify_id": id, "from": from.0, "data": text});
+                        sayln!("{}", name::line(&shown));
                     }
                 }
                 let answer = heard.payload.clone();
@@ -67,20 +66,21 @@ fn enter() -> oneshot::Receiver<()> {
 }
 
 /// Notifies, and shows who answered.
-pub(crate) async fn notify(pool: &Pool, object: &str, message: &str) -> Result<(), Failure> {
+pub(crate) async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result<(), Failure> {
     let what = || pool.names("notify", object);
     let mut payload = Writer::new();
-    payload.put(message);
-    let notified = pool.ioctx.notify(object, payload.into_bytes(), NOTIFY_TIMEOUT).await.context(what)?;
+    payload.blob(message.as_bytes());
+    let notified =
+        pool.ioctx.notify(object.as_bytes(), payload.into_bytes(), NOTIFY_TIMEOUT).await.context(what)?;
     if pool.format == Format::Json {
         let watcher = |id: &loligo_rados::WatcherId| json!({"client": id.client.0, "cookie": id.cookie});
         let replies: Vec<_> = notified
             .answers
             .iter()
-            .map(|(id, answer)| json!({"watcher": watcher(id), "data": String::from_utf8_lossy(answer)}))
+            .map(|(id, answer)| json!({"watcher": watcher(id), "data": name::text(answer)}))
             .collect();
         let timeouts: Vec<_> = notified.missing.iter().map(watcher).collect();
-        sayln!("{}", json!({"replies": replies, "timeouts": timeouts}));
+        sayln!("{}", name::line(&json!({"replies": replies, "timeouts": timeouts})));
     } else {
         for (id, answer) in &notified.answers {
             sayln!("reply client.{} cookie {} : {} bytes", id.client.0, id.cookie, answer.len());
@@ -101,8 +101,9 @@ pub(crate) async fn notify(pool: &Pool, object: &str, message: &str) -> Result<(
     }
 }
 
-pub(crate) async fn list(pool: &Pool, object: &str) -> Result<(), Failure> {
-    let watchers = pool.ioctx.watchers(object).await.context(|| pool.names("listwatchers", object))?;
+pub(crate) async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
+    let watchers =
+        pool.ioctx.watchers(object.as_bytes()).await.context(|| pool.names("listwatchers", object))?;
     match pool.format {
         Format::Plain => watchers
             .iter()

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
 
+use crate::rbd;
+
 /// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration are taken out,
 /// and the command line's, program first.
 ///
@@ -24,6 +26,143 @@ pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: 
     line.splice(behind..behind, ours);
     line.splice(1..1, first);
     line
+}
+
+/// The commands of Ceph that this program is when it is called so.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CalledAs {
+    Loligo,
+    /// Our commands are named as those of `rados`; it takes all its options with each of them.
+    Rados,
+    /// The commands behind `rbd`.
+    Rbd,
+}
+
+impl CalledAs {
+    /// By the name of the program's file.
+    pub(crate) fn of(program: &str) -> Self {
+        match program.rsplit('/').next() {
+            Some("rados") => Self::Rados,
+            Some("rbd") => Self::Rbd,
+            _ => Self::Loligo,
+        }
+    }
+}
+
+/// The words in the order in which they are read: options of a command that stand before its name come behind
+/// it, and names of images that are options are put where the command expects them.
+pub(crate) fn arranged(line: Vec<String>, root: &Command, called: CalledAs) -> Result<Vec<String>, String> {
+    let mut words = line.into_iter();
+    let mut front: Vec<String> = words.next().into_iter().collect();
+    let mut commands = vec![root];
+    let (mut names, mut behind) = (Vec::new(), Vec::new());
+    while commands[commands.len() - 1].has_subcommands() {
+        let Some(word) = words.next() else { break };
+        let last = commands[commands.len() - 1];
+        if word.starts_with('-') && word != "--" {
+            let known = option_of(&word, &commands).is_some();
+            let of_forms = names.first().is_some_and(|name| name == "rbd") && rbd::words::is_option(&word);
+            let takes = match (known, of_forms) {
+                (true, _) => takes_next_word(&word, &commands),
+                (false, true) => !word.contains('='),
+                (false, false) => takes_next_below(&word, last),
+            };
+            let side = if known || !(of_forms || is_below(&word, last)) { &mut front } else { &mut behind };
+            side.push(word);
+            side.extend(takes.then(|| words.next()).flatten());
+        } else if let Some(command) = last.find_subcommand(&word) {
+            commands.push(command);
+            names.push(command.get_name().to_owned());
+            front.push(word);
+        } else {
+            behind.push(word);
+            break;
+        }
+    }
+    behind.extend(words);
+    if called == CalledAs::Rados {
+        behind = without_others_options(behind, root, &commands)?;
+    }
+    if names.first().is_some_and(|name| name == "rbd") {
+        if rbd::words::has_size(&names[1..].join(" ")) {
+            behind.splice(0..0, without_snap(&mut front));
+        }
+        let takes_next = |word: &str| takes_next_word(word, &commands);
+        behind = rbd::words::arranged(&names[1..].join(" "), behind, takes_next)?;
+    }
+    front.extend(behind);
+    Ok(front)
+}
+
+/// Takes `-s` out of the words, with its value.
+fn without_snap(words: &mut Vec<String>) -> Vec<String> {
+    let (mut left, mut taken) = (Vec::new(), Vec::new());
+    let mut all = words.drain(..);
+    while let Some(word) = all.next() {
+        match word.strip_prefix("-s") {
+            Some("") => taken.extend([word].into_iter().chain(all.next())),
+            Some(_) => taken.push(word),
+            None => left.push(word),
+        }
+    }
+    drop(all);
+    *words = left;
+    taken
+}
+
+/// Whether a word is an option of a command, or of one below it.
+fn is_below(word: &str, command: &Command) -> bool {
+    option_of(word, &[command]).is_some() || command.get_subcommands().any(|below| is_below(word, below))
+}
+
+/// The same of an option whose value is the next word.
+fn takes_next_below(word: &str, command: &Command) -> bool {
+    takes_next_word(word, &[command]) || command.get_subcommands().any(|below| takes_next_below(word, below))
+}
+
+/// What is left when options of other commands are taken out, as `rados` does, which looks at their values all
+/// the same.
+fn without_others_options(
+    words: Vec<String>,
+    root: &Command,
+    commands: &[&Command],
+) -> Result<Vec<String>, String> {
+    let mut left = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            left.push(word);
+            left.extend(words.by_ref());
+        } else if !word.starts_with('-') || word == "-" || option_of(&word, commands).is_some() {
+            let value = takes_next_word(&word, commands).then(|| words.next()).flatten();
+            left.push(word);
+            left.extend(value);
+        } else if let Some(other) = having(&word, root) {
+            let value = takes_next_word(&word, &[other]).then(|| words.next()).flatten();
+            check(other, word, value)?;
+        } else {
+            left.push(word);
+        }
+    }
+    Ok(left)
+}
+
+/// A command that has an option.
+fn having<'a>(word: &str, command: &'a Command) -> Option<&'a Command> {
+    let of_this = option_of(word, &[command]).is_some();
+    if of_this { Some(command) } else { command.get_subcommands().find_map(|below| having(word, below)) }
+}
+
+/// Whether an option of a command can have this value.
+fn check(command: &Command, word: String, value: Option<String>) -> Result<(), String> {
+    let arg = option_of(&word, &[command]).cloned();
+    let words = ["check".to_owned(), word].into_iter().chain(value);
+    let alone = Command::new("check").args(arg).try_get_matches_from(words);
+    alone.map(drop).map_err(|e| {
+        let said = e.to_string();
+        let said = said.lines().next().unwrap_or_default();
+        said.strip_prefix("error: ").unwrap_or(said).to_owned()
+    })
 }
 
 /// The command line as text, and the words of it that are none. In the text these are a zero byte and their
@@ -120,6 +259,44 @@ mod tests {
         assert_eq!(words, ["loligo", "\u{0}0", "", "\u{0}1"]);
         assert_eq!(with_bytes(words.clone(), bytes.clone()).as_deref(), Some(&line[..]));
         assert_eq!(with_bytes(words[..3].to_vec(), bytes), None, "one has gone into the configuration");
+    }
+
+    #[test]
+    fn options_of_a_command_may_stand_before_it() {
+        use CalledAs::{Loligo, Rados};
+        let mut root = Cli::command();
+        root.build();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (called, line, read) in [
+            (Loligo, "-p p put o f", "-p p put o f"),
+            (Loligo, "-p p --all ls", "-p p ls --all"),
+            (Loligo, "-p p -b 4096 -t 8 bench 1 write", "-p p bench -b 4096 -t 8 1 write"),
+            (Loligo, "rbd --image i -p q info", "rbd -p q info i"),
+            (Loligo, "rbd -p q --dest j import f", "rbd -p q import f j"),
+            (Loligo, "rbd create -s 10 i", "rbd create --size 10 i"),
+            (Loligo, "-p q rbd -s 10 create i", "-p q rbd create --size 10 i"),
+            (Loligo, "-s s1 rbd info i", "-s s1 rbd info i"),
+            (Loligo, "rbd --size 10 create i", "rbd create --size 10 i"),
+            (Loligo, "rbd snap --image i create -s s", "rbd snap create -s s i"),
+            (Loligo, "-s s1 get o -", "-s s1 get o -"),
+            (Loligo, "--max-ops 4 df", "df --max-ops 4"),
+            (Rados, "--max-ops 4 df", "df"),
+            (Rados, "lock list o --run-length 4 --all", "lock list o"),
+            (Rados, "lock list o --lock-duration 4", "lock list o"),
+            (Rados, "-p p put -- --max-ops f", "-p p put -- --max-ops f"),
+            (Rados, "--nosuch ls", "--nosuch ls"),
+        ] {
+            let arranged = arranged(words(&format!("loligo {line}")), &root, called);
+            assert_eq!(arranged, Ok(words(&format!("loligo {read}"))), "{line}");
+        }
+        // Stock's `rados` refuses it as well.
+        let refused = arranged(words("rados --read-percent 4k df"), &root, Rados);
+        assert!(refused.is_err_and(|why| why.contains("4k")));
+        for (program, called) in
+            [("/usr/bin/rados", Rados), ("rbd", CalledAs::Rbd), ("rados-x", Loligo), ("/rbd/loligo", Loligo)]
+        {
+            assert!(CalledAs::of(program) == called, "{program}");
+        }
     }
 
     #[test]

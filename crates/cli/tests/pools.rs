@@ -60,6 +60,12 @@ fn what_an_interrupted_bench_left_is_removed() {
     assert_eq!(left(), ["mine"]);
     // Nothing is left to be removed, which is no failure.
     assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 0 objects"));
+    // What runs left in all namespaces, and their word, goes with --all.
+    place.loligo(&["-p", "from", "-N", "n1", "put", &of_host[0], path]);
+    let bench = ["bench", "1", "write", "-b", "8", "--max-objects", "2", "--no-cleanup"];
+    place.loligo(&[&["-p", "from", "-N", "n2"], &bench[..]].concat());
+    assert!(place.loligo(&["-p", "from", "cleanup", "--all"]).starts_with("Removed 3 objects"));
+    assert_eq!(place.loligo(&["-p", "from", "ls", "--all"]), "\tmine\n");
 }
 
 /// What `ls` shows with a locator is reached with it, and only so.

@@ -157,3 +157,119 @@ fn watchers_are_notified_and_listed_by_both() {
     same(&word(&["listwatchers", "ww"]));
     assert!(!loligo(&word(&["notify", "none", "x"])).0 && !loligo(&word(&["watch", "none"])).0);
 }
+
+/// A line's value in what a bench prints.
+fn value(shown: &[u8], name: &str) -> String {
+    let text = String::from_utf8_lossy(shown).into_owned();
+    let line = text.lines().find(|line| line.starts_with(name));
+    line.unwrap_or_else(|| panic!("no '{name}' in {text}")).rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Objects that hold several operations are read by the other program, whichever wrote them.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn benches_read_each_others_objects() {
+    let loligo_bin = env!("CARGO_BIN_EXE_loligo");
+    for (writer, reader) in [("rados", loligo_bin), (loligo_bin, "rados")] {
+        let bench = |program: &str, namespace: &str, words: &[&str]| {
+            let (good, shown) = run(program, &[&["-p", "p", "-N", namespace], words].concat(), b"");
+            assert!(good, "{program} {words:?}");
+            shown
+        };
+        let size = ["-b", "1000", "-O", "4096", "--max-objects", "5"];
+        let wrote = [&["bench", "1", "write", "--no-cleanup", "-t", "4"][..], &size].concat();
+        let wrote = bench(writer, "bench", &wrote);
+        // Stock begins some more where it stops in the middle of an object.
+        let writes = value(&wrote, "Total writes made:");
+        assert!(["20", "21", "22", "23", "24"].contains(&&*writes), "{writes}");
+        assert_eq!(value(&wrote, "Object size:"), "4096");
+        for mode in ["seq", "rand"] {
+            let read = bench(reader, "bench", &["bench", "1", mode]);
+            assert_eq!(
+                (value(&read, "Read size:"), value(&read, "Object size:")),
+                ("1000".into(), "4096".into())
+            );
+            if mode == "seq" {
+                assert_eq!(value(&read, "Total reads made:"), writes);
+            }
+        }
+        bench(reader, "bench", &["cleanup"]);
+        assert_eq!(bench(writer, "bench", &["ls"]), b"");
+        // What is written elsewhere than into the data has the same names.
+        let wrote =
+            ["bench", "1", "write", "--no-cleanup", "--write-omap", "--write-xattr", "--max-objects", "1"];
+        bench(writer, "elsewhere", &[&wrote[..], &["-b", "1000", "-O", "2000"]].concat());
+        let object = bench(reader, "elsewhere", &["ls"]);
+        let object = String::from_utf8_lossy(&object)
+            .lines()
+            .find(|name| name.starts_with("benchmark_data"))
+            .map(str::to_owned);
+        let object = object.expect("one is written");
+        assert_eq!(
+            bench(reader, "elsewhere", &["listomapkeys", &object]),
+            b"bench-omap-key-0\nbench-omap-key-1000\n"
+        );
+        assert_eq!(
+            bench(reader, "elsewhere", &["listxattr", &object]),
+            b"bench-xattr-key-0\nbench-xattr-key-1000\n"
+        );
+        // Which have no data to be read.
+        assert!(!run(reader, &["-p", "p", "-N", "elsewhere", "bench", "1", "seq"], b"").0);
+        bench(reader, "elsewhere", &["cleanup"]);
+        assert_eq!(bench(writer, "elsewhere", &["ls"]), b"");
+    }
+    for words in [
+        &["bench", "1", "seq", "--write-omap"][..],
+        &["bench", "1", "write", "--output", "/dev/null"],
+        &["bench", "1k", "write"],
+    ] {
+        let words = [&["-p", "p"], words].concat();
+        assert_eq!((loligo(&words).0, run("rados", &words, b"").0), (false, false), "{words:?}");
+    }
+}
+
+/// A key, a value, a snapshot and a pool by other means than words; as stock takes and refuses them.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn options_name_what_words_name_otherwise() {
+    let dir = std::env::temp_dir().join(format!("loligo-words-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("room");
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.join(name);
+        std::fs::write(&path, content).expect("room");
+        path.to_str().expect("text").to_owned()
+    };
+    let (key, value) = (file("key", b"k\xff\n1"), file("value", b"a value"));
+    let with = |args: &[&str]| [&["-p", "p", "-N", "options"], args].concat().join("\n");
+    let both = |args: &[&str]| {
+        let words = with(args);
+        same(&words.split('\n').collect::<Vec<_>>());
+    };
+    for program in [env!("CARGO_BIN_EXE_loligo"), "rados"] {
+        let does = |args: &[&str]| {
+            let words = with(args);
+            assert!(run(program, &words.split('\n').collect::<Vec<_>>(), b"").0, "{program} {args:?}");
+        };
+        does(&["setomapval", "o", "--omap-key-file", &key, "v1"]);
+        does(&["setomapval", "o", "k2", "--input-file", &value]);
+        both(&["listomapvals", "o"]);
+        both(&["getomapval", "o", "--omap-key-file", &key]);
+        does(&["clearomap", "o"]);
+    }
+    assert!(!loligo(&["-p", "p", "-N", "options", "getomapval", "o", "--omap-key-file", &key]).0);
+    does(&["-p", "p", "-N", "options", "rm", "o"]);
+    let pool = format!("options-{}", std::process::id());
+    does(&["--create", "-p", &pool, "ls"]);
+    same(&["--create", "-p", &pool, "ls"]);
+    does(&["-p", &pool, "create", "o"]);
+    does(&["-p", &pool, "mksnap", "s"]);
+    does(&["-p", &pool, "rm", "o"]);
+    let (_, listed) = loligo(&["-p", &pool, "lssnap"]);
+    let id = String::from_utf8_lossy(&listed).split('\t').next().expect("a number").to_owned();
+    for (id, is_there) in [(&*id, true), ("999999", false), ("1k", false)] {
+        let words = ["-p", &pool, "--snapid", id, "get", "o", "/dev/null"];
+        assert_eq!((loligo(&words).0, run("rados", &words, b"").0), (is_there, is_there), "{id}");
+    }
+    does(&["-p", &pool, "rmsnap", "s"]);
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+}

@@ -17,6 +17,7 @@ use crate::mgrc::{Keeper, MgrClient};
 use crate::monc::{HuntSettings, MonClient};
 use crate::objecter::{Location, Objecter, Settings};
 use crate::trace::{self, Trace};
+use crate::waits::{Reason, Waiter, Waits};
 use crate::{Error, Rados, discover};
 
 /// Says which cluster to connect to, and as whom.
@@ -33,6 +34,7 @@ pub struct Builder {
     network: Network,
     kind: EntityType,
     trace: Option<Arc<trace::Sender>>,
+    waits: Waits,
 }
 
 impl Default for Builder {
@@ -53,6 +55,7 @@ impl Builder {
             network: Network::default(),
             kind: EntityType::CLIENT,
             trace: None,
+            waits: Waits::default(),
         }
     }
 
@@ -132,6 +135,12 @@ impl Builder {
         self
     }
 
+    /// Shows there what the client waits for, from the first attempt to connect on.
+    pub fn waits(mut self, waits: &Waits) -> Self {
+        self.waits = waits.clone();
+        self
+    }
+
     /// The configuration that would be used.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
@@ -151,7 +160,10 @@ impl Builder {
         let times = Times::of(&conf)?;
         let compression = Compression::of(&conf)?;
         let client = AuthClient::new(conf.client_config()?);
-        let monitors = discover::monitors(&conf, self.dns).await?;
+        let monitors = {
+            let _wait = self.waits.enter(Waiter::Client, Reason::Dns);
+            discover::monitors(&conf, self.dns).await?
+        };
         let hostname = self.environment.host.clone();
         let location = Location::parse(conf.text("crush_location").as_deref(), &hostname);
 
@@ -182,6 +194,7 @@ impl Builder {
                 Arc::clone(&monc),
                 Arc::clone(&dialer),
                 self.trace.clone(),
+                self.waits.clone(),
             );
             parts = Some((dialer, steward));
             Core {
@@ -190,8 +203,10 @@ impl Builder {
                 monc: Arc::clone(&monc),
                 mgrc: Arc::clone(&mgrc),
                 objecter,
+                waits: self.waits.clone(),
             }
         });
+        self.waits.look_at(Arc::downgrade(&core));
         let (dialer, steward) = parts.expect("made with the core");
 
         monc.follow("osdmap", 0);

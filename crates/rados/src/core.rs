@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use crate::mgrc::MgrClient;
 use crate::monc::MonClient;
 use crate::objecter::{Link, Objecter, Session};
+use crate::waits::Waits;
 
 /// The parts of a client.
 pub(crate) struct Core {
@@ -21,6 +22,7 @@ pub(crate) struct Core {
     pub(crate) monc: Arc<MonClient>,
     pub(crate) mgrc: Arc<MgrClient>,
     pub(crate) objecter: Arc<Objecter>,
+    pub(crate) waits: Waits,
 }
 
 /// What ends with the last handle: the tasks, the sessions and what is in flight.

@@ -40,6 +40,7 @@ mod monc;
 mod objecter;
 mod rados;
 mod trace;
+mod waits;
 
 pub use builder::Builder;
 pub use error::{Errno, Error};
@@ -56,3 +57,4 @@ pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;
 pub use trace::{Trace, Traced};
+pub use waits::{Reason, Wait, WaitGuard, Waiter, Waits};

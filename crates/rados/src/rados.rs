@@ -19,6 +19,7 @@ use crate::core::{Core, Lifeline};
 use crate::error::Errno;
 use crate::mgrc::{Service, ToMgr};
 use crate::objecter::{Addressee, InFlight, Request, Resent};
+use crate::waits::{Reason, WaitGuard, Waiter};
 use crate::{Builder, Error, IoCtx};
 
 /// How long to wait for a manager to let a service's daemon go (`mgr_client_service_daemon_unregister_timeout`).
@@ -101,6 +102,11 @@ impl Rados {
     /// ```
     pub fn observe(&self) -> InFlight {
         InFlight::new(Arc::downgrade(self.core()))
+    }
+
+    /// Shows that something waits for `reason`, until the guard is dropped: for waits of libraries over this one.
+    pub fn waits_for(&self, reason: Reason) -> WaitGuard {
+        self.core().waits.enter(Waiter::Operation, reason)
     }
 
     /// What the last change of the map that moved operations had sent again, and how long that took; zeros before the first one.

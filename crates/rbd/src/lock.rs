@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loligo_rados::{Errno, LockHolder, LockMode, LockOptions, Notification, Watch, WatchNews};
+use loligo_rados::{
+    Errno, LockHolder, LockMode, LockOptions, Notification, Reason, WaitGuard, Watch, WatchNews,
+};
 use loligo_wire::rbd::feature;
 use loligo_wire::{Decode as _, Encode as _};
 use tokio::sync::{SemaphorePermit, oneshot};
@@ -105,6 +107,7 @@ impl Inner {
 
     /// Takes the lock, from its owner if there is one. To be called with all places of the gate.
     async fn acquire(&self) -> Result<(), Error> {
+        let mut waits: Option<WaitGuard> = None;
         loop {
             let freed = self.freed.notified();
             if self.try_lock().await? {
@@ -114,6 +117,11 @@ impl Inner {
             if !self.is_alive(&owner).await? {
                 self.put_out(&owner).await?;
                 continue;
+            }
+            let reason = self.locked_by(&owner, "give it up");
+            match &waits {
+                Some(waits) => waits.becomes(reason),
+                None => waits = Some(self.io.rados().waits_for(reason)),
             }
             self.request_lock().await?;
             let _ = tokio::time::timeout(TRY_EVERY, freed).await;
@@ -189,6 +197,13 @@ impl Inner {
             return Err(Error::Locked(format!("client.{} ({})", holder.client.num, holder.cookie)));
         }
         Ok(Some(holder))
+    }
+
+    /// What is waited for as long as the lock is that owner's, who was asked for something.
+    pub(crate) fn locked_by(&self, owner: &LockHolder, asked: &str) -> Reason {
+        let at = owner.addr.sock.map_or_else(String::new, |sock| format!(" at {sock}/{}", owner.addr.nonce));
+        let holder = format!("client.{}{at}, which was asked to {asked}", owner.client.num);
+        Reason::Lock { what: format!("image '{}'", self.name), holder }
     }
 
     pub(crate) async fn is_alive(&self, owner: &LockHolder) -> Result<bool, Error> {

@@ -244,6 +244,7 @@ impl Image {
             if !inner.is_alive(&owner).await? {
                 return Ok(false);
             }
+            let _wait = inner.io.rados().waits_for(inner.locked_by(&owner, "change it"));
             match inner.ask_owner(wanted.clone(), &mut progress).await? {
                 Some(0..) => {
                     inner.refresh().await?;

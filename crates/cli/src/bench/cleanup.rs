@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use futures_util::TryStreamExt as _;
+use loligo_rados::ObjectList;
 
 use super::metadata::{Metadata, PREFIX, prefix};
 use super::{REMOVALS, remove_all};
@@ -10,15 +11,26 @@ use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 
 /// Removes the objects of a run; those that begin with `of`; or, where no run without a name has left word,
-/// all of this machine's.
-pub(crate) fn run(client: Client, run_name: Option<&str>, of: Option<&str>) -> Result<(), Failure> {
+/// all of this machine's. Of all namespaces, these are looked for, as runs leave word in each.
+pub(crate) fn run(
+    client: Client,
+    run_name: Option<&str>,
+    of: Option<&str>,
+    all: bool,
+) -> Result<(), Failure> {
     if let Some(of) = of.filter(|of| !of.starts_with(PREFIX)) {
         return Err(Failure::new(format!("cleanup --prefix {of}"), format!("it must begin with {PREFIX}")));
     }
     client::runtime(1)?.block_on(async {
         let pool = client.pool().await?;
         let began = Instant::now();
-        let removed = removed(&pool, run_name, of).await?;
+        let removed = match all {
+            false => removed(&pool, run_name, of).await?,
+            true => {
+                let word = of.is_none().then(|| Metadata::object_name(run_name));
+                search(&pool, of.unwrap_or(&prefix()), word, pool.ioctx.objects_of_all_namespaces()).await?
+            }
+        };
         sayln!("Removed {removed} objects in {:.1} s", began.elapsed().as_secs_f64());
         pool.rados.shutdown().await;
         Ok(())
@@ -27,32 +39,37 @@ pub(crate) fn run(client: Client, run_name: Option<&str>, of: Option<&str>) -> R
 
 async fn removed(pool: &Pool, run_name: Option<&str>, of: Option<&str>) -> Result<u64, Failure> {
     if let Some(of) = of {
-        return search(pool, of).await;
+        return search(pool, of, None, pool.ioctx.objects()).await;
     }
     let name = Metadata::object_name(run_name);
     match pool.ioctx.stat(name).await {
         // Of an interrupted run only its objects tell. A name that was given may be mistyped: nothing is
         // removed for it.
-        Err(e) if e.is_not_found() && run_name.is_none() => return search(pool, &prefix()).await,
+        Err(e) if e.is_not_found() && run_name.is_none() => {
+            return search(pool, &prefix(), None, pool.ioctx.objects()).await;
+        }
         _ => {}
     }
     let metadata = Metadata::read(pool, run_name).await?;
     remove_all(pool, &metadata).await?;
     pool.ioctx.remove(name).await.context(|| pool.names("cleanup", name))?;
-    Ok(metadata.objects)
+    Ok(metadata.objects())
 }
 
-/// Removes the objects whose names begin so, of the namespace.
-async fn search(pool: &Pool, prefix: &str) -> Result<u64, Failure> {
+/// Removes the listed objects whose names begin so, and those that are called `word`; these are not counted.
+async fn search(pool: &Pool, prefix: &str, word: Option<&str>, listed: ObjectList) -> Result<u64, Failure> {
     let what = || pool.names("cleanup", prefix);
-    pool.ioctx
-        .objects()
-        .try_filter(|object| std::future::ready(object.oid.starts_with(prefix.as_bytes())))
+    let is_word = |oid: &[u8]| word.is_some_and(|word| oid == word.as_bytes());
+    listed
+        .try_filter(|object| {
+            std::future::ready(object.oid.starts_with(prefix.as_bytes()) || is_word(&object.oid))
+        })
         .map_ok(|object| async move {
-            let io = pool.ioctx.with_locator(object.locator);
+            let counts = u64::from(!is_word(&object.oid));
+            let io = pool.ioctx.with_namespace(object.nspace).with_locator(object.locator);
             match io.remove(object.oid).await {
                 Err(e) if !e.is_not_found() => Err(e),
-                _ => Ok(1),
+                _ => Ok(counts),
             }
         })
         .try_buffer_unordered(REMOVALS)

@@ -10,23 +10,40 @@ const LAST_RUN: &str = "benchmark_last_metadata";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Metadata {
     object_bytes: u64,
-    /// Objects written: numbers 0 to this, exclusive.
-    pub(crate) objects: u64,
+    /// Operations: numbers 0 to this, exclusive.
+    pub(crate) ops: u64,
     pid: i32,
     op_bytes: u64,
     prefix: String,
 }
 
+/// Where an operation writes or reads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) object: String,
+    pub(super) offset: u64,
+}
+
 impl Metadata {
-    /// A run of this process that has written nothing yet.
-    pub(super) fn of_this_process(bytes: u64) -> Self {
+    /// A run of this process that has written nothing yet. An object is no smaller than an operation.
+    pub(super) fn of_this_process(op_bytes: u64, object_bytes: u64) -> Self {
         let pid = std::process::id().cast_signed();
-        Self { object_bytes: bytes, objects: 0, pid, op_bytes: bytes, prefix: prefix() }
+        Self { object_bytes, ops: 0, pid, op_bytes: op_bytes.min(object_bytes), prefix: prefix() }
     }
 
-    /// The same run when it has written more.
-    pub(super) fn with_objects(&self, objects: u64) -> Self {
-        Self { objects, ..self.clone() }
+    /// The same run when it has done more.
+    pub(super) fn with_ops(&self, ops: u64) -> Self {
+        Self { ops, ..self.clone() }
+    }
+
+    /// Objects that the operations touch.
+    pub(super) fn objects(&self) -> u64 {
+        self.ops.div_ceil(self.ops_per_object())
+    }
+
+    /// Whole operations only: where an object's size is no multiple, its end stays unwritten.
+    pub(super) fn ops_per_object(&self) -> u64 {
+        self.object_bytes.checked_div(self.op_bytes).unwrap_or(1).max(1)
     }
 
     /// The object of a number.
@@ -34,8 +51,18 @@ impl Metadata {
         format!("{}_{}_object{number}", self.prefix, self.pid)
     }
 
+    /// Where the operation of a number goes: an object is filled before the next one begins.
+    pub(super) fn target(&self, op: u64) -> Target {
+        let per_object = self.ops_per_object();
+        Target { object: self.object(op / per_object), offset: op % per_object * self.op_bytes }
+    }
+
     pub(super) fn op_bytes(&self) -> u64 {
         self.op_bytes
+    }
+
+    pub(super) fn object_bytes(&self) -> u64 {
+        self.object_bytes
     }
 
     pub(super) fn object_name(run_name: Option<&str>) -> &str {
@@ -58,7 +85,7 @@ impl Metadata {
     fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.u64(self.object_bytes);
-        w.i32(i32::try_from(self.objects).unwrap_or(i32::MAX));
+        w.i32(i32::try_from(self.ops).unwrap_or(i32::MAX));
         w.i32(self.pid);
         w.u64(self.op_bytes);
         w.into_bytes().to_vec()
@@ -67,8 +94,11 @@ impl Metadata {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let object_bytes = r.u64()?;
-        let objects = r.i32()?.max(0).cast_unsigned().into();
-        Ok(Self { object_bytes, objects, pid: r.i32()?, op_bytes: r.u64()?, prefix: prefix() })
+        let ops = r.i32()?.max(0).cast_unsigned().into();
+        let pid = r.i32()?;
+        // Releases before 0.94 wrote no more; an operation was an object.
+        let op_bytes = if r.is_empty() { object_bytes } else { r.u64()? };
+        Ok(Self { object_bytes, ops, pid, op_bytes, prefix: prefix() })
     }
 }
 
@@ -87,8 +117,22 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let metadata = Metadata { objects: 7, ..Metadata::of_this_process(4096) };
+        let metadata = Metadata { ops: 7, ..Metadata::of_this_process(4096, 20_000) };
         assert_eq!(Metadata::decode(&metadata.encode()), Ok(metadata));
         assert!(Metadata::decode(b"short").is_err());
+    }
+
+    #[test]
+    fn operations_fill_an_object_before_the_next() {
+        // What `rados bench write -b 4096 -O 20000` of 16.2.15 writes: four operations to an object.
+        let run = Metadata { ops: 9, ..Metadata::of_this_process(4096, 20_000) };
+        let targets: Vec<_> = (0..run.ops).map(|op| run.target(op)).collect();
+        let offsets: Vec<_> = targets.iter().map(|target| target.offset).collect();
+        assert_eq!(offsets, [0, 4096, 8192, 12288, 0, 4096, 8192, 12288, 0]);
+        assert_eq!((run.objects(), &targets[8].object), (3, &run.object(2)));
+        // With -O 1000 an operation has 1000 bytes as well.
+        assert_eq!(Metadata::of_this_process(4096, 1000).op_bytes(), 1000);
+        let hostile = Metadata { op_bytes: 0, ..run };
+        assert_eq!((hostile.ops_per_object(), hostile.target(5).offset), (1, 0));
     }
 }

@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
+use loligo_rados::Errno;
+
 use crate::args::{Bench, Format, Mode};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 
 use metadata::Metadata;
 pub(crate) use result::Measured;
-use run::{Driver, Job};
+use run::{Driver, Into, Job};
 
 /// Removals under way when cleaning up.
 const REMOVALS: usize = 128;
@@ -29,12 +31,26 @@ pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
             "seconds, block size, operations in flight and threads must be at least 1",
         ));
     }
+    if options.object_size == Some(0) {
+        return Err(Failure::new("bench", "objects must have at least one byte"));
+    }
+    if options.mode != Mode::Write && (options.write_object || options.write_omap || options.write_xattr) {
+        let why = "--write-object, --write-omap and --write-xattr are for the mode write";
+        return Err(Failure::of(Errno::EINVAL, "bench", why));
+    }
     client::runtime(options.threads)?.block_on(async {
+        if options.output.is_some() && client.format == Format::Plain {
+            return Err(Failure::of(Errno::EINVAL, "bench --output", "needs --format json"));
+        }
         let pool = client.pool().await?;
         let measured = measure(&pool, options).await?;
-        match pool.format {
-            Format::Plain => say!("{}", measured.to_text()),
-            Format::Json => sayln!("{}", measured.to_json()),
+        match (pool.format, &options.output) {
+            (Format::Plain, _) => say!("{}", measured.to_text()),
+            (Format::Json, None) => sayln!("{}", measured.to_json()),
+            (Format::Json, Some(file)) => {
+                let text = format!("{}\n", measured.to_json());
+                std::fs::write(file, text).context(|| format!("write {}", file.display()))?;
+            }
         }
         pool.rados.shutdown().await;
         Ok(())
@@ -44,18 +60,14 @@ pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
 /// Runs one bench in a pool.
 pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Failure> {
     let job = match options.mode {
-        Mode::Write => {
-            let metadata = Metadata::of_this_process(options.block_size);
-            Job::Write { metadata }
-        }
+        Mode::Write => write_job(options),
         mode => {
             let metadata = Metadata::read(pool, options.run_name.as_deref()).await?;
             if mode == Mode::Seq { Job::Seq { metadata } } else { Job::Rand { metadata } }
         }
     };
     let driver = Driver::new(pool, job, Duration::from_secs(options.seconds));
-    let measured =
-        driver.drive(options.depth, options.threads).await.context(|| format!("bench {}", pool.name))?;
+    let measured = driver.drive(options.depth, options.threads).await?;
     if options.mode == Mode::Write {
         let written = driver.written();
         if options.no_cleanup {
@@ -67,8 +79,18 @@ pub(crate) async fn measure(pool: &Pool, options: &Bench) -> Result<Measured, Fa
     Ok(measured)
 }
 
+fn write_job(options: &Bench) -> Job {
+    let object_bytes = options.object_size.unwrap_or(options.block_size);
+    let metadata = Metadata::of_this_process(options.block_size, object_bytes);
+    let (omap, xattrs) = (options.write_omap, options.write_xattr);
+    let into = Into { data: options.write_object || !(omap || xattrs), omap, xattrs };
+    let objects_max = if options.max_objects == 0 { u64::MAX } else { options.max_objects };
+    let ops_max = objects_max.saturating_mul(metadata.ops_per_object());
+    Job::Write { metadata, into, ops_max }
+}
+
 async fn remove_all(pool: &Pool, metadata: &Metadata) -> Result<(), Failure> {
-    stream::iter((0..metadata.objects).map(|number| metadata.object(number)))
+    stream::iter((0..metadata.objects()).map(|number| metadata.object(number)))
         .map(|object| async move {
             match pool.ioctx.remove(object.clone()).await {
                 // What somebody else has removed is removed.

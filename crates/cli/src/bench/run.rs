@@ -7,27 +7,66 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hdrhistogram::Histogram;
-use loligo_rados::{Error, IoCtx};
+use loligo_rados::{Errno, IoCtx, WriteOp};
 
 use super::contents::contents;
-use super::metadata::Metadata;
-use super::result::{Measured, process_cpu_us};
+use super::metadata::{Metadata, Target};
+use super::result::{Measured, PerSecond, process_cpu_us};
 use crate::client::Pool;
+use crate::failure::{Context as _, Failure};
 
 /// What each operation does.
 pub(super) enum Job {
-    /// Writes the next object.
-    Write { metadata: Metadata },
-    /// Reads the next object; ends with the last one.
+    /// Writes the next part of an object, until so many operations have begun.
+    Write { metadata: Metadata, into: Into, ops_max: u64 },
+    /// Reads the next part of an object; ends with the last one.
     Seq { metadata: Metadata },
-    /// Reads any object.
+    /// Reads any part of an object.
     Rand { metadata: Metadata },
+}
+
+/// What of an object is written.
+#[derive(Clone, Copy)]
+pub(super) struct Into {
+    pub(super) data: bool,
+    pub(super) omap: bool,
+    pub(super) xattrs: bool,
 }
 
 impl Job {
     fn metadata(&self) -> &Metadata {
-        let (Self::Write { metadata } | Self::Seq { metadata } | Self::Rand { metadata }) = self;
+        let (Self::Write { metadata, .. } | Self::Seq { metadata } | Self::Rand { metadata }) = self;
         metadata
+    }
+
+    /// The operation that a number stands for; `None` behind the last one.
+    fn op(&self, number: u64) -> Option<u64> {
+        match self {
+            Self::Write { ops_max, .. } => (number < *ops_max).then_some(number),
+            Self::Seq { metadata } => (number < metadata.ops).then_some(number),
+            Self::Rand { metadata } => Some(scramble(number) % metadata.ops.max(1)),
+        }
+    }
+}
+
+impl Into {
+    fn is_only_data(self) -> bool {
+        !(self.omap || self.xattrs)
+    }
+
+    /// With the names that `rados bench` gives to keys and attributes.
+    fn op(self, offset: u64, data: &Bytes) -> WriteOp {
+        let mut op = WriteOp::new();
+        if self.data {
+            op = op.write(offset, data.clone());
+        }
+        if self.omap {
+            op = op.set_omap([(format!("bench-omap-key-{offset}"), data.clone())]);
+        }
+        if self.xattrs {
+            op = op.set_xattr(format!("bench-xattr-key-{offset}"), data);
+        }
+        op
     }
 }
 
@@ -39,94 +78,135 @@ pub(super) struct Driver {
 
 struct Shared {
     ioctx: IoCtx,
+    pool: String,
     job: Job,
     /// Operations begun. Relaxed: it only hands out numbers.
     begun: AtomicU64,
 }
 
+/// What the operations of a task, or of all, were like.
+struct Done {
+    latency_ns: Histogram<u64>,
+    per_second: PerSecond,
+}
+
+impl Done {
+    fn none() -> Self {
+        Self { latency_ns: histogram(), per_second: PerSecond::default() }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.latency_ns.add(&other.latency_ns).expect("all histograms have the same bounds");
+        self.per_second.add(&other.per_second);
+    }
+}
+
 impl Driver {
     pub(super) fn new(pool: &Pool, job: Job, duration: Duration) -> Self {
-        Self {
-            shared: Arc::new(Shared { ioctx: pool.ioctx.clone(), job, begun: AtomicU64::new(0) }),
-            duration,
-        }
+        let (ioctx, pool) = (pool.ioctx.clone(), pool.name.clone());
+        Self { shared: Arc::new(Shared { ioctx, pool, job, begun: AtomicU64::new(0) }), duration }
     }
 
     /// Keeps `depth` operations in flight, shared out among `tasks` tasks, until the time is over.
-    pub(super) async fn drive(&self, depth: usize, tasks: usize) -> Result<Measured, Error> {
+    pub(super) async fn drive(&self, depth: usize, tasks: usize) -> Result<Measured, Failure> {
         let tasks = tasks.min(depth);
         let (locks_before, cpu_before_us) = (loligo_lockstat::report(), process_cpu_us());
-        let began = Instant::now();
-        let deadline = began + self.duration;
+        let time = Time { began: Instant::now(), lasts: self.duration };
         let mut running = Vec::new();
         for task in 0..tasks {
             let share = depth / tasks + usize::from(task < depth % tasks);
-            running.push(tokio::spawn(Arc::clone(&self.shared).keep_in_flight(share, deadline)));
+            running.push(tokio::spawn(Arc::clone(&self.shared).keep_in_flight(share, time)));
         }
-        let mut latency_ns = histogram();
+        let mut done = Done::none();
         for task in running {
-            let of_task = task.await.expect("a bench task neither panics nor is cancelled")?;
-            latency_ns.add(of_task).expect("all histograms have the same bounds");
+            done.add(&task.await.expect("a bench task neither panics nor is cancelled")?);
         }
-        let bytes_per_op = self.shared.job.metadata().op_bytes();
-        let cpu_us = process_cpu_us() - cpu_before_us;
-        let lock_wait = loligo_lockstat::report().since(&locks_before).wait();
-        Ok(Measured { elapsed: began.elapsed(), latency_ns, bytes_per_op, cpu_us, lock_wait })
+        let metadata = self.shared.job.metadata();
+        let elapsed = time.began.elapsed();
+        Ok(Measured {
+            elapsed,
+            latency_ns: done.latency_ns,
+            ops_per_s: done.per_second.whole(elapsed),
+            bytes_per_op: metadata.op_bytes(),
+            object_bytes: metadata.object_bytes(),
+            is_write: matches!(self.shared.job, Job::Write { .. }),
+            cpu_us: process_cpu_us() - cpu_before_us,
+            lock_wait: loligo_lockstat::report().since(&locks_before).wait(),
+        })
     }
 
     /// Describes what a write run has written.
     pub(super) fn written(&self) -> Metadata {
-        self.shared.job.metadata().with_objects(self.shared.begun.load(Ordering::Relaxed))
+        let begun = self.shared.begun.load(Ordering::Relaxed);
+        let most = if let Job::Write { ops_max, .. } = self.shared.job { ops_max } else { u64::MAX };
+        self.shared.job.metadata().with_ops(begun.min(most))
     }
 }
 
+/// When a bench began and how long operations are begun.
+#[derive(Clone, Copy)]
+struct Time {
+    began: Instant,
+    lasts: Duration,
+}
+
 impl Shared {
-    async fn keep_in_flight(
-        self: Arc<Self>,
-        depth: usize,
-        deadline: Instant,
-    ) -> Result<Histogram<u64>, Error> {
-        let mut latency_ns = histogram();
+    async fn keep_in_flight(self: Arc<Self>, depth: usize, time: Time) -> Result<Done, Failure> {
+        let mut all = Done::none();
         let mut in_flight = FuturesUnordered::new();
         for _ in 0..depth {
             in_flight.extend(self.next(None));
         }
         while let Some(done) = in_flight.next().await {
             let ((began, spare), now) = (done?, Instant::now());
-            latency_ns.saturating_record((now - began).as_nanos() as u64);
-            if now < deadline {
+            all.latency_ns.saturating_record((now - began).as_nanos() as u64);
+            let since = now - time.began;
+            all.per_second.count(since);
+            if since < time.lasts {
                 in_flight.extend(self.next(spare));
             }
         }
-        Ok(latency_ns)
+        Ok(all)
     }
 
-    /// The next operation; its result is when it began, and the buffer that it wrote. `None` when there is nothing left to do.
+    /// The next operation; its result is when it began, and the buffer that it wrote. `None` when there is
+    /// nothing left to do.
     fn next(
         &self,
         spare: Option<Bytes>,
-    ) -> Option<impl Future<Output = Result<(Instant, Option<Bytes>), Error>> + use<'_>> {
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        let object = match &self.job {
-            Job::Write { metadata } => metadata.object(number),
-            Job::Seq { metadata } if number >= metadata.objects => return None,
-            Job::Seq { metadata } => metadata.object(number),
-            Job::Rand { metadata } => metadata.object(scramble(number) % metadata.objects.max(1)),
-        };
+    ) -> Option<impl Future<Output = Result<(Instant, Option<Bytes>), Failure>> + use<'_>> {
+        let op = self.job.op(self.begun.fetch_add(1, Ordering::Relaxed))?;
+        let Target { object, offset } = self.job.metadata().target(op);
         Some(async move {
             let began = Instant::now();
+            let bytes = self.job.metadata().op_bytes();
             match &self.job {
-                Job::Write { metadata } => {
-                    let data = contents(spare, metadata.op_bytes() as usize, number);
-                    self.ioctx.write(object, 0, data.clone()).await?;
+                Job::Write { into, .. } => {
+                    let data = contents(spare, usize::try_from(bytes).unwrap_or(usize::MAX), op);
+                    let done = match into.is_only_data() {
+                        true => self.ioctx.write(object.as_str(), offset, data.clone()).await,
+                        false => self.ioctx.operate(object.as_str(), into.op(offset, &data)).await,
+                    };
+                    done.context(|| format!("bench {}/{object}", self.pool))?;
                     Ok((began, Some(data)))
                 }
-                Job::Seq { metadata } | Job::Rand { metadata } => {
-                    drop(self.ioctx.read(object, 0, metadata.op_bytes()).await?);
+                Job::Seq { .. } | Job::Rand { .. } => {
+                    self.read(&object, offset, bytes).await?;
                     Ok((began, None))
                 }
             }
         })
+    }
+
+    /// An object that is not as it was written, or was written without data, measures nothing.
+    async fn read(&self, object: &str, offset: u64, bytes: u64) -> Result<(), Failure> {
+        let what = || format!("bench {}/{object}", self.pool);
+        let read = self.ioctx.read(object, offset, bytes).await.context(what)?.len() as u64;
+        if read == bytes {
+            return Ok(());
+        }
+        let why = format!("has {read} bytes at {offset}, of {bytes} that a write run should have left");
+        Err(Failure::of(Errno::EIO, what(), why))
     }
 }
 

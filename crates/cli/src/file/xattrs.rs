@@ -6,6 +6,7 @@ use super::striper;
 use crate::args::Format;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 use crate::object::{given_or_read, print_bytes};
 
 pub(super) async fn set(
@@ -14,7 +15,7 @@ pub(super) async fn set(
     attribute: &str,
     value: Option<&str>,
 ) -> Result<(), Failure> {
-    let value = given_or_read(value)?;
+    let value = given_or_read(value.map(Name::from).as_ref())?;
     let done = striper(pool).set_xattr(name, attribute, value).await;
     done.context(|| names(pool, "setxattr", name, attribute))
 }

@@ -11,15 +11,15 @@ use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
 use loligo_nbd::tls::{Acceptor, TlsFiles};
 use loligo_nbd::{Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
-use loligo_rados::Builder;
+use loligo_rados::{Builder, Waits};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::admin::{ask, show_requests};
 use crate::args::FormatName;
-use crate::client;
 use crate::failure::{Context, Failure};
 use crate::serve::follow_signals;
+use crate::{client, log, waits};
 
 pub(crate) use args::NbdCommand;
 use args::ServeOptions;
@@ -101,16 +101,18 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
     let began = Instant::now();
     let plan = Plan::of(options)?;
     // One that cannot be read fails where a device needs the cluster.
-    if let Ok(conf) = builder.load() {
-        client::warn(&conf);
-    }
+    let conf = builder.load().ok();
+    conf.iter().for_each(client::warn);
+    let _log = conf.as_ref().map(log::of_client).transpose()?;
     let pause_max = Duration::from_micros(options.gather_us);
     let runtime = client::workers(options.workers.unwrap_or_else(default_workers), move || {
         loligo_nbd::pace::before_sleep(pause_max);
     })?;
     let handle = runtime.handle().clone();
     runtime.block_on(async {
-        let registry = Registry::new(Opener::new(builder, pool), handle.clone());
+        let waits = Waits::default();
+        waits::tell(waits.clone());
+        let registry = Registry::new(Opener::new(builder.waits(&waits), pool), handle.clone());
         let devices = plan.devices.iter().map(|device| {
             let registry = &registry;
             async move { registry.add(device.clone()).await.context(|| format!("export {}", device.name)) }

@@ -7,7 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::args::size;
 
 const SPEC: &str = "\
-Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is what the option rbd_default_pool says ('rbd').";
+Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is what the option rbd_default_pool says ('rbd'). \
+As options, in place of words: --image, --snap; --dest, --dest-pool, --dest-namespace, --dest-snap for what is made; --path for files. \
+-s is the size of `create` and `resize`, and a snapshot elsewhere.";
 
 /// What `loligo rbd` does.
 #[derive(Subcommand)]
@@ -30,6 +32,8 @@ pub(crate) enum RbdCommand {
         /// Bytes of the image; M if nothing else is said.
         #[arg(long, value_parser = megabytes)]
         size: u64,
+        #[command(flatten)]
+        quiet: Quiet,
     },
     /// Show what an image is.
     Info { image: String },
@@ -255,6 +259,12 @@ pub(crate) struct CloneShape {
     /// Bytes of an object, a power of two from 4K to 32M.
     #[arg(long, value_parser = size)]
     pub(crate) object_size: Option<u64>,
+    /// The same as a power: an object has 2 to the power of this bytes.
+    #[arg(long, conflicts_with = "object_size")]
+    pub(crate) order: Option<u8>,
+    /// Only 2: images of format 1 are made no more, as by stock programs.
+    #[arg(long, value_name = "FORMAT", value_parser = clap::value_parser!(u8).range(2..=2))]
+    pub(crate) image_format: Option<u8>,
     /// Features: layering (a clone has it always), exclusive-lock, object-map, fast-diff, deep-flatten.
     #[arg(long, value_delimiter = ',')]
     pub(crate) image_feature: Vec<String>,
@@ -291,7 +301,11 @@ pub(crate) enum Deep {
 pub(crate) enum Snap {
     /// Make a snapshot.
     #[command(alias = "add")]
-    Create { image: String },
+    Create {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// List an image's snapshots.
     #[command(alias = "list")]
     Ls {
@@ -302,9 +316,17 @@ pub(crate) enum Snap {
     },
     /// Remove a snapshot. It is kept in a trash as long as it has clones of the second version.
     #[command(alias = "remove")]
-    Rm { image: String },
+    Rm {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Remove all snapshots that are not protected.
-    Purge { image: String },
+    Purge {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Give a snapshot another name.
     #[command(alias = "mv")]
     Rename { image: String, to: String },
@@ -383,7 +405,11 @@ pub(crate) enum Feature {
 #[derive(Subcommand)]
 pub(crate) enum ObjectMap {
     /// Look whether the map misses objects.
-    Check { image: String },
+    Check {
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
     /// Make the maps of an image and its snapshots anew.
     Rebuild {
         image: String,

@@ -16,6 +16,7 @@ mod show;
 mod spec;
 mod transfer;
 mod trash;
+pub(crate) mod words;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
@@ -46,7 +47,9 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     }
     client::runtime(WORKERS)?.block_on(async {
         let (pool, namespace, snap) = client.place();
-        let (pool, namespace) = (pool.map(str::to_owned), namespace.to_owned());
+        let wrong = || Failure::of(Errno::EINVAL, format!("namespace {namespace}"), "is not UTF-8");
+        let namespace = namespace.as_text().ok_or_else(wrong)?.to_owned();
+        let pool = pool.map(str::to_owned);
         let (snap, format) = (snap.map(str::to_owned), client.format);
         let conf = client.conf()?;
         let rados = client.cluster().await?;
@@ -77,7 +80,7 @@ fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
     if snap.is_some() {
         may_have_snap(command)?;
     }
-    if !namespace.is_empty() {
+    if !namespace.as_bytes().is_empty() {
         may_have_namespace(command)?;
     }
     Ok(())
@@ -86,7 +89,7 @@ fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
 fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Create { .. } | RbdCommand::Resize { .. } => {
-            Err(Failure::new("-s", "names a snapshot; the size is --size"))
+            Err(Failure::of(Errno::EINVAL, "--snap", "the command takes no snapshot"))
         }
         RbdCommand::Group(Group::Snap(_)) => Ok(()),
         RbdCommand::Ls { .. }
@@ -114,7 +117,7 @@ fn may_have_namespace(command: &RbdCommand) -> Result<(), Failure> {
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
-        RbdCommand::Create { image, shape, size } => {
+        RbdCommand::Create { image, shape, size, .. } => {
             let (io, name) = place.image(image).await?;
             let new = shaped(place, &io, shape, *size).await?;
             loligo_rbd::create(&io, &name, new).await.context(|| format!("create {image}"))
@@ -347,6 +350,9 @@ async fn shaped_as(
 
 /// Of an object's size, to the base 2, if it is given.
 fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
+    if shape.order.is_some() {
+        return Ok(shape.order);
+    }
     if shape.object_size.is_some_and(|size| !size.is_power_of_two()) {
         return Err(Failure::of(Errno::EINVAL, "--object-size", "is no power of two"));
     }
@@ -473,15 +479,15 @@ async fn usage_of(io: &IoCtx, name: &str) -> Result<(String, Vec<Usage>), Error>
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     match command {
         Snap::Ls { image, all } => list_snapshots(place, image, *all).await,
-        Snap::Purge { image: text } => {
+        Snap::Purge { image: text, .. } => {
             let image = place.open(text, Mode::ReadWrite).await?;
             let done = purge(&image).await;
             closing(image, done, &format!("snap purge {text}")).await
         }
         Snap::Limit(limit) => snap_limit(place, limit).await,
         Snap::Rename { image, to } => rename_snapshot(place, image, to).await,
-        Snap::Create { image }
-        | Snap::Rm { image }
+        Snap::Create { image, .. }
+        | Snap::Rm { image, .. }
         | Snap::Protect { image }
         | Snap::Unprotect { image }
         | Snap::Rollback { image, .. } => on_snapshot(place, image, command).await,
@@ -554,7 +560,7 @@ async fn purge(image: &Image) -> Result<(), Error> {
 }
 
 async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {
-    let (ObjectMap::Check { image: text } | ObjectMap::Rebuild { image: text, .. }) = command;
+    let (ObjectMap::Check { image: text, .. } | ObjectMap::Rebuild { image: text, .. }) = command;
     let image = place.open(text, Mode::ReadWrite).await?;
     let done = match command {
         ObjectMap::Check { .. } => image.check_object_map().await,

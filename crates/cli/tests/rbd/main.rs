@@ -6,6 +6,7 @@ mod copy;
 mod defaults;
 mod diff;
 mod feature;
+mod forms;
 mod group;
 mod holders;
 mod names;
@@ -193,6 +194,7 @@ fn images_by_their_words() {
         place.done(&format!("rm {image}"));
     }
     assert_eq!(place.done("ls"), "");
+    forms::by_their_words(&place);
     let _ = fs::remove_dir_all(&place.dir);
 }
 
@@ -220,6 +222,18 @@ fn images_are_as_configured() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn images_are_as_configured_on_stock() {
     on_stock("defaults", defaults::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn names_are_options_too() {
+    on_our_server("forms", forms::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn names_are_options_too_on_stock() {
+    on_stock("forms", forms::beside);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use super::{ALWAYS, IoCtx, decode};
 use crate::Error;
 use crate::error::Errno;
 use crate::objecter::{Heard, Linger, Trouble};
+use crate::waits::Reason;
 
 static CONFIRMED: Class = Class::new("rados.watch.confirmed");
 
@@ -83,6 +84,7 @@ impl IoCtx {
             }
             let out = reply.outs.into_iter().next().unwrap_or_default().data;
             let id = decode("the output of notify", &out, |r| r.u64())?;
+            let _wait = self.rados.waits_for(Reason::Watchers { object: oid.clone() });
             tokio::select! {
                 biased;
                 msg = completion(linger, id) => return Notified::read(&msg?),

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use crate::error::{Errno, Error};
 use crate::monc::MonClient;
+use crate::waits::{Gathered, Reason, Waiter};
 
 pub(crate) use self::keeper::Keeper;
 pub(crate) use self::service::Service;
@@ -73,6 +74,7 @@ pub(crate) enum ToMgr {
 }
 
 struct Waiting {
+    since: Instant,
     to: ToMgr,
     question: Msg,
     /// The connection that it was sent on.
@@ -101,7 +103,9 @@ impl MgrClient {
                 ToMgr::Itself(_) => Msg::new(&command),
             };
             let question = question.with_tid(tid);
-            state.commands.insert(tid, Waiting { to, question, sent_on: None, answer });
+            state
+                .commands
+                .insert(tid, Waiting { since: Instant::now(), to, question, sent_on: None, answer });
             tid
         };
         let _forget = Forget { mgrc: self, tid };
@@ -256,6 +260,43 @@ impl MgrClient {
                 true
             }
             None => false,
+        }
+    }
+}
+
+/// What is shown.
+impl MgrClient {
+    /// Commands without an answer.
+    pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
+        let waiting: Vec<_> = {
+            let state = self.state.lock();
+            let old = state.commands.values().filter(|waiting| waiting.since.elapsed() >= age_min);
+            old.map(|waiting| (waiting.since.elapsed(), state.reason(waiting))).collect()
+        };
+        for (age, reason) in waiting {
+            into.add(Waiter::Command, age, || None, reason);
+        }
+    }
+}
+
+impl State {
+    /// What a command waits for.
+    fn reason(&self, waiting: &Waiting) -> Reason {
+        let active = self.map.active_addrs.msgr2().copied().filter(|_| self.map.available);
+        let name = || self.map.active_name.clone();
+        let wanted = match &waiting.to {
+            ToMgr::Itself(Some(wanted)) if *wanted != self.map.active_name => Some(wanted.clone()),
+            _ => None,
+        };
+        match (active, wanted) {
+            (None, wanted) => Reason::Manager { wanted, active: None },
+            (Some(_), Some(wanted)) => Reason::Manager { wanted: Some(wanted), active: Some(name()) },
+            (Some(addr), None) => match &self.session {
+                Some(session) if session.conn.state() == loligo_msgr::State::Open => {
+                    Reason::ManagerAnswer(name())
+                }
+                _ => Reason::ManagerConnection(addr),
+            },
         }
     }
 }

@@ -36,14 +36,12 @@ pub(crate) struct Hunt {
     events: mpsc::UnboundedReceiver<Event>,
     /// Where the next round begins.
     next: Place,
-    /// What went wrong last, for whoever waits in vain.
-    last_error: String,
 }
 
 impl Hunt {
     pub(super) fn new(events: mpsc::UnboundedReceiver<Event>) -> Self {
         let next = Place { group: 0, begin: 0, tried: 0 };
-        Self { events, next, last_error: "none was tried".to_owned() }
+        Self { events, next }
     }
 
     /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor would revoke;
@@ -82,7 +80,7 @@ impl Hunt {
                     tokio::time::sleep_until(opened + SESSION_MIN).await;
                 }
                 Ok(None) if first.is_some() && begun.elapsed() >= patience => {
-                    let last = self.last_error.clone();
+                    let last = monc.last_error();
                     let error = Error::NoMonitor { after: patience, last };
                     let _ = first.take().map(|first| first.send(Err(error)));
                     return;
@@ -108,7 +106,7 @@ impl Hunt {
         let chosen = self.next.choose(&monc.groups());
         let tried: Vec<_> =
             chosen.into_iter().filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
-        let outcome = self.first_connected(&tried, deadline).await;
+        let outcome = self.first_connected(monc, &tried, deadline).await;
         let winner = outcome.as_ref().ok().and_then(Option::as_ref);
         for conn in tried.iter().filter(|conn| winner.is_none_or(|winner| winner.id() != conn.id())) {
             conn.mark_down();
@@ -118,25 +116,32 @@ impl Hunt {
 
     async fn first_connected(
         &mut self,
+        monc: &MonClient,
         tried: &[Arc<Connection>],
         deadline: Instant,
     ) -> Result<Option<Arc<Connection>>, Verdict> {
+        let began = Instant::now();
+        let mut heard = false;
         let is_ours = |conn: &Arc<Connection>| tried.iter().any(|ours| ours.id() == conn.id());
         while let Ok(Some(event)) = timeout_at(deadline, self.events.recv()).await {
             match event {
                 Event::Connected(conn) if is_ours(&conn) => return Ok(Some(conn)),
                 Event::Refused(conn, why) if is_ours(&conn) => {
-                    self.last_error = format!("{}: {}", conn.peer().addr, why.text);
+                    heard = true;
+                    monc.failed(format!("{}: {}", conn.peer().addr, why.text));
                     if let Some(verdict) = why.verdict {
                         return Err(verdict);
                     }
                 }
                 Event::Lost(conn) if is_ours(&conn) => {
-                    self.last_error = format!("{}: the connection was lost", conn.peer().addr);
+                    monc.failed(format!("{}: the connection was lost", conn.peer().addr));
                     return Ok(None);
                 }
                 _ => {} // of a round before
             }
+        }
+        if let Some(conn) = tried.first().filter(|_| !heard) {
+            monc.failed(format!("{}: no answer for {} s", conn.peer().addr, began.elapsed().as_secs_f64()));
         }
         Ok(None)
     }

@@ -8,6 +8,7 @@ mod requests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::handshake::AuthError;
@@ -21,12 +22,17 @@ use loligo_wire::message::mon::{
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Decode as _, EntityAddr, Epoch, Tid, Uuid};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use self::requests::Requests;
 use crate::Error;
 use crate::discover::Groups;
+use crate::waits::{Gathered, Reason, Waiter};
 
 pub(crate) use self::hunt::{Hunt, HuntSettings};
+
+/// What went wrong as long as nothing has.
+const NONE_TRIED: &str = "none was tried";
 
 static SESSION: Class = Class::new("rados.monc");
 
@@ -50,6 +56,10 @@ struct State {
     /// What every session begins with asking for.
     wanted: BTreeMap<String, Subscription>,
     requests: Requests,
+    /// Since when the first session is looked for; `None` once it was there.
+    first_wanted: Option<Instant>,
+    /// What went wrong last while a session was looked for.
+    last_error: String,
     closed: bool,
 }
 
@@ -97,6 +107,8 @@ impl MonClient {
             config: BTreeMap::new(),
             wanted,
             requests: Requests::default(),
+            first_wanted: Some(Instant::now()),
+            last_error: NONE_TRIED.to_owned(),
             closed: false,
         };
         let monc = Self { auth, hostname, state: Mutex::new(&SESSION, state), events };
@@ -262,6 +274,7 @@ impl MonClient {
                 return;
             }
             state.conn = Some(Arc::clone(conn));
+            state.first_wanted = None;
             (state.wanted.clone(), state.requests.all())
         };
         let _cork = conn.cork();
@@ -270,6 +283,16 @@ impl MonClient {
             // A connection closed meanwhile is reported, and the next session begins the same way.
             let _ = conn.send(msg);
         }
+    }
+
+    /// What went wrong with an attempt, for those who look what is waited for.
+    fn failed(&self, why: String) {
+        let before = std::mem::replace(&mut self.state.lock().last_error, why);
+        drop(before);
+    }
+
+    fn last_error(&self) -> String {
+        self.state.lock().last_error.clone()
     }
 
     /// The session is lost.
@@ -287,6 +310,34 @@ impl MonClient {
         if let Some(conn) = conn {
             let renewal = MAuth { paxos: PaxosHeader::default(), protocol: CEPHX, payload, monmap_epoch };
             let _ = conn.send(Msg::new(&renewal));
+        }
+    }
+}
+
+/// What is shown.
+impl MonClient {
+    /// The wait for the first session, and questions without an answer.
+    pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
+        let (reason, first, questions) = {
+            let state = self.state.lock();
+            if state.closed {
+                return;
+            }
+            let reason = match &state.conn {
+                Some(conn) => Reason::MonitorAnswer(conn.peer().addr),
+                None => {
+                    Reason::Monitor { known: state.groups.concat(), last_error: state.last_error.clone() }
+                }
+            };
+            let first = state.first_wanted.map(|since| since.elapsed());
+            let questions: Vec<_> = state.requests.ages().filter(|age| *age >= age_min).collect();
+            (reason, first.filter(|age| *age >= age_min), questions)
+        };
+        if let Some(age) = first {
+            into.add(Waiter::Client, age, || None, reason.clone());
+        }
+        for age in questions {
+            into.add(Waiter::Question, age, || None, reason.clone());
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Questions to the monitors that wait for their answers.
 
+use std::time::Duration;
+
 use loligo_wire::message::mon::MMonGetVersionReply;
 use loligo_wire::message::{Message as _, Msg};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// The questions, by number. They are asked again on every new session with a monitor.
 #[derive(Default)]
@@ -13,6 +16,7 @@ pub(super) struct Requests {
 }
 
 struct Waiting {
+    since: Instant,
     question: Msg,
     answer: oneshot::Sender<Msg>,
 }
@@ -24,7 +28,7 @@ impl Requests {
         let number = self.newest;
         let question = ask(number);
         let (answer, answered) = oneshot::channel();
-        self.waiting.insert(number, Waiting { question: question.clone(), answer });
+        self.waiting.insert(number, Waiting { since: Instant::now(), question: question.clone(), answer });
         (number, question, answered)
     }
 
@@ -41,6 +45,11 @@ impl Requests {
     /// Everybody's wait is in vain.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
+    }
+
+    /// How long each has waited.
+    pub(super) fn ages(&self) -> impl Iterator<Item = Duration> {
+        self.waiting.values().map(|waiting| waiting.since.elapsed())
     }
 
     /// All questions, in the order in which they were asked.

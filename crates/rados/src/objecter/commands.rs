@@ -9,8 +9,10 @@ use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::{OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Objecter;
 use super::sessions::NoSession;
@@ -32,6 +34,7 @@ pub(crate) enum Addressee {
 pub(super) struct Commands(Mutex<FxHashMap<Tid, Waiting>>);
 
 struct Waiting {
+    since: Instant,
     to: Addressee,
     question: Msg,
     /// The connection that it was sent on.
@@ -64,6 +67,13 @@ impl Commands {
         }
     }
 
+    /// Those that have waited for `age_min`: how long, and for whom they are.
+    pub(super) fn older(&self, age_min: Duration) -> Vec<(Duration, Addressee)> {
+        let all = self.0.lock();
+        let aged = all.values().map(|waiting| (waiting.since.elapsed(), waiting.to));
+        aged.filter(|(age, _)| *age >= age_min).collect()
+    }
+
     /// Notes that a command goes out on a connection, and gives it, unless it was sent on that one or has ended.
     fn to_send(&self, tid: Tid, conn_id: u64) -> Option<Msg> {
         let mut all = self.0.lock();
@@ -91,7 +101,10 @@ impl Objecter {
         let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         let question = Msg::new(command).with_tid(tid);
-        self.commands.0.lock().insert(tid, Waiting { to, question, sent_on: None, answer });
+        self.commands
+            .0
+            .lock()
+            .insert(tid, Waiting { since: Instant::now(), to, question, sent_on: None, answer });
         let _forget = Forget { commands: &self.commands, tid };
         if self.sessions.is_closed() {
             return Err(Error::Shutdown);
@@ -130,7 +143,7 @@ impl Objecter {
 
 impl MapView {
     /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as librados says.
-    fn addressee(&self, to: Addressee) -> Result<OsdId, Errno> {
+    pub(super) fn addressee(&self, to: Addressee) -> Result<OsdId, Errno> {
         let osd = match to {
             Addressee::Osd(osd) => osd,
             Addressee::Pg(pg) => {

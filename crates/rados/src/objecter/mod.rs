@@ -27,6 +27,7 @@ mod sessions;
 mod steward;
 mod target;
 mod throttle;
+mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -54,6 +55,7 @@ use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
 use crate::monc::MonClient;
 use crate::trace::{self, Marks};
+use crate::waits::{Reason, Waiter, Waits};
 
 pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
@@ -101,6 +103,7 @@ pub(crate) struct Objecter {
     /// The same, for tasks that wait for it.
     blocklisted: watch::Sender<bool>,
     trace: Option<Arc<trace::Sender>>,
+    waits: Waits,
 }
 
 /// What a change of the map, or several that came together, had sent again.
@@ -122,6 +125,7 @@ impl Objecter {
         monc: Arc<MonClient>,
         dialer: Arc<Dialer>,
         trace: Option<Arc<trace::Sender>>,
+        waits: Waits,
     ) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
@@ -142,6 +146,7 @@ impl Objecter {
             is_blocklisted: AtomicBool::new(false),
             blocklisted: watch::Sender::new(false),
             trace,
+            waits,
         });
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
@@ -154,6 +159,11 @@ impl Objecter {
 
     /// Waits until the map is of this epoch or newer.
     pub(crate) async fn wait_for_epoch(&self, epoch: Epoch) {
+        let known = *self.epochs.borrow();
+        if known >= epoch {
+            return;
+        }
+        let _wait = self.waits.enter(Waiter::Operation, Reason::Map { wanted: epoch, known });
         let mut epochs = self.epochs.subscribe();
         // The sender is a field of `self`, so there is one.
         let _ = epochs.wait_for(|current| *current >= epoch).await;

@@ -111,6 +111,12 @@ impl fmt::Display for Request {
     }
 }
 
+/// What an operation is to do, in a few words, for people.
+pub(super) fn in_words(op: &Op) -> String {
+    let what: Vec<_> = op.request.ops.iter().map(described).collect();
+    format!("{} on '{}'", what.join(", "), op.request.oid.escape_ascii())
+}
+
 /// As Ceph names it: those that are about a range of bytes with it.
 fn described(op: &OsdOp) -> String {
     let ranged = [
@@ -167,7 +173,7 @@ impl Waiting {
         Entered { waiting: self, tid: op.tid }
     }
 
-    fn all(&self) -> Vec<Arc<Op>> {
+    pub(super) fn all(&self) -> Vec<Arc<Op>> {
         self.0.lock().values().cloned().collect()
     }
 }

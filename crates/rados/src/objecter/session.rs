@@ -248,22 +248,29 @@ const EAGAIN: i32 = 11;
 impl Session {
     /// The operations in flight.
     pub(super) fn requests(&self) -> Vec<Request> {
+        let shown =
+            |(op, flight, waits_for): (Arc<Op>, Flight, WaitsFor)| Request::of(&op, &flight, waits_for);
+        self.flying(|_| true).into_iter().map(shown).collect()
+    }
+
+    /// The operations in flight that are `wanted`, each with its place and what it waits for.
+    pub(super) fn flying(&self, wanted: impl Fn(&Op) -> bool) -> Vec<(Arc<Op>, Flight, WaitsFor)> {
         let (ops, conn) = {
             let state = self.state.lock();
             let flying = |op: &Arc<Op>, backed_off| (Arc::clone(op), op.flight.load(), backed_off);
-            let in_table = state.table.values().map(|op| flying(op, Some(state.is_backed_off(op))));
-            let mut ops: Vec<_> = in_table.collect();
-            ops.extend(state.held.iter().map(|op| flying(op, None)));
+            let in_table = state.table.values().filter(|op| wanted(op));
+            let mut ops: Vec<_> = in_table.map(|op| flying(op, Some(state.is_backed_off(op)))).collect();
+            ops.extend(state.held.iter().filter(|op| wanted(op)).map(|op| flying(op, None)));
             (ops, state.conn.as_ref().map(|conn| conn.state()))
         };
-        let shown = |(op, flight, backed_off): (Arc<Op>, Flight, Option<bool>)| {
+        let with_reason = |(op, flight, backed_off): (Arc<Op>, Flight, Option<bool>)| {
             let waits_for = match backed_off {
                 Some(backed_off) => WaitsFor::of(self.is_homeless(), flight.place.paused, backed_off, conn),
                 None => WaitsFor::Turn,
             };
-            Request::of(&op, &flight, waits_for)
+            (op, flight, waits_for)
         };
-        ops.into_iter().map(shown).collect()
+        ops.into_iter().map(with_reason).collect()
     }
 }
 

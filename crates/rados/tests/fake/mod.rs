@@ -216,6 +216,11 @@ impl Fake {
         lock(&self.shared.map).is_up(OsdId(osd))
     }
 
+    /// Of the newest map.
+    pub(crate) fn epoch(&self) -> Epoch {
+        lock(&self.shared.map).epoch
+    }
+
     pub(crate) fn pool_id(&self) -> PoolId {
         lock(&self.shared.map).pool_by_name(POOL.as_bytes()).expect("the pool")
     }

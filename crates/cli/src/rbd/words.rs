@@ -1,0 +1,219 @@
+//! The forms in which `rbd` takes names: as options (`--image`, `--dest`, `--path` …) in place of words.
+
+use std::path::Path;
+
+/// What a word of a command names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The image, or the snapshot of it, that the command is about.
+    Source,
+    /// The image that it makes.
+    Dest,
+    /// A file.
+    File,
+}
+
+use Part::{Dest, File, Source};
+
+/// The words of the commands that take names as options; those behind these are their own.
+const FORMS: &[(&[&str], &[Part])] = &[
+    (&["create", "info", "status", "rm", "remove", "resize", "diff", "du", "disk-usage"], &[Source]),
+    (&["children", "flatten", "sparsify", "bench", "trash mv", "trash move"], &[Source]),
+    (&["rename", "mv", "cp", "copy", "deep cp", "deep copy", "clone"], &[Source, Dest]),
+    (&["snap rename", "snap mv"], &[Source, Dest]),
+    (&["export", "export-diff"], &[Source, File]),
+    (&["import"], &[File, Dest]),
+    (&["import-diff"], &[File, Source]),
+    (&["snap create", "snap add", "snap ls", "snap list", "snap rm", "snap remove"], &[Source]),
+    (&["snap purge", "snap protect", "snap unprotect", "snap rollback", "snap revert"], &[Source]),
+    (&["snap limit set", "snap limit clear", "feature enable", "feature disable"], &[Source]),
+    (&["lock ls", "lock list", "lock add", "lock rm", "lock remove"], &[Source]),
+    (&["object-map check", "object-map rebuild", "image-meta list", "image-meta ls"], &[Source]),
+    (&["image-meta get", "image-meta set", "image-meta remove", "image-meta rm"], &[Source]),
+];
+
+/// Commands whose `-s` is a size.
+const SIZED: [&str; 2] = ["create", "resize"];
+
+/// Whether `-s` is a command's size.
+pub(crate) fn has_size(command: &str) -> bool {
+    SIZED.contains(&command)
+}
+
+/// The options of the forms; each has a value.
+const OPTIONS: [&str; 6] = ["--image", "--dest", "--dest-pool", "--dest-namespace", "--dest-snap", "--path"];
+
+/// Whether a word is an option of the forms.
+pub(crate) fn is_option(word: &str) -> bool {
+    OPTIONS.contains(&word.split('=').next().unwrap_or_default())
+}
+
+/// Options of the forms that a command line has; of two of a kind the last.
+#[derive(Default)]
+struct Named([Option<String>; OPTIONS.len()]);
+
+impl Named {
+    fn value(&mut self, option: &str) -> Option<String> {
+        OPTIONS.iter().position(|known| *known == option).and_then(|at| self.0[at].take())
+    }
+}
+
+/// The words behind a command's name, with names where the command expects them. `takes_next` tells which
+/// other options have values.
+pub(crate) fn arranged(
+    command: &str,
+    words: Vec<String>,
+    takes_next: impl Fn(&str) -> bool,
+) -> Result<Vec<String>, String> {
+    let Some((_, parts)) = FORMS.iter().find(|(commands, _)| commands.contains(&command)) else {
+        return Ok(words);
+    };
+    let mut named = Named::default();
+    let (mut options, mut given) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let size = word.strip_prefix("-s").filter(|_| has_size(command));
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value.to_owned())),
+            None => (&*word, None),
+        };
+        if word == "--" {
+            given.extend(words.by_ref());
+        } else if let Some(at) = OPTIONS.iter().position(|known| *known == option) {
+            let value = value.or_else(|| words.next());
+            named.0[at] = Some(value.ok_or_else(|| format!("{option} needs a value"))?);
+        } else if let Some(size) = size {
+            options.push("--size".to_owned());
+            let value = if size.is_empty() { words.next() } else { Some(size.to_owned()) };
+            options.extend(value);
+        } else if word.starts_with('-') && word != "-" {
+            let next = takes_next(&word).then(|| words.next()).flatten();
+            options.extend([word].into_iter().chain(next));
+        } else {
+            given.push(word);
+        }
+    }
+    put(parts, &mut given, &mut named)?;
+    if let Some(left) =
+        OPTIONS.iter().zip(&named.0).find_map(|(option, value)| value.as_ref().map(|_| option))
+    {
+        return Err(format!("{left} is no option of {command}"));
+    }
+    if given.iter().any(|word| word.starts_with('-') && word != "-") {
+        options.push("--".to_owned());
+    }
+    options.extend(given);
+    Ok(options)
+}
+
+/// Puts names that options give among those that words give.
+fn put(parts: &[Part], given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
+    for (at, part) in parts.iter().enumerate() {
+        let value = match part {
+            Source => named.value("--image"),
+            File => named.value("--path"),
+            // What is imported has one image only: both name it.
+            Dest if parts[0] == File => named.value("--dest").or(named.value("--image")),
+            Dest => named.value("--dest"),
+        };
+        if let Some(value) = value {
+            given.insert(at.min(given.len()), value);
+        }
+        if *part == Dest {
+            put_place(at, parts[0] == File, given, named)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what options say of where the image lies that is made.
+fn put_place(at: usize, is_import: bool, given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
+    let [pool, namespace, snap] =
+        ["--dest-pool", "--dest-namespace", "--dest-snap"].map(|option| named.value(option));
+    if pool.is_none() && namespace.is_none() && snap.is_none() {
+        return Ok(());
+    }
+    if given.len() <= at {
+        // What is imported is called as the file; nothing else has a name by itself.
+        let file = given.first().filter(|_| snap.is_none()).map(Path::new);
+        let own = file.and_then(Path::file_name).and_then(|name| name.to_str());
+        let own = own.filter(|_| is_import).ok_or("what is made has no name; give it with --dest")?;
+        given.push(own.to_owned());
+    }
+    let dest = &mut given[at];
+    if !dest.contains('/') {
+        let place = match (pool, namespace) {
+            (None, None) => String::new(),
+            (Some(pool), None) => format!("{pool}/"),
+            (Some(pool), Some(namespace)) => format!("{pool}/{namespace}/"),
+            (None, Some(_)) => return Err("--dest-namespace needs --dest-pool".to_owned()),
+        };
+        dest.insert_str(0, &place);
+    }
+    if let Some(snap) = snap.filter(|_| !dest.contains('@')) {
+        dest.push('@');
+        dest.push_str(&snap);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arranged_so(command: &str, words: &str) -> Result<String, String> {
+        let words = words.split_whitespace().map(str::to_owned).collect();
+        let takes_next = |word: &str| ["-p", "--size", "--snap", "--order"].contains(&word);
+        arranged(command, words, takes_next).map(|words| words.join(" "))
+    }
+
+    #[test]
+    fn names_stand_where_commands_expect_them() {
+        // As 16.2.15 reads them.
+        for (command, words, read) in [
+            ("info", "i --snap s", "--snap s i"),
+            ("info", "--image i", "i"),
+            ("info", "--image=p/i@s", "p/i@s"),
+            ("create", "-s 10M i", "--size 10M i"),
+            ("create", "-s10M --image i", "--size 10M i"),
+            ("resize", "i -s 5", "--size 5 i"),
+            ("info", "-s s1 i", "-s s1 i"),
+            ("import", "f", "f"),
+            ("import", "--image i f", "f i"),
+            ("import", "--dest i --path f", "f i"),
+            ("import", "--dest i --dest-pool q /d/f", "/d/f q/i"),
+            ("import", "--dest-pool q /d/f", "/d/f q/f"),
+            ("import", "--path -", "-"),
+            ("cp", "i j --dest-pool q", "i q/j"),
+            ("cp", "--dest j i --dest-pool q --dest-namespace n", "i q/n/j"),
+            ("cp", "i q/j --dest-pool r", "i q/j"),
+            ("rename", "--image i j", "i j"),
+            ("rename", "--image i --dest j", "i j"),
+            ("clone", "--image p/i --snap s --dest c", "--snap s p/i c"),
+            ("snap rename", "i@s --dest i --dest-snap t", "i@s i@t"),
+            ("export", "--image i --path f", "i f"),
+            ("export", "--path f i", "i f"),
+            ("import-diff", "--image i f", "f i"),
+            ("lock add", "--image i id", "i id"),
+            ("image-meta set", "--image i k v", "i k v"),
+            ("rm", "--image i -- -j", "-- i -j"),
+            ("merge-diff", "--path x a b", "--path x a b"),
+        ] {
+            assert_eq!(arranged_so(command, words).as_deref(), Ok(read), "{command} {words}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_says_nothing_is_refused() {
+        for (command, words) in [
+            ("info", "i --dest j"),
+            ("cp", "i j --path f"),
+            ("rm", "--image"),
+            ("cp", "i j --dest-namespace n"),
+            ("snap rename", "i@s --dest-snap t"),
+            ("rename", "i --dest-pool q"),
+        ] {
+            assert!(arranged_so(command, words).is_err(), "{command} {words}");
+        }
+    }
+}
