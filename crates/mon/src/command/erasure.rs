@@ -1,7 +1,7 @@
 //! `osd erasure-code-profile …`, and what is done with CRUSH rules.
 
 use loligo_maps::Name;
-use loligo_maps::crush::{CrushMap, RuleKind};
+use loligo_maps::crush::CrushMap;
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
@@ -34,40 +34,12 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-pub(super) fn rule_rm(call: &mut Call<'_>) -> Outcome {
-    let (map, name) = (call.state.osdmap(), call.args.required("name"));
-    let number = map.crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
-    let Some(number) = number else { return Ok(Reply::status(format!("rule {name} does not exist"))) };
-    if map.pools.values().any(|pool| pool.crush_rule == number) {
-        return Err(Failure::new(Errno::EBUSY, format!("crush rule {name} ({number}) is in use")));
-    }
-    let mut crush = CrushMap::clone(&map.crush);
-    crush.remove_rule(number);
-    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(&crush))?;
-    Ok(Reply::default())
-}
-
 pub(super) fn rule_create_erasure(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name");
     let profile = call.state.profile(call.args.text("profile").unwrap_or(DEFAULT_PROFILE))?;
     let code = Code::of(profile.clone(), true)?;
     create_rule(call, |crush| {
         code.add_rule(crush, name).map(|number| format!("created rule {name} at {number}"))
-    })
-}
-
-pub(super) fn rule_create_replicated(call: &mut Call<'_>) -> Outcome {
-    let [name, root, kind] = ["name", "root", "type"].map(|arg| call.args.required(arg));
-    if let Some(class) = call.args.text("class").filter(|class| !class.is_empty()) {
-        return Err(Failure::missing(format!("device class {class} does not exist")));
-    }
-    create_rule(call, |crush| {
-        let item = crush.item_by_name(root);
-        let item = item.ok_or_else(|| Failure::missing(format!("root item {root} does not exist")))?;
-        let domain = crush.type_by_name(kind);
-        let domain = domain.ok_or_else(|| Failure::invalid(format!("unknown type {kind}")))?;
-        let added = crush.add_simple_rule(name, RuleKind::REPLICATED, item, domain);
-        added.map(|_| String::new()).map_err(|e| Failure::invalid(e.to_string()))
     })
 }
 

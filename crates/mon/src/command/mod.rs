@@ -11,6 +11,7 @@ mod config;
 mod config_help;
 mod config_key;
 mod crush;
+mod crush_change;
 mod crush_dump;
 mod erasure;
 mod health;
@@ -67,6 +68,8 @@ impl Errno {
     pub const EBUSY: Self = Self(16);
     /// It exists already.
     pub const EEXIST: Self = Self(17);
+    /// Not a directory.
+    pub const ENOTDIR: Self = Self(20);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
     /// Too large.

@@ -3,6 +3,7 @@
 use loligo_maps::PgPool;
 use loligo_maps::crush::CrushMap;
 
+use super::crush_change::is_replicated;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::State;
 use crate::state::erasure::NewErasurePool;
@@ -54,10 +55,12 @@ fn kind_word(is_erasure: bool) -> &'static str {
     if is_erasure { "erasure" } else { "replicated" }
 }
 
-/// The number of a rule that a pool shall have.
+/// The number of a rule that a replicated pool shall have.
 fn rule_number(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
-    let number = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
-    number.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))
+    let missing = || Failure::missing(format!("specified rule {name} doesn't exist"));
+    let rule = crush.rule_by_name(name).ok_or_else(missing)?;
+    let number = u8::try_from(rule).ok().filter(|_| is_replicated(crush, rule));
+    number.ok_or_else(|| Failure::invalid(format!("crush rule {rule} type does not match pool")))
 }
 
 /// How many copies a pool may have.

@@ -5,9 +5,9 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_dump, erasure, health, log,
-    metadata, mgr, mon, osd, osd_df, osd_dump, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota,
-    status, usage,
+    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_change, crush_dump,
+    erasure, health, log, metadata, mgr, mon, osd, osd_df, osd_dump, osd_state, pg_dump, pg_ls, pool,
+    pool_app, pool_vars, quota, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -24,6 +24,7 @@ const WHO: Arg = req("who", Text);
 const RATIO: &[Arg] = &[req("ratio", Fraction)];
 const OSD: Arg = req("id", OsdName);
 const IDS: &[Arg] = &[many(req("ids", Text))];
+const RENAME: &[Arg] = &[req("srcname", TextOf(NAME_CHARS)), req("dstname", TextOf(NAME_CHARS))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -114,9 +115,16 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("osd crush rule ls", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules")),
     bare(old(cmd("osd crush rule list", &[], ("osd", "r"), crush::rule_ls, "list CRUSH rules"))),
     cmd("osd crush rule dump", &[opt("name", TextOf(NAME_CHARS))], ("osd", "r"), crush::rule_dump, "show a CRUSH rule, or all"),
-    cmd("osd crush rule rm", &[req("name", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_rm, "remove a CRUSH rule"),
+    cmd("osd setcrushmap", &[opt("prior_version", Int { min: None })], ("osd", "rw"), crush_change::set_map, "replace the CRUSH map by an encoded one (-i FILE)"),
+    cmd("osd crush rule create-simple", &[req("name", TextOf(NAME_CHARS)), req("root", TextOf(NAME_CHARS)), req("type", TextOf(NAME_CHARS)), opt("mode", Choice(&["firstn", "indep"]))], ("osd", "rw"), crush_change::rule_create, "make a CRUSH rule"),
+    cmd("osd crush rule create-replicated", &[req("name", TextOf(NAME_CHARS)), req("root", TextOf(NAME_CHARS)), req("type", TextOf(NAME_CHARS)), opt("class", Text)], ("osd", "rw"), crush_change::rule_create, "make a CRUSH rule for replicated pools"),
+    cmd("osd crush rule rename", RENAME, ("osd", "rw"), crush_change::rule_rename, "give a CRUSH rule another name"),
+    cmd("osd crush rule rm", &[req("name", TextOf(NAME_CHARS))], ("osd", "rw"), crush_change::rule_rm, "remove a CRUSH rule"),
+    cmd("osd crush rename-bucket", RENAME, ("osd", "rw"), crush_change::rename_bucket, "give a CRUSH bucket another name"),
+    cmd("osd crush add-bucket", &[req("name", TextOf(NAME_CHARS)), req("type", Text)], ("osd", "rw"), crush_change::add_bucket, "make an empty CRUSH bucket"),
+    cmd("osd crush reweight", &[req("name", TextOf(NAME_CHARS)), req("weight", Float { min: Some(0.0) })], ("osd", "rw"), crush_change::reweight, "change what a device weighs in CRUSH"),
+    cmd("osd crush tunables", &[req("profile", Choice(&crush_change::PROFILES))], ("osd", "rw"), crush_change::tunables, "say what CRUSH goes by, by the name of a profile"),
     cmd("osd crush rule create-erasure", &[req("name", TextOf(NAME_CHARS)), opt("profile", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_create_erasure, "make a CRUSH rule for erasure-coded pools of a profile"),
-    cmd("osd crush rule create-replicated", &[req("name", TextOf(NAME_CHARS)), req("root", TextOf(NAME_CHARS)), req("type", TextOf(NAME_CHARS)), opt("class", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_create_replicated, "make a CRUSH rule for replicated pools"),
     cmd("osd erasure-code-profile set", &[req("name", TextOf(NAME_CHARS)), many(opt("profile", Text)), opt("force", Bool)], ("osd", "rw"), erasure::set, "make a profile of an erasure code, or change it"),
     cmd("osd erasure-code-profile get", &[req("name", TextOf(NAME_CHARS))], ("osd", "r"), erasure::get, "show a profile of an erasure code"),
     cmd("osd erasure-code-profile ls", &[], ("osd", "r"), erasure::ls, "list profiles of erasure codes"),

@@ -80,13 +80,18 @@ impl Mon {
         self.monitor.take_effects()
     }
 
-    /// Sends a command with input.
+    /// Sends a command with a text as input.
     pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> MMonCommandAck {
+        self.command_bytes(session, json, input.as_bytes())
+    }
+
+    /// Sends a command with input.
+    pub(crate) fn command_bytes(&mut self, session: SessionId, json: &str, input: &[u8]) -> MMonCommandAck {
         let command = MMonCommand {
             paxos: PaxosHeader { version: 0 },
             fsid: FSID,
             cmd: vec![json.to_owned()],
-            input: input.to_owned().into(),
+            input: input.to_vec().into(),
         };
         let effects = self.send(session, &command);
         opened(&effects, session).pop().expect("an answer")

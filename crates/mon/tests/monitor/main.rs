@@ -2,6 +2,7 @@
 
 mod commands;
 mod common;
+mod crush;
 mod erasure;
 mod osd_state;
 mod persist;

@@ -1,0 +1,200 @@
+//! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their objects, as in a stock
+//! cluster: what a map or a rule leaves without an OSD waits until another one gives it one.
+
+use loligo_maps::crush::{CrushBuildError, CrushMap, RuleKind, StepOp, Tunables};
+use loligo_maps::{Name, OsdMap};
+use loligo_wire::Reader;
+
+use super::{Call, Errno, Failure, Outcome, Reply};
+
+/// CRUSH's weights are in 1/65536.
+const WEIGHT_ONE: f64 = 65_536.0;
+
+/// Makes an epoch with a changed CRUSH map.
+fn change(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut CrushMap) -> Result<(), CrushBuildError>,
+) -> Result<(), Failure> {
+    let mut crush = CrushMap::clone(&call.state.osdmap().crush);
+    change(&mut crush).map_err(|e| Failure::invalid(e.to_string()))?;
+    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(&crush)).map(|_| ())
+}
+
+/// Takes a whole map from the input.
+pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let (given, version) = (call.args.int("prior_version"), i64::from(map.crush_version));
+    if let Some(prior) = given.filter(|prior| *prior != version) {
+        let status = format!("prior_version {prior} != crush version {version}");
+        return Err(Failure::new(Errno::EPERM, status));
+    }
+    let crush = CrushMap::decode(&mut Reader::new(call.input))
+        .map_err(|e| Failure::invalid(format!("Failed to parse crushmap: {e}")))?;
+    check_pools(map, &crush)?;
+    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(&crush))?;
+    Ok(Reply::status(call.state.osdmap().crush_version.to_string()))
+}
+
+/// Each pool's rule must be there.
+fn check_pools(map: &OsdMap, crush: &CrushMap) -> Result<(), Failure> {
+    let lost = map.pools.iter().find(|(_, pool)| crush.rule(usize::from(pool.crush_rule)).is_none());
+    lost.map_or(Ok(()), |(id, pool)| {
+        let status = format!("pool {id} references crush_rule {} but it is not present", pool.crush_rule);
+        Err(Failure::invalid(status))
+    })
+}
+
+/// `osd crush rule create-simple | create-replicated`.
+pub(super) fn rule_create(call: &mut Call<'_>) -> Outcome {
+    let crush = &call.state.osdmap().crush;
+    let (name, root, kind) =
+        (call.args.required("name"), call.args.required("root"), call.args.required("type"));
+    if crush.rule_by_name(name).is_some() {
+        return Ok(Reply::status(format!("rule {name} already exists")));
+    }
+    let missing = || Failure::missing(format!("root item {root} does not exist"));
+    let root = crush.item_by_name(root).ok_or_else(missing)?;
+    let unknown = || Failure::invalid(format!("unknown type {kind}"));
+    let kind = crush.type_by_name(kind).ok_or_else(unknown)?;
+    if let Some(class) = call.args.text("class").filter(|class| !class.is_empty()) {
+        return Err(Failure::missing(format!("device class {class} does not exist")));
+    }
+    let indep = call.args.text("mode") == Some("indep");
+    change(call, |crush| {
+        // With the steps of erasure-coded pools the rule is for those.
+        let rule_kind = if indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
+        crush.add_simple_rule(name, rule_kind, root, kind).map(|_| ())
+    })?;
+    Ok(Reply::default())
+}
+
+pub(super) fn rule_rename(call: &mut Call<'_>) -> Outcome {
+    let (from, to) = (call.args.required("srcname"), call.args.required("dstname"));
+    let crush = &call.state.osdmap().crush;
+    let rule = match (crush.rule_by_name(from), crush.rule_by_name(to)) {
+        (None, Some(_)) => return Ok(Reply::status(format!("already renamed to '{to}'"))),
+        (None, None) => {
+            return Err(Failure::missing(format!("source rule name '{from}' does not exist")));
+        }
+        (Some(_), Some(_)) => {
+            let status = format!("destination rule name '{to}' already exists");
+            return Err(Failure::new(Errno::EEXIST, status));
+        }
+        (Some(rule), None) => rule,
+    };
+    change(call, |crush| {
+        crush.rule_names.insert(rule, Name::from(to));
+        Ok(())
+    })?;
+    Ok(Reply::default())
+}
+
+pub(super) fn rule_rm(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("name");
+    let map = call.state.osdmap();
+    let Some(rule) = map.crush.rule_by_name(name) else {
+        return Ok(Reply::status(format!("rule {name} does not exist")));
+    };
+    if map.pools.values().any(|pool| i32::from(pool.crush_rule) == rule) {
+        return Err(Failure::new(Errno::EBUSY, format!("crush ruleset {name} {rule} is in use")));
+    }
+    change(call, |crush| {
+        crush.rule_names.remove(&rule);
+        if let Some(place) = usize::try_from(rule).ok().and_then(|rule| crush.rules.get_mut(rule)) {
+            *place = None;
+        }
+        Ok(())
+    })?;
+    Ok(Reply::default())
+}
+
+pub(super) fn rename_bucket(call: &mut Call<'_>) -> Outcome {
+    let (from, to) = (call.args.required("srcname"), call.args.required("dstname"));
+    let crush = &call.state.osdmap().crush;
+    let id = match (crush.item_by_name(from), crush.item_by_name(to)) {
+        (None, Some(_)) => {
+            let status = format!("srcname = '{from}' does not exist and dstname = '{to}' already exists");
+            return Ok(Reply::status(status));
+        }
+        (None, None) => return Err(Failure::missing(format!("srcname = '{from}' does not exist"))),
+        (Some(_), Some(_)) => {
+            return Err(Failure::new(Errno::EEXIST, format!("dstname = '{to}' already exists")));
+        }
+        (Some(id), None) => id,
+    };
+    if id >= 0 {
+        let status = format!("srcname = '{from}' is not a bucket because its id = {id} is >= 0");
+        return Err(Failure::new(Errno::ENOTDIR, status));
+    }
+    change(call, |crush| {
+        crush.names.insert(id, Name::from(to));
+        Ok(())
+    })?;
+    Ok(Reply::status(format!("renamed bucket {from} into {to}")))
+}
+
+/// Makes an empty bucket, which lies nowhere yet.
+pub(super) fn add_bucket(call: &mut Call<'_>) -> Outcome {
+    let (name, kind) = (call.args.required("name"), call.args.required("type"));
+    let crush = &call.state.osdmap().crush;
+    if crush.item_by_name(name).is_some() {
+        return Ok(Reply::status(format!("bucket '{name}' already exists")));
+    }
+    let number = crush.type_by_name(kind).and_then(|number| u16::try_from(number).ok());
+    let number = number.ok_or_else(|| Failure::invalid(format!("type '{kind}' does not exist")))?;
+    if number == 0 {
+        return Err(Failure::invalid(format!("type '{kind}' is for devices, not buckets")));
+    }
+    change(call, |crush| crush.add_bucket(name, number).map(|_| ()))?;
+    Ok(Reply::status(format!("added bucket {name} type {kind} to crush map")))
+}
+
+/// Changes a device's weight, and with it what everything above weighs.
+pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("name");
+    let weight = call.args.float("weight").unwrap_or_default();
+    let crush = &call.state.osdmap().crush;
+    let missing = || Failure::missing(format!("device '{name}' does not appear in the crush map"));
+    let id = crush.item_by_name(name).ok_or_else(missing)?;
+    if id < 0 {
+        return Err(Failure::invalid(format!("device '{name}' is not a leaf in the crush map")));
+    }
+    // What is too much for a weight stays the most that there is.
+    let fixed = (weight * WEIGHT_ONE) as u32;
+    let holders: Vec<i32> =
+        crush.buckets.iter().flatten().filter(|bucket| bucket.items.contains(&id)).map(|b| b.id).collect();
+    change(call, |crush| holders.iter().try_for_each(|bucket| crush.set_item_weight(id, fixed, *bucket)))?;
+    Ok(Reply::status(format!("reweighted item id {id} name '{name}' to {weight} in crush map")))
+}
+
+/// The profiles that there are.
+pub(super) const PROFILES: [&str; 8] =
+    ["legacy", "argonaut", "bobtail", "firefly", "hammer", "jewel", "optimal", "default"];
+
+pub(super) fn tunables(call: &mut Call<'_>) -> Outcome {
+    let profile = call.args.required("profile");
+    let tunables = match profile {
+        "legacy" | "argonaut" => Tunables::LEGACY,
+        "bobtail" => Tunables::BOBTAIL,
+        "firefly" => Tunables::FIREFLY,
+        "hammer" => Tunables::HAMMER,
+        "jewel" | "optimal" | "default" => Tunables::JEWEL,
+        _ => return Err(Failure::invalid(format!("unrecognized profile '{profile}'"))),
+    };
+    change(call, |crush| {
+        // A profile says how to try; how straws are computed stays.
+        let straw_calc_version = crush.tunables.straw_calc_version;
+        crush.tunables = Tunables { straw_calc_version, ..tunables };
+        Ok(())
+    })?;
+    Ok(Reply::status(format!("adjusted tunables profile to {profile}")))
+}
+
+/// Whether a rule is for replicated pools: erasure-coded ones choose shards for their places.
+pub(super) fn is_replicated(crush: &CrushMap, rule: i32) -> bool {
+    let rule = usize::try_from(rule).ok().and_then(|rule| crush.rule(rule));
+    let indep = |op| matches!(op, StepOp::CHOOSE_INDEP | StepOp::CHOOSELEAF_INDEP);
+    rule.is_some_and(|rule| {
+        rule.kind == RuleKind::REPLICATED && !rule.steps.iter().any(|step| indep(step.op))
+    })
+}
