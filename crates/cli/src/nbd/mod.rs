@@ -102,7 +102,7 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
     let plan = Plan::of(options)?;
     // One that cannot be read fails where a device needs the cluster.
     if let Ok(conf) = builder.load() {
-        client::warn(&conf);
+        client::prepare(&conf)?;
     }
     let pause_max = Duration::from_micros(options.gather_us);
     let runtime = client::workers(options.workers.unwrap_or_else(default_workers), move || {

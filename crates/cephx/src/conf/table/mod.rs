@@ -5,6 +5,7 @@
 //! runs, `n` cannot be stored by the monitor), default, default of daemons, least and greatest value, and the
 //! words that are permitted.
 
+mod known;
 mod value;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 
 use loligo_wire::{EntityName, EntityType};
 
+pub use known::{Accepted, Known, known, names};
 pub use value::Rejected;
 
 const TABLE: &str = include_str!("options.txt");
@@ -55,6 +57,23 @@ impl OptionFacts {
         // Words are shown as they stand in the table, numbers as they would be stored.
         let number = Some(default).filter(|_| self.kind == "float");
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// The type of its values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`, `str`, `addr`,
+    /// `addrvec`, `uuid`, or `level` (of a log).
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The least and the greatest value, as far as there are bounds.
+    pub fn bounds(&self) -> (Option<&'static str>, Option<&'static str>) {
+        let bound = |text: &'static str| (!text.is_empty()).then_some(text);
+        (bound(self.min), bound(self.max))
+    }
+
+    /// The words that are permitted; if there are none, all are.
+    pub fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.words.split('|').filter(|word| !word.is_empty())
     }
 
     /// Whether it is true or false.
