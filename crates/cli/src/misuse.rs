@@ -46,15 +46,12 @@ mod tests {
     fn a_wrong_command_line_is_one_line() {
         for (said, told) in [
             ("lspools --nosuch=3", "unexpected argument '--nosuch' found; see 'loligo lspools --help'"),
-            ("nosuch", "unrecognized subcommand 'nosuch'; see 'loligo --help'"),
+            ("qqqq", "unrecognized subcommand 'qqqq'; see 'loligo --help'"),
             (
                 "-p p put o",
                 "the following required arguments were not provided: <FILE>; see 'loligo put --help'",
             ),
-            (
-                "rbd lss",
-                "unrecognized subcommand 'lss'; tip: a similar subcommand exists: 'ls'; see 'loligo rbd --help'",
-            ),
+            ("rbd qqqq", "unrecognized subcommand 'qqqq'; see 'loligo rbd --help'"),
         ] {
             let words = std::iter::once("loligo").chain(said.split(' '));
             let wrong = Cli::command().try_get_matches_from(words).expect_err(said);
