@@ -63,7 +63,7 @@ pub struct Keyring {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
     /// The file could not be read or written.
-    #[error("keyring {path}: {source}")]
+    #[error("keyring {path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -121,7 +121,7 @@ impl Keyring {
 
     /// Reads one file.
     pub fn read(path: &Path) -> Result<Self, KeyringError> {
-        let text = fs::read_to_string(path)
+        let text = ini::read_text(path)
             .map(Zeroizing::new)
             .map_err(|source| KeyringError::Io { path: path.to_owned(), source })?;
         Self::parse_with(&text, Keyless::Skipped)
@@ -255,7 +255,7 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// A key alone in a file (`keyfile`), in base64.
 pub fn read_keyfile(path: &Path) -> Result<CryptoKey, KeyfileError> {
-    let text = fs::read_to_string(path)
+    let text = ini::read_text(path)
         .map(Zeroizing::new)
         .map_err(|source| KeyfileError::Io { path: path.to_owned(), source })?;
     text.parse().map_err(|source| KeyfileError::Key { path: path.to_owned(), source })
@@ -265,7 +265,7 @@ pub fn read_keyfile(path: &Path) -> Result<CryptoKey, KeyfileError> {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyfileError {
     /// It could not be read.
-    #[error("key file {path}: {source}")]
+    #[error("key file {path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -273,7 +273,7 @@ pub enum KeyfileError {
         source: io::Error,
     },
     /// It holds no usable key.
-    #[error("key file {path}: {source}")]
+    #[error("key file {path}: {source}", path = path.display())]
     Key {
         /// The file.
         path: PathBuf,

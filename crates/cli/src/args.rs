@@ -22,9 +22,12 @@ Options that all Ceph programs share, and that are read as Ceph reads them:
   -k, --keyring FILE   where its key is (else CEPH_KEYRING, the configuration, the default places)
   -m, --mon-host LIST  the monitors
   --log-file FILE      where the log goes (serve: loligo.log in its directory; - is standard error)
+  -d                   log to standard error (--log-to-stderr --log-file '')
   --debug-SUBSYS N[/M] log up to level N, keep up to M for a crash: none, msgr, mon, monc, osd, auth, store, client,
                        objecter, asok
-  --OPTION VALUE       any option of the configuration that the client knows
+  --setuser NAME       become this user first, if root;  --setgroup NAME
+  --OPTION VALUE       any option that a Ceph program takes; truth values: --OPTION, --no-OPTION, --OPTION=false
+                       ('loligo config help OPTION' says what it does here)
 CEPH_ARGS may hold any of them.";
 
 const LOCKSTAT: &str = "\
@@ -180,6 +183,9 @@ pub(crate) enum Command {
         /// Write from this byte on, and leave the rest of the object as it is.
         #[arg(long, value_parser = size)]
         offset: Option<u64>,
+        /// Write though the pool or the cluster is full; not everybody may.
+        #[arg(long)]
+        force_full: bool,
     },
     /// Read an object into a file.
     Get {
@@ -202,6 +208,9 @@ pub(crate) enum Command {
     Rm {
         #[arg(required = true)]
         objects: Vec<Name>,
+        /// Remove though the pool or the cluster is full; not everybody may.
+        #[arg(long)]
+        force_full: bool,
     },
     /// Show an object's size and modification time.
     Stat { object: Name },
@@ -330,10 +339,28 @@ pub(crate) enum Command {
     Ops(OpsOptions),
     /// Show what the operations of a command waited for that had --trace, or draw how they overlap.
     Trace(TraceOptions),
+    /// Ask about options of the configuration.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Config(ConfigCommand),
     /// Measure published contention cases, before and after, on this machine.
     Contend(Contend),
     /// Print a completion script for a shell.
     Completions { shell: Shell },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show an option's type, default and bounds, and whether it acts in this program.
+    Help {
+        /// As in ceph.conf or on the command line.
+        option: String,
+    },
+    /// List the options that act in this program, or all that are known.
+    Ls {
+        /// Those without effect, too.
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 #[derive(Subcommand)]

@@ -36,8 +36,14 @@ pub(crate) struct Pool {
 }
 
 /// Says what a user should know of the configuration although it can be used.
-pub(crate) fn warn(conf: &Conf) {
-    conf.warnings().iter().for_each(|warning| eprintln!("loligo: {warning}"));
+fn warn(conf: &Conf) {
+    conf.warnings().iter().chain(&conf.keyring_warnings()).for_each(|warning| eprintln!("loligo: {warning}"));
+}
+
+/// Says what a user should know of the configuration, and becomes the user that it wants the program to be.
+pub(crate) fn prepare(conf: &Conf) -> Result<(), Failure> {
+    warn(conf);
+    crate::user::become_configured(conf)
 }
 
 impl Client {

@@ -11,20 +11,29 @@ use crate::failure::{Context, Failure};
 /// What a log file is called that is standard error.
 const STDERR: &str = "-";
 
-/// The log of a server: to the file that `log_file` names, else to `default_file`. Errors also go to standard error.
+/// The log of a server: to the file that `log_file` names, else to `default_file`; to standard error, if
+/// `log_to_stderr` is set and no file is named. Errors also go to standard error, unless `err_to_stderr` is
+/// false.
 pub(crate) fn of_server(conf: &Conf, default_file: PathBuf) -> Result<Logger, Failure> {
     set_levels(conf)?;
-    let sink = file_of(conf).unwrap_or(Sink::File(default_file));
-    let also_stderr = !matches!(sink, Sink::Stderr);
+    let to_stderr = switch(conf, "log_to_stderr", false)?.then_some(Sink::Stderr);
+    let sink = file_of(conf)?.or(to_stderr).unwrap_or(Sink::File(default_file));
+    let also_stderr = !matches!(sink, Sink::Stderr) && switch(conf, "err_to_stderr", true)?;
     start(Config::new(sink).dump_on_crash(true).errors_to_stderr(also_stderr))
 }
 
-/// The log of any other command: as stock clients, to the file that `log_file` names, else to standard error if a level
-/// is configured, else none.
+/// The log of any other command: as stock clients, to the file that `log_file` names, else to standard error if
+/// a level is configured or `log_to_stderr` is set, else none.
 pub(crate) fn of_client(conf: &Conf) -> Result<Option<Logger>, Failure> {
     let any_level = set_levels(conf)?;
-    let sink = file_of(conf).or(any_level.then_some(Sink::Stderr));
-    sink.map(|sink| start(Config::new(sink))).transpose()
+    let to_stderr = switch(conf, "log_to_stderr", any_level)?.then_some(Sink::Stderr);
+    let Some(sink) = file_of(conf)?.or(to_stderr) else { return Ok(None) };
+    let also_stderr = !matches!(sink, Sink::Stderr) && switch(conf, "err_to_stderr", false)?;
+    start(Config::new(sink).errors_to_stderr(also_stderr)).map(Some)
+}
+
+fn switch(conf: &Conf, option: &str, default: bool) -> Result<bool, Failure> {
+    conf.bool(option, default).context(|| "configuration".to_owned())
 }
 
 fn start(config: Config) -> Result<Logger, Failure> {
@@ -34,9 +43,10 @@ fn start(config: Config) -> Result<Logger, Failure> {
     Ok(logger)
 }
 
-fn file_of(conf: &Conf) -> Option<Sink> {
-    let name = conf.text("log_file").filter(|name| !name.is_empty())?;
-    Some(if name == STDERR { Sink::Stderr } else { Sink::File(name.into()) })
+fn file_of(conf: &Conf) -> Result<Option<Sink>, Failure> {
+    let wanted = switch(conf, "log_to_file", true)?;
+    let name = conf.text("log_file").filter(|name| wanted && !name.is_empty());
+    Ok(name.map(|name| if name == STDERR { Sink::Stderr } else { Sink::File(name.into()) }))
 }
 
 /// Sets the levels that are configured, by our name of a subsystem or Ceph's. Whether there was one.

@@ -12,6 +12,7 @@ mod admin;
 mod args;
 mod bench;
 mod client;
+mod config;
 mod contend;
 mod demo;
 mod df;
@@ -23,6 +24,7 @@ mod fsck;
 mod locks;
 mod lockstat;
 mod log;
+mod misuse;
 mod name;
 mod nbd;
 mod object;
@@ -36,6 +38,7 @@ mod table;
 mod timeline;
 mod trace;
 mod transfer;
+mod user;
 mod waits;
 mod watch;
 mod words;
@@ -75,20 +78,24 @@ fn run() -> Result<(), Failure> {
     if std::env::var_os("CEPH_ARGS").is_some_and(|args| args.to_str().is_none()) {
         return Err(Failure::new("CEPH_ARGS", "is not UTF-8; give names that are not on the command line"));
     }
-    let (builder, environment) =
-        Builder::new().environment_args().map_err(|e| Failure::new("CEPH_ARGS", e))?;
-    let builder = builder.args(&mut words).map_err(|e| Failure::new("command line", e))?;
     let called = CalledAs::of(words.first().map(String::as_str).unwrap_or_default());
     if called == CalledAs::Rbd {
         words.insert(1, "rbd".to_owned());
     }
-    let cli = parsed(environment, words, bytes, called)?;
+    let mut root = Cli::command();
+    root.build();
+    let own = words::own(&root, &words);
+    let (builder, environment) =
+        Builder::new().environment_args(&own).map_err(|e| Failure::new("CEPH_ARGS", e))?;
+    let builder = builder.args_beside(&mut words, &own).map_err(|e| Failure::new("command line", e))?;
+    let cli = parsed(environment, (words, bytes), &root, called)?;
     if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
         return Err(Failure::new("--format prometheus", "only lockstat has it"));
     }
     let is_client = !matches!(
         cli.command,
         Command::Completions { .. }
+            | Command::Config(_)
             | Command::Contend(_)
             | Command::Fsck { .. }
             | Command::Df { dir: Some(_) }
@@ -118,6 +125,7 @@ fn run() -> Result<(), Failure> {
             say!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
+        Command::Config(command) => config::run(command, cli.format),
         Command::Contend(options) => contend::run(options, cli.format),
         Command::Fsck { dir, repair } => fsck::run(dir, *repair, cli.format),
         Command::Df { dir: Some(dir) } => df::run(dir, cli.format),
@@ -134,34 +142,24 @@ fn run() -> Result<(), Failure> {
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
 fn parsed(
     environment: Vec<String>,
-    line: Vec<String>,
-    bytes: Vec<OsString>,
+    (line, bytes): (Vec<String>, Vec<OsString>),
+    known: &clap::Command,
     called: CalledAs,
 ) -> Result<Cli, Failure> {
     let mut command = Cli::command().args_override_self(!environment.is_empty());
-    let mut known = command.clone();
-    known.build();
-    let words = words::joined(environment, line, &known);
-    let arranged = words::arranged(words, &known, called);
+    let words = words::joined(environment, line, known);
+    let arranged = words::arranged(words, known, called);
     let words = arranged.map_err(|why| Failure::of(Errno::EINVAL, "command line", why))?;
     let words = words::with_bytes(words, bytes).ok_or_else(|| {
         Failure::new("command line", "the value of an option of the configuration is not UTF-8")
     })?;
-    let matches = command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| not_run(&wrong));
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|wrong| not_run(&wrong.format(&mut command))))
-}
-
-/// Tells what is wrong with the command line, or what was asked of it. As of stock programs the status is 1:
-/// 2 would say ENOENT.
-fn not_run(wrong: &clap::Error) -> ! {
-    // Nobody may be there to read it.
-    let _ = wrong.print();
-    std::process::exit(i32::from(wrong.use_stderr()))
+    let matches = command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong));
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command))))
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
-    client::warn(&conf);
+    client::prepare(&conf)?;
     let _log = log::of_client(&conf)?;
     let admin = admin::of_client(&conf);
     let tracing = Tracing::start(cli.trace.as_deref())?;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-use loligo_rados::{WriteOp, WriteOptions};
+use loligo_rados::{WhenFull, WriteOp, WriteOptions};
 use loligo_wire::UTime;
 use serde_json::json;
 
@@ -16,7 +16,10 @@ use crate::say::Stdout;
 use crate::{locks, omap, snaps, transfer, watch};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
-    let pool = client.pool().await?;
+    let mut pool = client.pool().await?;
+    if let Command::Put { force_full: true, .. } | Command::Rm { force_full: true, .. } = command {
+        pool.ioctx = pool.ioctx.with_when_full(WhenFull::Force);
+    }
     let done = one(&pool, command).await;
     pool.rados.shutdown().await;
     done
@@ -25,13 +28,13 @@ pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure
 async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
     let io = &pool.ioctx;
     match command {
-        Command::Put { object, file, offset } => transfer::put(pool, object, file, *offset).await,
+        Command::Put { object, file, offset, .. } => transfer::put(pool, object, file, *offset).await,
         Command::Get { object, file, offset } => transfer::get(pool, object, file, *offset).await,
         Command::Append { object, file } => transfer::append(pool, object, file).await,
         Command::Create { object } => {
             io.create(object.as_bytes(), true).await.context(|| pool.names("create", object))
         }
-        Command::Rm { objects } => {
+        Command::Rm { objects, .. } => {
             for object in objects {
                 io.remove(object.as_bytes()).await.context(|| pool.names("rm", object))?;
             }

@@ -18,10 +18,11 @@ use crate::log;
 pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();
     let data = &options.data;
-    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
-    made.context(|| format!("serve {}", data.display()))?;
     let configuration = || "configuration".to_owned();
     let conf = load(conf).context(configuration)?;
+    client::prepare(&conf)?;
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
+    made.context(|| format!("serve {}", data.display()))?;
     let _log = log::of_server(&conf, data.join("loligo.log"))?;
     let mut builder = match options.store {
         Store::Disk => Server::disk(&options.data),

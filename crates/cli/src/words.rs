@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
+use loligo_cephx::conf;
 
 use crate::rbd;
 
@@ -165,6 +166,13 @@ fn check(command: &Command, word: String, value: Option<String>) -> Result<(), S
     })
 }
 
+/// Tells which words are options of ours: of the program, or of the command that the line names. They win over
+/// options of the configuration.
+pub(crate) fn own<'a>(root: &'a Command, line: &[String]) -> impl Fn(&str) -> bool + use<'a> {
+    let (commands, _) = named_command(root, line);
+    move |word| option_of(word, &commands).is_some()
+}
+
 /// The command line as text, and the words of it that are none. In the text these are a zero byte and their
 /// number: no word of a command line has a zero byte.
 pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<OsString>) {
@@ -196,7 +204,9 @@ fn named_command<'a>(root: &'a Command, line: &[String]) -> (Vec<&'a Command>, u
     while let Some(word) = line.get(at).filter(|word| *word != "--") {
         at += 1;
         if word.starts_with('-') {
-            at += usize::from(takes_next_word(word, &commands));
+            let last = commands[commands.len() - 1];
+            let takes_next = takes_next_word(word, &commands) || takes_next_below(word, last);
+            at += usize::from(takes_next || conf::takes_next_word(word));
         } else if let Some(command) = commands[commands.len() - 1].find_subcommand(word) {
             commands.push(command);
             behind = at;
@@ -250,6 +260,37 @@ mod tests {
 
     use super::*;
     use crate::args::Cli;
+
+    #[test]
+    fn no_long_option_of_ours_is_one_of_the_configuration() {
+        fn check(command: &Command) {
+            for arg in command.get_arguments() {
+                let longs = arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten());
+                for long in longs {
+                    let name = long.replace('-', "_");
+                    assert!(conf::table::known(&name).is_none(), "{} --{long}", command.get_name());
+                }
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn options_of_the_named_command_are_ours() {
+        let mut root = Cli::command();
+        root.build();
+        let line = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (said, word, ours) in [
+            ("loligo -p p bench 1 write", "-b", true),
+            ("loligo -p p ls", "-b", false),
+            ("loligo --rbd-default-order 20 -m h -d bench 1 write", "-b", true),
+            ("loligo lspools", "-d", false),
+            ("loligo lspools", "-p", true),
+        ] {
+            assert_eq!(own(&root, &line(said))(word), ours, "{said}: {word}");
+        }
+    }
 
     #[test]
     fn words_that_are_no_text_come_back() {

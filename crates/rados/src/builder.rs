@@ -59,17 +59,28 @@ impl Builder {
         }
     }
 
-    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, …
-    pub fn args(mut self, args: &mut Vec<String>) -> Result<Self, ConfError> {
-        self.options.take(args)?;
+    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, any
+    /// option of the configuration.
+    pub fn args(self, args: &mut Vec<String>) -> Result<Self, ConfError> {
+        self.args_beside(args, |_| false)
+    }
+
+    /// The same for a program with options of its own, which `own` is true for: they are left.
+    pub fn args_beside(
+        mut self,
+        args: &mut Vec<String>,
+        own: impl Fn(&str) -> bool,
+    ) -> Result<Self, ConfError> {
+        self.options.take(args, own)?;
         Ok(self)
     }
 
     /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the words: a
-    /// program reads them with those of its command line, as stock programs do. Call it before [`args`](Self::args).
-    pub fn environment_args(mut self) -> Result<(Self, Vec<String>), ConfError> {
+    /// program reads them with those of its command line, as stock programs do. Words that `own` is true for are its
+    /// own options. Call it before [`args`](Self::args).
+    pub fn environment_args(mut self, own: impl Fn(&str) -> bool) -> Result<(Self, Vec<String>), ConfError> {
         let mut words = self.environment.take_args();
-        self.options.take_stock(&mut words)?;
+        self.options.take(&mut words, own)?;
         Ok((self, words))
     }
 
@@ -223,7 +234,10 @@ impl Builder {
         first_session.await.map_err(|_| Error::Shutdown)??;
         let map = core.objecter.wait_for_epoch(Epoch(1));
         tokio::time::timeout(times.mount, map).await.map_err(|_| Error::Timeout(times.mount))?;
-        Ok(Rados::new(lifeline, times.mon_op))
+        // What the monitors say counts from here on: who finds them has not heard it yet.
+        let told = Times::of(&conf.with_monitors(core.monc.config()))?;
+        core.objecter.set_op_timeout(told.objecter.op_timeout);
+        Ok(Rados::new(lifeline, told.mon_op))
     }
 }
 

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use loligo_wire::{EntityName, EntityType};
+use zeroize::Zeroizing;
 
-use super::{Conf, ConfError, value};
+use super::lenient::{Leniency, leniencies};
+use super::{Conf, ConfError, ini, value};
 use crate::client::ClientConfig;
 use crate::handshake::{AuthMethod, ConMode};
 use crate::key::{CryptoKey, KeyError};
@@ -51,6 +53,20 @@ impl Conf {
         }
         let ring = Keyring::read_first(&self.keyring_paths())?;
         ring.key(self.name()).cloned().ok_or_else(|| CredentialsError::NoKey(self.name().clone()))
+    }
+
+    /// What a user should know of the keyring although it can be used, a line each.
+    pub fn keyring_warnings(&self) -> Vec<String> {
+        let elsewhere = |option: &str| self.text(option).is_some_and(|text| !text.is_empty());
+        if elsewhere("key") || elsewhere("keyfile") {
+            return Vec::new();
+        }
+        let paths = self.keyring_paths();
+        let text = |path: &PathBuf| Some((path.clone(), Zeroizing::new(ini::read_text(path).ok()?)));
+        let Some((path, text)) = paths.iter().find_map(text) else { return Vec::new() };
+        let said =
+            |found: Leniency| format!("keyring {} {} (line {})", path.display(), found.what, found.line);
+        leniencies(&text).into_iter().map(said).collect()
     }
 
     /// A list of authentication methods, such as `auth_client_required`; unless it is set, Ceph's default.

@@ -1,6 +1,8 @@
 //! The lines of ceph.conf and of keyrings: sections, settings, comments, continued lines, quotes.
 
 use std::borrow::Cow;
+use std::path::Path;
+use std::{fs, io};
 
 /// One line that says something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,16 @@ pub(crate) fn normalize(name: &str) -> String {
     out
 }
 
+/// Reads a text file; an error says which line is none.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|wrong| {
+        let good = &wrong.as_bytes()[..wrong.utf8_error().valid_up_to()];
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8 text"))
+    })
+}
+
 /// Joins lines that end with a backslash to their successors.
 fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     let mut physical = text.lines().enumerate();
@@ -75,9 +87,25 @@ fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     })
 }
 
-fn ends_in_continuation(line: &str) -> bool {
+/// Whether the next line belongs to this one. A comment ends with its line.
+pub(super) fn ends_in_continuation(line: &str) -> bool {
+    if has_comment(line) {
+        return false;
+    }
     let backslashes = line.bytes().rev().take_while(|b| *b == b'\\').count();
     backslashes % 2 == 1
+}
+
+fn has_comment(line: &str) -> bool {
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '#' | ';' => return true,
+            '\\' => drop(chars.next()),
+            _ => {}
+        }
+    }
+    false
 }
 
 fn parse_line(line: &str) -> Result<Option<Line>, SyntaxError> {

@@ -14,28 +14,36 @@
 //! # Ok::<(), loligo_cephx::conf::ConfError>(())
 //! ```
 
+mod acts;
+mod arguments;
 mod auth;
 pub(crate) mod ini;
+pub(crate) mod lenient;
 mod mon_host;
 mod options;
 pub mod table;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use loligo_wire::{EntityName, ParseEntityNameError};
 
+pub use arguments::takes_next_word;
 pub use auth::CredentialsError;
 pub use ini::SyntaxError;
 pub use mon_host::{Messenger, MonAddr};
 pub use options::{Environment, Options};
 pub use value::{size, unit_power};
 
+use arguments::{NO_MON_CONFIG, not_set};
 use ini::{Line, normalize};
 use options::file_candidates;
+
+/// No such file.
+const ENOENT: i32 = 2;
 
 /// `$a` may stand for a text with `$b` in it; deeper nesting than this is a circle.
 const EXPANSION_DEPTH_MAX: usize = 8;
@@ -51,6 +59,8 @@ pub struct Conf {
     sections: BTreeMap<String, BTreeMap<String, String>>,
     /// From the monitors' configuration database: below every file.
     monitors: BTreeMap<String, String>,
+    /// Where nothing else sets an option: below the monitors.
+    defaults: BTreeMap<String, String>,
     file: Option<PathBuf>,
     warnings: Vec<String>,
 }
@@ -59,7 +69,7 @@ pub struct Conf {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfError {
     /// The file could not be read.
-    #[error("configuration file {path}: {source}")]
+    #[error("configuration file {path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -111,6 +121,8 @@ impl Conf {
         let mut conf = Self::empty(name, environment);
         conf.cluster = options.cluster_name();
         conf.settings = options.settings;
+        conf.defaults = options.defaults;
+        conf.warnings = options.warnings;
         if options.no_config_file {
             return Ok(conf);
         }
@@ -120,7 +132,7 @@ impl Conf {
             Some(path) => conf.add_file(path)?,
             None if must_exist => {
                 let path = candidates.into_iter().next().unwrap_or_default();
-                return Err(ConfError::Io { path, source: io::ErrorKind::NotFound.into() });
+                return Err(ConfError::Io { path, source: io::Error::from_raw_os_error(ENOENT) });
             }
             None => conf.warnings.extend(
                 explicit.map(|list| format!("CEPH_CONF: there is no file {list}: using default settings")),
@@ -152,14 +164,18 @@ impl Conf {
             settings: BTreeMap::new(),
             sections: BTreeMap::new(),
             monitors: BTreeMap::new(),
+            defaults: BTreeMap::new(),
             file: None,
             warnings: Vec::new(),
         }
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), ConfError> {
-        let text =
-            fs::read_to_string(path).map_err(|source| ConfError::Io { path: path.to_owned(), source })?;
+        let text = ini::read_text(path).map_err(|source| ConfError::Io { path: path.to_owned(), source })?;
+        for found in lenient::leniencies(&text) {
+            let (path, line, what) = (path.display(), found.line, found.what);
+            self.warnings.push(format!("configuration file {path} {what} (line {line})"));
+        }
         self.add_text(&text, path)?;
         self.file = Some(path.to_owned());
         Ok(())
@@ -178,7 +194,37 @@ impl Conf {
                 }
             }
         }
+        self.check_sections();
         Ok(())
+    }
+
+    /// Checks what the file sets for this program by the options' types. What does not fit is passed over with
+    /// a warning, as stock programs do.
+    fn check_sections(&mut self) {
+        let own = [self.name.to_string(), self.name.kind.as_str().to_owned(), "global".to_owned()];
+        let set: BTreeSet<String> =
+            own.iter().filter_map(|name| self.sections.get(name)).flat_map(|s| s.keys().cloned()).collect();
+        for option in set.iter().filter_map(|option| table::known(option)) {
+            let in_section =
+                |name: &&String| self.sections.get(*name).is_some_and(|s| s.contains_key(option.name));
+            let Some(section) = own.iter().find(in_section) else { continue };
+            let written = &self.sections[section][option.name];
+            // Texts are expanded where they are read: what they name may change.
+            let value = if option.kind() == Some("str") { written.clone() } else { self.expand(written) };
+            match option.accept(&value) {
+                Ok(accepted) => {
+                    self.warnings.extend(accepted.warning);
+                    let settings = self.sections.get_mut(section).expect("it has the option");
+                    settings.insert(option.name.to_owned(), accepted.value);
+                }
+                Err(why) => {
+                    self.warnings.push(not_set(option, &value, &why.why));
+                    for name in &own {
+                        self.sections.get_mut(name).and_then(|settings| settings.remove(option.name));
+                    }
+                }
+            }
+        }
     }
 
     /// Sets an option above everything that was read, as `--option value` does.
@@ -189,13 +235,26 @@ impl Conf {
     /// The same with what `options` sets, above all else. The file and the name stay.
     pub fn with(mut self, options: &Options) -> Self {
         self.settings.extend(options.settings.clone());
+        self.defaults.extend(options.defaults.clone());
+        self.warnings.extend(options.warnings.iter().cloned());
         self
     }
 
     /// The same with what the monitors' configuration database says (`ceph config set`), below files and
-    /// command line.
+    /// command line. Nothing of it if `--no-mon-config` was said.
     pub fn with_monitors(mut self, settings: BTreeMap<String, String>) -> Self {
-        self.monitors = settings.into_iter().map(|(name, value)| (normalize(&name), value)).collect();
+        if self.settings.get(NO_MON_CONFIG).is_some_and(|no| no == "true") {
+            return self;
+        }
+        let accepted = |(name, value): (String, String)| {
+            let name = normalize(&name);
+            let value = match table::known(&name) {
+                Some(option) => option.accept(&value).ok()?.value,
+                None => value,
+            };
+            Some((name, value))
+        };
+        self.monitors = settings.into_iter().filter_map(accepted).collect();
         self
     }
 
@@ -232,6 +291,7 @@ impl Conf {
             .or_else(|| in_section(self.name.kind.as_str()))
             .or_else(|| in_section("global"))
             .or_else(|| self.monitors.get(option))
+            .or_else(|| self.defaults.get(option))
             .map(String::as_str)
     }
 

@@ -102,7 +102,7 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
     let plan = Plan::of(options)?;
     // One that cannot be read fails where a device needs the cluster.
     let conf = builder.load().ok();
-    conf.iter().for_each(client::warn);
+    conf.iter().try_for_each(client::prepare)?;
     let _log = conf.as_ref().map(log::of_client).transpose()?;
     let pause_max = Duration::from_micros(options.gather_us);
     let runtime = client::workers(options.workers.unwrap_or_else(default_workers), move || {

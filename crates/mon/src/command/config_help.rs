@@ -12,9 +12,10 @@ use crate::view;
 pub(super) fn help(call: &mut Call<'_>) -> Outcome {
     let key = call.args.required("key");
     let Some(option) = options::find(key) else { return Err(Failure::missing(String::new())) };
-    let kind = option.type_name();
+    let kind = if option.kind() == "level" { "str" } else { option.kind() };
     let default = option.default_for(&EntityName { kind: EntityType::CLIENT, id: String::new() });
     let (min, max) = option.bounds();
+    let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
     let words: Vec<&str> = option.words().collect();
     let node = |_: &Call<'_>| {
         let mut node = object! {

@@ -3,7 +3,7 @@
 use loligo_maps::Name;
 use loligo_maps::crush::CrushMap;
 
-use super::{Call, Errno, Failure, Outcome, Reply};
+use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::Node;
 use crate::state::erasure::{Code, DEFAULT_PROFILE};
 

@@ -45,6 +45,17 @@ pub enum WhenFull {
     Force,
 }
 
+impl WhenFull {
+    /// What an OSD is told.
+    pub(super) fn flags(self) -> OsdFlags {
+        match self {
+            Self::Wait => OsdFlags::empty(),
+            Self::Try => OsdFlags::FULL_TRY,
+            Self::Force => OsdFlags::FULL_FORCE,
+        }
+    }
+}
+
 impl Outcome {
     /// The error of the request, if it failed.
     pub fn errno(&self) -> Option<Errno> {
@@ -75,11 +86,7 @@ impl IoCtx {
         if options.returning {
             mode |= OsdFlags::RETURNVEC;
         }
-        match options.when_full {
-            WhenFull::Wait => {}
-            WhenFull::Try => mode |= OsdFlags::FULL_TRY,
-            WhenFull::Force => mode |= OsdFlags::FULL_FORCE,
-        }
+        mode |= options.when_full.flags();
         let mut request = self.request(oid.into(), op.into_ops(), mode)?;
         if let Some(mtime) = options.mtime {
             request.mtime = UTime::from_system(mtime);

@@ -49,6 +49,7 @@ pub struct IoCtx {
     /// What is told with each write.
     snapc: Option<Arc<SnapContext>>,
     read_from: ReadFrom,
+    when_full: WhenFull,
 }
 
 /// Which copy of an object answers what is read from a replicated pool.
@@ -116,6 +117,7 @@ impl IoCtx {
             snapid: SnapId::HEAD,
             snapc: None,
             read_from: ReadFrom::Primary,
+            when_full: WhenFull::Wait,
         }
     }
 
@@ -138,6 +140,11 @@ impl IoCtx {
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { nspace: nspace.into(), ..self.locator.clone() };
         Self { locator, ..self.clone() }
+    }
+
+    /// The same, with changes that do not simply wait where the cluster, or the pool, is full.
+    pub fn with_when_full(&self, when_full: WhenFull) -> Self {
+        Self { when_full, ..self.clone() }
     }
 
     /// The same pool and namespace with a locator key: objects are placed by it instead of by their names. Empty: by name.
@@ -347,6 +354,7 @@ impl IoCtx {
         if self.snapid != SnapId::HEAD {
             return Err(Errno::EROFS);
         }
+        request.flags |= self.when_full.flags();
         request.mtime = UTime::now();
         if let Some(snapc) = &self.snapc {
             (request.snap_seq, request.snaps) = (snapc.seq, snapc.snaps.clone());

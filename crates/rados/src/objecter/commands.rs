@@ -87,7 +87,7 @@ impl Objecter {
     /// Sends a command and waits for the answer.
     pub(crate) async fn command(&self, to: Addressee, command: &MCommand) -> Result<MCommandReply, Error> {
         let asking = self.command_at_leisure(to, command);
-        match self.settings.op_timeout {
+        match self.op_timeout() {
             None => asking.await,
             Some(limit) => tokio::time::timeout(limit, asking).await.unwrap_or(Err(Error::Timeout(limit))),
         }

@@ -81,7 +81,8 @@ pub(crate) struct Settings {
 
 /// See the [module's](self) documentation.
 pub(crate) struct Objecter {
-    settings: Settings,
+    /// How long an operation may take, in microseconds; 0: for ever. The monitors may say it.
+    op_timeout_us: AtomicU64,
     monc: Arc<MonClient>,
     view: ArcSwap<MapView>,
     /// The epoch of `view`, for those who wait for one.
@@ -116,6 +117,11 @@ pub struct Resent {
     pub took: Duration,
 }
 
+/// Microseconds of a limit, at least one; 0: no limit.
+fn as_us(limit: Option<Duration>) -> u64 {
+    limit.map_or(0, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX).max(1))
+}
+
 impl Objecter {
     /// An objecter without a map, and the task that has to run for it.
     pub(crate) fn new(
@@ -129,7 +135,7 @@ impl Objecter {
     ) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
-            settings,
+            op_timeout_us: AtomicU64::new(as_us(settings.op_timeout)),
             nonce,
             monc,
             view: ArcSwap::from_pointee(MapView::default()),
@@ -150,6 +156,17 @@ impl Objecter {
         });
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
+    }
+
+    /// How long an operation may take; `None`: for ever.
+    pub(crate) fn op_timeout(&self) -> Option<Duration> {
+        let us = self.op_timeout_us.load(Ordering::Relaxed);
+        (us != 0).then(|| Duration::from_micros(us))
+    }
+
+    /// Bounds operations that begin from now on.
+    pub(crate) fn set_op_timeout(&self, limit: Option<Duration>) {
+        self.op_timeout_us.store(as_us(limit), Ordering::Relaxed);
     }
 
     /// The map as it is now.
@@ -199,7 +216,7 @@ impl Objecter {
     }
 
     async fn perform_in_time(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        match self.settings.op_timeout {
+        match self.op_timeout() {
             None => self.perform_at_leisure(op).await,
             // On the heap, so that futures are small for those who set no limit.
             Some(limit) => Box::pin(tokio::time::timeout(limit, self.perform_at_leisure(op)))

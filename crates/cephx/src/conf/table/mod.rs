@@ -5,6 +5,7 @@
 //! runs, `n` cannot be stored by the monitor), default, default of daemons, least and greatest value, and the
 //! words that are permitted.
 
+mod known;
 mod value;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 
 use loligo_wire::{EntityName, EntityType};
 
+pub use known::{Accepted, Known, known, names};
 pub use value::{Rejected, parse_size};
 
 const TABLE: &str = include_str!("options.txt");
@@ -57,22 +59,24 @@ impl OptionFacts {
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
     }
 
-    /// Its type, as `config help` calls it.
-    pub fn type_name(&self) -> &'static str {
-        if self.kind == "level" { "str" } else { self.kind }
-    }
-
     /// What it is for a daemon if nothing is set; empty where that is the same as for others.
     pub fn daemon_default(&self) -> &'static str {
         self.daemon_default
     }
 
-    /// The least and the greatest value; empty where there is none.
-    pub fn bounds(&self) -> (&'static str, &'static str) {
-        (self.min, self.max)
+    /// The type of its values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`, `str`, `addr`,
+    /// `addrvec`, `uuid`, or `level` (of a log).
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
-    /// The words that are permitted, if not any.
+    /// The least and the greatest value, as far as there are bounds.
+    pub fn bounds(&self) -> (Option<&'static str>, Option<&'static str>) {
+        let bound = |text: &'static str| (!text.is_empty()).then_some(text);
+        (bound(self.min), bound(self.max))
+    }
+
+    /// The words that are permitted; if there are none, all are.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         self.words.split('|').filter(|word| !word.is_empty())
     }

@@ -16,7 +16,7 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    fn new(why: impl Into<String>) -> Self {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
         Self { out_of_range: false, why: why.into() }
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn parse(option: &OptionFacts, text: &str) -> Result<String, Rejected
     }
 }
 
-fn boolean(text: &str) -> Result<bool, Rejected> {
+pub(super) fn boolean(text: &str) -> Result<bool, Rejected> {
     let refused = || Rejected::new(format!("Expected option value to be integer, got '{text}'"));
     value::bool(text).ok_or_else(refused)
 }
@@ -148,7 +148,7 @@ fn addr(text: &str) -> Result<String, Rejected> {
 }
 
 /// How much is logged, and how much is kept in memory: `N` or `N/M`.
-fn level(text: &str) -> Result<String, Rejected> {
+pub(super) fn level(text: &str) -> Result<String, Rejected> {
     let leading = |text: &str| split_unit(text.trim_start()).0.parse::<i64>().ok();
     let Some(first) = leading(text) else {
         return Err(Rejected::new("value must take the form N or N/M, where N and M are integers"));
@@ -160,10 +160,27 @@ fn level(text: &str) -> Result<String, Rejected> {
     Ok(if second.is_some() { text.to_owned() } else { format!("{first}/{first}") })
 }
 
+/// Both levels of a log, for a text that [`level`] takes.
+pub(super) fn levels(text: &str) -> String {
+    let leading = |text: &str| split_unit(text.trim_start()).0.to_owned();
+    let first = leading(text);
+    let second = text.split('/').nth(1).map(leading).filter(|second| !second.is_empty());
+    format!("{first}/{}", second.as_ref().unwrap_or(&first))
+}
+
 /// A number, or names with commas between them; stored as a number.
 fn features(text: &str) -> Result<String, Rejected> {
+    if text.is_empty() {
+        // Those that images have without it.
+        return Ok(String::new());
+    }
     if let Ok(bits) = text.parse::<u64>() {
-        return Ok(bits.to_string());
+        let all = feature::NAMES.iter().fold(0, |all, (bit, _)| all | bit);
+        let unknown = bits & !all;
+        return match unknown {
+            0 => Ok(bits.to_string()),
+            _ => Err(Rejected::new(format!("{unknown:#x} are no features of images"))),
+        };
     }
     let bit = |name: &str| {
         let known = feature::NAMES.iter().find(|(_, known)| *known == name.trim());
@@ -231,6 +248,7 @@ mod tests {
             ("rbd_default_features", "layering", Ok("1")),
             ("rbd_default_features", "61", Ok("61")),
             ("rbd_default_features", "zzz", Err("")),
+            ("rbd_default_features", "9999", Err("")),
             ("target_max_misplaced_ratio", "0.1", Ok("0.100000")),
             ("osd_scrub_sleep", "1", Ok("1.000000")),
             ("mds_beacon_grace", "x", Err("strict_strtod: expected double, got: 'x'")),

@@ -1,0 +1,82 @@
+//! The options that act in this project, and what each does here.
+
+/// Options that act, by name, and what each does. All others of Ceph's are known, checked by their type, and
+/// without effect.
+const ACTS: &[(&str, &str)] = &[
+    ("admin_socket", "opens a socket there at which the running program answers 'ceph --admin-daemon'"),
+    ("auth_client_required", "says how the client may prove who it is: cephx, none or both"),
+    ("auth_supported", "replaces auth_client_required"),
+    ("client_mount_timeout", "bounds how long connecting to the cluster takes"),
+    ("crush_location", "says where this machine is, for reads of the nearest copy"),
+    ("debug_asok", LEVEL),
+    ("debug_auth", LEVEL),
+    ("debug_bluestore", LEVEL),
+    ("debug_client", LEVEL),
+    ("debug_mon", LEVEL),
+    ("debug_monc", LEVEL),
+    ("debug_ms", LEVEL),
+    ("debug_msgr", LEVEL),
+    ("debug_none", LEVEL),
+    ("debug_objecter", LEVEL),
+    ("debug_osd", LEVEL),
+    ("debug_paxos", LEVEL),
+    ("debug_store", LEVEL),
+    ("err_to_stderr", "sends the log's errors to standard error as well, where the log is a file"),
+    ("key", "is the key to prove who the client is"),
+    ("keyfile", "names a file with the key"),
+    ("keyring", "names the keyrings; the first readable one is used"),
+    ("log_file", "names the file of the log; - is standard error"),
+    ("log_to_file", "if false, log_file is not written"),
+    (
+        "log_to_stderr",
+        "if true, the log goes to standard error where no file is named; if false, it does not",
+    ),
+    ("mgr_connect_retry_interval", "is the time between attempts to reach a manager"),
+    ("mon_client_hunt_interval", "is the time after which another monitor is tried"),
+    ("mon_dns_srv_name", "is the DNS service that lists the monitors where mon_host does not"),
+    ("mon_host", "says where the monitors are"),
+    ("ms_client_mode", "says whether connections to OSDs and managers are encrypted: secure, crc or both"),
+    ("ms_compress_secure", "compresses encrypted connections, too"),
+    ("ms_mon_client_mode", "says whether connections to monitors are encrypted: secure, crc or both"),
+    ("ms_osd_compress_min_size", "is the size from which frames are compressed"),
+    ("ms_osd_compress_mode", "compresses connections to OSDs if it is 'force'"),
+    ("ms_osd_compression_algorithm", "lists the methods of compression, best first"),
+    ("no_config_file", "has no configuration file read"),
+    ("objecter_inflight_op_bytes", "bounds the bytes of operations in flight"),
+    ("objecter_inflight_ops", "bounds the operations in flight"),
+    ("rados_mon_op_timeout", "bounds how long a request to the monitors takes; 0: for ever"),
+    ("rados_osd_op_timeout", "bounds how long an operation on objects takes; 0: for ever"),
+    ("rbd_default_clone_format", "is the version of clones that are made: 1, 2 or auto"),
+    ("rbd_default_data_pool", "is the pool for the data of new images"),
+    ("rbd_default_features", "are the features of new images: a number, or names"),
+    ("rbd_default_format", "is the format of new images; only 2 is made, 1 is refused"),
+    ("rbd_default_order", "is the size of new images' objects, as a power of two"),
+    ("rbd_default_pool", "is the pool of images where none is named"),
+    ("rbd_default_stripe_count", "is over how many objects a stripe of a new image goes"),
+    ("rbd_default_stripe_unit", "is the size of a new image's pieces of a stripe"),
+    ("setgroup", "is the group that the program becomes before it does anything, if it is root"),
+    ("setuser", "is the user that the program becomes before it does anything, if it is root"),
+];
+
+const LEVEL: &str = "is how much of this part is logged, and how much is kept for a crash: N or N/M";
+
+/// What an option does here; `None` if it is without effect, or there is no such option.
+pub(super) fn of(name: &str) -> Option<&'static str> {
+    ACTS.binary_search_by_key(&name, |(name, _)| name).ok().map(|at| ACTS[at].1)
+}
+
+/// The names of the options that act.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ACTS.iter().map(|(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_order() {
+        assert!(ACTS.is_sorted_by_key(|(name, _)| *name));
+        assert!(of("rbd_default_order").is_some() && of("rbd_cache").is_none() && of("nosuch").is_none());
+    }
+}

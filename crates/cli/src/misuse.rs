@@ -1,0 +1,61 @@
+//! What is wrong with a command line, in one line.
+
+use clap::error::ErrorKind;
+
+use crate::failure::Failure;
+
+/// Ends the program: shows the help that was asked for, or says what is wrong. As of stock programs the
+/// status is 1 then: 2 would say ENOENT.
+pub(crate) fn end(wrong: &clap::Error) -> ! {
+    let asks_for_words = wrong.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if wrong.use_stderr() && !asks_for_words {
+        eprintln!("loligo: {}", Failure::new("command line", one_line(&wrong.render().to_string())));
+    } else {
+        // Nobody may be there to read it.
+        let _ = wrong.print();
+    }
+    std::process::exit(i32::from(wrong.use_stderr()))
+}
+
+/// The first paragraphs of clap's text, up to the usage, and where there is more to read.
+fn one_line(text: &str) -> String {
+    let (said, usage) = text.split_once("Usage:").unwrap_or((text, ""));
+    let said = said.strip_prefix("error: ").unwrap_or(said);
+    let paragraphs = said.split("\n\n").map(|paragraph| {
+        paragraph
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .replace("For more information, try '--help'.", "")
+    });
+    let said = paragraphs.filter(|paragraph| !paragraph.is_empty()).collect::<Vec<_>>().join("; ");
+    let is_name =
+        |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-');
+    let command = usage.split_whitespace().take_while(is_name).collect::<Vec<_>>().join(" ");
+    format!("{said}; see '{} --help'", if command.is_empty() { "loligo" } else { &command })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[test]
+    fn a_wrong_command_line_is_one_line() {
+        for (said, told) in [
+            ("lspools --nosuch=3", "unexpected argument '--nosuch' found; see 'loligo lspools --help'"),
+            ("qqqq", "unrecognized subcommand 'qqqq'; see 'loligo --help'"),
+            (
+                "-p p put o",
+                "the following required arguments were not provided: <FILE>; see 'loligo put --help'",
+            ),
+            ("rbd qqqq", "unrecognized subcommand 'qqqq'; see 'loligo rbd --help'"),
+        ] {
+            let words = std::iter::once("loligo").chain(said.split(' '));
+            let wrong = Cli::command().try_get_matches_from(words).expect_err(said);
+            assert_eq!(one_line(&wrong.render().to_string()), told);
+        }
+    }
+}
