@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
 use loligo_stripe::Layout;
+use loligo_wire::Writer;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
 use loligo_wire::rbd::{feature, op_feature};
 
-use crate::call::{ask, listed, tell, telling};
+use crate::call::{ask, listed_behind, tell, telling};
 use crate::image::{Image, Mode, Which};
 use crate::{Error, features, names};
 
@@ -165,13 +167,27 @@ fn new_id(io: &IoCtx) -> String {
     id[id.len().saturating_sub(ID_LEN_MAX)..].to_owned()
 }
 
-/// The images, by name, with their ids.
+/// The images, by name, with their ids; those whose names are text. [`list_all`] has the others too.
+///
+/// # Errors
+/// As [`list_all`].
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
+    let text = |(name, id): (Bytes, String)| Some((String::from_utf8(name.into()).ok()?, id));
+    Ok(list_all(io).await?.into_iter().filter_map(text).collect())
+}
+
+/// All images, by the bytes of their names, with their ids: other clients may give them names that are no text.
 ///
 /// # Errors
 /// The directory cannot be read. A pool without one has no images.
-pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
-    let all = listed(io, names::DIRECTORY, "dir_list", |(name, _): &(String, String)| name.as_str()).await?;
-    Ok(all.into_iter().collect())
+pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
+    type Entry = (Bytes, String);
+    let begin = |last: Option<&Entry>, w: &mut Writer| w.blob(last.map_or(&[][..], |(name, _)| name));
+    let follows = |one: &Entry, last: &Entry| one.0 > last.0;
+    match listed_behind(io, names::DIRECTORY, "dir_list", begin, follows).await {
+        Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
+        all => Ok(all?.into_iter().collect()),
+    }
 }
 
 /// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.

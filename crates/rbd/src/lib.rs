@@ -86,7 +86,7 @@ pub use deep_copy::Ancestry;
 pub use error::Error;
 pub use holders::Evicted;
 pub use image::{Image, Mode};
-pub use images::{NewImage, create, list, remove, remove_with_snapshots, rename};
+pub use images::{NewImage, create, list, list_all, remove, remove_with_snapshots, rename};
 pub use io::IO_BYTES_MAX;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};

@@ -30,7 +30,7 @@ pub struct Sum {
 /// # Errors
 /// One of them cannot be read.
 pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
-    let images = sum(io, crate::list(io).await?.into_values().collect()).await?;
+    let images = sum(io, crate::list_all(io).await?.into_values().collect()).await?;
     let trashed = trash::list(io).await?.into_iter().map(|trashed| trashed.id).collect();
     Ok((images, sum(io, trashed).await?))
 }

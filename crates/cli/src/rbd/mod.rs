@@ -18,6 +18,7 @@ mod transfer;
 mod trash;
 pub(crate) mod words;
 
+use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
 use loligo_rados::{Errno, IoCtx, PoolId, Rados};
@@ -33,6 +34,8 @@ use self::spec::{At, GroupName, GroupSnapshotName, ImageName, ImageOrSnapshot, S
 use crate::args::Format;
 use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
+use crate::name::{self, Name};
+use crate::object::print_lines;
 
 pub(crate) use self::args::RbdCommand;
 
@@ -317,15 +320,32 @@ async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<
 
 async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Failure> {
     let io = place.named(named).await?;
-    let images = loligo_rbd::list(&io).await.context(|| "ls".to_owned())?;
     if long {
-        return list::long(place, &io, images.keys()).await;
+        return list::long(place, &io, text_names(&io, "ls").await?.iter()).await;
     }
+    let images = loligo_rbd::list_all(&io).await.context(|| "ls".to_owned())?;
     match place.format {
-        Format::Plain => images.keys().for_each(|name| sayln!("{name}")),
-        Format::Json => sayln!("{}", json!(images.keys().collect::<Vec<_>>())),
+        Format::Plain => print_lines(images.keys()),
+        Format::Json => {
+            let names: Vec<_> = images.keys().map(|name| name::text(name)).collect();
+            sayln!("{}", name::line(&json!(names)));
+            Ok(())
+        }
     }
-    Ok(())
+}
+
+/// The images that a command can look at; it says which it cannot, as it shows the others.
+async fn text_names(io: &IoCtx, what: &str) -> Result<Vec<String>, Failure> {
+    let all = loligo_rbd::list_all(io).await.context(|| what.to_owned())?;
+    let text = |name: Bytes| {
+        let name = Name::from(name.to_vec());
+        if name.as_text().is_none() {
+            let failure = Failure::new(format!("{what} {name}"), "left out: its name is not UTF-8");
+            eprintln!("loligo: {failure}");
+        }
+        name.as_text().map(str::to_owned)
+    };
+    Ok(all.into_keys().filter_map(text).collect())
 }
 
 async fn shaped(place: &Place, io: &IoCtx, shape: &CloneShape, size: u64) -> Result<NewImage, Failure> {
@@ -444,8 +464,8 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
         Some(text) => vec![place.image_or_snapshot(text).await?],
         None => {
             let io = place.io(&At::default()).await?;
-            let images = loligo_rbd::list(&io).await.context(|| "du".to_owned())?;
-            images.into_keys().map(|image| (io.clone(), image, None)).collect()
+            let images = text_names(&io, "du").await?;
+            images.into_iter().map(|image| (io.clone(), image, None)).collect()
         }
     };
     let mut all = Vec::new();

@@ -226,6 +226,12 @@ fn images_are_as_configured_on_stock() {
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn an_image_whose_name_is_no_text_is_listed_on_stock() {
+    on_stock("text", names::not_text);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn names_are_options_too() {
     on_our_server("forms", forms::beside);
 }
