@@ -21,6 +21,7 @@ mod snaps;
 mod task;
 #[cfg(test)]
 mod tests;
+mod tmap;
 mod write;
 
 use std::sync::Arc;
