@@ -315,12 +315,15 @@ async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<
 async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Failure> {
     let io = place.named(named).await?;
     let images = loligo_rbd::list(&io).await.context(|| "ls".to_owned())?;
+    // Those of the first format, which have no id, come first, as `rbd` lists them.
+    let mut names: Vec<&String> = images.keys().collect();
+    names.sort_by_key(|name| !images[*name].is_empty());
     if long {
-        return list::long(place, &io, images.keys()).await;
+        return list::long(place, &io, names.into_iter()).await;
     }
     match place.format {
-        Format::Plain => images.keys().for_each(|name| sayln!("{name}")),
-        Format::Json => sayln!("{}", json!(images.keys().collect::<Vec<_>>())),
+        Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
+        Format::Json => sayln!("{}", json!(names)),
     }
     Ok(())
 }
