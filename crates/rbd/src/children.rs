@@ -13,6 +13,7 @@ use crate::call::{ask, tell};
 use crate::image::{Image, Inner, Mode, Which};
 use crate::images::gone;
 use crate::parent::{name_of, place_of};
+use crate::view::Format;
 use crate::{Error, names, namespaces};
 
 /// A clone of a snapshot.
@@ -45,6 +46,9 @@ impl Image {
             None => &view.snapshots[..],
         };
         let mut all = BTreeSet::new();
+        if self.format() == Format::First {
+            return Ok(Vec::new());
+        }
         for snap in snaps {
             let mut specs = inner.old_clones(snap.info.id).await?;
             if snap.info.children > 0 {

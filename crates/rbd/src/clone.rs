@@ -1,6 +1,6 @@
 //! Making clones.
 
-use loligo_rados::{IoCtx, PoolId};
+use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
 use loligo_wire::rbd::{ParentSpec, feature, op_feature};
 
@@ -63,6 +63,7 @@ pub async fn clone(
     new: NewClone,
 ) -> Result<(), Error> {
     let parent = Inner::load(parent_io, Which::Name(parent), At::Name(snapshot), Mode::ReadOnly, 0).await?;
+    parent.must_be_new("have clones", Errno::ENOENT)?;
     let is_first = new.format.is_first(io);
     let view = parent.view.load_full();
     let is_ready = view.snapshot(snapshot)?.protected && parent_io.namespace() == io.namespace();
@@ -107,7 +108,7 @@ async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: 
     if is_first {
         tell(io, names::CHILDREN, "add_child", |w| put_old_clone(w, &spec, id)).await?;
         // Who takes the protection away does so first and looks for clones afterwards.
-        let (_, now) = view::load(&parent.io, &parent.id).await?;
+        let (_, now) = view::load(&parent.io, &parent.header, parent.fixed.format).await?;
         if !now.snapshot(snapshot)?.protected {
             return Err(Error::Unprotected(snapshot.to_owned()));
         }

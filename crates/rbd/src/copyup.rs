@@ -208,7 +208,7 @@ impl Inner {
             self.tell_snapshots(number, &snaps).await?;
         }
         let op = WriteOp::new().exec(call::CLASS, "copyup", &copy.data);
-        Ok(self.data.operate(names::data_object(&self.fixed.prefix, number), op).await?)
+        Ok(self.data.operate(self.fixed.object(number), op).await?)
     }
 
     /// The map is believed if it says that there is none only: whoever was dropped in between has left it too much.
@@ -216,7 +216,7 @@ impl Inner {
         if self.map.is_missing(number) {
             return Ok(false);
         }
-        match self.data.stat(names::data_object(&self.fixed.prefix, number)).await {
+        match self.data.stat(self.fixed.object(number)).await {
             Err(e) if e.is_not_found() => Ok(false),
             done => Ok(done.map(|_| true)?),
         }

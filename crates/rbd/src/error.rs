@@ -32,6 +32,14 @@ pub enum Error {
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
+    /// The image is of the first format.
+    #[error("images of format 1 cannot {what}; copy it: a copy is of format 2")]
+    OldFormat {
+        /// What it cannot.
+        what: &'static str,
+        /// The errno that librbd gives.
+        errno: Errno,
+    },
     /// The image is the copy of a primary image, which only its mirror may change.
     #[error("the image is read-only: it is not primary (promote it: rbd mirror image promote)")]
     NonPrimary,
@@ -210,7 +218,7 @@ impl Error {
             | Self::NoLock(_)
             | Self::NoGroup(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
-            Self::LockTaken { errno, .. } => *errno,
+            Self::LockTaken { errno, .. } | Self::OldFormat { errno, .. } => *errno,
             Self::LockLost { .. } => Errno::EBLOCKLISTED,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
@@ -269,6 +277,7 @@ pub(crate) const EIO: Errno = Errno(5);
 pub(crate) const EBUSY: Errno = Errno(16);
 pub(crate) const EMLINK: Errno = Errno(31);
 pub(crate) const ELOOP: Errno = Errno(40);
+pub(crate) const ENOSYS: Errno = Errno(38);
 pub(crate) const ENOTEMPTY: Errno = Errno(39);
 pub(crate) const EILSEQ: Errno = Errno(84);
 pub(crate) const ESTALE: Errno = Errno(116);

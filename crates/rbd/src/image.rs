@@ -19,8 +19,8 @@ use crate::object_map::{Keeper, LOCK};
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::room::Room;
-use crate::view::{Fixed, View};
-use crate::{Error, lock, names, view};
+use crate::view::{Fixed, Format, View};
+use crate::{Error, lock, names, old, view};
 
 /// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
 pub(crate) const GATE_PLACES: u32 = 4096;
@@ -191,7 +191,12 @@ impl Image {
         &self.inner.name
     }
 
-    /// The image's id.
+    /// How its header is stored.
+    pub fn format(&self) -> Format {
+        self.inner.fixed.format
+    }
+
+    /// The image's id. One of the first format has none.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
@@ -294,7 +299,12 @@ impl Inner {
         generation: u32,
     ) -> Result<Self, Error> {
         let (name, id) = identify(io, which).await?;
-        let (fixed, view) = view::load(io, &id).await.map_err(|e| missing(e, &name))?;
+        let format = Format::of_id(&id);
+        let header = match format {
+            Format::First => names::old_header(&name),
+            Format::Second => names::header(&id),
+        };
+        let (fixed, view) = view::load(io, &header, format).await.map_err(|e| missing(e, &name))?;
         match mode {
             Mode::Header => {}
             Mode::ReadOnly => view.check_readable()?,
@@ -316,7 +326,7 @@ impl Inner {
             io: io.clone(),
             data,
             name,
-            header: names::header(&id),
+            header,
             room: Room::default(),
             map: Keeper::new(io.clone(), &id),
             id,
@@ -357,7 +367,7 @@ impl Inner {
 
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
         self.stale.store(false, Ordering::Release);
-        let (_, view) = view::load(&self.io, &self.id).await.inspect_err(|_| {
+        let (_, view) = view::load(&self.io, &self.header, self.fixed.format).await.inspect_err(|_| {
             self.stale.store(true, Ordering::Release);
         })?;
         self.view.store(Arc::new(view));
@@ -412,12 +422,15 @@ impl Inner {
     }
 }
 
-/// Name and id.
+/// Name and id; that of an image of the first format is empty.
 async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Error> {
     match which {
         Which::Name(name) => {
-            let id = ask(io, &names::id_object(name), "get_id", |_| {}).await;
-            Ok((name.to_owned(), id.map_err(|e| missing(e, name))?))
+            let id = match ask(io, &names::id_object(name), "get_id", |_| {}).await {
+                Err(e) if e.is_not_found() && old::has_header(io, name).await? => String::new(),
+                id => id.map_err(|e| missing(e, name))?,
+            };
+            Ok((name.to_owned(), id))
         }
         Which::Id(id) => {
             let (name, _) = name_of(io, id).await?;

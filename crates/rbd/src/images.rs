@@ -11,7 +11,8 @@ use loligo_wire::rbd::{feature, op_feature};
 
 use crate::call::{ask, listed_behind, tell, telling};
 use crate::image::{Image, Mode, Which};
-use crate::{Error, features, names};
+use crate::view::Format;
+use crate::{Error, features, names, old};
 
 /// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
 const ID_LEN_MAX: usize = 14;
@@ -95,6 +96,9 @@ pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error
 pub(crate) async fn make(io: &IoCtx, name: &str, image: NewImage) -> Result<String, Error> {
     names::checked(name)?;
     let (image, layout) = image.checked()?;
+    if old::has_header(io, name).await? {
+        return Err(Error::ImageExists(name.to_owned()));
+    }
     let id = new_id(io);
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
     match io.operate(names::id_object(name), named).await {
@@ -176,7 +180,8 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
     Ok(list_all(io).await?.into_iter().filter_map(text).collect())
 }
 
-/// All images, by the bytes of their names, with their ids: other clients may give them names that are no text.
+/// All images, by the bytes of their names, with their ids: other clients may give them names that are no text. The
+/// id of one of the first format is empty.
 ///
 /// # Errors
 /// The directory cannot be read. A pool without one has no images.
@@ -184,10 +189,12 @@ pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
     type Entry = (Bytes, String);
     let begin = |last: Option<&Entry>, w: &mut Writer| w.blob(last.map_or(&[][..], |(name, _)| name));
     let follows = |one: &Entry, last: &Entry| one.0 > last.0;
-    match listed_behind(io, names::DIRECTORY, "dir_list", begin, follows).await {
-        Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
-        all => Ok(all?.into_iter().collect()),
-    }
+    let new = match listed_behind(io, names::DIRECTORY, "dir_list", begin, follows).await {
+        Err(e) if e.is_not_found() => Vec::new(),
+        all => all?,
+    };
+    let old = old::list(io).await?.into_iter().map(|name| (name, String::new()));
+    Ok(old.chain(new).collect())
 }
 
 /// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.
@@ -195,7 +202,12 @@ pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between it can be repeated.
 pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-    let id = id_of(io, name).await?;
+    let id = match id_of(io, name).await {
+        Err(Error::NoImage(_)) if old::exists(io, name).await? => {
+            return old::remove(io, name, progress).await;
+        }
+        id => id?,
+    };
     erase(io, name, &id, progress).await?;
     gone(io.remove(names::id_object(name)).await.map_err(Error::from))?;
     gone(
@@ -260,7 +272,7 @@ async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
 }
 
 /// Removes all data of an image that nobody else uses, and that belongs to no group.
-async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub(crate) async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     if image.view().op_features & op_feature::GROUP != 0 {
         return Err(Error::InGroup);
     }
@@ -294,6 +306,12 @@ pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
     names::checked(to)?;
     let image = Image::open(io, from, Mode::ReadOnly).await?;
     image.inner.check_view()?;
+    if image.format() == Format::First {
+        return old::rename(&image, to).await;
+    }
+    if old::exists(io, to).await? {
+        return Err(Error::ImageExists(to.to_owned()));
+    }
     let id = image.id().to_owned();
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
     match io.operate(names::id_object(to), named).await {

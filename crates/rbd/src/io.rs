@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
 
+use crate::Error;
 use crate::copyup::Before;
 use crate::image::{Image, Inner};
 use crate::object_map::Writing;
 use crate::room::PARTS_MAX;
-use crate::{Error, names};
 
 /// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.
 pub const IO_BYTES_MAX: u64 = i32::MAX as u64;
@@ -231,7 +231,7 @@ impl Inner {
     }
 
     pub(crate) fn object(&self, extent: ObjectExtent) -> String {
-        names::data_object(&self.fixed.prefix, extent.object.0)
+        self.fixed.object(extent.object.0)
     }
 
     /// Writes a range. The object map is told of as many objects together as are written at the same time.

@@ -30,12 +30,13 @@
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
-//! Images are of the second format, and stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
+//! Images that are made are of the second format; those of the first that there are (`old.rs`) can be read, written to, copied, renamed
+//! and removed. Stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
 //! is written to by whoever has the lock, which goes from client to client (`lock.rs`), and who has it does for others what changes the image as a whole
 //! (`owner.rs`); the object map is kept as librbd keeps it
 //! (`object_map.rs`).
 //!
-//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption, images of the first format.
+//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption.
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -63,6 +64,7 @@ mod metadata;
 mod names;
 pub mod namespaces;
 mod object_map;
+mod old;
 mod owner;
 mod parent;
 pub mod pools;
@@ -94,7 +96,7 @@ pub use parent::Parent;
 pub use resize::Shrink;
 pub use sparse::nonzero_runs;
 pub use usage::Usage;
-pub use view::{Snapshot, View};
+pub use view::{Format, Snapshot, View};
 
 /// Work on an image may go from thread to thread.
 const _: () = {

@@ -25,6 +25,11 @@ pub(crate) fn header(id: &str) -> String {
     format!("rbd_header.{id}")
 }
 
+/// Holds what an image of the first format is.
+pub(crate) fn old_header(name: &str) -> String {
+    format!("{name}.rbd")
+}
+
 /// Holds the object map of an image, or of one of its snapshots.
 pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
     match snap {
@@ -34,12 +39,12 @@ pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
 }
 
 /// A data object. Each I/O asks for it, so it is put together by hand.
-pub(crate) fn data_object(prefix: &str, number: u64) -> String {
+pub(crate) fn data_object(prefix: &str, digits: usize, number: u64) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut name = String::with_capacity(prefix.len() + 17);
+    let mut name = String::with_capacity(prefix.len() + 1 + digits);
     name.push_str(prefix);
     name.push('.');
-    name.extend((0..16).rev().map(|at| char::from(DIGITS[(number >> (4 * at)) as usize & 15])));
+    name.extend((0..digits).rev().map(|at| char::from(DIGITS[(number >> (4 * at)) as usize & 15])));
     name
 }
 
@@ -68,9 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_objects_have_sixteen_digits() {
+    fn data_objects_have_sixteen_digits_or_twelve() {
         for number in [0, 0x1f, 0x0123_4567_89ab_cdef, u64::MAX] {
-            assert_eq!(data_object("rbd_data.1", number), format!("rbd_data.1.{number:016x}"));
+            assert_eq!(data_object("rbd_data.1", 16, number), format!("rbd_data.1.{number:016x}"));
+            let number = number >> 16;
+            assert_eq!(data_object("rb.0.1.2", 12, number), format!("rb.0.1.2.{number:012x}"));
         }
     }
 }

@@ -70,7 +70,7 @@ impl Image {
         let view = inner.view.load_full();
         let (Some(spec), Some(overlap)) = (&view.parent, overlap) else { return Ok(None) };
         let io = place_of(&inner.io, spec);
-        let (_, parent) = view::load(&io, &spec.image).await?;
+        let (_, parent) = view::load(&io, &names::header(&spec.image), view::Format::Second).await?;
         let (image, in_trash) = name_of(&io, &spec.image).await?;
         let snapshot = parent.snapshot_by_id(spec.snap).map(|snap| snap.info.name.clone());
         Ok(Some(Parent {

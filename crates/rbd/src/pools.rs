@@ -4,8 +4,8 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, IoCtx, ReadOp, SnapId, WriteOp};
 
 use crate::call::{asking, next};
-use crate::view::SnapContext;
-use crate::{Error, names, trash};
+use crate::view::{Format, SnapContext};
+use crate::{Error, names, old, trash};
 
 /// What [`names::INFO`] holds, first and then, where librbd need not look any more.
 const VALIDATING: &[u8] = b"validate";
@@ -30,13 +30,21 @@ pub struct Sum {
 /// # Errors
 /// One of them cannot be read.
 pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
-    let images = sum(io, crate::list_all(io).await?.into_values().collect()).await?;
-    let trashed = trash::list(io).await?.into_iter().map(|trashed| trashed.id).collect();
+    let images = crate::list_all(io).await?.into_iter();
+    let images = images.map(|(name, id)| (String::from_utf8_lossy(&name).into_owned(), id));
+    let images = sum(io, images.collect()).await?;
+    let trashed = trash::list(io).await?.into_iter().map(|trashed| (trashed.name, trashed.id)).collect();
     Ok((images, sum(io, trashed).await?))
 }
 
-async fn sum(io: &IoCtx, ids: Vec<String>) -> Result<Sum, Error> {
-    let looked = stream::iter(ids).map(|id| async move { one(io, &names::header(&id)).await });
+/// Of images by name and id.
+async fn sum(io: &IoCtx, images: Vec<(String, String)>) -> Result<Sum, Error> {
+    let looked = stream::iter(images).map(|(name, id)| async move {
+        match Format::of_id(&id) {
+            Format::First => old::sum(io, &name).await,
+            Format::Second => one(io, &names::header(&id)).await,
+        }
+    });
     let mut looked = looked.buffer_unordered(AT_ONCE);
     let mut sum = Sum::default();
     while let Some(found) = looked.try_next().await? {

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::call::tell;
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
+use crate::view::Format;
 
 /// Objects that are removed at the same time (`rbd_concurrent_management_ops` is 10).
 pub(crate) const REMOVALS: usize = 32;
@@ -81,6 +82,9 @@ impl Inner {
 
     async fn set_size(&self, size: u64) -> Result<(), Error> {
         self.header_changes();
+        if self.fixed.format == Format::First {
+            return self.set_old_size(size).await;
+        }
         tell(&self.io, &self.header, "set_size", |w| w.u64(size)).await
     }
 

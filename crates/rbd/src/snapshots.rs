@@ -6,11 +6,11 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::call::tell;
-use crate::error::{EBUSY, ESTALE};
+use crate::error::{EBUSY, ENOSYS, ESTALE};
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
-use crate::view::Snapshot;
+use crate::view::{Format, Snapshot};
 use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;
@@ -117,7 +117,11 @@ impl Image {
         if self.inner.view.load().snapshot(to).is_ok() {
             return Err(Error::SnapshotExists(to.to_owned()));
         }
-        tell(&self.inner.io, &self.inner.header, "snapshot_rename", |w| {
+        let method = match self.inner.fixed.format {
+            Format::First => "snap_rename",
+            Format::Second => "snapshot_rename",
+        };
+        tell(&self.inner.io, &self.inner.header, method, |w| {
             w.u64(id.0);
             w.put(to);
         })
@@ -264,10 +268,13 @@ impl Inner {
     async fn add_snapshot(&self, name: &str, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
         self.header_changes();
-        tell(&self.io, &self.header, "snapshot_add", |w| {
+        let is_old = self.fixed.format == Format::First;
+        tell(&self.io, &self.header, if is_old { "snap_add" } else { "snapshot_add" }, |w| {
             w.put(name);
             w.u64(id.0);
-            w.put(kind);
+            if !is_old {
+                w.put(kind);
+            }
         })
         .await
     }
@@ -286,7 +293,10 @@ impl Inner {
         }
         self.header_changes();
         self.data.remove_managed_snapshot(id).await?;
-        tell(&self.io, &self.header, "snapshot_remove", |w| w.u64(id.0)).await?;
+        match self.fixed.format {
+            Format::First => tell(&self.io, &self.header, "snap_remove", |w| w.put(&snap.info.name)).await?,
+            Format::Second => tell(&self.io, &self.header, "snapshot_remove", |w| w.u64(id.0)).await?,
+        }
         // Last: as long as the snapshot is there, so is its map.
         if view.has(feature::OBJECT_MAP) {
             self.map.forget(&self.id, id.0).await?;
@@ -295,6 +305,7 @@ impl Inner {
     }
 
     async fn set_protection(&self, snap: SnapId, status: u8) -> Result<(), Error> {
+        self.must_be_new("have protected snapshots", ENOSYS)?;
         tell(&self.io, &self.header, "set_protection_status", |w| {
             w.u64(snap.0);
             w.u8(status);

@@ -4,11 +4,11 @@
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
+use crate::Error;
 use crate::call::tell;
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
-use crate::{Error, names};
 
 /// Bytes that are looked at together at least, as librbd has it.
 const BLOCK_BYTES_MIN: u64 = 4096;
@@ -48,7 +48,7 @@ impl Image {
 
 impl Inner {
     async fn thin_out(&self, number: u64, block_bytes: u64) -> Result<(), Error> {
-        let (io, oid) = (self.writer()?, names::data_object(&self.fixed.prefix, number));
+        let (io, oid) = (self.writer()?, self.fixed.object(number));
         // One that hides what the parent has must stay, though it be empty.
         let may_go = self.covered(number) == 0;
         let thin = async {

@@ -3,7 +3,7 @@
 //! Rules and order are librbd's (`librbd/operation/EnableFeaturesRequest.cc`, `DisableFeaturesRequest.cc`): object maps and fast-diff go together;
 //! a new object map is no valid one, of the image and of each snapshot, until it is [made](Image::rebuild_object_map) from the objects.
 
-use loligo_rados::SnapId;
+use loligo_rados::{Errno, SnapId};
 use loligo_wire::Encode as _;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
 use loligo_wire::rbd::{ObjectMap, feature};
@@ -41,6 +41,7 @@ impl Image {
         let inner = &self.inner;
         inner.refresh().await?;
         inner.check_view()?;
+        inner.must_be_new("have features", Errno::EINVAL)?;
         // The owner says only that it is refused.
         inner.added(features)?;
         if self.has_owner_do(Wanted::Features { features, enabled: true }, |_, _| {}).await? {
@@ -68,6 +69,7 @@ impl Image {
         let inner = &self.inner;
         inner.refresh().await?;
         inner.check_view()?;
+        inner.must_be_new("have features", Errno::EINVAL)?;
         inner.removed(features)?;
         if self.has_owner_do(Wanted::Features { features, enabled: false }, |_, _| {}).await? {
             return Ok(());

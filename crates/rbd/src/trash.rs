@@ -14,7 +14,7 @@ use crate::call::{ask, listed, tell, telling};
 use crate::error::{EBUSY, EUCLEAN};
 use crate::image::{Image, Mode, Which};
 use crate::images::{erase, gone};
-use crate::{Error, names};
+use crate::{Error, names, old};
 
 /// An image in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,12 @@ async fn all(io: &IoCtx) -> Result<Vec<(String, TrashImage)>, Error> {
 /// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if somebody does not give the exclusive lock up.
 pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
     let id = match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
-        Err(e) if e.is_not_found() => half_put(io, name).await?,
+        Err(e) if e.is_not_found() => match half_put(io, name).await {
+            Err(Error::NoImage(_)) if old::has_header(io, name).await? => {
+                return Err(Error::OldFormat { what: "be put into the trash", errno: Errno::EOPNOTSUPP });
+            }
+            id => id?,
+        },
         id => id?,
     };
     let image = match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {

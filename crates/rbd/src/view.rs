@@ -9,7 +9,7 @@ use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind, feature};
 use loligo_wire::{Decode, DecodeError, Reader, UTime};
 
 use crate::call::{asking, next};
-use crate::{Error, features, names};
+use crate::{Error, features, names, old};
 
 /// Features whose images can be read here.
 pub(crate) const READABLE: u64 = feature::LAYERING
@@ -35,13 +35,49 @@ const SNAPS_AT_A_TIME: usize = 128;
 /// Such requests under way at most.
 const PAGES_AT_ONCE: usize = 8;
 
+/// How an image's header is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// In the bytes of `NAME.rbd`. Images of this format are not made any more.
+    First,
+    /// In the map of `rbd_header.ID`.
+    Second,
+}
+
+impl Format {
+    /// Its number, as people know it.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::First => 1,
+            Self::Second => 2,
+        }
+    }
+
+    /// Of an image of this id: those of the first format have none.
+    pub(crate) fn of_id(id: &str) -> Self {
+        if id.is_empty() { Self::First } else { Self::Second }
+    }
+}
+
 /// What never changes of an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
+    pub(crate) format: Format,
     pub(crate) order: u8,
     pub(crate) layout: Layout,
     pub(crate) prefix: String,
     pub(crate) data_pool: Option<i64>,
+}
+
+impl Fixed {
+    /// The name of a data object.
+    pub(crate) fn object(&self, number: u64) -> String {
+        let digits = match self.format {
+            Format::First => 12,
+            Format::Second => 16,
+        };
+        names::data_object(&self.prefix, digits, number)
+    }
 }
 
 /// What an image was when its header was read.
@@ -85,6 +121,23 @@ pub struct Snapshot {
 }
 
 impl View {
+    /// Of an image of the first format.
+    pub(crate) fn of_old(size: u64, snap_seq: SnapId, snapshots: Vec<Snapshot>, unreadable: u64) -> Self {
+        Self {
+            size,
+            features: 0,
+            op_features: 0,
+            flags: 0,
+            snap_seq,
+            snapshots,
+            parent: None,
+            overlap: None,
+            unreadable,
+            times: [UTime::default(); 3],
+            writer: OnceLock::new(),
+        }
+    }
+
     /// The snapshot of this name that a user made.
     pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
         self.snapshot_of(name, &SnapKind::User)
@@ -138,12 +191,14 @@ impl View {
 }
 
 /// Reads an image's header.
-pub(crate) async fn load(io: &IoCtx, id: &str) -> Result<(Fixed, View), Error> {
-    let header = names::header(id);
+pub(crate) async fn load(io: &IoCtx, header: &str, format: Format) -> Result<(Fixed, View), Error> {
+    if format == Format::First {
+        return old::load(io, header).await;
+    }
     let mut attempts = 0;
     loop {
-        let (fixed, mut view, ids) = load_image(io, &header).await?;
-        match load_snapshots(io, &header, &ids).await {
+        let (fixed, mut view, ids) = load_image(io, header).await?;
+        match load_snapshots(io, header, &ids).await {
             Ok(snapshots) => {
                 view.snapshots = snapshots;
                 return Ok((fixed, view));
@@ -203,7 +258,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
         stripe_count,
     })?;
     let data_pool = (data_pool >= 0).then_some(data_pool);
-    let fixed = Fixed { order, layout, prefix, data_pool };
+    let fixed = Fixed { format: Format::Second, order, layout, prefix, data_pool };
     let view = View {
         size,
         features,

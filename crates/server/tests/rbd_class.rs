@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use loligo_rados::blocking::{IoCtx, Rados};
-use loligo_rados::{Builder, Error};
+use loligo_rados::{Answer, Builder, Error, ReadOp, WriteOp};
 use loligo_server::{Handle, Server};
-use loligo_wire::{Encode, Writer};
+use loligo_wire::message::osd::{OpCode, OsdOp};
+use loligo_wire::rbd::{OldHeader, OldSnap};
+use loligo_wire::{Encode, SnapId, Writer};
 
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
@@ -15,6 +17,7 @@ const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
 const ERANGE: i32 = 34;
 const ESTALE: i32 = 116;
+const EDQUOT: i32 = 122;
 
 /// A server and a pool in it.
 struct Here {
@@ -307,4 +310,172 @@ fn no_input_and_nothing_stored_makes_a_method_panic() {
         let _ = here.call(oid, method, &input);
     }
     here.image("header");
+}
+
+/// The header of an image of the first format, of 4 MiB.
+fn old_header() -> OldHeader {
+    OldHeader::new("rb.0.1.2", 22, 4 << 20).expect("a short prefix")
+}
+
+#[test]
+fn snapshots_of_the_first_format() {
+    let here = Here::new();
+    here.pool.write_full("a.rbd", old_header().to_bytes()).expect("written");
+    here.does("a.rbd", "snap_add", &snap("s", 4));
+    here.fails("a.rbd", "snap_add", &snap("s", 5), EEXIST);
+    here.fails("a.rbd", "snap_add", &snap("t", 3), ESTALE);
+    here.fails("a.rbd", "snap_add", &snap("zero\0", 5), EINVAL);
+    here.does("a.rbd", "snap_add", &snap("t", 4));
+    here.fails("a.rbd", "snapshot_set_limit", &id(1), ERANGE);
+    here.does("a.rbd", "snapshot_set_limit", &id(2));
+    here.fails("a.rbd", "snap_add", &snap("u", 9), EDQUOT);
+    let listed = here.call("a.rbd", "snap_list", b"").expect("a list");
+    let wanted = encoded(|w| {
+        w.u64(4);
+        w.u32(2);
+        for name in ["t", "s"] {
+            w.u64(4);
+            w.u64(4 << 20);
+            w.put(name);
+        }
+    });
+    assert_eq!(listed, wanted);
+    let renamed = |id: u64, name: &str| {
+        encoded(|w| {
+            w.u64(id);
+            w.put(name);
+        })
+    };
+    here.fails("a.rbd", "snap_rename", &renamed(4, "s"), EEXIST);
+    here.fails("a.rbd", "snap_rename", &renamed(5, "v"), ENOENT);
+    here.does("a.rbd", "snap_rename", &renamed(4, "longer"));
+    here.fails("a.rbd", "snap_remove", &"t".to_bytes(), ENOENT);
+    here.does("a.rbd", "snap_remove", &"longer".to_bytes());
+    let mut header = old_header();
+    header.snap_seq = SnapId(4);
+    header.snaps = vec![OldSnap { id: SnapId(4), size: 4 << 20, name: Bytes::from_static(b"s") }];
+    assert_eq!(here.pool.read("a.rbd", 0, 1000).expect("read"), header.to_bytes());
+    here.fails("none", "snap_list", b"", ENOENT);
+    here.fails("none", "snap_add", &snap("s", 1), EINVAL);
+    here.pool.write_full("a.rbd", old_header().to_bytes().slice(..111)).expect("written");
+    here.fails("a.rbd", "snap_list", b"", EINVAL);
+}
+
+/// A request and what it gives: an errno, or the outputs of its operations.
+fn ask(pool: &IoCtx, oid: &str, ops: &[OsdOp], writes: bool) -> String {
+    let outputs = |answers: Vec<Answer>| answers.into_iter().map(|a| (a.result, a.data)).collect::<Vec<_>>();
+    let run = async {
+        let io = pool.asynchronous();
+        if writes {
+            let op = ops.iter().cloned().fold(WriteOp::new(), WriteOp::op);
+            return io.operate(oid, op).await.map(|()| Vec::new());
+        }
+        let op = ops.iter().cloned().fold(ReadOp::new(), ReadOp::op);
+        io.operate_read(oid, op).await.map(outputs)
+    };
+    match pool.runtime().block_on(run) {
+        Ok(outputs) => format!("{outputs:?}"),
+        Err(Error::Os(errno)) => format!("errno {}", errno.0),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// What is asked of maps in objects' bytes. Nothing at which a stock OSD aborts, which release 16 does at TMAPPUT.
+fn of_tmaps() -> Vec<(&'static str, OsdOp, bool)> {
+    let op = |code, data: &[u8]| OsdOp::new(code).with_data(Bytes::copy_from_slice(data));
+    let update = |steps: &[u8]| (OpCode::TMAPUP, steps.to_vec());
+    let step = |step: u8, key: &str, value: Option<&str>| {
+        encoded(|w| {
+            w.u8(step);
+            w.put(key);
+            value.iter().for_each(|value| w.put(*value));
+        })
+    };
+    let steps = [
+        update(b""),
+        update(&step(b's', "b", Some("2"))),
+        update(&step(b's', "a", Some("1"))),
+        update(&step(b'c', "a", Some("x"))),
+        update(&step(b'c', "c", Some("3"))),
+        update(&step(b'r', "none", None)),
+        update(&step(b'R', "none", None)),
+        update(&step(b'r', "b", None)),
+        update(&step(b'x', "b", None)),
+        update(&step(b's', "b", None)),
+        update(b"s"),
+        update(b"s\xff\xff\xff\xff"),
+        update(&[step(b's', "z", Some("26")), step(b's', "y", Some("25"))].concat()),
+        update(&[step(b's', "z", Some("0")), step(b'r', "y", None), step(b'h', "head", None)].concat()),
+        update(&[step(b'h', "HEAD", None), step(b'R', "c", None)].concat()),
+        update(&[step(b's', "q", Some("1")), step(b'h', "q", None)].concat()),
+        update(&[step(b's', "q", Some("1")), step(b'r', "q", None)].concat()),
+        update(&[step(b's', "q", Some("1")), step(b's', "q", Some("2"))].concat()),
+        update(&[step(b's', "q", Some("1")), step(b'c', "p", Some("2"))].concat()),
+        update(&step(b's', "m", Some("3"))),
+    ];
+    let mut all = Vec::new();
+    for (code, data) in steps {
+        all.push(("o", op(code, &data), true));
+        all.push(("o", OsdOp::new(OpCode::TMAPGET), false));
+    }
+    all
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn tmaps_are_as_on_a_stock_cluster() {
+    let here = Here::new();
+    let stock = std::env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    let rados = Rados::connect(Builder::new().conf_file(&stock)).expect("connects");
+    let name = format!("tmap{}", std::process::id());
+    let command = |prefix: &str, more: &str| {
+        let command = format!(r#"{{"prefix": "{prefix}", "pool": "{name}" {more}}}"#);
+        rados.mon_command(&command, Bytes::new()).expect("a command");
+    };
+    command("osd pool create", r#", "pg_num": 1"#);
+    let theirs = rados.ioctx(&name).expect("the pool");
+    for (number, (oid, op, writes)) in of_tmaps().into_iter().enumerate() {
+        let [ours, theirs] =
+            [&here.pool, &theirs].map(|pool| ask(pool, oid, std::slice::from_ref(&op), writes));
+        assert_eq!(ours, theirs, "number {number}: {op:?} on {oid}");
+    }
+    command("osd pool delete", &format!(r#", "pool2": "{name}", "yes_i_really_really_mean_it": true"#));
+}
+
+#[test]
+fn what_a_stock_osd_aborts_at_is_refused() {
+    let here = Here::new();
+    let bad = Bytes::from_static(b"\0\0\0\0\x01\0\0\0\xff");
+    let (put, set) = (OsdOp::new(OpCode::TMAPPUT), OsdOp::new(OpCode::TMAPUP));
+    assert_eq!(ask(&here.pool, "o", &[put.with_data(bad.clone())], true), "errno 22");
+    here.pool.write_full("o", bad).expect("written");
+    let step = set.with_data(Bytes::from_static(b"s\x01\0\0\0a\0\0\0\0"));
+    assert_eq!(ask(&here.pool, "o", &[step], true), "errno 22");
+}
+
+#[test]
+fn a_map_that_is_put_is_put_in_order() {
+    let here = Here::new();
+    let map = |pairs: &[(&str, &str)]| {
+        encoded(|w| {
+            w.put("header");
+            w.count(pairs.len());
+            pairs.iter().for_each(|(key, value)| {
+                w.put(*key);
+                w.put(*value);
+            });
+        })
+    };
+    let put = OsdOp::new(OpCode::TMAPPUT).with_data(map(&[("l", "1"), ("k", "2")]).into());
+    assert_eq!(ask(&here.pool, "o", &[put], true), "[]");
+    assert_eq!(here.pool.read("o", 0, 1000).expect("read"), map(&[("k", "2"), ("l", "1")]));
+    let to_omap = |oid, flags| ask(&here.pool, oid, &[OsdOp::tmap_to_omap(flags)], true);
+    assert_eq!(to_omap("o", 0), "[]");
+    assert!(here.pool.read("o", 0, 1000).expect("read").is_empty());
+    assert_eq!(here.pool.omap_header("o").expect("a header"), "header");
+    let values = ask(&here.pool, "o", &[OsdOp::omap_values(b"", 9, b"k")], false);
+    assert!(values.contains(r"k\x01\0\0\02"), "{values}");
+    // No map any more, and none at all.
+    assert_eq!((to_omap("o", 0), to_omap("none", 0)), ("errno 61".into(), "errno 61".into()));
+    assert_eq!((to_omap("o", 1), to_omap("none", 1)), ("[]".into(), "[]".into()));
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use hdrhistogram::Histogram;
+use loligo_rados::Errno;
 use loligo_rbd::{CacheMode, CacheOptions, Error, Image, ImageCache, Mode};
 use serde_json::json;
 
@@ -37,7 +38,8 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
     let size = image.size();
     if options.io_size == 0 || options.io_threads == 0 || options.io_size > size || options.io_size > 1 << 30
     {
-        return Err(Failure::new(
+        return Err(Failure::of(
+            Errno::EINVAL,
             what(),
             "the size of an I/O and I/Os in flight must be at least 1, and an I/O within the image",
         ));

@@ -18,6 +18,7 @@ struct Row {
     size: u64,
     parent: Option<Parent>,
     lock: Option<LockMode>,
+    format: u32,
 }
 
 pub(super) async fn long(
@@ -64,7 +65,8 @@ async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
             None => (view.size, view.overlap),
         };
         let parent = parent.clone().filter(|_| overlap.is_some());
-        Row { image: name.to_owned(), id: image.id().to_owned(), snap: snap.cloned(), size, parent, lock }
+        let (id, format) = (image.id().to_owned(), image.format().number());
+        Row { image: name.to_owned(), id, snap: snap.cloned(), size, parent, lock, format }
     };
     let of_users = view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User);
     Ok([row(None, lock)].into_iter().chain(of_users.map(|snap| row(Some(snap), None))).collect())
@@ -87,11 +89,11 @@ impl Row {
             Some(LockMode::Shared) => "shr",
             Some(_) => "excl",
         };
-        [name, bytes(self.size), parent, "2".to_owned(), protected.to_owned(), lock.to_owned()]
+        [name, bytes(self.size), parent, self.format.to_string(), protected.to_owned(), lock.to_owned()]
     }
 
     fn json(&self, rados: &Rados) -> Value {
-        let mut one = json!({"image": self.image, "id": self.id, "size": self.size, "format": 2});
+        let mut one = json!({"image": self.image, "id": self.id, "size": self.size, "format": self.format});
         if let Some(parent) = &self.parent {
             one["parent"] = json!({
                 "pool": pool_name(rados, parent.pool), "pool_namespace": parent.namespace,

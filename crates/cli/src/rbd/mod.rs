@@ -320,14 +320,17 @@ async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<
 
 async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Failure> {
     let io = place.named(named).await?;
-    if long {
-        return list::long(place, &io, text_names(&io, "ls").await?.iter()).await;
-    }
     let images = loligo_rbd::list_all(&io).await.context(|| "ls".to_owned())?;
+    // Those of the first format, which have no id, come first, as `rbd` lists them.
+    let (old, new): (Vec<_>, Vec<_>) = images.into_iter().partition(|(_, id)| id.is_empty());
+    let names: Vec<Bytes> = old.into_iter().chain(new).map(|(name, _)| name).collect();
+    if long {
+        return list::long(place, &io, text_names(names, "ls").iter()).await;
+    }
     match place.format {
-        Format::Plain => print_lines(images.keys()),
+        Format::Plain => print_lines(names.iter()),
         Format::Json => {
-            let names: Vec<_> = images.keys().map(|name| name::text(name)).collect();
+            let names: Vec<_> = names.iter().map(|name| name::text(name)).collect();
             sayln!("{}", name::line(&json!(names)));
             Ok(())
         }
@@ -335,8 +338,7 @@ async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Fail
 }
 
 /// The images that a command can look at; it says which it cannot, as it shows the others.
-async fn text_names(io: &IoCtx, what: &str) -> Result<Vec<String>, Failure> {
-    let all = loligo_rbd::list_all(io).await.context(|| what.to_owned())?;
+fn text_names(names: impl IntoIterator<Item = Bytes>, what: &str) -> Vec<String> {
     let text = |name: Bytes| {
         let name = Name::from(name.to_vec());
         if name.as_text().is_none() {
@@ -345,7 +347,7 @@ async fn text_names(io: &IoCtx, what: &str) -> Result<Vec<String>, Failure> {
         }
         name.as_text().map(str::to_owned)
     };
-    Ok(all.into_keys().filter_map(text).collect())
+    names.into_iter().filter_map(text).collect()
 }
 
 async fn shaped(place: &Place, io: &IoCtx, shape: &CloneShape, size: u64) -> Result<NewImage, Failure> {
@@ -464,7 +466,8 @@ async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
         Some(text) => vec![place.image_or_snapshot(text).await?],
         None => {
             let io = place.io(&At::default()).await?;
-            let images = text_names(&io, "du").await?;
+            let images = loligo_rbd::list_all(&io).await.context(|| "du".to_owned())?;
+            let images = text_names(images.into_keys(), "du");
             images.into_iter().map(|image| (io.clone(), image, None)).collect()
         }
     };

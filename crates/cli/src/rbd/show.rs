@@ -27,15 +27,21 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
         .then(|| (layout.stripe_unit(), layout.stripe_count()));
     let data_pool = image.data_pool().map(|pool| pool_name(rados, pool));
     let group = group.map(|group| path(rados, group.pool, &group.namespace, &group.name));
+    let is_old = image.format() == loligo_rbd::Format::First;
     if format == Format::Json {
         let mut all = json!({
             "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
             "object_size": layout.object_size(), "snapshot_count": view.snapshots.len(),
-            "block_name_prefix": image.block_name_prefix(), "format": 2,
-            "features": features::names(view.features), "op_features": features::op_names(view.op_features),
-            "flags": features::flag_names(view.flags),
-            "create_timestamp": created, "access_timestamp": accessed, "modify_timestamp": modified,
+            "block_name_prefix": image.block_name_prefix(), "format": image.format().number(),
         });
+        if !is_old {
+            all["features"] = json!(features::names(view.features));
+            all["op_features"] = json!(features::op_names(view.op_features));
+            all["flags"] = json!(features::flag_names(view.flags));
+            all["create_timestamp"] = created.into();
+            all["access_timestamp"] = accessed.into();
+            all["modify_timestamp"] = modified.into();
+        }
         if let Some(pool) = data_pool {
             all["data_pool"] = pool.into();
         }
@@ -63,21 +69,27 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     sayln!("\tsize {} in {objects} objects", bytes(size));
     sayln!("\torder {} ({} objects)", image.order(), bytes(layout.object_size()));
     sayln!("\tsnapshot_count: {}", view.snapshots.len());
-    sayln!("\tid: {}", image.id());
+    if !is_old {
+        sayln!("\tid: {}", image.id());
+    }
     if let Some(pool) = data_pool {
         sayln!("\tdata_pool: {pool}");
     }
     sayln!("\tblock_name_prefix: {}", image.block_name_prefix());
-    sayln!("\tformat: 2");
-    sayln!("\tfeatures: {}", features::names(view.features).join(", "));
-    sayln!("\top_features: {}", features::op_names(view.op_features).join(", "));
-    sayln!("\tflags: {}", features::flag_names(view.flags).join(", "));
+    sayln!("\tformat: {}", image.format().number());
+    if !is_old {
+        sayln!("\tfeatures: {}", features::names(view.features).join(", "));
+        sayln!("\top_features: {}", features::op_names(view.op_features).join(", "));
+        sayln!("\tflags: {}", features::flag_names(view.flags).join(", "));
+    }
     if let Some(group) = group {
         sayln!("\tgroup: {group}");
     }
-    sayln!("\tcreate_timestamp: {created}");
-    sayln!("\taccess_timestamp: {accessed}");
-    sayln!("\tmodify_timestamp: {modified}");
+    if !is_old {
+        sayln!("\tcreate_timestamp: {created}");
+        sayln!("\taccess_timestamp: {accessed}");
+        sayln!("\tmodify_timestamp: {modified}");
+    }
     if let Some(snap) = snap {
         sayln!("\tprotected: {}", if snap.protected { "True" } else { "False" });
     }
@@ -109,7 +121,7 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
             // Whether it is protected is text, as `rbd` has it.
             let mut one = json!({
                 "id": info.id.0, "name": info.name, "size": info.size, "protected": snap.protected.to_string(),
-                "timestamp": date(info.taken),
+                "timestamp": date_if_known(info.taken),
             });
             if all {
                 one["namespace"] = json!({"type": kind(&info.kind)});
@@ -135,7 +147,7 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
             (_, Some(MadeWith { pool, of, .. })) => format!("group ({pool}/{}@{})", of.group, of.snapshot),
             (kind_of, None) => kind(kind_of).to_owned(),
         };
-        let [size, taken] = [bytes(info.size), date(info.taken)];
+        let [size, taken] = [bytes(info.size), date_if_known(info.taken)];
         [info.id.0.to_string(), info.name.clone(), size, protected.to_owned(), taken, namespace]
     };
     let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP", "NAMESPACE"].map(str::to_owned);
@@ -252,6 +264,11 @@ pub(super) fn date(time: UTime) -> String {
     let day = DAYS[(time.sec / 86_400 % 7) as usize];
     let (month, clock) = (MONTHS[(number(5, 7) - 1) % 12], civil.get(11..19).unwrap_or_default());
     format!("{day} {month} {:>2} {clock} {}", number(8, 10), number(0, 4))
+}
+
+/// The same; of a snapshot of an image of the first format it is not known.
+fn date_if_known(time: UTime) -> String {
+    if time.is_zero() { String::new() } else { date(time) }
 }
 
 #[cfg(test)]

@@ -107,6 +107,8 @@ fn parts(text: &str, wrong: Wrong) -> Result<(At, String, Option<String>), Wrong
     let (pool, namespace, name) = match parts[..] {
         [name] => (None, None, name),
         [pool, name] => (Some(pool), None, name),
+        // No namespace, but a name that begins with a slash, as `rbd` has it: no image is called so.
+        [pool, "", _] => (Some(pool), None, &path[pool.len() + 1..]),
         [pool, namespace, name] => (Some(pool), Some(namespace), name),
         _ => return Err(wrong),
     };
@@ -133,7 +135,8 @@ mod tests {
         assert_eq!(parts("i"), Some(["", "", "i", ""].map(str::to_owned)));
         assert_eq!(parts("p/i@s"), Some(["p", "", "i", "s"].map(str::to_owned)));
         assert_eq!(parts("p/n/i@s"), Some(["p", "n", "i", "s"].map(str::to_owned)));
-        for wrong in ["", "p/", "/i", "a/b/c/d", "i@", "@s", "i@s@t", "i@p/s"] {
+        assert_eq!(parts("p//i@s"), Some(["p", "", "/i", "s"].map(str::to_owned)));
+        for wrong in ["", "p/", "/i", "//i", "a/b/c/d", "i@", "@s", "i@s@t", "i@p/s"] {
             assert_eq!(parts(wrong), None, "{wrong}");
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn stat(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&node))
 }
 
-/// Nothing: services, and counts by a property.
+/// Nothing: services, counts by a property, and the state of daemons that nobody has registered.
 pub(super) fn nothing(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&object! {}))
 }

@@ -79,6 +79,8 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("mgr metadata", &[MGR], ("mgr", "r"), mgr::metadata, "show what is known of a manager, or of all")),
     bare(cmd("mgr count-metadata", &[PROPERTY], ("mgr", "r"), mgr::nothing, "count managers by a property of their metadata")),
     bare(cmd("mgr versions", &[], ("mgr", "r"), mgr::nothing, "show the versions of managers")),
+    bare(cmd("service dump", &[], ("mgr", "r"), status::service_dump, "show the daemons that have registered")),
+    bare(cmd("service status", &[], ("mgr", "r"), mgr::nothing, "show the state of the daemons that have registered")),
     cmd("mgr fail", &[req("who", Text)], ("mgr", "rw"), mgr::fail, "say that a manager has failed"),
     bare(cmd("pg stat", &[], ("pg", "r"), usage::pg_stat, "summarize the placement groups' state")),
     bare(cmd("pg dump", &[many(opt("dumpcontents", Choice(&pg_dump::PARTS)))], ("pg", "r"), pg_dump::dump, "show what placement groups hold")),

@@ -47,6 +47,14 @@ impl<'e, 'a> Handle<'e, 'a> {
         (0..len).map(|i| char::from(LETTERS[number(i) % LETTERS.len()])).collect()
     }
 
+    /// A random UUID (version 4).
+    pub(super) fn random_uuid(&self) -> String {
+        let (high, low) = (RandomState::new().hash_one(0), RandomState::new().hash_one(1));
+        let (high, low) = (high & !0xf000 | 0x4000, low & !(0b11 << 62) | 0b10 << 62);
+        let hex = format!("{high:016x}{low:016x}");
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+    }
+
     /// A text that no other request of this placement group gives.
     pub(super) fn unique_id(&mut self) -> String {
         self.execution.unique_id()

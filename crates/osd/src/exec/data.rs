@@ -189,7 +189,8 @@ impl<'a> Execution<'a> {
 
     /// The checksum that came along with `data`, which is all the data of the request.
     fn crc_of_input(&self, data: &Bytes) -> Option<u32> {
-        self.context.data_crc.filter(|_| data.len() == self.context.data_len)
+        let is_all = !self.is_nested && data.len() == self.context.data_len;
+        self.context.data_crc.filter(|_| is_all)
     }
 
     /// The checksum of the outputs, if they are one read of the whole object.

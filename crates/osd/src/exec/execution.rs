@@ -64,6 +64,8 @@ pub(crate) struct Execution<'a> {
     pub(super) user_version: u64,
     /// Operations that went well or were allowed to fail, those that methods asked for too.
     processed: u64,
+    /// Whether the operation that runs is a part of another one: its data are not those that came with the request.
+    pub(super) is_nested: bool,
 }
 
 impl<'a> Execution<'a> {
@@ -96,6 +98,7 @@ impl<'a> Execution<'a> {
             result: 0,
             user_version: 0,
             processed: 0,
+            is_nested: false,
         }
     }
 
@@ -134,10 +137,12 @@ impl<'a> Execution<'a> {
         self.size > size_before || (self.exists && !existed)
     }
 
-    /// Runs an operation that a method of an object class asks for.
+    /// Runs an operation that a method of an object class, or another operation, asks for.
     pub(crate) fn nested(&mut self, op: &OsdOp) -> Output {
         let result = std::mem::take(&mut self.result);
+        let was_nested = std::mem::replace(&mut self.is_nested, true);
         let output = self.one(op);
+        self.is_nested = was_nested;
         self.processed += u64::from(output.is_ok());
         self.result = result;
         output
@@ -179,6 +184,10 @@ impl<'a> Execution<'a> {
             OpCode::OMAPCLEAR => self.clear_omap(),
             OpCode::OMAPRMKEYS => self.remove_omap(op),
             OpCode::OMAPRMKEYRANGE => self.remove_omap_range(op),
+            OpCode::TMAPGET => self.tmap(),
+            OpCode::TMAPPUT => self.put_tmap(op),
+            OpCode::TMAPUP => self.update_tmap(op),
+            OpCode::TMAP2OMAP => self.tmap_to_omap(op),
             OpCode::CHECKSUM => self.checksum(op),
             OpCode::COPY_FROM | OpCode::COPY_FROM2 => self.copy_from(op),
             OpCode::ROLLBACK => self.rollback(op),

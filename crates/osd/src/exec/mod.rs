@@ -22,6 +22,7 @@ mod snaps;
 mod task;
 #[cfg(test)]
 mod tests;
+mod tmap;
 mod write;
 
 use std::sync::Arc;

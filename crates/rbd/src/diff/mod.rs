@@ -20,9 +20,9 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use self::history::History;
 use self::maps::{Maps, State};
 pub use self::merge::merge;
+use crate::Error;
 use crate::image::{Image, Inner};
 use crate::view::View;
-use crate::{Error, names};
 
 /// Object sets that are looked at at the same time.
 const SETS: usize = 32;
@@ -271,7 +271,7 @@ impl Inner {
 
     /// What is known of an object's past; of one that never was, nothing.
     pub(crate) async fn history(&self, object: ObjectNo) -> Result<History, Error> {
-        match self.data.object_snapshots(names::data_object(&self.fixed.prefix, object.0)).await {
+        match self.data.object_snapshots(self.fixed.object(object.0)).await {
             Err(e) if e.is_not_found() => Ok(History::default()),
             listed => Ok(History(listed?)),
         }

@@ -3,10 +3,12 @@
 mod group;
 mod image;
 pub mod object_map;
+pub mod old_header;
 
 pub use group::{GroupImage, GroupMember, GroupSnap, GroupSpec, ImageSnap};
 pub use image::{ChildSpec, ParentSpec, SnapInfo, SnapKind, TrashImage};
 pub use object_map::ObjectMap;
+pub use old_header::{OldHeader, OldSnap};
 
 /// Features of an image (`RBD_FEATURE_*`).
 pub mod feature {

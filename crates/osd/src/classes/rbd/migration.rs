@@ -1,11 +1,10 @@
-//! The mark of an image that is being moved. Only images of the second format can be.
+//! The mark of an image that is being moved. One of the first format can only be moved away.
 
 use bytes::Bytes;
 use loligo_wire::{Encode, Reader};
 
-use super::Answer;
-use super::feature;
 use super::types::Migration;
+use super::{Answer, feature, old};
 use crate::classes::Handle;
 use crate::errno::Errno;
 
@@ -16,23 +15,27 @@ pub(super) fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     if object.has(KEY)? {
         return Err(Errno::EEXIST);
     }
-    let features: u64 = object.find("features")?.ok_or(Errno::ENXIO)?;
-    if features & feature::MIGRATING == 0 {
-        object.set("features", &(features | feature::MIGRATING))?;
-    } else if migration.header != Migration::DESTINATION {
-        return Err(Errno::EEXIST);
+    match object.find::<u64>("features")? {
+        None if old::is_migrating(object)? => return Err(Errno::EEXIST),
+        None if migration.header != Migration::SOURCE => return Err(Errno::EINVAL),
+        None => old::set_migrating(object, true)?,
+        Some(features) if features & feature::MIGRATING == 0 => {
+            object.set("features", &(features | feature::MIGRATING))?;
+        }
+        Some(_) if migration.header != Migration::DESTINATION => return Err(Errno::EEXIST),
+        Some(_) => {}
     }
     object.set(KEY, &migration)?;
     Ok(Bytes::new())
 }
 
-/// The mark, of an image that has the feature.
+/// The mark, of an image that has the feature, or the text of the first format.
 fn read(object: &mut Handle<'_, '_>) -> Result<Migration, Errno> {
-    let features: u64 = object.find("features")?.ok_or(Errno::ENXIO)?;
-    if features & feature::MIGRATING == 0 {
-        return Err(Errno::EINVAL);
-    }
-    object.get(KEY)
+    let is_migrating = match object.find::<u64>("features")? {
+        Some(features) => features & feature::MIGRATING != 0,
+        None => old::is_migrating(object)?,
+    };
+    if is_migrating { object.get(KEY) } else { Err(Errno::EINVAL) }
 }
 
 pub(super) fn set_state(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
@@ -53,9 +56,13 @@ pub(super) fn remove(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(errno) => return Err(errno),
     }
-    let features: u64 = object.find("features")?.ok_or(Errno::ENXIO)?;
-    if features & feature::MIGRATING != 0 {
-        object.set("features", &(features & !feature::MIGRATING))?;
+    match object.find::<u64>("features")? {
+        None if old::is_migrating(object)? => old::set_migrating(object, false)?,
+        None => return Err(Errno::EINVAL),
+        Some(features) if features & feature::MIGRATING != 0 => {
+            object.set("features", &(features & !feature::MIGRATING))?;
+        }
+        Some(_) => {}
     }
     Ok(Bytes::new())
 }

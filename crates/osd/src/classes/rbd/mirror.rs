@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Reader, Writer};
 
 use super::Answer;
 use super::directory::take;
-use super::types::MirrorImage;
+use super::types::{MirrorImage, MirrorPeer};
 use crate::classes::Handle;
 use crate::classes::typed::decoded;
 use crate::errno::Errno;
 
 const UUID_KEY: &str = "mirror_uuid";
-const MODE_KEY: &str = "mirror_mode";
+pub(super) const MODE_KEY: &str = "mirror_mode";
 const IMAGE_PREFIX: &str = "image_";
-const PEER_PREFIX: &str = "mirror_peer_";
+pub(super) const PEER_PREFIX: &str = "mirror_peer_";
 
-const MODE_DISABLED: u32 = 0;
+pub(super) const MODE_DISABLED: u32 = 0;
 /// The first number that is no mode: disabled, of images, of pools.
 const MODE_END: u32 = 3;
+
+/// The state of an image of which no daemon has told anything (`MIRROR_IMAGE_STATUS_STATE_UNKNOWN`).
+const STATUS_UNKNOWN: u8 = 0;
 
 /// The state of an image that is about to be mirrored no longer.
 const DISABLING: u8 = 0;
@@ -33,7 +36,7 @@ fn global_key(id: &str) -> String {
 }
 
 /// The identity of this side, which is kept as bare text.
-fn uuid(object: &mut Handle<'_, '_>) -> Result<Bytes, Errno> {
+pub(super) fn uuid(object: &mut Handle<'_, '_>) -> Result<Bytes, Errno> {
     object.value(UUID_KEY.as_bytes())
 }
 
@@ -89,12 +92,6 @@ pub(super) fn mode_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// None: peers are added by what mirrors, which is not here.
-pub(super) fn peer_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
-    object.must_exist()?;
-    Ok(Vec::<u8>::new().to_bytes())
-}
-
 pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
@@ -103,6 +100,53 @@ pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
         found.insert(id, decoded::<MirrorImage>(&image)?.global_id);
     }
     Ok(found.to_bytes())
+}
+
+/// How many images are in which state. There is no method that sets one's state, so each is unknown.
+pub(super) fn status_summary(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let _peers: Vec<MirrorPeer> = Reader::new(input).get()?;
+    let mut count = 0i32;
+    object.each(IMAGE_PREFIX.as_bytes(), IMAGE_PREFIX.as_bytes(), |_, image| {
+        decoded::<MirrorImage>(image)?;
+        count += 1;
+        Ok(())
+    })?;
+    let states: BTreeMap<u8, i32> = (count > 0).then_some((STATUS_UNKNOWN, count)).into_iter().collect();
+    Ok(states.to_bytes())
+}
+
+/// The images, and no state of any.
+pub(super) fn status_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let mut r = Reader::new(input);
+    let (after, max) = (r.get::<String>()?, r.u64()?);
+    let mut found: BTreeMap<Bytes, MirrorImage> = BTreeMap::new();
+    for (id, image) in take(object, image_key(&after).as_bytes(), IMAGE_PREFIX.as_bytes(), max)? {
+        found.insert(id, decoded(&image)?);
+    }
+    let mut w = Writer::new();
+    w.put(&found);
+    w.count(0);
+    Ok(w.into_bytes())
+}
+
+/// Nobody has told the state of the image.
+pub(super) fn status_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let _global: String = Reader::new(input).get()?;
+    object.must_exist()?;
+    Err(Errno::ENOENT)
+}
+
+/// Daemons that mirror an image: none has told of one.
+pub(super) fn image_instances(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+    let _behind: (String, u64) = Reader::new(input).get()?;
+    object.must_exist()?;
+    Ok(BTreeMap::<Bytes, Bytes>::new().to_bytes())
+}
+
+/// Daemons that mirror: none can register.
+pub(super) fn instances_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+    object.must_exist()?;
+    Ok(Vec::<String>::new().to_bytes())
 }
 
 pub(super) fn image_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {

@@ -5,8 +5,10 @@
 //! the image and each snapshot. librbd and krbd work on all of these through this class only. Facts: `cls/rbd/cls_rbd.cc`,
 //! `cls_rbd.h`, `cls_rbd_types.h`, `include/rbd_types.h`.
 //!
-//! Not here, and answered with EOPNOTSUPP: images of the first format (`snap_add` and its like), and of mirroring all that
-//! only a mirroring daemon uses (status, instances, maps, peers that are added).
+//! An image of the first format is an object `NAME.rbd` whose bytes hold all of that (`old.rs`).
+//!
+//! Not here, and answered with EOPNOTSUPP: of mirroring what only a mirroring daemon uses (it tells
+//! the state of images, registers instances, distributes images).
 
 mod children;
 mod data;
@@ -17,7 +19,9 @@ mod metadata;
 mod migration;
 mod mirror;
 mod object_map;
+mod old;
 mod parent;
+mod peers;
 mod snapshot;
 mod trash;
 mod types;
@@ -69,6 +73,11 @@ pub(in crate::classes) static CLASS: Class = Class {
         rw("snapshot_set_limit", |o, i| given(snapshot::set_limit(o, i))),
         rd("get_protection_status", |o, i| given(snapshot::get_protection_status(o, i))),
         rw("set_protection_status", |o, i| given(snapshot::set_protection_status(o, i))),
+        // Those of an image of the first format.
+        rd("snap_list", |o, i| given(old::snap_list(o, i))),
+        rw("snap_add", |o, i| given(old::snap_add(o, i))),
+        rw("snap_remove", |o, i| given(old::snap_remove(o, i))),
+        rw("snap_rename", |o, i| given(old::snap_rename(o, i))),
         // Its parent and its children.
         rd("get_parent", |o, i| given(parent::get_parent(o, i))),
         rw("set_parent", |o, i| given(parent::set_parent(o, i))),
@@ -136,12 +145,26 @@ pub(in crate::classes) static CLASS: Class = Class {
         rw("mirror_uuid_set", |o, i| given(mirror::uuid_set(o, i))),
         rd("mirror_mode_get", |o, i| given(mirror::mode_get(o, i))),
         rw("mirror_mode_set", |o, i| given(mirror::mode_set(o, i))),
-        rd("mirror_peer_list", |o, i| given(mirror::peer_list(o, i))),
+        rd("mirror_peer_list", |o, i| given(peers::list(o, i))),
+        rw("mirror_peer_add", |o, i| given(peers::add(o, i))),
+        rw("mirror_peer_remove", |o, i| given(peers::remove(o, i))),
+        rw("mirror_peer_set_client", |o, i| given(peers::set_client(o, i))),
+        rw("mirror_peer_set_cluster", |o, i| given(peers::set_site(o, i))),
+        rw("mirror_peer_set_direction", |o, i| given(peers::set_direction(o, i))),
+        rw("mirror_peer_ping", |o, i| given(peers::ping(o, i))),
         rd("mirror_image_list", |o, i| given(mirror::image_list(o, i))),
         rd("mirror_image_get", |o, i| given(mirror::image_get(o, i))),
         rd("mirror_image_get_image_id", |o, i| given(mirror::image_get_image_id(o, i))),
         rw("mirror_image_set", |o, i| given(mirror::image_set(o, i))),
         rw("mirror_image_remove", |o, i| given(mirror::image_remove(o, i))),
+        rd("mirror_image_status_get_summary", |o, i| given(mirror::status_summary(o, i))),
+        rd("mirror_image_status_list", |o, i| given(mirror::status_list(o, i))),
+        rd("mirror_image_status_get", |o, i| given(mirror::status_get(o, i))),
+        rd("mirror_image_instance_get", |o, i| given(mirror::status_get(o, i))),
+        rd("mirror_image_instance_list", |o, i| given(mirror::image_instances(o, i))),
+        rd("mirror_instances_list", |o, i| given(mirror::instances_list(o, i))),
+        rw("mirror_image_snapshot_unlink_peer", |o, i| given(peers::unlink_snap(o, i))),
+        rw("mirror_image_snapshot_set_copy_progress", |o, i| given(peers::set_copy_progress(o, i))),
         // The image's data.
         rw("copyup", |o, i| given(data::copyup(o, i))),
         rw("sparse_copyup", |o, i| given(data::sparse_copyup(o, i))),

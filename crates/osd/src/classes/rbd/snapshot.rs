@@ -6,7 +6,7 @@ use loligo_wire::{Encode, Reader, SnapId, UTime};
 use super::Answer;
 use super::image::encode_snapcontext;
 use super::types::{Parent, Snap, SnapKind};
-use super::{SNAP_PREFIX, feature, op_feature, require_feature, set_op_features, snap_key};
+use super::{SNAP_PREFIX, feature, old, op_feature, require_feature, set_op_features, snap_key};
 use crate::classes::Handle;
 use crate::classes::typed::decoded;
 use crate::errno::Errno;
@@ -168,7 +168,11 @@ pub(super) fn set_limit(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
         object.unset("snap_limit")?;
         return Ok(Bytes::new());
     }
-    if limit < all(object)?.len() as u64 {
+    let count = match old::snap_count(object)? {
+        Some(count) => count,
+        None => all(object)?.len(),
+    };
+    if limit < count as u64 {
         return Err(Errno::ERANGE);
     }
     object.set("snap_limit", &limit)?;

@@ -118,6 +118,7 @@ pub(super) struct Migration {
 }
 
 impl Migration {
+    pub(super) const SOURCE: u8 = 1;
     pub(super) const DESTINATION: u8 = 2;
 }
 
@@ -200,3 +201,117 @@ impl Decode for MirrorImage {
 
 /// Children of the first version, by image id.
 pub(super) type ChildIds = BTreeSet<String>;
+
+/// Another site that a pool is mirrored to or from (`MirrorPeer`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MirrorPeer {
+    pub(super) uuid: String,
+    pub(super) site: String,
+    pub(super) client: String,
+    pub(super) pool: i64,
+    pub(super) direction: u8,
+    pub(super) mirror_uuid: String,
+    pub(super) last_seen: UTime,
+}
+
+impl MirrorPeer {
+    /// It sends.
+    pub(super) const RX: u8 = 0;
+    /// It receives.
+    pub(super) const TX: u8 = 1;
+    /// It does both.
+    pub(super) const RX_TX: u8 = 2;
+
+    /// One that has asked for images of its own accord.
+    pub(super) fn receiving(uuid: String, site: String, mirror_uuid: String) -> Self {
+        Self { uuid, site, mirror_uuid, pool: -1, direction: Self::TX, ..Self::default() }
+    }
+
+    /// Whether it has all that one of its direction needs.
+    pub(super) fn is_valid(&self) -> bool {
+        let has_client = self.direction == Self::TX || !self.client.is_empty();
+        self.direction <= Self::RX_TX && has_client && !self.uuid.is_empty() && !self.site.is_empty()
+    }
+}
+
+impl Encode for MirrorPeer {
+    fn encode(&self, w: &mut Writer) {
+        w.versioned(2, 1, |w| {
+            w.put(&self.uuid);
+            w.put(&self.site);
+            w.put(&self.client);
+            w.i64(self.pool);
+            w.u8(self.direction);
+            w.put(&self.mirror_uuid);
+            w.put(&self.last_seen);
+        });
+    }
+}
+
+impl Decode for MirrorPeer {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.versioned("MirrorPeer", 1, 2, |r, version| {
+            let mut peer = Self {
+                uuid: r.get()?,
+                site: r.get()?,
+                client: r.get()?,
+                pool: r.i64()?,
+                direction: Self::RX_TX,
+                ..Self::default()
+            };
+            if version >= 2 {
+                (peer.direction, peer.mirror_uuid, peer.last_seen) = (r.u8()?, r.get()?, r.get()?);
+            }
+            Ok(peer)
+        })
+    }
+}
+
+/// What mirroring notes with a snapshot of its own (`MirrorSnapshotNamespace`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MirrorSnap {
+    state: u8,
+    pub(super) complete: bool,
+    /// Peers that still need it.
+    pub(super) peers: BTreeSet<String>,
+    primary: String,
+    primary_snap: u64,
+    pub(super) last_copied: u64,
+    snap_seqs: BTreeMap<u64, u64>,
+}
+
+impl MirrorSnap {
+    /// The first state of a copy; the ones before are those of the original.
+    const NON_PRIMARY: u8 = 2;
+
+    /// Whether it belongs to a copy.
+    pub(super) fn is_of_copy(&self) -> bool {
+        self.state >= Self::NON_PRIMARY
+    }
+}
+
+impl Encode for MirrorSnap {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(self.state);
+        w.bool(self.complete);
+        w.put(&self.peers);
+        w.put(&self.primary);
+        w.u64(self.primary_snap);
+        w.u64(self.last_copied);
+        w.put(&self.snap_seqs);
+    }
+}
+
+impl Decode for MirrorSnap {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            state: r.u8()?,
+            complete: r.bool()?,
+            peers: r.get()?,
+            primary: r.get()?,
+            primary_snap: r.u64()?,
+            last_copied: r.u64()?,
+            snap_seqs: r.get()?,
+        })
+    }
+}

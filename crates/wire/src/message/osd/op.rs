@@ -338,6 +338,13 @@ impl OsdOp {
         Self::new(OpCode::WRITESAME).with_args(args).with_data(data)
     }
 
+    /// TMAP2OMAP with its flags (`CEPH_OSD_TMAP2OMAP_*`).
+    pub fn tmap_to_omap(flags: u8) -> Self {
+        let mut args = Args::default();
+        args.u8(flags);
+        Self::new(OpCode::TMAP2OMAP).with_args(args)
+    }
+
     /// CHECKSUM; `seed` is the encoded initial value.
     pub fn checksum(checksum: ChecksumArgs, seed: Bytes) -> Self {
         let mut args = Args::default();
@@ -443,6 +450,11 @@ impl OsdOp {
     /// The ranges of WRITESAME.
     pub fn write_same_args(&self) -> WriteSame {
         WriteSame { offset: self.arg_u64(0), length: self.arg_u64(8), data_length: self.arg_u64(16) }
+    }
+
+    /// The flags of TMAP2OMAP (`CEPH_OSD_TMAP2OMAP_*`).
+    pub fn tmap_to_omap_flags(&self) -> u8 {
+        self.args[0]
     }
 
     /// What CHECKSUM computes.

@@ -1,0 +1,168 @@
+//! Images of the first format: `NAME.rbd` holds what an image is, and `rbd_directory`'s bytes list them (TMAP).
+//!
+//! They have no id, no features and no lock, and lie in a pool's default namespace. None is made here: a copy of one is of the
+//! second format.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use loligo_rados::{Errno, IoCtx, WriteOp};
+use loligo_wire::message::osd::{OpCode, OsdOp};
+use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind, feature};
+use loligo_wire::{UTime, Writer};
+
+use crate::call::decoded;
+use crate::image::{Image, Inner, Mode, Which};
+use crate::images::{empty, gone};
+use crate::view::{Fixed, Format, Snapshot, View};
+use crate::{Error, names};
+
+/// Where the image's size lies in its header.
+const SIZE_OFFSET: u64 = 80;
+
+/// Steps of an update of the directory (`CEPH_OSD_TMAP_*`).
+const SET: u8 = b's';
+const REMOVE: u8 = b'r';
+
+/// The names of all images of the first format.
+pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Bytes>, Error> {
+    let bytes = match io.read(names::DIRECTORY, 0, 0).await {
+        Err(e) if e.errno() == Errno::ENOENT => return Ok(Vec::new()),
+        bytes => bytes?,
+    };
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (_, images): (Bytes, BTreeMap<Bytes, Bytes>) = decoded("rbd_directory", &bytes)?;
+    Ok(images.into_keys().collect())
+}
+
+/// Whether there is an image of the first format of this name, be it that only its header or its entry is left.
+pub(crate) async fn exists(io: &IoCtx, name: &str) -> Result<bool, Error> {
+    if has_header(io, name).await? {
+        return Ok(true);
+    }
+    Ok(list(io).await?.iter().any(|listed| listed == name))
+}
+
+/// Whether there is a header.
+pub(crate) async fn has_header(io: &IoCtx, name: &str) -> Result<bool, Error> {
+    match io.stat(names::old_header(name)).await {
+        Err(e) if e.errno() == Errno::ENOENT => Ok(false),
+        found => Ok(found.map(|_| true)?),
+    }
+}
+
+/// What the header `oid` says.
+pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<(Fixed, View), Error> {
+    let header = header(io, oid).await?;
+    let object_size = 1u64.checked_shl(header.order.into()).unwrap_or(0);
+    let layout = loligo_stripe::Layout::of_image(object_size, 1, object_size).ok_or(Error::Layout {
+        order: header.order,
+        stripe_unit: object_size,
+        stripe_count: 1,
+    })?;
+    let prefix = String::from_utf8_lossy(header.prefix()).into_owned();
+    let fixed = Fixed { format: Format::First, order: header.order, layout, prefix, data_pool: None };
+    let unreadable = if header.is_migrating() { feature::MIGRATING } else { 0 };
+    let snapshots = header.snaps.iter().rev().map(snapshot).collect();
+    Ok((fixed, View::of_old(header.size, header.snap_seq, snapshots, unreadable)))
+}
+
+async fn header(io: &IoCtx, oid: &str) -> Result<OldHeader, Error> {
+    let header: OldHeader = decoded("rbd_obj_header_ondisk", &io.read(oid, 0, 0).await?)?;
+    // Another object of that name, as a stock client says it.
+    if header.is_image() || header.is_migrating() { Ok(header) } else { Err(Errno::ENXIO.into()) }
+}
+
+fn snapshot(snap: &OldSnap) -> Snapshot {
+    let name = String::from_utf8_lossy(&snap.name).into_owned();
+    let (kind, taken) = (SnapKind::User, UTime::default());
+    let info = SnapInfo { id: snap.id, kind, name, size: snap.size, taken, children: 0 };
+    Snapshot { info, protected: false, flags: 0, overlap: None }
+}
+
+/// Snapshots, and bytes of the image or of the largest of them; `None` if it is gone.
+pub(crate) async fn sum(io: &IoCtx, name: &str) -> Result<Option<(u64, u64)>, Error> {
+    match header(io, &names::old_header(name)).await {
+        Err(e) if e.is_not_found() => Ok(None),
+        header => {
+            let header = header?;
+            let largest = header.snaps.iter().map(|snap| snap.size).fold(header.size, u64::max);
+            Ok(Some((header.snaps.len() as u64, largest)))
+        }
+    }
+}
+
+/// Gives an image another name. Its header is copied, with its map, before the directory is changed: wherever this ends,
+/// the image is found under one name at least.
+pub(crate) async fn rename(image: &Image, to: &str) -> Result<(), Error> {
+    let (io, from) = (&image.inner.io, image.name());
+    if exists(io, to).await? || names_new(io, to).await? {
+        return Err(Error::ImageExists(to.to_owned()));
+    }
+    let header = io.read(&*image.inner.header, 0, 0).await?;
+    let map: Vec<(Bytes, Bytes)> = io.omap(&*image.inner.header, "").try_collect().await?;
+    let copy = WriteOp::new().create(true).write_full(header).set_omap(map);
+    match io.operate(names::old_header(to), copy).await {
+        Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(to.to_owned())),
+        done => done?,
+    }
+    update(io, SET, to).await?;
+    gone(update(io, REMOVE, from).await)?;
+    image.inner.header_changed().await?;
+    gone(io.remove(&*image.inner.header).await.map_err(Error::from))
+}
+
+/// Whether an image of the second format has this name.
+async fn names_new(io: &IoCtx, name: &str) -> Result<bool, Error> {
+    match io.stat(names::id_object(name)).await {
+        Err(e) if e.errno() == Errno::ENOENT => Ok(false),
+        found => Ok(found.map(|_| true)?),
+    }
+}
+
+/// Removes an image and its data. If it fails in between it can be repeated.
+pub(crate) async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    match Image::open_at(io, Which::Known { name, id: "" }, None, Mode::ReadWrite).await {
+        Ok(image) => {
+            let removed = empty(&image, progress).await;
+            let closed = image.close().await;
+            removed?;
+            closed?;
+        }
+        // Only its entry is left.
+        Err(Error::NoImage(_)) => {}
+        Err(e) => return Err(e),
+    }
+    gone(io.remove(names::old_header(name)).await.map_err(Error::from))?;
+    gone(update(io, REMOVE, name).await)
+}
+
+/// Sets an image's entry in the directory, or removes it.
+async fn update(io: &IoCtx, step: u8, name: &str) -> Result<(), Error> {
+    let mut w = Writer::new();
+    w.u8(step);
+    w.put(name);
+    if step == SET {
+        w.put("");
+    }
+    let op = OsdOp::new(OpCode::TMAPUP).with_data(w.into_bytes());
+    Ok(io.operate(names::DIRECTORY, WriteOp::new().op(op)).await?)
+}
+
+impl Inner {
+    /// What an image of the first format cannot do, and with which errno a stock client says so.
+    pub(crate) fn must_be_new(&self, what: &'static str, errno: Errno) -> Result<(), Error> {
+        match self.fixed.format {
+            Format::First => Err(Error::OldFormat { what, errno }),
+            Format::Second => Ok(()),
+        }
+    }
+
+    /// Sets the size in the header.
+    pub(crate) async fn set_old_size(&self, size: u64) -> Result<(), Error> {
+        Ok(self.io.write(&*self.header, SIZE_OFFSET, Bytes::copy_from_slice(&size.to_le_bytes())).await?)
+    }
+}
