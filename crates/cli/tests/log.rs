@@ -1,5 +1,6 @@
 //! The server's log, as an operator meets it.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,12 +18,17 @@ struct Server(Child, PathBuf);
 
 impl Server {
     fn start(name: &str, options: &[&str]) -> Self {
+        Self::start_telling(name, options, Stdio::inherit())
+    }
+
+    fn start_telling(name: &str, options: &[&str], errors: Stdio) -> Self {
         let dir = env::temp_dir().join(format!("loligo-cli-{name}.{}", std::process::id()));
         let mut child = loligo()
             .args(["-p", "p", "serve", "--mon-addr", "127.0.0.1:0", "--data"])
             .arg(&dir)
             .args(options)
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .unwrap();
         let mut ready = String::new();
@@ -86,11 +92,16 @@ fn the_log_goes_where_it_is_told() {
     fs::remove_dir_all(dir).unwrap();
 }
 
+/// As by stock programs: the value is passed over, and told.
 #[test]
-fn a_wrong_level_is_refused() {
-    let dir = env::temp_dir().join(format!("loligo-cli-wrong.{}", std::process::id()));
-    let refused = loligo().args(["serve", "--debug-osd", "loud", "--data"]).arg(&dir).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("option debug_osd = 'loud': a level from 0 to 99"), "{said}");
+fn a_wrong_level_is_passed_over() {
+    let errors = env::temp_dir().join(format!("loligo-cli-said.{}", std::process::id()));
+    let server =
+        Server::start_telling("wrong", &["--debug-osd", "loud"], File::create(&errors).unwrap().into());
+    let dir = server.stop();
+    let said = fs::read_to_string(&errors).unwrap();
+    assert!(said.starts_with("loligo: parse error setting 'debug_osd' to 'loud' ("), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    fs::remove_file(errors).unwrap();
     fs::remove_dir_all(dir).unwrap();
 }

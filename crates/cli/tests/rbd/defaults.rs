@@ -17,10 +17,15 @@ pub(crate) fn by_their_words(place: &Place) {
         "--rbd-default-order 30",
         "--rbd-default-format 1",
         "--rbd-default-stripe-unit 64K",
-        "--rbd-default-features nosuch",
         "--rbd-default-data-pool nosuch",
     ] {
         place.refused(&format!("create x --size 1M {wrong}"));
+    }
+    // What is no value of an option is passed over, as by stock `rbd`.
+    for unknown in ["nosuch", "9999", "layering,nosuch"] {
+        place.done(&format!("create x --size 1M --rbd-default-features {unknown}"));
+        assert!(place.done("info x").contains("exclusive-lock"), "{unknown}");
+        place.done("rm x");
     }
 }
 

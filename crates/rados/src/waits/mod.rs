@@ -2,7 +2,7 @@
 //!
 //! Most of it is found where it is kept anyway: requests in the tables of their sessions, questions to monitors and managers and
 //! commands to OSDs in theirs. What no table has (a map that has not come, the lock of an image) is entered in the
-//! [registry](registry) while it lasts. Nothing here is on the way of a request.
+//! [registry] while it lasts. Nothing here is on the way of a request.
 
 mod reason;
 mod registry;
