@@ -8,9 +8,6 @@ const SECOND: &str = "--rbd-default-clone-format 2";
 pub(crate) fn by_their_words(place: &Place) {
     assert!(place.refused("clone file one-of-file").contains("no snapshot"));
     assert!(place.refused("clone file@s one-of-file").contains("must be protected"));
-    assert!(
-        place.refused("--rbd-default-clone-format 3 clone file@s x").contains("rbd_default_clone_format")
-    );
     assert!(place.refused("flatten file").contains("no parent"));
     place.done(&format!("{SECOND} clone file@s of-file --object-size 8M"));
     assert_eq!(place.done("children file@s"), "p/of-file\n");

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados};
+use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados, Waits};
 use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, namespaces};
 use loligo_server::{Handle, Server};
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
@@ -267,6 +267,45 @@ async fn a_dead_owner_is_put_out() {
     assert_eq!(refused.errno(), loligo_rados::Errno::EBLOCKLISTED);
     assert_eq!(image.read(0, 4096).await.expect("read"), vec![2; 4096]);
     image.close().await.expect("closes");
+}
+
+/// Its owner lives, as its watch shows, and does not give the lock up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_the_lock_names_its_owner() {
+    let (server, io) = place().await;
+    loligo_rbd::create(&io, "busy", NewImage::of_size(64 << 20)).await.expect("made");
+    let id = loligo_rbd::list(&io).await.expect("a list")["busy"].clone();
+    let header = format!("rbd_header.{id}");
+    let owner = connect(&server).await;
+    let owner_io = owner.ioctx(POOL).await.expect("the pool");
+    let mut watch = owner_io.watch(&*header, Duration::ZERO).await.expect("watched");
+    let cookie = format!("auto {}", watch.cookie());
+    let lock = LockOptions { cookie: cookie.clone(), tag: "internal".to_owned(), ..LockOptions::default() };
+    owner_io.lock(&*header, "rbd_lock", LockMode::Exclusive, &lock).await.expect("locked");
+    let answering = tokio::spawn(async move {
+        while let Ok(news) = watch.next().await {
+            drop(news)
+        }
+    });
+    let waits = Waits::default();
+    let builder = Builder::new().conf_file(server.conf().to_str().expect("UTF-8")).waits(&waits);
+    let waiter = builder.connect().await.expect("connects").ioctx(POOL).await.expect("the pool");
+    let image = Image::open(&waiter, "busy", Mode::ReadWrite).await.expect("opens");
+    let write = async { image.write(0, vec![2; 4096].into()).await };
+    let told = format!("image 'busy' is locked by client.{}", owner.instance_id());
+    let freed = async {
+        let lines = || waits.all(Duration::ZERO).iter().map(ToString::to_string).collect::<Vec<_>>();
+        while !lines().iter().any(|line| line.contains(&told)) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        owner_io.unlock(&*header, "rbd_lock", &cookie).await.expect("unlocked");
+    };
+    let both = async { tokio::join!(write, freed) };
+    let (written, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is told");
+    written.expect("written");
+    assert!(waits.all(Duration::ZERO).is_empty(), "{waits:?}");
+    image.close().await.expect("closes");
+    answering.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

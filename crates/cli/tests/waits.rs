@@ -1,0 +1,103 @@
+//! Goal: a command that waits says after five seconds for what, on a terminal and in its log. Method: commands on a server
+//! that holds them up, and on a port where nobody answers; each is ended as soon as it has said it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use bytes::Bytes;
+use loligo_rados::{Builder, blocking};
+use loligo_server::{Handle, Server};
+
+/// A command, ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn loligo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+    command.env_remove("CEPH_CONF").env_remove("CEPH_ARGS");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// The first line that has `part`; all lines if there is none.
+fn line_with(part: &str, from: impl Read) -> String {
+    let mut all = String::new();
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        if line.contains(part) {
+            return line;
+        }
+        all = all + &line + "\n";
+    }
+    panic!("no line has '{part}':\n{all}");
+}
+
+/// What a command without a terminal writes into its log, which is its standard error.
+fn logs(mut command: Command, part: &str) -> String {
+    let mut running =
+        Running(command.args(["--log-file", "-"]).stderr(Stdio::piped()).spawn().expect("it starts"));
+    let stderr = running.0.stderr.take().expect("piped");
+    line_with(part, stderr)
+}
+
+/// With a pool that has reached its quota.
+fn full_server() -> Handle {
+    let server = Server::memory().pool("p").start().expect("the server starts");
+    let create = loligo().arg("-c").arg(server.conf()).args(["-p", "p", "create", "o"]).status();
+    assert!(create.expect("it starts").success());
+    let builder = Builder::new().conf_file(server.conf().to_str().expect("UTF-8"));
+    let rados = blocking::Rados::connect(builder).expect("connects");
+    let ask = |command: &str| rados.mon_command(command, Bytes::new()).expect("answered").0;
+    ask(r#"{"prefix": "osd pool set-quota", "pool": "p", "field": "max_objects", "val": "1"}"#);
+    let dump = || ask(r#"{"prefix": "osd dump", "format": "json"}"#);
+    while !String::from_utf8_lossy(&dump()).contains("full_quota") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server
+}
+
+#[test]
+fn a_full_pool_is_told_to_who_removes() {
+    let server = full_server();
+    let mut rm = loligo();
+    rm.arg("-c").arg(server.conf()).args(["-p", "p", "rm", "o"]);
+    let line = logs(rm, "has waited for");
+    assert!(line.contains("1 request has waited for 5 s (delete on 'o'): pool 'p' is full"), "{line}");
+    assert!(line.contains("--force-full"), "{line}");
+}
+
+/// On one that `script` makes.
+#[test]
+fn a_terminal_shows_it() {
+    let server = full_server();
+    let rm = format!("{} -c {} -p p rm o", env!("CARGO_BIN_EXE_loligo"), server.conf().display());
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", &rm, "/dev/null"]).env_remove("CEPH_CONF").env_remove("CEPH_ARGS");
+    script.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut running = Running(script.spawn().expect("it starts"));
+    let shown = running.0.stdout.take().expect("piped");
+    let line = line_with("has waited for", shown);
+    let told = "loligo: 1 request has waited for 5 s (delete on 'o'): pool 'p' is full";
+    assert!(line.starts_with(told), "{line}");
+}
+
+#[test]
+fn a_monitor_that_does_not_answer_is_told() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = mute.local_addr().expect("bound").to_string();
+    let mut ls = loligo();
+    ls.args(["--no-config-file", "--auth-client-required", "none", "--mon-host"]).arg(format!("v2:{addr}"));
+    ls.args(["-p", "p", "ls"]);
+    let line = logs(ls, "has waited for");
+    assert!(
+        line.contains(&format!("1 client has waited for 5 s: no session with a monitor of {addr}")),
+        "{line}"
+    );
+}
