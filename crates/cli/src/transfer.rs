@@ -13,7 +13,7 @@ use crate::failure::{Context, Failure};
 use crate::name::Name;
 use crate::say::Stdout;
 
-/// Bytes of one operation, as `rados put` sends.
+/// Bytes of one operation, as `rados put` sends; a little more where the pool wants whole stripes.
 const PIECE_BYTES: usize = 4 << 20;
 /// Operations under way.
 const PIECES_MAX: usize = 8;
@@ -22,12 +22,12 @@ const PIECES_MAX: usize = 8;
 pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<u64>) -> Result<(), Failure> {
     let what = || pool.names("put", object);
     let (mut source, len) = open(file)?;
-    let bar = progress(len);
+    let (bar, piece_bytes) = (progress(len), piece_bytes(pool));
     let mut under_way = FuturesOrdered::new();
     let mut at = offset.unwrap_or(0);
     let mut first = true;
     loop {
-        let piece = read_piece(&mut *source, file)?;
+        let piece = read_piece(&mut *source, file, piece_bytes)?;
         if piece.is_empty() && !first {
             break;
         }
@@ -58,11 +58,11 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
 /// Writes a file at the end of an object. One piece after the other: each lands where the one before it ended.
 pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<(), Failure> {
     let (mut source, len) = open(file)?;
-    let bar = progress(len);
+    let (bar, piece_bytes) = (progress(len), piece_bytes(pool));
     let what = || pool.names("append", object);
     let mut appended = 0;
     loop {
-        let piece = read_piece(&mut *source, file)?;
+        let piece = read_piece(&mut *source, file, piece_bytes)?;
         if piece.is_empty() {
             break;
         }
@@ -127,10 +127,17 @@ fn open(file: &Path) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
     Ok((Box::new(opened), len))
 }
 
+/// Bytes of a piece: whole stripes, where writes behind others must begin at one.
+fn piece_bytes(pool: &Pool) -> u64 {
+    // A piece is held in memory; no pool has stripes that are longer than this.
+    let stripe_bytes = pool.ioctx.required_alignment().filter(|bytes| *bytes <= 64 << 20).unwrap_or(1);
+    (PIECE_BYTES as u64).next_multiple_of(stripe_bytes)
+}
+
 /// The next piece; shorter only at the end, empty behind it.
-fn read_piece(source: &mut dyn Read, file: &Path) -> Result<Bytes, Failure> {
+fn read_piece(source: &mut dyn Read, file: &Path, piece_bytes: u64) -> Result<Bytes, Failure> {
     let mut piece = Vec::new();
-    let read = source.take(PIECE_BYTES as u64).read_to_end(&mut piece);
+    let read = source.take(piece_bytes).read_to_end(&mut piece);
     read.context(|| format!("read {}", file.display()))?;
     Ok(piece.into())
 }

@@ -131,6 +131,14 @@ impl IoCtx {
         self.locator.pool
     }
 
+    /// The bytes of which every write but an object's last must have a multiple, where the pool wants that: one of coded
+    /// chunks whose objects only grow (`rados_ioctx_pool_required_alignment2`). By the current map.
+    pub fn required_alignment(&self) -> Option<u64> {
+        let view = self.rados.core().objecter.view();
+        let pool = view.map().pool(self.pool())?;
+        pool.requires_aligned_append().then_some(u64::from(pool.stripe_width)).filter(|bytes| *bytes > 0)
+    }
+
     /// The namespace; empty is the default one.
     pub fn namespace(&self) -> &[u8] {
         &self.locator.nspace
