@@ -234,7 +234,7 @@ impl Builder {
         first_session.await.map_err(|_| Error::Shutdown)??;
         let map = core.objecter.wait_for_epoch(Epoch(1));
         tokio::time::timeout(times.mount, map).await.map_err(|_| Error::Timeout(times.mount))?;
-        // What the monitors say counts from here on: who finds them has not heard it yet.
+        // The monitors' settings count from here on: before the first session the client cannot know them.
         let told = Times::of(&conf.with_monitors(core.monc.config()))?;
         core.objecter.set_op_timeout(told.objecter.op_timeout);
         Ok(Rados::new(lifeline, told.mon_op))

@@ -242,17 +242,7 @@ pub(crate) async fn erase(
     id: &str,
     progress: impl FnMut(u64, u64),
 ) -> Result<(), Error> {
-    match Image::open_at(io, Which::Known { name, id }, None, Mode::ReadWrite).await {
-        Ok(image) => {
-            let removed = empty(&image, progress).await;
-            let closed = image.close().await;
-            removed?;
-            closed?;
-        }
-        Err(Error::NoImage(_)) => {}
-        Err(Error::NonPrimary) => return Err(Error::RemovesNonPrimary),
-        Err(e) => return Err(e),
-    }
+    empty_named(io, name, id, progress).await?;
     for oid in [names::object_map(id, None), names::header(id)] {
         gone(io.remove(oid).await.map_err(Error::from))?;
     }
@@ -268,6 +258,26 @@ async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
     match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
         Err(e) if e.is_not_found() => Err(Error::NoImage(name.to_owned())),
         id => id,
+    }
+}
+
+/// Opens an image and removes all its data; one whose header is gone has none that could be found.
+pub(crate) async fn empty_named(
+    io: &IoCtx,
+    name: &str,
+    id: &str,
+    progress: impl FnMut(u64, u64),
+) -> Result<(), Error> {
+    match Image::open_at(io, Which::Known { name, id }, None, Mode::ReadWrite).await {
+        Ok(image) => {
+            let removed = empty(&image, progress).await;
+            let closed = image.close().await;
+            removed?;
+            closed
+        }
+        Err(Error::NoImage(_)) => Ok(()),
+        Err(Error::NonPrimary) => Err(Error::RemovesNonPrimary),
+        Err(e) => Err(e),
     }
 }
 

@@ -199,7 +199,7 @@ impl Inner {
         Ok(Some(holder))
     }
 
-    /// What is waited for as long as the lock is that owner's, who was asked for something.
+    /// The reason of a wait for an owner of the lock that was asked for something.
     pub(crate) fn locked_by(&self, owner: &LockHolder, asked: &str) -> Reason {
         let at = owner.addr.sock.map_or_else(String::new, |sock| format!(" at {sock}/{}", owner.addr.nonce));
         let holder = format!("client.{}{at}, which was asked to {asked}", owner.client.num);

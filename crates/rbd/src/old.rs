@@ -13,8 +13,8 @@ use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind, feature};
 use loligo_wire::{UTime, Writer};
 
 use crate::call::decoded;
-use crate::image::{Image, Inner, Mode, Which};
-use crate::images::{empty, gone};
+use crate::image::{Image, Inner};
+use crate::images::{empty_named, gone};
 use crate::view::{Fixed, Format, Snapshot, View};
 use crate::{Error, names};
 
@@ -125,17 +125,7 @@ async fn names_new(io: &IoCtx, name: &str) -> Result<bool, Error> {
 
 /// Removes an image and its data. If it fails in between it can be repeated.
 pub(crate) async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
-    match Image::open_at(io, Which::Known { name, id: "" }, None, Mode::ReadWrite).await {
-        Ok(image) => {
-            let removed = empty(&image, progress).await;
-            let closed = image.close().await;
-            removed?;
-            closed?;
-        }
-        // Only its entry is left.
-        Err(Error::NoImage(_)) => {}
-        Err(e) => return Err(e),
-    }
+    empty_named(io, name, "", progress).await?;
     gone(io.remove(names::old_header(name)).await.map_err(Error::from))?;
     gone(update(io, REMOVE, name).await)
 }

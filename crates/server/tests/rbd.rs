@@ -208,7 +208,7 @@ rm moved
 ls
 ";
 
-/// Commands about mirroring, of which there is no daemon on either side.
+/// Commands about mirroring. Neither side runs a daemon that mirrors.
 const MIRRORING: &str = "
 create img --size 4M
 mirror pool info POOL

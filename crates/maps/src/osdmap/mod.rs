@@ -240,6 +240,13 @@ impl OsdMap {
     /// A weight of "all in" and the default primary affinity, in 1/65536.
     pub const WEIGHT_IN: u32 = 0x1_0000;
 
+    /// A weight or an affinity as maps hold it, in 1/65,536. What is below zero is 0; what is too much is the most
+    /// that there is.
+    pub fn fixed_weight(weight: f64) -> u32 {
+        // A cast of a float saturates.
+        (weight * f64::from(Self::WEIGHT_IN)) as u32
+    }
+
     /// One more than the highest OSD number.
     pub fn max_osd(&self) -> usize {
         self.osds.len()

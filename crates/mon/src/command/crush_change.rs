@@ -7,9 +7,6 @@ use loligo_wire::Reader;
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// CRUSH's weights are in 1/65536.
-const WEIGHT_ONE: f64 = 65_536.0;
-
 /// Makes an epoch with a changed CRUSH map.
 fn change(
     call: &mut Call<'_>,
@@ -159,8 +156,7 @@ pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     if id < 0 {
         return Err(Failure::invalid(format!("device '{name}' is not a leaf in the crush map")));
     }
-    // What is too much for a weight stays the most that there is.
-    let fixed = (weight * WEIGHT_ONE) as u32;
+    let fixed = OsdMap::fixed_weight(weight);
     let holders: Vec<i32> =
         crush.buckets.iter().flatten().filter(|bucket| bucket.items.contains(&id)).map(|b| b.id).collect();
     change(call, |crush| holders.iter().try_for_each(|bucket| crush.set_item_weight(id, fixed, *bucket)))?;

@@ -73,7 +73,7 @@ pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     let osd = existing(call)?;
     let weight = call.args.float("weight").unwrap_or_default();
     // A fraction of the full weight; the argument is from 0 to 1.
-    let fixed = (weight * f64::from(OsdMap::WEIGHT_IN)) as u32;
+    let fixed = OsdMap::fixed_weight(weight);
     call.state.change_osdmap(call.now, |_, inc| inc.osd_weight(osd, fixed))?;
     Ok(Reply::status(format!("reweighted osd.{osd} to {weight} ({fixed:x})")))
 }
@@ -81,7 +81,7 @@ pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
 pub(super) fn primary_affinity(call: &mut Call<'_>) -> Outcome {
     let osd = existing(call)?;
     let weight = call.args.float("weight").unwrap_or_default();
-    let fixed = (weight * f64::from(OsdMap::WEIGHT_IN)) as u32;
+    let fixed = OsdMap::fixed_weight(weight);
     call.state.change_osdmap(call.now, |_, inc| {
         inc.new_primary_affinity.insert(osd, fixed);
     })?;

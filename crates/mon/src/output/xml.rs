@@ -87,7 +87,7 @@ impl Writer {
                 '\'' => self.out.push_str("&apos;"),
                 '"' => self.out.push_str("&quot;"),
                 c if c.is_control() && !matches!(c, '\n' | '\t') => {
-                    let _ = write!(self.out, "&#x{:02x};", c as u32);
+                    let _ = write!(self.out, "&#x{:02x};", u32::from(c));
                 }
                 c => self.out.push(c),
             }

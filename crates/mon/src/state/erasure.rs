@@ -155,7 +155,9 @@ fn jerasure(terms: &mut Terms) -> Result<Alignment, Failure> {
     let word = terms.number("w", 8)?;
     terms.text("jerasure-per-chunk-alignment", "false");
     match word {
-        8 | 16 | 32 => Ok(Alignment(word as u32 * 4)),
+        8 => Ok(Alignment(32)),
+        16 => Ok(Alignment(64)),
+        32 => Ok(Alignment(128)),
         _ => Err(Failure::invalid(format!("reed_sol_van: w={word} must be one of {{8, 16, 32}}"))),
     }
 }

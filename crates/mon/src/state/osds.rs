@@ -62,7 +62,8 @@ impl State {
         let ids = (0..).map(OsdId).take(count);
         let new: Vec<OsdId> = ids.filter(|osd| !map.exists(*osd)).collect();
         let Some(last) = new.last() else { return Ok(()) };
-        let room = u32::try_from(last.0 + 1).unwrap_or_default().max(map.max_osd() as u32);
+        let room = usize::try_from(last.0).map_or(0, |last| last + 1).max(map.max_osd());
+        let room = u32::try_from(room).map_err(|_| Failure::invalid(format!("no map has {room} OSDs")))?;
         let mut crush = CrushMap::clone(&map.crush);
         for osd in new.iter().filter(|osd| crush_lacks(map, **osd)) {
             let added = crush.add_host_with_device(&host_of(host, *osd), osd.0);

@@ -5,10 +5,10 @@ Tells of outputs only where they have no addresses, client numbers or times in t
 import ctypes
 import hashlib
 import random
-import struct
 
 import rados
 
+from encode import many, text, u8, u32, u64, versioned
 from steps import cluster, step
 
 c = cluster()
@@ -16,32 +16,6 @@ POOL = "api-classes"
 STEPS = 2500
 R = random.Random(5)
 LIB = ctypes.CDLL("librados.so.2")
-
-
-def u8(n):
-    return struct.pack("<B", n)
-
-
-def u32(n):
-    return struct.pack("<I", n)
-
-
-def u64(n):
-    return struct.pack("<Q", n)
-
-
-def text(t):
-    t = t if isinstance(t, bytes) else t.encode()
-    return u32(len(t)) + t
-
-
-def versioned(*parts, version=1, compat=1):
-    body = b"".join(parts)
-    return u8(version) + u8(compat) + u32(len(body)) + body
-
-
-def many(items):
-    return u32(len(items)) + b"".join(items)
 
 
 def name():

@@ -4,42 +4,16 @@ way to cut it, on an object that is missing, empty, full of data, or prepared by
 Tells of results and outputs, and of what the object is afterwards. Outputs with times, addresses or random names are not compared.
 """
 import hashlib
-import struct
 
 import rados
 
+from encode import many, text, u8, u32, u64, versioned
 from steps import cluster, step
 
 c = cluster()
 POOL = "api-edges"
 HEAD = 2 ** 64 - 2
 NOISE = bytes(range(7, 60))
-
-
-def u8(n):
-    return struct.pack("<B", n)
-
-
-def u32(n):
-    return struct.pack("<I", n)
-
-
-def u64(n):
-    return struct.pack("<Q", n)
-
-
-def text(t):
-    t = t if isinstance(t, bytes) else t.encode()
-    return u32(len(t)) + t
-
-
-def versioned(*parts, version=1, compat=1):
-    body = b"".join(parts)
-    return u8(version) + u8(compat) + u32(len(body)) + body
-
-
-def many(items):
-    return u32(len(items)) + b"".join(items)
 
 
 def pairs(**items):
