@@ -36,8 +36,7 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn rule_create_erasure(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name");
-    let profile = call.state.profile(call.args.text("profile").unwrap_or(DEFAULT_PROFILE))?;
-    let code = Code::of(profile.clone(), true)?;
+    let code = call.state.code(call.args.text("profile").unwrap_or(DEFAULT_PROFILE))?;
     create_rule(call, |crush| {
         code.add_rule(crush, name).map(|number| format!("created rule {name} at {number}"))
     })

@@ -60,6 +60,8 @@ impl Errno {
     pub const EPERM: Self = Self(1);
     /// No such thing.
     pub const ENOENT: Self = Self(2);
+    /// It cannot be loaded or read.
+    pub const EIO: Self = Self(5);
     /// Try again.
     pub const EAGAIN: Self = Self(11);
     /// Permission denied.

@@ -27,6 +27,7 @@ const VARS: [(&str, Known); 59] = [
     ("pgp_num_actual", Known::Set),
     ("crush_rule", Known::Both),
     ("hashpspool", Known::Both),
+    ("allow_ec_overwrites", Known::Both),
     ("nodelete", Known::Both),
     ("nopgchange", Known::Both),
     ("nosizechange", Known::Both),
@@ -65,7 +66,6 @@ const VARS: [(&str, Known); 59] = [
     ("csum_type", Known::Both),
     ("csum_max_block", Known::Both),
     ("csum_min_block", Known::Both),
-    ("allow_ec_overwrites", Known::Both),
     ("fingerprint_algorithm", Known::Both),
     ("pg_autoscale_mode", Known::Both),
     ("pg_num_min", Known::Both),
@@ -348,7 +348,7 @@ fn crush_rule(crush: &CrushMap, pool: &PgPool, name: &str) -> Result<Change, Fai
     let number = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
     let number = number.ok_or_else(|| Failure::missing(format!("crush rule {name} does not exist")))?;
     if crush.rule(usize::from(number)).is_some_and(|rule| rule.kind.0 != pool.kind.0) {
-        return Err(Failure::invalid(format!("crush rule {number} type does not match pool")));
+        return Err(Failure::invalid("(22) Invalid argument"));
     }
     Ok(Change::Rule(number))
 }

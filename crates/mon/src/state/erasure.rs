@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_maps::crush::CrushMap;
+use loligo_maps::crush::{CrushMap, RuleKind};
 use loligo_maps::{Name, OsdMap, PgPool};
 use loligo_wire::UTime;
 
@@ -34,6 +34,7 @@ pub struct Code {
     stripe_unit: u32,
     root: String,
     failure_domain: String,
+    device_class: String,
     /// With everything in it that was not said.
     pub profile: Profile,
 }
@@ -43,7 +44,8 @@ impl Code {
     /// another plugin.
     ///
     /// # Errors
-    /// EINVAL for what a stock monitor refuses; ENOENT for a plugin that there is not.
+    /// EINVAL, ENOENT or (a plugin) EIO for what a stock monitor refuses; EOPNOTSUPP for a plugin or technique that
+    /// a stock cluster has and this server has not.
     pub fn of_words(words: &[&str], force: bool) -> Result<Self, Failure> {
         let pairs = words.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
         let said: BTreeMap<&str, &str> = pairs.collect();
@@ -71,7 +73,8 @@ impl Code {
                 let status = format!(
                     "the plugin '{other}' of erasure codes is not known to this server; it has jerasure and isa"
                 );
-                return Err(Failure::new(Errno::ENOENT, status));
+                let absent = ["lrc", "shec", "clay"].contains(&other);
+                return Err(Failure::new(if absent { Errno::EOPNOTSUPP } else { Errno::EIO }, status));
             }
         };
         let (data, coding) = (terms.number("k", 7)?, terms.number("m", 3)?);
@@ -90,12 +93,8 @@ impl Code {
         let stripe_unit = terms.stripe_unit(alignment, force)?;
         let root = terms.text("crush-root", "default");
         let failure_domain = terms.text("crush-failure-domain", "host");
-        let class = terms.text("crush-device-class", "");
-        if !class.is_empty() {
-            let status = format!("device class '{class}' does not exist: the OSDs of this server have none");
-            return Err(Failure::new(Errno::ENOENT, status));
-        }
-        Ok(Self { data, coding, stripe_unit, root, failure_domain, profile: terms.0 })
+        let device_class = terms.text("crush-device-class", "");
+        Ok(Self { data, coding, stripe_unit, root, failure_domain, device_class, profile: terms.0 })
     }
 
     fn shards(&self) -> u8 {
@@ -110,10 +109,15 @@ impl Code {
     /// Adds the rule that places the shards, unless there is one of this name. Returns its number.
     ///
     /// # Errors
-    /// ENOENT or EINVAL for a root or failure domain that the CRUSH map does not have.
+    /// ENOENT or EINVAL for a root, failure domain or class that the CRUSH map does not have.
     pub fn add_rule(&self, crush: &mut CrushMap, name: &str) -> Result<u8, Failure> {
         if let Some(number) = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok()) {
             return Ok(number);
+        }
+        let class = &self.device_class;
+        if !class.is_empty() {
+            let status = format!("device class '{class}' does not exist: the OSDs of this server have none");
+            return Err(Failure::invalid(status));
         }
         let root = crush.item_by_name(&self.root);
         let root = root.ok_or_else(|| Failure::missing(format!("root item {} does not exist", self.root)))?;
@@ -148,9 +152,15 @@ struct Alignment(u32);
 fn jerasure(terms: &mut Terms) -> Result<Alignment, Failure> {
     let technique = terms.text("technique", "reed_sol_van");
     if technique != "reed_sol_van" {
-        return Err(Failure::invalid(format!(
-            "technique={technique} is not known to this server, which does not code; it has reed_sol_van"
-        )));
+        return Err(match JERASURE.contains(&technique.as_str()) {
+            true => Failure::new(
+                Errno::EOPNOTSUPP,
+                format!(
+                    "technique={technique} is not known to this server, which does not code; it has reed_sol_van"
+                ),
+            ),
+            false => no_technique(&technique, &JERASURE.join(", ")),
+        });
     }
     let word = terms.number("w", 8)?;
     terms.text("jerasure-per-chunk-alignment", "false");
@@ -166,10 +176,26 @@ fn isa(terms: &mut Terms) -> Result<Alignment, Failure> {
     let technique = terms.text("technique", "reed_sol_van");
     match technique.as_str() {
         "reed_sol_van" | "cauchy" => Ok(Alignment(32)),
-        _ => Err(Failure::invalid(format!(
-            "technique={technique} is not a valid coding technique. Choose one of the following: reed_sol_van,cauchy"
-        ))),
+        _ => Err(no_technique(&technique, "reed_sol_van,cauchy")),
     }
+}
+
+/// The techniques of a stock cluster's jerasure.
+const JERASURE: [&str; 7] = [
+    "reed_sol_van",
+    "reed_sol_r6_op",
+    "cauchy_orig",
+    "cauchy_good",
+    "liberation",
+    "blaum_roth",
+    "liber8tion",
+];
+
+/// In a stock monitor's words.
+fn no_technique(technique: &str, all: &str) -> Failure {
+    Failure::missing(format!(
+        "technique={technique} is not a valid coding technique.  Choose one of the following: {all}"
+    ))
 }
 
 /// A profile that is being completed.
@@ -247,11 +273,31 @@ impl State {
         profile.ok_or_else(|| Failure::missing(format!("unknown erasure code profile '{name}'")))
     }
 
+    /// What the profile of this name means.
+    ///
+    /// # Errors
+    /// EINVAL, as of a stock monitor, if there is none.
+    pub fn code(&self, name: &str) -> Result<Code, Failure> {
+        let unknown = |_| {
+            let status = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
+                          erasure_code_profile {}";
+            Failure::invalid(status)
+        };
+        Code::of(self.profile(name).map_err(unknown)?.clone(), true)
+    }
+
     /// Adds or changes a profile; `force` replaces one that is different.
     ///
     /// # Errors
-    /// EPERM if there is another one of this name.
+    /// EPERM if there is another one of this name; EINVAL for a failure domain that the CRUSH map does not have.
     pub fn set_profile(&mut self, now: UTime, name: &str, code: Code, force: bool) -> Result<(), Failure> {
+        if self.osdmap().crush.type_by_name(&code.failure_domain).is_none() {
+            return Err(Failure::invalid(format!(
+                "erasure-code-profile {} contains an invalid failure-domain \"{}\"",
+                shown(&code.profile),
+                code.failure_domain
+            )));
+        }
         if let Ok(known) = self.profile(name) {
             let complete = Code::of(known.clone(), true).map(|code| code.profile);
             if complete.as_ref().ok() == Some(&code.profile) {
@@ -309,10 +355,7 @@ impl State {
         check_name(name)?;
         check_pg_num(new.pg_num)?;
         let profile_name = new.profile.unwrap_or(DEFAULT_PROFILE);
-        let profile = self.profile(profile_name).map_err(|_| {
-            Failure::missing(format!("specified erasure code profile '{profile_name}' doesn't exist"))
-        })?;
-        let code = Code::of(profile.clone(), true)?;
+        let code = self.code(profile_name)?;
         code.check_fits(map)?;
         let mut crush = CrushMap::clone(&map.crush);
         let rule = match (new.rule, profile_name) {
@@ -338,7 +381,12 @@ impl State {
 
 fn existing_rule(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
     let rule = crush.rule_by_name(name).and_then(|number| u8::try_from(number).ok());
-    rule.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))
+    let rule = rule.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))?;
+    match crush.rule(usize::from(rule)).is_some_and(|rule| rule.kind == RuleKind::ERASURE) {
+        true => Ok(rule),
+        // All that a stock monitor says of a rule of another kind.
+        false => Err(Failure::invalid("(22) Invalid argument")),
+    }
 }
 
 fn shown(profile: &Profile) -> String {
@@ -350,7 +398,8 @@ fn shown(profile: &Profile) -> String {
 mod tests {
     use super::*;
 
-    /// The numbers are those of a monitor of 16.2.15.
+    /// The numbers are those of a monitor of 16.2.15, but for 95: what only a stock cluster has; and for `k=200`, which
+    /// a stock monitor refuses when a pool is made of it.
     #[test]
     fn profiles_are_completed_and_checked() {
         let code = Code::of_words(&["k=2", "m=1", "crush-failure-domain=osd"], false).expect("a code");
@@ -368,12 +417,13 @@ mod tests {
             (["k=x"], 22),
             (["k=200"], 22),
             (["w=7"], 22),
-            (["plugin=lrc"], 2),
-            (["technique=nothing"], 22),
+            (["plugin=lrc"], 95),
+            (["plugin=nosuch"], 5),
+            (["technique=nosuch"], 2),
+            (["technique=cauchy_good"], 95),
             (["stripe_unit=100"], 22),
             (["stripe_unit=4M2"], 22),
             (["stripe_unit=9999999999"], 22),
-            (["crush-device-class=ssd"], 2),
         ];
         for (words, errno) in refused {
             assert_eq!(Code::of_words(&words, false).unwrap_err().errno, Errno(errno), "{words:?}");

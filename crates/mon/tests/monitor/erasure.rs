@@ -58,7 +58,15 @@ fn erasure_coded_pools_are_made_by_profiles() {
     let (errno, status) = run(&create("wide", ""));
     assert_eq!(errno, -22, "the default profile has four shards");
     assert!(status.contains("--osds 4"), "{status}");
-    assert_eq!(run(&create("none", r#","erasure_code_profile":"none""#)).0, -2);
+    assert_eq!(run(&create("none", r#","erasure_code_profile":"none""#)).0, -22);
+    let other = r#","erasure_code_profile":"t","rule":"replicated_rule""#;
+    assert_eq!(run(&create("other", other)), (-22, "(22) Invalid argument".to_owned()));
+    assert_eq!(
+        run(&set(r#""k=2","m=1","crush-failure-domain=nosuch""#)
+            .replace(r#","crush-failure-domain=osd""#, ""))
+        .0,
+        -22
+    );
     let change =
         |var: &str, val: &str| format!(r#""prefix":"osd pool set","pool":"ec","var":"{var}","val":"{val}""#);
     assert_eq!(run(&change("size", "2")).0, -95);

@@ -56,3 +56,9 @@ fn random_calls_of_classes_do_the_same() {
 fn methods_of_classes_do_the_same_at_their_edges() {
     compare("edges.py");
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn profiles_of_erasure_codes_are_kept_and_refused_alike() {
+    compare("coded.py");
+}
