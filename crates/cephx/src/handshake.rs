@@ -99,6 +99,9 @@ pub enum AuthError {
     /// The peer failed to prove that it knows the key.
     #[error("authentication: the peer is not who it should be: {0}")]
     PeerUnproven(&'static str),
+    /// Several monitors were asked at once, and another one has let us in meanwhile: what it gave counts.
+    #[error("another monitor has let us in meanwhile")]
+    Superseded,
 }
 
 impl AuthError {

@@ -207,6 +207,28 @@ fn reconnecting_keeps_the_global_id() {
     handshake(one.service_auth(EntityType::OSD), reborn.service_acceptor(EntityType::OSD)).unwrap();
 }
 
+/// Clients ask several monitors at once. What the first gives stays, whatever the others say later: OSDs know requests
+/// that are sent again by the global id.
+#[test]
+fn of_several_monitors_the_first_one_counts() {
+    let admin = admin();
+    for method in [AuthMethod::CEPHX, AuthMethod::NONE] {
+        let accepts = AuthConfig { methods: vec![method], ..AuthConfig::default() };
+        let server = server_with(accepts, &[("client.admin", admin.clone())]);
+        let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+        config.methods = vec![method];
+        let client = AuthClient::new(config);
+        for round in ["at first", "again"] {
+            let (first, second) = (client.mon_auth(), client.mon_auth());
+            let id = handshake(first, server.mon_acceptor()).unwrap().2.global_id;
+            assert_eq!((client.global_id(), id), (GlobalId(4100), GlobalId(4100)), "{round}");
+            let late = handshake(second, server.mon_acceptor()).err();
+            assert_eq!(late, Some(AuthError::Superseded), "{round}");
+            assert_eq!(client.global_id(), GlobalId(4100), "{round}");
+        }
+    }
+}
+
 #[test]
 fn method_none_believes_everybody() {
     let server = server_with(AuthConfig::none(), &[]);

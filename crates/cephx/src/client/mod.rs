@@ -68,6 +68,9 @@ pub struct AuthClient {
 struct Held {
     method: AuthMethod,
     global_id: GlobalId,
+    /// How many handshakes with monitors have ended well. One that another has overtaken changes nothing: its
+    /// global id would be another client's, to OSDs that have executed what we sent under the first one.
+    handshakes: u64,
     /// The challenge of the connection that gave the tickets: it authenticates renewals too.
     server_challenge: u64,
     tickets: Vec<Ticket>,
@@ -99,7 +102,8 @@ impl AuthClient {
     /// A client without tickets.
     pub fn new(config: ClientConfig) -> Arc<Self> {
         let method = config.methods.first().copied().unwrap_or(AuthMethod::NONE);
-        let held = Held { method, global_id: GlobalId(0), server_challenge: 0, tickets: Vec::new() };
+        let held =
+            Held { method, global_id: GlobalId(0), handshakes: 0, server_challenge: 0, tickets: Vec::new() };
         Arc::new(Self { config, held: ArcSwap::from_pointee(held) })
     }
 
@@ -164,7 +168,7 @@ impl AuthClient {
         if result < 0 {
             return Err(AuthError::Refused { errno: result.saturating_neg(), methods: Vec::new() });
         }
-        self.take_reply(payload, |_| {}).map(drop)
+        self.take_reply(payload, |_| Ok(())).map(drop)
     }
 
     fn key(&self) -> Result<&CryptoKey, AuthError> {
@@ -193,10 +197,33 @@ impl AuthClient {
         Ok(w.into_bytes())
     }
 
-    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has settled.
-    fn take_reply(&self, payload: &[u8], update: impl FnOnce(&mut Held)) -> Result<Reply, AuthError> {
-        let mut held = Held::clone(&self.held.load());
-        update(&mut held);
+    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has settled, or
+    /// says why nothing is to be published.
+    fn take_reply(
+        &self,
+        payload: &[u8],
+        update: impl Fn(&mut Held) -> Result<(), AuthError>,
+    ) -> Result<Reply, AuthError> {
+        self.settle(|held| {
+            update(held)?;
+            self.read_reply(payload, held)
+        })
+    }
+
+    /// Publishes a change of what monitors have given. It is made anew if somebody else has published meanwhile.
+    fn settle<T>(&self, change: impl Fn(&mut Held) -> Result<T, AuthError>) -> Result<T, AuthError> {
+        loop {
+            let before = self.held.load();
+            let mut held = Held::clone(&before);
+            let settled = change(&mut held)?;
+            let found = self.held.compare_and_swap(&*before, Arc::new(held));
+            if Arc::ptr_eq(&found, &before) {
+                return Ok(settled);
+            }
+        }
+    }
+
+    fn read_reply(&self, payload: &[u8], held: &mut Held) -> Result<Reply, AuthError> {
         let mut r = Reader::new(payload);
         let request = r.u16()?;
         let status = r.i32()?;
@@ -206,24 +233,23 @@ impl AuthClient {
         let mut sealed_secret = Bytes::new();
         match request {
             GET_AUTH_SESSION_KEY => {
-                self.take_tickets(&mut held, &mut r, self.key()?)?;
+                self.take_tickets(held, &mut r, self.key()?)?;
                 if !r.is_empty() {
                     sealed_secret = r.get()?;
                     let mut extra = r.sized()?;
                     if !extra.is_empty() {
                         let session_key = held.auth_session_key()?.clone();
-                        self.take_tickets(&mut held, &mut extra, &session_key)?;
+                        self.take_tickets(held, &mut extra, &session_key)?;
                     }
                 }
             }
             GET_PRINCIPAL_SESSION_KEY => {
                 let session_key = held.auth_session_key()?.clone();
-                self.take_tickets(&mut held, &mut r, &session_key)?;
+                self.take_tickets(held, &mut r, &session_key)?;
             }
             other => return Err(AuthError::invalid("cephx response type", u64::from(other))),
         }
         let session_key = held.auth_session_key()?.clone();
-        self.held.store(Arc::new(held));
         Ok(Reply { session_key, sealed_secret })
     }
 
@@ -242,6 +268,15 @@ impl AuthClient {
 }
 
 impl Held {
+    /// Notes that a handshake has ended well, which began when `begun` others had.
+    fn end_handshake(&mut self, begun: u64) -> Result<(), AuthError> {
+        if self.handshakes != begun {
+            return Err(AuthError::Superseded);
+        }
+        self.handshakes += 1;
+        Ok(())
+    }
+
     fn ticket(&self, service: EntityType) -> Option<&Ticket> {
         self.tickets.iter().find(|t| t.service == service)
     }

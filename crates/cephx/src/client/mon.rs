@@ -19,6 +19,8 @@ pub(super) struct MonAuth {
     method: usize,
     /// The global id to keep, with the ticket that proves it ours.
     reclaim: Option<(GlobalId, TicketBlob)>,
+    /// How many handshakes had ended well when this one began.
+    begun: u64,
     server_challenge: u64,
 }
 
@@ -26,8 +28,9 @@ impl MonAuth {
     pub(super) fn new(client: Arc<AuthClient>) -> Self {
         let held = client.held.load();
         let reclaim = held.ticket(EntityType::AUTH).map(|t| (held.global_id, t.blob.clone()));
+        let begun = held.handshakes;
         drop(held);
-        Self { client, method: 0, reclaim, server_challenge: 0 }
+        Self { client, method: 0, reclaim, begun, server_challenge: 0 }
     }
 
     fn opening(&self, method: AuthMethod) -> Result<AuthRequest, AuthError> {
@@ -94,14 +97,20 @@ impl ClientAuth for MonAuth {
     fn done(&mut self, global_id: GlobalId, mode: ConMode, payload: &[u8]) -> Result<AuthKeys, AuthError> {
         let method = self.current_method();
         let server_challenge = self.server_challenge;
+        let begun = self.begun;
         if method != AuthMethod::CEPHX {
-            self.client.held.rcu(|held| super::Held { method, global_id, ..super::Held::clone(held) });
+            self.client.settle(|held| {
+                held.end_handshake(begun)?;
+                (held.method, held.global_id) = (method, global_id);
+                Ok(())
+            })?;
             return Ok(AuthKeys::default());
         }
         let reply = self.client.take_reply(payload, |held| {
-            held.method = method;
-            held.global_id = global_id;
+            held.end_handshake(begun)?;
+            (held.method, held.global_id) = (method, global_id);
             held.server_challenge = server_challenge;
+            Ok(())
         })?;
         Ok(AuthKeys {
             session_key: Zeroizing::new(reply.session_key.secret().to_vec()),

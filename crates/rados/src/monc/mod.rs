@@ -225,6 +225,8 @@ impl MonClient {
 
     pub(crate) fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let verdict = match why {
+            // The one that was quicker is told of by itself.
+            loligo_msgr::Error::Auth(AuthError::Superseded) => return,
             loligo_msgr::Error::Auth(verdict) => Some(Verdict::Auth(verdict.clone())),
             loligo_msgr::Error::MissingFeatures { bits } => Some(Verdict::MissingFeatures(*bits)),
             _ => None,
