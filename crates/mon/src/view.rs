@@ -4,6 +4,7 @@ use loligo_maps::{MapFlags, Name, OsdState, PoolFlags};
 use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
 
 use crate::output::json::{Node, object};
+use crate::text;
 
 /// `{"addrvec": [{"type": "v2", "addr": "127.0.0.1:3300", "nonce": 0}]}`
 pub(crate) fn addrvec(addrs: &EntityAddrVec) -> Node {
@@ -122,5 +123,5 @@ pub(crate) fn autoscale_mode(mode: u8) -> &'static str {
 
 /// A map of names, two levels deep, as applications keep them.
 pub(crate) fn name_map<'a>(map: impl IntoIterator<Item = (&'a Name, &'a Name)>) -> Node {
-    Node::map(map.into_iter().map(|(key, value)| (key, value.to_string())))
+    Node::map(map.into_iter().map(|(key, value)| (text::of(key), text::of(value))))
 }

@@ -5,7 +5,7 @@ use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 use super::{Call, Outcome};
 use crate::output::json::{Node, object};
 use crate::usage::FAILSAFE;
-use crate::{Fullness, view};
+use crate::{Fullness, text, view};
 
 /// Something that is wrong.
 pub(super) struct Check {
@@ -165,6 +165,7 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
         .pools
         .keys()
         .filter_map(|id| map.pool_name(*id))
+        .map(text::of)
         .map(|name| format!("pool '{name}' is {detail}"))
         .collect();
     let (count, summary) = (details.len(), format!("{} pool(s) {word}", details.len()));
@@ -173,7 +174,7 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
 
 fn quotas_reached(map: &OsdMap) -> Option<Check> {
     let full = map.pools.iter().filter(|(_, pool)| pool.flags.has(PoolFlags::FULL_QUOTA));
-    let names = full.filter_map(|(id, _)| map.pool_name(*id));
+    let names = full.filter_map(|(id, _)| map.pool_name(*id)).map(text::of);
     let details: Vec<_> = names.map(|name| format!("pool '{name}' is full (running out of quota)")).collect();
     let (count, summary) = (details.len(), format!("{} pool(s) full", details.len()));
     (count > 0).then_some(Check { code: "POOL_FULL", error: false, summary, count, details })
@@ -202,6 +203,7 @@ fn no_application(call: &Call<'_>) -> Option<Check> {
         .filter(|(id, pool)| pool.application_metadata.is_empty() && call.usage.pool(**id).num_objects > 0);
     let mut details: Vec<_> = silent
         .filter_map(|(id, _)| map.pool_name(*id))
+        .map(text::of)
         .map(|name| format!("application not enabled on pool '{name}'"))
         .collect();
     let count = details.len();

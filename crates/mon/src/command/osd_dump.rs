@@ -8,7 +8,7 @@ use loligo_wire::{OsdId, PoolId, UTime};
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp;
-use crate::view;
+use crate::{text, view};
 
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
@@ -29,11 +29,11 @@ pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
     let detail = call.args.text("detail") == Some("detail");
     let node = |_: &Call<'_>| match detail {
         true => Node::array(map.pools.iter().map(|(id, pool)| pool_node("pool_id", map, *id, pool))),
-        false => Node::array(map.pool_names.values().map(|name| name.to_string())),
+        false => Node::array(map.pool_names.values().map(text::of)),
     };
     let plain = |_: &Call<'_>| match detail {
         true => pools_text(map) + "\n",
-        false => map.pool_names.values().map(|name| format!("{name}\n")).collect(),
+        false => map.pool_names.values().map(|name| text::of(name) + "\n").collect(),
     };
     Ok(call.print(node, plain))
 }
@@ -158,7 +158,7 @@ pub(super) fn fraction(weight: u32) -> f64 {
 fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
     let mut node = Node::Object(Vec::new());
     node.push(id_field, id.0);
-    node.push("pool_name", map.pool_name(id).map(ToString::to_string).unwrap_or_default());
+    node.push("pool_name", map.pool_name(id).map(text::of).unwrap_or_default());
     let Node::Object(rest) = pool_fields(pool) else { return node };
     rest.into_iter().for_each(|(name, value)| node.push(&name, value));
     node
@@ -166,7 +166,7 @@ fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
 
 fn pool_fields(pool: &PgPool) -> Node {
     let snap = |snap: &loligo_maps::PoolSnap| {
-        object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": snap.name.to_string() }
+        object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": text::of(&snap.name) }
     };
     let selfmanaged = !pool.flags.has(loligo_maps::PoolFlags::POOL_SNAPS);
     object! {
@@ -213,7 +213,9 @@ fn pool_fields(pool: &PgPool) -> Node {
 
 /// A pool's applications with their settings.
 pub(super) fn applications(pool: &PgPool) -> Node {
-    Node::map(pool.application_metadata.iter().map(|(app, settings)| (app, view::name_map(settings))))
+    Node::map(
+        pool.application_metadata.iter().map(|(app, settings)| (text::of(app), view::name_map(settings))),
+    )
 }
 
 fn text(map: &OsdMap) -> String {
@@ -247,7 +249,7 @@ fn pools_text(map: &OsdMap) -> String {
 }
 
 fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
-    let name = map.pool_name(id).map(ToString::to_string).unwrap_or_default();
+    let name = map.pool_name(id).map(text::of).unwrap_or_default();
     let kind = if pool.is_erasure() { "erasure" } else { "replicated" };
     let mut out = format!(
         "pool {id} '{name}' {kind} size {} min_size {} crush_rule {} object_hash rjenkins pg_num {} pgp_num {} \
@@ -273,13 +275,13 @@ fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
     for (name, value) in super::pool_opts::options(pool) {
         let _ = write!(out, " {name} {value}");
     }
-    let apps: Vec<_> = pool.application_metadata.keys().map(ToString::to_string).collect();
+    let apps: Vec<_> = pool.application_metadata.keys().map(text::of).collect();
     if !apps.is_empty() {
         let _ = write!(out, " application {}", apps.join(","));
     }
     out.push('\n');
     for snap in pool.snaps.values() {
-        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.id, snap.name, stamp(snap.stamp));
+        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.id, text::of(&snap.name), stamp(snap.stamp));
     }
     out
 }

@@ -87,7 +87,7 @@ mod tests {
             (r#"{"prefix":"osd pool application get","pool":"xmlp"}"#, "xmlp", ITEM),
             (r#"{"prefix":"osd count-metadata","property":"arch"}"#, "arch", ITEM),
         ] {
-            let args = Args::parse(&[command.to_owned()]).expect(command);
+            let args = Args::parse(command).expect(command);
             let Names { root: given, item: items, .. } = names(&args);
             assert_eq!((given.as_str(), items), (root, item), "{command}");
         }

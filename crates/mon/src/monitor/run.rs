@@ -8,6 +8,7 @@ use super::{Monitor, SessionId};
 use crate::command::{self, Args, COMMANDS, Call, Errno, Failure, Outcome, Reply, descriptions};
 use crate::output::Format;
 use crate::state::log::Severity;
+use crate::text;
 
 /// What every session may ask: how else would it know what to ask?
 const DESCRIPTIONS: &str = "get_command_descriptions";
@@ -23,6 +24,7 @@ impl Monitor {
             Ok(Reply { output, status }) => (0, status, output),
             Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
         };
+        let status = text::to_bytes(&status).into();
         let ack =
             MMonCommandAck { paxos: self.epoch(), result, status, cmd: message.cmd, output: output.into() };
         self.out.push((id, Msg::new(&ack).with_tid(tid)));
@@ -32,7 +34,7 @@ impl Monitor {
         if message.fsid != self.state.fsid() {
             return Err(Failure::new(Errno::EPERM, "wrong fsid"));
         }
-        let args = Args::parse(&message.cmd)?;
+        let args = Args::parse(&text::from_bytes(&message.cmd.concat()))?;
         let prefix = args.prefix()?;
         if prefix == DESCRIPTIONS {
             return Ok(Reply::output(descriptions(COMMANDS).to_string()));
