@@ -83,8 +83,20 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
 
 /// The words for an OSD's state, in their order.
 pub(crate) fn osd_state(state: OsdState) -> Vec<&'static str> {
-    const NAMES: [(u32, &str); 6] =
-        [(6, "backfillfull"), (0, "exists"), (4, "full"), (5, "nearfull"), (3, "new"), (1, "up")];
+    const NAMES: [(u32, &str); 12] = [
+        (6, "backfillfull"),
+        (7, "destroyed"),
+        (0, "exists"),
+        (4, "full"),
+        (5, "nearfull"),
+        (3, "new"),
+        (9, "nodown"),
+        (10, "noin"),
+        (11, "noout"),
+        (8, "noup"),
+        (12, "stop"),
+        (1, "up"),
+    ];
     words(u64::from(state.0), &NAMES)
 }
 

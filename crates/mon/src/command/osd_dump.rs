@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use loligo_maps::{Osd, OsdMap, PgPool};
-use loligo_wire::{OsdId, PoolId, UTime};
+use loligo_maps::{Osd, OsdMap, OsdState, PgPool};
+use loligo_wire::{EntityAddrVec, OsdId, PoolId, UTime, Uuid};
 
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
@@ -91,8 +91,13 @@ fn describe(map: &OsdMap) -> Node {
     node.push("removed_snaps_queue", snaps_by_pool(&map.removed_snaps_queue));
     node.push("new_removed_snaps", snaps_by_pool(&map.new_removed_snaps));
     node.push("new_purged_snaps", snaps_by_pool(&map.new_purged_snaps));
-    node.push("crush_node_flags", object! {});
-    node.push("device_class_flags", object! {});
+    let words = |flags: u32| Node::array(view::osd_state(OsdState(flags)));
+    let nodes = map.crush_node_flags.iter();
+    let node_name = |id: &i32| super::crush::name_of(&map.crush, *id);
+    node.push("crush_node_flags", Node::map(nodes.map(|(id, flags)| (node_name(id), words(*flags)))));
+    let class_name = |id: &i32| map.crush.class_names.get(id).map(text::of).unwrap_or_default();
+    let classes = map.device_class_flags.iter();
+    node.push("device_class_flags", Node::map(classes.map(|(id, flags)| (class_name(id), words(*flags)))));
     node
 }
 
@@ -238,10 +243,14 @@ fn text(map: &OsdMap) -> String {
     out += &pools_text(map);
     let _ = writeln!(out, "max_osd {}", map.max_osd());
     out.extend(map.osd_ids().filter_map(|osd| Some(osd_text(map, osd, map.osd(osd)?))));
+    let mut ranges = String::new();
+    for (range, until) in &map.blocklist.ranges {
+        ranges += &format!("range blocklist {} expires {}\n", super::blocklist::shown(range), stamp(*until));
+    }
     for (addr, until) in &map.blocklist.addrs {
         let _ = writeln!(out, "blocklist {} expires {}", view::bare(addr), stamp(*until));
     }
-    out
+    out + &ranges
 }
 
 fn pools_text(map: &OsdMap) -> String {
@@ -291,6 +300,10 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
     let inside = if map.is_in(id) { "in " } else { "out" };
     let info = &osd.info;
     let state = view::osd_state(map.state(id)).join(",");
+    let uuid = if osd.uuid == Uuid::default() { String::new() } else { osd.uuid.to_string() };
+    // One that never was up has no addresses.
+    let addrs =
+        |addrs: &EntityAddrVec| if addrs.0.is_empty() { String::new() } else { view::bracketed(addrs) };
     format!(
         "osd.{id} {up} {inside} weight {} up_from {} up_thru {} down_at {} last_clean_interval [{},{}) {} {} {state} {}\n",
         fraction(map.weight(id)),
@@ -299,8 +312,8 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
         info.down_at,
         info.last_clean_begin,
         info.last_clean_end,
-        view::bracketed(&osd.client_addrs),
-        view::bracketed(&osd.cluster_addrs),
-        osd.uuid,
+        addrs(&osd.client_addrs),
+        addrs(&osd.cluster_addrs),
+        uuid,
     )
 }

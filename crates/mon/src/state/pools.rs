@@ -84,7 +84,7 @@ impl State {
 
     /// How many copies a pool may have: there are OSDs for no more.
     pub fn size_max(&self) -> u8 {
-        let osds = self.osdmap().osd_ids().count().max(1);
+        let osds = self.served_osds().count().max(1);
         u8::try_from(osds).unwrap_or(SIZE_MAX).min(SIZE_MAX)
     }
 
