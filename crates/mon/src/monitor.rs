@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::AuthServer;
 use loligo_wire::message::mon::{
@@ -27,7 +28,7 @@ mod log_lines;
 mod requests;
 mod run;
 
-/// Changes of the osdmap in one message (`osd_map_message_max`); who lags further behind gets the whole map.
+/// Changes of the osdmap in one message (`osd_map_message_max`).
 const INCREMENTALS_MAX: usize = 40;
 
 /// A connection, as the driver numbers it.
@@ -200,7 +201,9 @@ impl Monitor {
         if session.may("osd", loligo_cephx::caps::Perms::R)
             && let Some(start) = session.take_due("osdmap", osdmap_epoch.into())
         {
-            send(&mut self.out, id, &osdmap_message(&self.state, start));
+            for message in osdmap_messages(&self.state, start) {
+                send(&mut self.out, id, &message);
+            }
         }
     }
 
@@ -213,19 +216,27 @@ impl Monitor {
 /// There is no manager, and there never was another map.
 const MGRMAP_EPOCH: u32 = 1;
 
-/// The way from epoch `start` to the current osdmap: the changes if they are few and still known, else the whole map.
-fn osdmap_message(state: &State, start: u64) -> MOSDMap {
+/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map. Stock clients take a
+/// whole map only where the message says that there are no older ones, and else ask again and again for what they lack.
+fn osdmap_messages(state: &State, start: u64) -> Vec<MOSDMap> {
     let (maps, newest) = (state.maps(), state.osdmap().epoch);
-    let mut message = MOSDMap { fsid: state.fsid(), oldest: maps.oldest(), newest, ..MOSDMap::default() };
-    let start = u32::try_from(start).unwrap_or(u32::MAX);
-    let few = newest.0.saturating_sub(start) < INCREMENTALS_MAX as u32;
-    match maps.incrementals(Epoch(start), INCREMENTALS_MAX).filter(|_| few && start > 0) {
-        Some(changes) => message.incrementals = changes,
+    let message = |oldest| MOSDMap { fsid: state.fsid(), oldest, newest, ..MOSDMap::default() };
+    let start = Epoch(u32::try_from(start).unwrap_or(u32::MAX));
+    match maps.incrementals(start).filter(|_| start > Epoch(0)) {
+        Some(changes) => {
+            let changes: Vec<_> = changes.into_iter().collect();
+            let some = |some: &[(Epoch, Bytes)]| MOSDMap {
+                incrementals: some.iter().cloned().collect(),
+                ..message(maps.oldest())
+            };
+            changes.chunks(INCREMENTALS_MAX).map(some).collect()
+        }
         None => {
-            message.maps.insert(newest, maps.current_bytes().clone());
+            let mut whole = message(newest);
+            whole.maps.insert(newest, maps.current_bytes().clone());
+            vec![whole]
         }
     }
-    message
 }
 
 fn send<M: Message>(out: &mut Vec<(SessionId, Msg)>, id: SessionId, body: &M) {

@@ -8,18 +8,22 @@ use crate::output::json::{Node, object};
 
 /// Weight sets of pools are not shown: this monitor makes none.
 pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print_json(&describe(call)))
+}
+
+/// The whole map.
+pub(super) fn describe(call: &Call<'_>) -> Node {
     let crush = &call.state.osdmap().crush;
     let types =
         crush.type_names.iter().map(|(id, name)| object! { "type_id": *id, "name": name.to_string() });
-    let node = object! {
+    object! {
         "devices": Node::array((0..crush.max_devices).map(|id| device(crush, id))),
         "types": Node::array(types),
         "buckets": Node::array(crush.buckets.iter().flatten().map(|b| bucket(crush, b))),
         "rules": rule_nodes(crush),
         "tunables": tunables(crush),
         "choose_args": object! {},
-    };
-    Ok(call.print_json(&node))
+    }
 }
 
 pub(super) fn show_tunables(call: &mut Call<'_>) -> Outcome {

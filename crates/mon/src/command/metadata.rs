@@ -14,13 +14,21 @@ const HOST_TYPE: u16 = 1;
 pub(super) fn osds(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     if !call.args.has("id") {
-        return Ok(call.print_json(&Node::array(map.osd_ids().map(|id| of_osd(call, id)))));
+        return Ok(call.print_json(&all_osds(call)));
     }
     let id = osd::osd_arg(call, "id")?;
     if map.osd(id).is_none() {
         return Err(Failure::missing(format!("osd.{id} does not exist")));
     }
+    if !call.state.is_served(id) {
+        return Err(Failure::missing("")); // it has told nothing yet
+    }
     Ok(call.print_json(&of_osd(call, id)))
+}
+
+/// What is known of each OSD.
+pub(super) fn all_osds(call: &Call<'_>) -> Node {
+    Node::array(call.state.served_osds().map(|id| of_osd(call, id)))
 }
 
 pub(super) fn mons(call: &mut Call<'_>) -> Outcome {
@@ -33,7 +41,7 @@ pub(super) fn mons(call: &mut Call<'_>) -> Outcome {
 
 /// How many daemons of a kind have each value of a property.
 pub(super) fn count_osds(call: &mut Call<'_>) -> Outcome {
-    count(call, call.state.osdmap().osd_ids().map(|id| of_osd(call, id)).collect())
+    count(call, call.state.served_osds().map(|id| of_osd(call, id)).collect())
 }
 
 pub(super) fn count_mons(call: &mut Call<'_>) -> Outcome {
@@ -60,7 +68,7 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
     let on_host = |daemons: Node| Node::map([(host(call), daemons)]);
     let all = [
         ("mon", on_host(Node::array([MON_ID]))),
-        ("osd", on_host(Node::array(call.state.osdmap().osd_ids().map(|id| id.0)))),
+        ("osd", on_host(Node::array(call.state.served_osds().map(|id| id.0)))),
         ("mds", object! {}),
         ("mgr", object! {}),
     ];

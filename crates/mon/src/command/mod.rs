@@ -6,6 +6,7 @@
 
 mod args;
 mod auth;
+mod autoscale;
 mod blocklist;
 mod config;
 mod config_help;
@@ -34,6 +35,8 @@ mod pool_app;
 mod pool_opts;
 mod pool_vars;
 mod quota;
+mod report;
+mod reweight;
 mod signature;
 mod status;
 mod table;

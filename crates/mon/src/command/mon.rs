@@ -30,9 +30,10 @@ pub(super) fn version(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
-    let one = || object_of_version(1);
+    let osds = osds(call);
+    let (of_mon, of_osds) = (object_of_version(1), object_of_version(osds));
     let node = object! {
-        "mon": one(), "mgr": object! {}, "osd": one(), "mds": object! {}, "overall": object_of_version(2),
+        "mon": of_mon, "mgr": object! {}, "osd": of_osds, "mds": object! {}, "overall": object_of_version(osds + 1),
     };
     Ok(call.print_json(&node))
 }
@@ -42,8 +43,24 @@ pub(super) fn mon_versions(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn osd_versions(call: &mut Call<'_>) -> Outcome {
-    let osds = call.state.osdmap().osd_ids().count();
-    Ok(call.print_json(&object_of_version(u32::try_from(osds).unwrap_or(u32::MAX))))
+    Ok(call.print_json(&object_of_version(osds(call))))
+}
+
+fn osds(call: &Call<'_>) -> u32 {
+    u32::try_from(call.state.served_osds().count()).unwrap_or_default()
+}
+
+/// Where there is one monitor, it cannot go, and two are no majority until the second one runs.
+pub(super) fn ok_to_rm(call: &mut Call<'_>) -> Outcome {
+    match call.args.required("id") {
+        MON_ID => Err(Failure::new(Errno::EBUSY, format!("removing mon.{MON_ID} would break quorum"))),
+        other => Ok(Reply::status(format!("mon.{other} does not exist"))),
+    }
+}
+
+pub(super) fn ok_to_add_offline(_: &mut Call<'_>) -> Outcome {
+    let status = "adding a monitor may break quorum (until that monitor starts)";
+    Err(Failure::new(Errno::EBUSY, status))
 }
 
 /// There is one monitor, and without it there is no cluster.
@@ -87,6 +104,31 @@ pub(super) fn feature_ls(call: &mut Call<'_>) -> Outcome {
         )
     };
     Ok(call.print(node, plain))
+}
+
+/// A feature that no monitor has, which Ceph keeps for its tests.
+const RESERVED: &str = "reserved";
+
+/// Asks a feature of all monitors; the monmap asks for all that there are from the start.
+pub(super) fn feature_set(call: &mut Call<'_>) -> Outcome {
+    let name = call.args.required("feature_name");
+    if name == RESERVED {
+        let all = MON_FEATURES.join(",");
+        return Err(Failure::invalid(format!(
+            "current quorum does not support feature 'mon_feature_t([{RESERVED}])'; supported features: mon_feature_t([{all}])"
+        )));
+    }
+    if !MON_FEATURES.contains(&name) {
+        return Err(Failure::missing(format!("unknown feature '{name}'")));
+    }
+    if !call.args.flag("yes_i_really_mean_it") {
+        let status = format!(
+            "please specify '--yes-i-really-mean-it' if you really, **really** want to set feature \
+             'mon_feature_t([{name}])' in the monmap."
+        );
+        return Err(Failure::new(Errno::EPERM, status));
+    }
+    Ok(Reply::status(format!("setting feature 'mon_feature_t([{name}])'")))
 }
 
 fn object_of_version(count: u32) -> Node {
@@ -213,7 +255,7 @@ pub(crate) fn mon_status(state: &State, now: UTime) -> Node {
     }
 }
 
-fn describe(map: &MonMap) -> Node {
+pub(super) fn describe(map: &MonMap) -> Node {
     let mon = |(rank, name): (usize, &loligo_maps::Name)| {
         let info = map.mons.get(name).cloned().unwrap_or_default();
         let addr = view::legacy_addr(&info.public_addrs);

@@ -22,7 +22,7 @@ pub(super) fn df(call: &mut Call<'_>) -> Outcome {
 
 fn df_node(call: &Call<'_>) -> Node {
     let (map, space) = (call.state.osdmap(), call.usage.space);
-    let one = space.of_one(map.osd_ids().count());
+    let one = space.of_one(call.state.served_osds().count());
     let used_percent = space.used_ratio() * 100.0;
     let node = |osd: OsdId| {
         let mut node = object! {
@@ -30,9 +30,10 @@ fn df_node(call: &Call<'_>) -> Node {
             "crush_weight": weight(map, osd), "depth": OSD_DEPTH, "pool_weights": object! {},
             "reweight": fraction(map.weight(osd)),
         };
-        space_fields(&mut node, "", one);
-        node.push("utilization", used_percent);
-        node.push("var", 1);
+        let served = call.state.is_served(osd);
+        space_fields(&mut node, "", if served { one } else { Space::default() });
+        node.push("utilization", if served { used_percent } else { 0.0 });
+        node.push("var", i32::from(served));
         node.push("pgs", Totals::pgs_on(call, osd).all);
         node.push("status", crush::status(map, osd));
         node
@@ -69,7 +70,7 @@ fn df_text(call: &Call<'_>) -> String {
     let right = ["SIZE", "RAW USE", "DATA", "OMAP", "META", "AVAIL", "%USE", "VAR", "PGS", "STATUS"];
     let left = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("REWEIGHT", Right)];
     let mut table = Table::new(left.into_iter().chain(right.map(|title| (title, Right))));
-    let one = space.of_one(map.osd_ids().count());
+    let one = space.of_one(call.state.served_osds().count());
     let sizes = |space: Space| {
         let sizes = [space.total, space.used, 0, 0, 0, space.available()].map(bytes);
         sizes.into_iter().chain([percent(space.used_ratio())])
@@ -81,12 +82,13 @@ fn df_text(call: &Call<'_>) -> String {
             format!("{:.5}", weight(map, osd)),
             format!("{:.5}", fraction(map.weight(osd))),
         ];
+        let served = call.state.is_served(osd);
         let rest = [
-            "1.00".to_owned(),
+            if served { "1.00" } else { "0" }.to_owned(),
             Totals::pgs_on(call, osd).all.to_string(),
             crush::status(map, osd).to_owned(),
         ];
-        table.row(about.into_iter().chain(sizes(one)).chain(rest));
+        table.row(about.into_iter().chain(sizes(if served { one } else { Space::default() })).chain(rest));
     }
     let total = ["", "", "", "TOTAL"].map(str::to_owned);
     table.row(total.into_iter().chain(sizes(space)));

@@ -53,7 +53,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     Ok(call.json(node).unwrap_or_else(|| Reply::output(chosen.iter().map(line).collect::<String>())))
 }
 
-fn describe(map: &OsdMap) -> Node {
+pub(super) fn describe(map: &OsdMap) -> Node {
     let flags = view::map_flags(map.flags);
     let mut sorted = flags.clone();
     sorted.sort_unstable();

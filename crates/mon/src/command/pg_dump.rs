@@ -110,7 +110,7 @@ fn delta() -> Node {
     node
 }
 
-fn pool_stats(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
+pub(super) fn pool_stats(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
     let of = |id: &PoolId| {
         let own: Vec<PgUsage> = pgs.iter().filter(|pg| pg.pg.pool == *id).copied().collect();
         let mut node = object! { "poolid": id.0, "num_pg": own.len() };
@@ -123,7 +123,7 @@ fn pool_stats(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
 }
 
 /// What some placement groups hold together.
-fn sums(pgs: &[PgUsage]) -> Node {
+pub(super) fn sums(pgs: &[PgUsage]) -> Node {
     let entries: u64 = pgs.iter().map(|pg| pg.log_entries).sum();
     object! {
         "stat_sum": stat_sum(&total(pgs)), "store_stats": statfs(0, 0),
@@ -310,7 +310,7 @@ fn osd_stats(call: &Call<'_>) -> Node {
 }
 
 /// Of one OSD, or of all.
-fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
+pub(super) fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
     let map = call.state.osdmap();
     let osds = map.osd_ids().count();
     let (space, pgs, count) = match osd {

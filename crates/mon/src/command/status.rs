@@ -55,7 +55,7 @@ fn describe(call: &Call<'_>) -> Node {
 }
 
 /// Daemons that register themselves: there are none.
-fn services(call: &Call<'_>) -> Node {
+pub(super) fn services(call: &Call<'_>) -> Node {
     object! { "epoch": 1, "modified": stamp(call.state.started()), "services": object! {} }
 }
 

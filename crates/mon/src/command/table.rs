@@ -5,9 +5,10 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_help, config_key, config_log, crush, crush_change,
-    crush_dump, erasure, health, health_mute, log, metadata, mgr, mon, osd, osd_df, osd_dump, osd_group,
-    osd_new, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, status, usage,
+    Call, Outcome, auth, autoscale, blocklist, config, config_help, config_key, config_log, crush,
+    crush_change, crush_dump, erasure, health, health_mute, log, metadata, mgr, mon, osd, osd_df, osd_dump,
+    osd_group, osd_new, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, report, reweight,
+    status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -24,6 +25,11 @@ const WHO: Arg = req("who", Text);
 const RATIO: &[Arg] = &[req("ratio", Fraction)];
 const OSD: Arg = req("id", OsdName);
 const IDS: &[Arg] = &[many(req("ids", Text))];
+const OVERLOAD: Arg = opt("oload", Int { min: None });
+const MAX_CHANGE: Arg = opt("max_change", Float { min: None });
+const MAX_OSDS: Arg = opt("max_osds", Int { min: None });
+const REWEIGHT: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, opt("no_increasing", Bool)];
+const REWEIGHT_PG: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, many(opt("pools", Pool))];
 const GROUP: &[Arg] = &[req("flags", Text), many(req("who", Text))];
 const RENAME: &[Arg] = &[req("srcname", TextOf(NAME_CHARS)), req("dstname", TextOf(NAME_CHARS))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
@@ -73,6 +79,10 @@ pub static COMMANDS: &[Command] = &[
     cmd("mon versions", &[], ("mon", "r"), mon::mon_versions, "show the versions of monitors"),
     cmd("mon ok-to-stop", &[many(req("ids", Text))], ("mon", "r"), mon::ok_to_stop, "tell whether monitors may be stopped"),
     cmd("mon feature ls", &[opt("with_value", Choice(&["--with-value"]))], ("mon", "r"), mon::feature_ls, "list what monitors can do, and what the monmap asks of them"),
+    cmd("mon feature set", &[req("feature_name", Text), SURE], ("mon", "rw"), mon::feature_set, "ask a feature of all monitors"),
+    cmd("mon ok-to-rm", &[req("id", Text)], ("mon", "r"), mon::ok_to_rm, "tell whether a monitor may be removed"),
+    cmd("mon ok-to-add-offline", &[], ("mon", "r"), mon::ok_to_add_offline, "tell whether a monitor that does not run may be added"),
+    bare(cmd("report", &[many(opt("tags", Text))], ("mon", "r"), report::report, "show all that the monitor knows")),
     bare(cmd("time-sync-status", &[], ("mon", "r"), mon::time_sync_status, "show how far monitors' clocks are apart")),
     cmd("node ls", &[opt("type", Choice(&["all", "osd", "mon", "mds", "mgr"]))], ("mon", "r"), metadata::nodes, "list machines with their daemons"),
     bare(cmd("mgr dump", &[EPOCH], ("mgr", "r"), mgr::dump, "show the manager map")),
@@ -161,6 +171,10 @@ pub static COMMANDS: &[Command] = &[
     old(cmd("osd rm-nodown", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go down by themselves")),
     old(cmd("osd rm-noin", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go in by themselves")),
     old(cmd("osd rm-noout", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go out by themselves")),
+    bare(cmd("osd reweight-by-utilization", REWEIGHT, ("osd", "rw"), reweight::by_utilization, "give less to OSDs that are fuller than the others")),
+    bare(cmd("osd test-reweight-by-utilization", REWEIGHT, ("osd", "r"), reweight::by_utilization, "show what reweight-by-utilization would do")),
+    bare(cmd("osd reweight-by-pg", REWEIGHT_PG, ("osd", "rw"), reweight::by_pg, "give less to OSDs with more placement groups than the others")),
+    bare(cmd("osd test-reweight-by-pg", REWEIGHT_PG, ("osd", "r"), reweight::by_pg, "show what reweight-by-pg would do")),
     cmd("osd ok-to-stop", IDS, ("osd", "r"), osd_state::ok_to_stop, "tell whether requests would go on without OSDs"),
     cmd("osd safe-to-destroy", IDS, ("osd", "r"), osd_state::safe_to_destroy, "tell whether nothing would be lost with OSDs"),
     bare(cmd("osd utilization", &[], ("osd", "r"), osd_state::utilization, "show how many placement groups the OSDs have")),
@@ -175,6 +189,7 @@ pub static COMMANDS: &[Command] = &[
 
     bare(cmd("osd pool ls", &[opt("detail", Choice(&["detail"]))], ("osd", "r"), osd_dump::pool_ls, "list pools")),
     bare(cmd("osd pool stats", &[opt("pool_name", Pool)], ("osd", "r"), osd_df::pool_stats, "show what pools are busy with")),
+    cmd("osd pool autoscale-status", &[], ("mgr", "r"), autoscale::status, "show how many placement groups pools would have by what they hold"),
     cmd("osd pool create", &[
         POOL, opt("pg_num", Int { min: Some(0) }), opt("pgp_num", Int { min: Some(0) }), opt("pool_type", Choice(&["replicated", "erasure"])),
         opt("erasure_code_profile", TextOf(NAME_CHARS)), opt("rule", Text), opt("expected_num_objects", Int { min: Some(0) }),

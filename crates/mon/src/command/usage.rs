@@ -118,7 +118,7 @@ fn df_node(call: &Call<'_>, detail: bool) -> Node {
             "total_used_bytes": space.used,
             "total_used_raw_bytes": space.used,
             "total_used_raw_ratio": space.used_ratio(),
-            "num_osds": call.state.osdmap().osd_ids().count(),
+            "num_osds": call.state.served_osds().count(),
             "num_per_pool_osds": 0,
             "num_per_pool_omap_osds": 0,
         },

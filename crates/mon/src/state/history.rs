@@ -60,12 +60,11 @@ impl MapHistory {
         self.epochs.get(&epoch)
     }
 
-    /// The changes that lead from the epoch before `from` to the current one, at most `max` of them; `None` if some are not
-    /// kept.
-    pub fn incrementals(&self, from: Epoch, max: usize) -> Option<BTreeMap<Epoch, Bytes>> {
+    /// The changes that lead from the epoch before `from` to the current one; `None` if some are not kept.
+    pub fn incrementals(&self, from: Epoch) -> Option<BTreeMap<Epoch, Bytes>> {
         let first = self.epochs.get(&from)?;
         first.incremental.as_ref()?;
-        let changes = self.epochs.range(from..).take(max);
+        let changes = self.epochs.range(from..);
         Some(changes.filter_map(|(epoch, e)| Some((*epoch, e.incremental.clone()?))).collect())
     }
 
@@ -120,11 +119,11 @@ mod tests {
             history.advance(UTime { sec: i as u32, nsec: 0 }, create).unwrap();
         }
         assert_eq!(history.oldest(), Epoch(22));
-        assert!(history.incrementals(Epoch(21), 40).is_none());
-        assert!(history.incrementals(Epoch(999), 40).is_none());
+        assert!(history.incrementals(Epoch(21)).is_none());
+        assert!(history.incrementals(Epoch(999)).is_none());
         let mut map = OsdMap::decode(&history.epoch(Epoch(22)).unwrap().full).unwrap();
         while map.epoch < history.current().epoch {
-            for inc in history.incrementals(Epoch(map.epoch.0 + 1), 40).unwrap().values() {
+            for inc in history.incrementals(Epoch(map.epoch.0 + 1)).unwrap().values() {
                 map.apply_incremental(&Incremental::decode(inc).unwrap()).unwrap();
             }
         }

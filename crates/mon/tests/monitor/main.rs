@@ -8,5 +8,6 @@ mod erasure;
 mod mutes;
 mod osd_new;
 mod osd_state;
+mod overview;
 mod persist;
 mod sessions;

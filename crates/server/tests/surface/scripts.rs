@@ -62,3 +62,9 @@ fn methods_of_classes_do_the_same_at_their_edges() {
 fn profiles_of_erasure_codes_are_kept_and_refused_alike() {
     compare("coded.py");
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn commands_to_the_monitor_do_the_same() {
+    compare("commands.py");
+}
