@@ -192,7 +192,7 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<St
     let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
-    state.set_config("mon", "mon_allow_pool_delete", "true");
+    state.set_config(now, "mon", "mon_allow_pool_delete", "true");
     Ok(state)
 }
 

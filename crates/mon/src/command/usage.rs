@@ -8,6 +8,7 @@ use crate::Space;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
+use crate::text;
 
 /// What all pools hold together.
 pub(super) struct Totals {
@@ -80,7 +81,7 @@ struct Line {
 fn lines(call: &Call<'_>) -> Vec<Line> {
     let map = call.state.osdmap();
     let line = |(id, pool): (&PoolId, &loligo_maps::PgPool)| Line {
-        name: map.pool_name(*id).map(ToString::to_string).unwrap_or_default(),
+        name: map.pool_name(*id).map(text::of).unwrap_or_default(),
         id: *id,
         pgs: pool.pg_num(),
         sum: call.usage.pool(*id),
