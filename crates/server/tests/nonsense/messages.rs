@@ -170,7 +170,7 @@ fn for_the_monitor(fsid: Uuid, junk: PoolId) -> Vec<Msg> {
             pool,
             op: PoolOpCode::Create,
             snapid: SnapId(0),
-            name: "new".to_owned(),
+            name: "new".into(),
             crush_rule: -1,
         }),
         Msg::new(&MLog { paxos, fsid, entries: Vec::new() }),
