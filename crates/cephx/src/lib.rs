@@ -24,6 +24,7 @@ mod wire;
 
 // Errnos travel as Linux numbers them.
 const EACCES: i32 = 13;
+const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 

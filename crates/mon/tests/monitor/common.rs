@@ -71,7 +71,13 @@ impl Mon {
             challenge: 0,
         };
         let addr = EntityAddr::msgr2(([127, 0, 0, 1], 0).into()).with_nonce(session as u32);
-        let peer = Peer { kind: EntityType::CLIENT, features: features::SUPPORTED, addr, identity };
+        let peer = Peer {
+            kind: EntityType::CLIENT,
+            features: features::SUPPORTED,
+            addr,
+            from: addr.sock.map(|sock| sock.ip()),
+            identity,
+        };
         self.monitor.open(session, peer);
         session
     }
