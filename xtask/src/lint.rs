@@ -3,6 +3,9 @@
 use crate::process::{cargo, installed, succeed};
 use crate::{Result, tidy};
 
+/// The checker of dependencies, in the version that these rules were written for.
+const CARGO_DENY: &str = "cargo-deny@0.20.2";
+
 pub(crate) fn run() -> Result<()> {
     println!("== format");
     succeed(cargo().args(["fmt", "--all", "--check"]))?;
@@ -26,12 +29,12 @@ fn dependencies() -> Result<()> {
     if !installed("cargo-deny") {
         if std::env::var_os("CI").is_none() {
             println!(
-                "left out: dependencies (cargo-deny is not installed: cargo install --locked cargo-deny)"
+                "left out: dependencies (cargo-deny is not installed: cargo install --locked {CARGO_DENY})"
             );
             return Ok(());
         }
         println!("== cargo-deny");
-        succeed(cargo().args(["install", "--locked", "--quiet", "cargo-deny"]))?;
+        succeed(cargo().args(["install", "--locked", "--quiet", CARGO_DENY]))?;
     }
     println!("== dependencies");
     succeed(cargo().args(["deny", "check", "bans", "licenses", "sources"]))?;
