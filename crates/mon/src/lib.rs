@@ -26,4 +26,4 @@ pub use file::{FileError, StateFile};
 pub use monitor::{Effects, Malformed, Monitor, SessionId};
 pub use service::{MonConfig, MonService, OnOsdMap, Stopped};
 pub use session::Peer;
-pub use usage::{Fullness, PgUsage, Space, Usage, UsageSource, has_quotas};
+pub use usage::{Fullness, PgScrubs, PgUsage, Scrub, Space, Usage, UsageSource, has_quotas};

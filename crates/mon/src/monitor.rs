@@ -16,7 +16,7 @@ use loligo_wire::message::mon::{
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, UTime};
+use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, GlobalId, UTime};
 use zeroize::Zeroizing;
 
 use crate::session::{Peer, Session};
@@ -24,7 +24,7 @@ use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
-mod log_lines;
+pub(crate) mod log_lines;
 mod requests;
 mod run;
 
@@ -53,6 +53,8 @@ pub struct Monitor {
 pub struct Effects {
     /// Save this.
     pub save: Option<Zeroizing<Vec<u8>>>,
+    /// Then global ids before this one may be given.
+    pub global_id_end: Option<GlobalId>,
     /// Hand this map to the OSD.
     pub osdmap: Option<NewOsdMap>,
     /// Authenticate by these keys.
@@ -166,6 +168,7 @@ impl Monitor {
             return;
         }
         self.effects.save = Some(self.state.to_json());
+        self.effects.global_id_end = Some(self.state.global_id_end());
         if changes.keys {
             self.effects.keys = Some(self.state.keys().clone());
         }

@@ -41,6 +41,8 @@ pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
         osd_down(call),
         out_of_order(call.state.osdmap()),
         full(call),
+        scrub_errors(call),
+        pgs_damaged(call),
         pools_full(call),
         flags(call),
         flagged(call.state.osdmap()),
@@ -175,6 +177,30 @@ fn full(call: &Call<'_>) -> Option<Check> {
         summary: format!("{} {kind} osd(s)", details.len()),
         count: details.len(),
         details,
+    })
+}
+
+/// What scrubs have found and is still there.
+fn scrub_errors(call: &Call<'_>) -> Option<Check> {
+    let errors: i64 = call.pgs.placement_groups().iter().map(|pg| pg.sum.num_scrub_errors).sum();
+    let (summary, count) = (format!("{errors} scrub errors"), usize::try_from(errors).ok()?);
+    (count > 0).then(|| Check { code: "OSD_SCRUB_ERRORS", error: true, summary, count, details: Vec::new() })
+}
+
+fn pgs_damaged(call: &Call<'_>) -> Option<Check> {
+    let pgs = call.pgs.placement_groups();
+    let damaged: Vec<_> = pgs.iter().filter(|pg| pg.sum.num_scrub_errors > 0).collect();
+    let count = damaged.len();
+    let detail = |pg: &&crate::PgUsage| {
+        let [_, _, acting, _] = super::pg_dump::placed_cells(call, pg.pg);
+        format!("pg {} is {}, acting {acting}", pg.pg, pg.state())
+    };
+    (count > 0).then(|| Check {
+        code: "PG_DAMAGED",
+        error: true,
+        summary: format!("Possible data damage: {count} pg{} inconsistent", if count > 1 { "s" } else { "" }),
+        count,
+        details: damaged.iter().map(detail).collect(),
     })
 }
 

@@ -75,8 +75,8 @@ fn placement_groups(call: &Call<'_>, node: &mut Node) {
         "osd_stats",
         Node::array(call.state.served_osds().map(|osd| object! { "osd": osd.0, "seq": 0 })),
     );
-    let state = |(state, num): (&str, u32)| object! { "state": state, "num": num };
-    node.push("num_pg_by_state", Node::array(totals.pg_states().into_iter().map(state)));
+    let state = |(state, num): &(String, u32)| object! { "state": state.as_str(), "num": *num };
+    node.push("num_pg_by_state", Node::array(totals.pg_states().iter().map(state)));
     let of_osd = |osd| {
         let on = super::usage::Totals::pgs_on(call, osd);
         object! {

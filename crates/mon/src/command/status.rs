@@ -21,7 +21,7 @@ pub(super) fn status(call: &mut Call<'_>) -> Outcome {
 fn describe(call: &Call<'_>) -> Node {
     let monmap = call.state.monmap();
     let totals = Totals::of(call);
-    let state = |(name, count): (&str, u32)| object! { "state_name": name, "count": count };
+    let state = |(name, count): &(String, u32)| object! { "state_name": name.as_str(), "count": *count };
     object! {
         "fsid": call.state.fsid().to_string(),
         "health": health::describe(call, &health::checks(call), false),
@@ -36,7 +36,7 @@ fn describe(call: &Call<'_>) -> Node {
         },
         "osdmap": Summary::of(call.state.osdmap()).node(),
         "pgmap": object! {
-            "pgs_by_state": Node::array(totals.pg_states().into_iter().map(state)),
+            "pgs_by_state": Node::array(totals.pg_states().iter().map(state)),
             "num_pgs": totals.pgs,
             "num_pools": totals.pools,
             "num_objects": totals.objects,

@@ -7,8 +7,8 @@ use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
     Call, Outcome, auth, autoscale, blocklist, config, config_help, config_key, config_log, crush,
     crush_change, crush_dump, erasure, health, health_mute, log, metadata, mgr, mon, osd, osd_df, osd_dump,
-    osd_group, osd_new, osd_state, pg_dump, pg_ls, pool, pool_app, pool_vars, quota, report, reweight,
-    status, usage,
+    osd_group, osd_new, osd_state, pg_dump, pg_ls, pg_stuck, pool, pool_app, pool_vars, quota, report,
+    reweight, scrub, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -32,6 +32,9 @@ const REWEIGHT: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, opt("no_increasing", 
 const REWEIGHT_PG: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, many(opt("pools", Pool))];
 const GROUP: &[Arg] = &[req("flags", Text), many(req("who", Text))];
 const RENAME: &[Arg] = &[req("srcname", TextOf(NAME_CHARS)), req("dstname", TextOf(NAME_CHARS))];
+const PGID: Arg = req("pgid", Pg);
+const PGIDS: &[Arg] = &[many(PGID)];
+const POOLS: &[Arg] = &[many(req("who", Pool))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -102,6 +105,27 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("pg ls-by-primary", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list placement groups of which an OSD is the first")),
     bare(cmd("pg ls-by-osd", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list an OSD's placement groups")),
     bare(cmd("pg map", &[req("pgid", Pg)], ("pg", "r"), osd::pg_map, "show where a placement group is")),
+    bare(cmd("pg dump_json", &[many(opt("dumpcontents", Choice(&pg_dump::JSON_PARTS)))], ("pg", "r"), pg_dump::dump_json, "show what placement groups hold, in JSON")),
+    cmd("pg dump_stuck", &[many(opt("stuckops", Choice(&pg_stuck::STUCK))), opt("threshold", Int { min: None })], ("pg", "r"), pg_stuck::dump, "list placement groups that are stuck"),
+    cmd("pg scrub", &[PGID], ("pg", "rw"), scrub::pg, "look for objects of a placement group that cannot be read"),
+    cmd("pg deep-scrub", &[PGID], ("pg", "rw"), scrub::pg, "read all data of a placement group and check it"),
+    cmd("pg repair", &[PGID], ("pg", "rw"), scrub::pg, "check all data of a placement group, and repair what can be repaired"),
+    cmd("pg force-recovery", PGIDS, ("pg", "rw"), scrub::force, "recover placement groups before others"),
+    cmd("pg force-backfill", PGIDS, ("pg", "rw"), scrub::force, "backfill placement groups before others"),
+    cmd("pg cancel-force-recovery", PGIDS, ("pg", "rw"), scrub::force, "recover placement groups as others"),
+    cmd("pg cancel-force-backfill", PGIDS, ("pg", "rw"), scrub::force, "backfill placement groups as others"),
+    cmd("pg debug", &[req("debugop", Choice(&["unfound_objects_exist", "degraded_pgs_exist"]))], ("pg", "r"), scrub::debug, "tell whether something is missing"),
+    cmd("pg repeer", &[PGID], ("osd", "rw"), scrub::repeer, "have a placement group's OSDs agree again"),
+    cmd("osd scrub", &[WHO], ("osd", "rw"), scrub::osd, "look for objects of an OSD that cannot be read; all: of all"),
+    cmd("osd deep-scrub", &[WHO], ("osd", "rw"), scrub::osd, "read all data of an OSD and check it; all: of all"),
+    cmd("osd repair", &[WHO], ("osd", "rw"), scrub::osd, "check all data of an OSD, and repair what can be repaired; all: of all"),
+    cmd("osd pool scrub", POOLS, ("osd", "rw"), scrub::pool, "look for objects of pools that cannot be read"),
+    cmd("osd pool deep-scrub", POOLS, ("osd", "rw"), scrub::pool, "read all data of pools and check it"),
+    cmd("osd pool repair", POOLS, ("osd", "rw"), scrub::pool, "check all data of pools, and repair what can be repaired"),
+    cmd("osd pool force-recovery", POOLS, ("osd", "rw"), scrub::force_pools, "recover pools before others"),
+    cmd("osd pool force-backfill", POOLS, ("osd", "rw"), scrub::force_pools, "backfill pools before others"),
+    cmd("osd pool cancel-force-recovery", POOLS, ("osd", "rw"), scrub::force_pools, "recover pools as others"),
+    cmd("osd pool cancel-force-backfill", POOLS, ("osd", "rw"), scrub::force_pools, "backfill pools as others"),
 
     bare(cmd("osd stat", &[], ("osd", "r"), osd::stat, "summarize the OSDs' state")),
     cmd("osd dump", &[EPOCH], ("osd", "r"), osd_dump::dump, "show the osdmap"),

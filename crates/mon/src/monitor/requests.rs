@@ -7,13 +7,14 @@ use loligo_cephx::caps::{Access, OsdCaps, Perms, PoolFacts};
 use loligo_maps::{Name, PgPool};
 use loligo_wire::message::Msg;
 use loligo_wire::message::mon::{
-    ClusterStatfs, MAuth, MAuthReply, MGetPoolStats, MGetPoolStatsReply, MLog, MLogAck, MMonGetVersion,
-    MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPoolOp, MPoolOpReply, MStatfs,
-    MStatfsReply, PaxosHeader, PoolOpCode,
+    ClusterStatfs, LogEntry, MAuth, MAuthReply, MGetPoolStats, MGetPoolStatsReply, MLog, MLogAck,
+    MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MMonSubscribeAck, MPoolOp, MPoolOpReply,
+    MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
 };
 use loligo_wire::message::osd::{ObjectStatSum, PoolStat, StoreStatfs};
 use loligo_wire::{Encode as _, PoolId, Tid, UTime, features};
 
+use super::run::shortened;
 use super::{MGRMAP_EPOCH, Monitor, SessionId, log_lines, send};
 use crate::command::{Errno, Failure};
 use crate::session::Session;
@@ -24,6 +25,9 @@ use crate::text;
 const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
 /// Lines of a log that one message may add.
 const LOG_LINES_MAX: usize = 100;
+/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are not kept.
+const LOG_NAME_MAX: usize = 256;
+const LOG_ADDRS_MAX: usize = 8;
 
 impl Monitor {
     pub(super) fn send_monmap(&mut self, id: SessionId) {
@@ -125,8 +129,13 @@ impl Monitor {
             return;
         };
         let ack = MLogAck { fsid: message.fsid, last: last.seq, channel: last.channel.clone() };
-        for entry in message.entries.into_iter().take(LOG_LINES_MAX) {
-            self.state.log_mut().push(entry);
+        let names_are_short = |entry: &LogEntry| {
+            entry.channel.len() <= LOG_NAME_MAX
+                && entry.name.id.len() <= LOG_NAME_MAX
+                && entry.addrs.0.len() <= LOG_ADDRS_MAX
+        };
+        for entry in message.entries.into_iter().take(LOG_LINES_MAX).filter(names_are_short) {
+            self.state.log_mut().push(LogEntry { message: shortened(entry.message), ..entry });
         }
         send(&mut self.out, id, &ack);
         self.settle();

@@ -14,7 +14,7 @@ use crate::text;
 /// What every session may ask: how else would it know what to ask?
 const DESCRIPTIONS: &str = "get_command_descriptions";
 
-/// Bytes of a command that the audit log keeps.
+/// Bytes of a command, or of a client's line, that the log keeps.
 const SHOWN_MAX_BYTES: usize = 4096;
 
 impl Monitor {
@@ -124,8 +124,8 @@ impl Monitor {
     }
 }
 
-/// What of a command's text is worth keeping: one command must not push out all that was noted before it.
-fn shortened(mut text: String) -> String {
+/// What of a text is worth keeping: one must not push out all that was noted before it.
+pub(super) fn shortened(mut text: String) -> String {
     let bytes = text.len();
     if bytes > SHOWN_MAX_BYTES {
         let cut = (0..=SHOWN_MAX_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

@@ -36,7 +36,7 @@ pub use osds::OsdCount;
 /// The monitor's id: it is `mon.a`.
 pub const MON_ID: &str = "a";
 /// Global ids are reserved in blocks of this size, so that few of them have to be saved.
-const GLOBAL_IDS_PER_BLOCK: u64 = 10_000;
+const GLOBAL_IDS_PER_BLOCK: u64 = 1_000_000;
 /// The first global id (Ceph's first clients get numbers from about here on).
 const FIRST_GLOBAL_ID: u64 = 4_100;
 
@@ -413,6 +413,11 @@ impl State {
         self.global_id_end.0 += GLOBAL_IDS_PER_BLOCK;
         self.changes.other = true;
         first
+    }
+
+    /// Where the reserved global ids end. Those before it may be given once the state is saved.
+    pub fn global_id_end(&self) -> GlobalId {
+        self.global_id_end
     }
 
     /// Reserves more global ids if `next`, the one given out next, comes near the end of those reserved.

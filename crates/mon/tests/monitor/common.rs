@@ -8,7 +8,7 @@ use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
 use loligo_mon::state::{NewCluster, State};
-use loligo_mon::{Effects, Monitor, Peer, PgUsage, SessionId, Space, Usage, UsageSource};
+use loligo_mon::{Effects, Monitor, Peer, PgUsage, Scrub, SessionId, Space, Usage, UsageSource};
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, PaxosHeader};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{
@@ -29,6 +29,8 @@ impl UsageSource for Empty {
     fn placement_groups(&self) -> Vec<PgUsage> {
         vec![PgUsage { pg: PgId { pool: PoolId(1), seed: 10 }, ..PgUsage::default() }]
     }
+
+    fn scrub(&self, _: &[PgId], _: Scrub) {}
 }
 
 /// A new cluster's state: the OSD is up, the monitor has an address.
@@ -69,7 +71,13 @@ impl Mon {
             challenge: 0,
         };
         let addr = EntityAddr::msgr2(([127, 0, 0, 1], 0).into()).with_nonce(session as u32);
-        let peer = Peer { kind: EntityType::CLIENT, features: features::SUPPORTED, addr, identity };
+        let peer = Peer {
+            kind: EntityType::CLIENT,
+            features: features::SUPPORTED,
+            addr,
+            from: addr.sock.map(|sock| sock.ip()),
+            identity,
+        };
         self.monitor.open(session, peer);
         session
     }
