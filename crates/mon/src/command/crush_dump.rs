@@ -3,10 +3,9 @@
 use loligo_maps::crush::{Bucket, BucketAlg, CrushMap, StepOp, Tunables};
 
 use super::crush::{name_of, rule_nodes, type_name};
-use super::{Call, Outcome};
+use super::{Call, Outcome, crush_weights};
 use crate::output::json::{Node, object};
 
-/// Weight sets of pools are not shown: this monitor makes none.
 pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
     let crush = &call.state.osdmap().crush;
     let types =
@@ -17,7 +16,7 @@ pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
         "buckets": Node::array(crush.buckets.iter().flatten().map(|b| bucket(crush, b))),
         "rules": rule_nodes(crush),
         "tunables": tunables(crush),
-        "choose_args": object! {},
+        "choose_args": crush_weights::choose_args(call),
     };
     Ok(call.print_json(&node))
 }
