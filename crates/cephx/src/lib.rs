@@ -13,6 +13,8 @@
 pub mod caps;
 pub mod client;
 pub mod conf;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod handshake;
 pub mod key;
 pub mod keyring;
@@ -22,6 +24,7 @@ mod wire;
 
 // Errnos travel as Linux numbers them.
 const EACCES: i32 = 13;
+const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 

@@ -311,3 +311,62 @@ fn tickets_are_renewed_before_they_end() {
         Err(AuthError::NoCredentials(why)) if why.contains("expired")
     ));
 }
+
+/// Begins a handshake and does not prove anything.
+fn begin(server: &Arc<AuthServer>, client: &Arc<AuthClient>) -> Box<dyn ServerAuth> {
+    let mut acceptor = server.mon_acceptor();
+    let request = client.mon_auth().request().unwrap();
+    let step = acceptor.request(EntityType::CLIENT, request.method, &[2, 1], &request.payload);
+    assert!(matches!(step, ServerStep::More(_)));
+    acceptor
+}
+
+#[test]
+fn who_proves_nothing_uses_up_no_global_id() {
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let stranger = client("client.admin", &CryptoKey::generate_of(KeyType::Aes, now()));
+    for _ in 0..100 {
+        drop(begin(&server, &stranger));
+        assert_eq!(refused(handshake(stranger.mon_auth(), server.mon_acceptor())), EACCES);
+    }
+    let honest = client("client.admin", &admin.key);
+    handshake(honest.mon_auth(), server.mon_acceptor()).unwrap();
+    assert_eq!(honest.global_id(), GlobalId(4100));
+}
+
+#[test]
+fn global_ids_that_are_not_reserved_are_not_given() {
+    const EAGAIN: i32 = 11;
+    let admin = admin();
+    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    server.limit_global_ids(GlobalId(4102));
+    let come = || {
+        let newcomer = client("client.admin", &admin.key);
+        handshake(newcomer.mon_auth(), server.mon_acceptor()).map(|_| newcomer.global_id().0)
+    };
+    assert_eq!((come().unwrap(), come().unwrap()), (4100, 4101));
+    assert_eq!(refused(come()), EAGAIN);
+    server.limit_global_ids(GlobalId(5000));
+    assert_eq!(come().unwrap(), 4102);
+}
+
+#[test]
+fn a_global_id_is_not_reclaimed_under_another_name() {
+    let entry = admin();
+    let both = [("client.a", entry.clone()), ("client.b", entry.clone())];
+    let server = server_with(AuthConfig::default(), &both);
+    let owner = client("client.a", &entry.key);
+    handshake(owner.mon_auth(), server.mon_acceptor()).unwrap();
+    // What the owner sends when it comes again, under the given name, which has the same key.
+    let again = |name: u8| {
+        let (mut exchange, mut acceptor) = (owner.mon_auth(), server.mon_acceptor());
+        let mut opening = exchange.request().unwrap().payload.to_vec();
+        assert_eq!(std::mem::replace(&mut opening[9], name), b'a');
+        let step = acceptor.request(EntityType::CLIENT, AuthMethod::CEPHX, &[2, 1], &opening);
+        let ServerStep::More(challenge) = step else { panic!("no challenge") };
+        acceptor.more(&exchange.more(&challenge).unwrap())
+    };
+    assert!(matches!(again(b'a'), ServerStep::Done { .. }));
+    assert!(matches!(again(b'b'), ServerStep::Bad { errno: EACCES, .. }));
+}

@@ -1,11 +1,13 @@
 //! Goal: what `loligo file put` and `get --resume` have done before they are killed (SIGKILL) is not done again, and the result is whole.
 //! Method: programs that are killed in the middle, on a server that takes its time.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use loligo_rados::Builder;
 use loligo_server::{Handle, Server};
 use serde_json::Value;
 
@@ -150,6 +152,188 @@ fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
     place.carries(&["file", "put", "middle", "f", "--resume"]);
     place.carries(&["file", "get", "middle", "back"]);
     assert!(place.same("f", "back"));
+}
+
+impl Place {
+    /// Starts a program, kills it some time after, and ends the locks that it holds, as their time does.
+    fn kills_after(&self, commands: &[&[&str]], pause: Duration, name: &str) {
+        let start = |args: &&[&str]| {
+            self.loligo(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+        };
+        let mut children: Vec<Child> = commands.iter().map(start).collect();
+        std::thread::sleep(pause);
+        for child in &mut children {
+            child.kill().expect("SIGKILL");
+            child.wait().expect("a child");
+        }
+        self.breaks_locks(name);
+    }
+
+    fn breaks_locks(&self, name: &str) {
+        let runtime = tokio::runtime::Runtime::new().expect("threads");
+        runtime.block_on(async {
+            let builder = Builder::new().conf_file(self.server.conf().to_str().expect("UTF-8"));
+            let rados = builder.connect().await.expect("connects");
+            let io = rados.ioctx("p").await.expect("the pool");
+            let first = format!("{name}.0000000000000000");
+            let info = io.lock_info(&*first, "striper.lock").await;
+            for holder in info.map(|info| info.holders).unwrap_or_default() {
+                let broken = io.break_lock(&*first, "striper.lock", holder.client, &holder.cookie).await;
+                broken.expect("broken");
+            }
+            rados.shutdown().await;
+        });
+    }
+
+    /// What `get` reads of a file; `None` if it says that it is not whole, or that there is none.
+    fn reads(&self, name: &str) -> Option<Vec<u8>> {
+        let output = self.loligo(&["file", "get", name, "-"]).output().expect("it starts");
+        if output.status.success() {
+            return Some(output.stdout);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("not whole") || said.contains("No such file"), "{name}: {said}");
+        assert!(output.stdout.is_empty(), "{name}");
+        None
+    }
+}
+
+const SMALL: usize = 5 << 20;
+
+/// A few moments from before the program has connected to when it is done.
+fn moments() -> impl Iterator<Item = Duration> {
+    [10, 60, 75, 90, 110, 140, 180].into_iter().map(Duration::from_millis)
+}
+
+/// Whatever writes, killed whenever: what is read is a state from before or after it.
+#[test]
+fn what_a_killed_program_leaves_is_read_as_it_was_or_not_at_all() {
+    let place = Place::new("moments", DELAY);
+    let (old, new) = (vec![7; 1 << 20], fs::read(place.dir.join("f")).expect("there")[..SMALL].to_vec());
+    fs::write(place.dir.join("old"), &old).expect("room");
+    fs::write(place.dir.join("new"), &new).expect("room");
+    let [with_cut, with_new] = [old[..100].to_vec(), [&old[..], &new].concat()];
+    let kinds = [
+        ("put", &["new", "--window", "512K"][..], &new),
+        ("append", &["new"], &with_new),
+        ("truncate", &["100"], &with_cut),
+    ];
+    let mut told = 0;
+    for (number, pause) in moments().enumerate() {
+        for (kind, more, after) in &kinds {
+            let name = format!("{kind}-{number}");
+            place.carries(&["file", "put", &name, "old"]);
+            place.kills_after(&[&[&["file", kind, &name], *more].concat()], pause, &name);
+            match place.reads(&name) {
+                Some(read) => assert!(read == old || read == **after, "{name}: {} bytes", read.len()),
+                None => told += 1,
+            }
+        }
+        let copy = format!("copy-{number}");
+        place.kills_after(&[&["file", "cp", "put-0", &copy]], pause, &copy);
+        assert!(place.reads(&copy).is_none_or(|read| read == old || read == new), "{copy}");
+    }
+    assert!(told > 0, "none was killed in the middle");
+}
+
+/// Two at a time: each of them is whole, or it is told that one is not.
+#[test]
+fn two_appends_at_a_time_are_both_told_of() {
+    let place = Place::new("two", DELAY);
+    let old = vec![7; 1 << 20];
+    fs::write(place.dir.join("old"), &old).expect("room");
+    for (name, byte) in [("a", 1), ("b", 2)] {
+        fs::write(place.dir.join(name), vec![byte; SMALL]).expect("room");
+    }
+    let mut told = 0;
+    let all = Duration::from_secs(60);
+    for (number, pause) in moments().skip(1).chain([all]).enumerate() {
+        let name = format!("two-{number}");
+        place.carries(&["file", "put", &name, "old"]);
+        let both: [&[&str]; 2] = [&["file", "append", &name, "a"], &["file", "append", &name, "b"]];
+        if pause == all {
+            let mut children = both.map(|args| place.loligo(args).spawn().expect("it starts"));
+            assert!(children.iter_mut().all(|child| child.wait().expect("a child").success()));
+        } else {
+            place.kills_after(&both, pause, &name);
+        }
+        let Some(read) = place.reads(&name) else {
+            told += 1;
+            continue;
+        };
+        let bytes = |byte| read.iter().filter(|there| **there == byte).count();
+        let of_each = [bytes(1), bytes(2)];
+        assert!(read.starts_with(&old) && of_each.iter().all(|n| *n == 0 || *n == SMALL), "{of_each:?}");
+        assert_eq!(read.len(), old.len() + of_each.iter().sum::<usize>());
+        assert!(pause != all || of_each == [SMALL, SMALL]);
+    }
+    assert!(told > 0, "none was killed in the middle");
+    assert_eq!(place.loligo(&["file", "listxattr", "two-6"]).output().expect("it starts").stdout, b"[]\n");
+}
+
+/// While the program lives, or its lock does, readers get what was there before it began; later they are told.
+#[test]
+fn what_is_being_appended_is_not_read() {
+    let place = Place::new("appended", Duration::ZERO);
+    fs::write(place.dir.join("old"), b"0123456789").expect("room");
+    let file = |words: &[&str]| place.loligo(&[&["file"], words].concat()).output().expect("it starts");
+    place.carries(&["file", "put", "s", "old"]);
+    let mut child =
+        place.loligo(&["file", "append", "s", "-"]).stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut piped = child.stdin.take().expect("piped");
+    piped.write_all(&vec![5; 4 << 20]).expect("taken");
+    let begun = Instant::now();
+    while file(&["listxattr", "s"]).stdout == b"[]\n" {
+        assert!(begun.elapsed() < LONG, "nothing is noted");
+    }
+    for command in [["get", "s", "-"].as_slice(), &["cat", "s"]] {
+        let output = file(command);
+        assert!(output.status.success() && output.stdout == b"0123456789", "{command:?}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(
+            said.contains("a program appends to the file") && said.contains("first 10 of 4194314"),
+            "{said}"
+        );
+    }
+    assert!(file(&["cp", "s", "copy"]).status.success() && file(&["append", "s", "old"]).status.success());
+    assert_eq!(file(&["get", "copy", "-"]).stdout, b"0123456789");
+    assert_eq!(file(&["listxattr", "copy"]).stdout, b"[]\n");
+    child.kill().expect("SIGKILL");
+    child.wait().expect("a child");
+    assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
+    place.breaks_locks("s");
+    for command in [
+        ["get", "s", "-"].as_slice(),
+        &["cat", "s"],
+        &["stat", "s"],
+        &["cp", "s", "t"],
+        &["append", "s", "old"],
+    ] {
+        let output = file(command);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{command:?}");
+        assert!(
+            said.contains("bytes 10 to 4194314") && said.contains("loligo.append."),
+            "{command:?}: {said}"
+        );
+    }
+    // It is kept as it is, or as it was; one that is written again has no notes.
+    assert!(!file(&["truncate", "s", "11"]).status.success());
+    assert!(file(&["truncate", "s", "10"]).status.success());
+    assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
+    assert_eq!(file(&["listxattr", "s"]).stdout, b"[]\n");
+    let note = r#"{"first":2,"begin":4,"end":6}"#;
+    assert!(file(&["setxattr", "s", "loligo.append.gone", note]).status.success());
+    assert!(!file(&["get", "s", "-"]).status.success());
+    assert!(file(&["rmxattr", "s", "loligo.append.gone"]).status.success());
+    assert!(file(&["get", "s", "-"]).status.success());
+    assert!(file(&["setxattr", "s", "loligo.append.gone", note]).status.success());
+    place.carries(&["file", "put", "s", "old", "--resume"]);
+    assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
+    // What was appended since is not part of what is put again.
+    assert!(file(&["append", "s", "old"]).status.success());
+    place.carries(&["file", "put", "s", "old", "--resume"]);
+    assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
 }
 
 /// What is there of a file that is not whole can be kept, and no more; a put that ends leaves no note.

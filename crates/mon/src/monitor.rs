@@ -15,7 +15,7 @@ use loligo_wire::message::mon::{
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, UTime};
+use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, GlobalId, UTime};
 use zeroize::Zeroizing;
 
 use crate::session::{Peer, Session};
@@ -23,7 +23,7 @@ use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
-mod log_lines;
+pub(crate) mod log_lines;
 mod requests;
 mod run;
 
@@ -52,6 +52,8 @@ pub struct Monitor {
 pub struct Effects {
     /// Save this.
     pub save: Option<Zeroizing<Vec<u8>>>,
+    /// Then global ids before this one may be given.
+    pub global_id_end: Option<GlobalId>,
     /// Hand this map to the OSD.
     pub osdmap: Option<NewOsdMap>,
     /// Authenticate by these keys.
@@ -125,16 +127,20 @@ impl Monitor {
 
     /// Time has passed: forgets what is over, reserves what runs out.
     pub fn tick(&mut self, now: UTime) {
-        let expired: Vec<EntityAddr> = {
-            let blocklist = &self.state.osdmap().blocklist.addrs;
-            blocklist.iter().filter(|(_, until)| **until <= now).map(|(addr, _)| *addr).collect()
-        };
-        if !expired.is_empty() {
-            let change = self.state.change_osdmap(now, |_, inc| inc.old_blocklist.extend(expired));
+        let blocklist = &self.state.osdmap().blocklist;
+        let [expired, ranges] = [&blocklist.addrs, &blocklist.ranges].map(|listed| -> Vec<EntityAddr> {
+            listed.iter().filter(|(_, until)| **until <= now).map(|(addr, _)| *addr).collect()
+        });
+        if !(expired.is_empty() && ranges.is_empty()) {
+            let change = self.state.change_osdmap(now, |_, inc| {
+                inc.old_blocklist.extend(expired);
+                inc.old_range_blocklist.extend(ranges);
+            });
             self.complain(now, change.map(|_| ()));
         }
         let revived = self.state.revive_osds(now);
         self.complain(now, revived);
+        self.end_mutes(now);
         self.state.note_global_id(self.auth.next_global_id());
         if self.auth.keys().rotate(now) {
             self.state.set_service_keys(self.auth.keys().to_bytes());
@@ -161,6 +167,7 @@ impl Monitor {
             return;
         }
         self.effects.save = Some(self.state.to_json());
+        self.effects.global_id_end = Some(self.state.global_id_end());
         if changes.keys {
             self.effects.keys = Some(self.state.keys().clone());
         }

@@ -13,12 +13,16 @@ use arc_swap::ArcSwap;
 use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_cephx::server::{AuthConfig, AuthServer, KeyDatabase, Rotation, ServiceKeys};
-use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Hold, Policies, Policy, SendError, Throttle};
+use loligo_logring::{log, text};
+use loligo_msgr::{
+    AcceptAuth, Connection, Dispatcher, Error, Hold, Policies, Policy, SendError, Throttle, is_shortage,
+};
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityName, UTime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use tokio::time::MissedTickBehavior;
+use zeroize::Zeroizing;
 
 use crate::file::StateFile;
 use crate::monitor::{Effects, Malformed, Monitor, SessionId};
@@ -99,8 +103,15 @@ impl MonService {
         on_osdmap(NewOsdMap::of(&state))?;
         let mut monitor = Monitor::new(state, Arc::clone(&auth), usage);
         monitor.change(|_| ());
-        let mut driver =
-            Driver { monitor, keys, file, on_osdmap, connections: HashMap::new(), callers: Vec::new() };
+        let mut driver = Driver {
+            monitor,
+            keys,
+            auth: Arc::clone(&auth),
+            file,
+            on_osdmap,
+            connections: HashMap::new(),
+            callers: Vec::new(),
+        };
         driver.carry_out().await?;
         tokio::spawn(async move {
             if let Err(e) = driver.run(waiting).await {
@@ -212,10 +223,30 @@ impl AcceptAuth for MonService {
     }
 }
 
+/// A pause before a save that failed for want of descriptors or memory is tried again.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are final.
+async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
+    let content = Arc::new(content);
+    loop {
+        let (to, what) = (file.clone(), Arc::clone(&content));
+        let saved = tokio::task::spawn_blocking(move || to.save(&what)).await.map_err(io::Error::other)?;
+        match saved {
+            Err(e) if is_shortage(&e) => {
+                log!(MON, 0, "{}: cannot be saved now: {}", text(&file.path().display()), text(&e));
+                tokio::time::sleep(SHORTAGE_PAUSE).await;
+            }
+            saved => return saved,
+        }
+    }
+}
+
 /// What the task owns.
 struct Driver {
     monitor: Monitor,
     keys: Arc<Keys>,
+    auth: Arc<AuthServer>,
     file: Option<StateFile>,
     on_osdmap: OnOsdMap,
     connections: HashMap<SessionId, Arc<Connection>>,
@@ -279,16 +310,20 @@ impl Driver {
     fn open(&mut self, conn: Arc<Connection>) {
         let Some(identity) = conn.identity().cloned() else { return conn.mark_down() };
         let peer = conn.peer();
-        let peer = Peer { kind: peer.kind, features: peer.features, addr: peer.addr, identity };
+        let from = peer.from.map(|from| from.ip());
+        let peer = Peer { kind: peer.kind, features: peer.features, addr: peer.addr, from, identity };
         self.monitor.open(conn.id(), peer);
         self.connections.insert(conn.id(), conn);
     }
 
     /// Does what the messages so far led to, in the order that keeps promises.
     async fn carry_out(&mut self) -> io::Result<()> {
-        let Effects { save, osdmap, keys, out } = self.monitor.take_effects();
+        let Effects { save, global_id_end, osdmap, keys, out } = self.monitor.take_effects();
         if let (Some(content), Some(file)) = (save, self.file.clone()) {
-            tokio::task::spawn_blocking(move || file.save(&content)).await.map_err(io::Error::other)??;
+            save_when_possible(file, content).await?;
+        }
+        if let Some(end) = global_id_end {
+            self.auth.limit_global_ids(end);
         }
         if let Some(osdmap) = osdmap {
             (self.on_osdmap)(osdmap)?;

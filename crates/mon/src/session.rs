@@ -10,9 +10,10 @@ use loligo_wire::EntityType;
 use loligo_wire::message::mon::Subscription;
 
 use crate::command::{Args, Caller, Command};
+use crate::monitor::log_lines;
 
-/// Most subscriptions of one session; Ceph has about a dozen kinds.
-const SUBSCRIPTIONS_MAX: usize = 64;
+/// What clients can subscribe to, beside lines of the log.
+const SUBJECTS: [&str; 4] = ["monmap", "config", "mgrmap", "osdmap"];
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
@@ -21,8 +22,10 @@ pub struct Peer {
     pub kind: EntityType,
     /// Its features.
     pub features: u64,
-    /// Its address.
+    /// The address that it says it has.
     pub addr: EntityAddr,
+    /// The host from which its socket comes: what `network` in capabilities is about.
+    pub from: Option<IpAddr>,
     /// Who it has proved to be.
     pub identity: Identity,
 }
@@ -48,7 +51,7 @@ impl Session {
     }
 
     pub(crate) fn ip(&self) -> Option<IpAddr> {
-        self.peer.addr.sock.map(|sock| sock.ip())
+        self.peer.from
     }
 
     /// Whether the client may do something with a service.
@@ -79,9 +82,9 @@ impl Session {
         self.subscriptions.retain(|what, _| !is_gone(what));
     }
 
-    /// Remembers a subscription.
+    /// Remembers a subscription to something that there is; names of other things, of any length, are not kept.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
-        if self.subscriptions.len() < SUBSCRIPTIONS_MAX || self.subscriptions.contains_key(what) {
+        if SUBJECTS.contains(&what) || log_lines::is_level(what) {
             self.subscriptions.insert(what.to_owned(), subscription);
         }
     }

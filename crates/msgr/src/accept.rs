@@ -9,8 +9,8 @@ use loligo_cephx::handshake::Identity;
 use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Local, Reconnect};
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use socket2::TcpKeepalive;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::admission::{Host, Place, Seat, is_shortage};
 use crate::connection::Verdict;
 use crate::context::Context;
 use crate::dialog::Dialog;
@@ -41,40 +41,59 @@ pub(crate) enum Request {
 /// 4 MiB objects went from 928–991 to 1,068–1,361 a second.
 const LOOPBACK_SEND_BUFFER: usize = 512 << 10;
 
-/// Accepts sockets until the messenger stops.
+/// A pause where there is no descriptor and nothing that could be ended to get one.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Accepts sockets until the messenger stops. Never waits for a handshake to end: where there are too many, an older one
+/// ends ([`Lobby`](crate::admission::Lobby)).
 pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn AcceptAuth>) {
-    let slots = Arc::new(Semaphore::new(ctx.config.limits.handshakes_max));
+    let admission = Arc::clone(&ctx.config.admission);
     loop {
         let accepted = tokio::select! {
             biased;
             () = ctx.stopping() => return,
-            accepted = accept_one(&listener, &slots) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from, slot)) => {
+            Ok((stream, from)) => {
+                let seat = admission.lobby.enter(Host::from(from.ip()));
+                // An error says that the peer has gone already.
+                if tune(&stream, from).is_err() {
+                    continue;
+                }
                 let door = Door { ctx: Arc::clone(&ctx), from, kind: EntityType(0), identity: None };
                 let auth = Arc::clone(&auth);
-                ctx.spawn(async move { door.admit(stream, &*auth, slot).await });
+                ctx.spawn(async move { door.admit(stream, &*auth, seat).await });
             }
+            Err(e) if is_shortage(&e) => make_room(&ctx, &listener, &e).await,
+            // The connection has failed, not the listener.
             Err(e) => {
-                // Most likely we are out of file descriptors: some may be closed soon.
-                ctx.log(Level::Error, format_args!("cannot accept: {e}"));
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                ctx.log(Level::Info, format_args!("cannot accept: {e}"));
+                tokio::task::yield_now().await;
             }
         }
     }
 }
 
-async fn accept_one(
-    listener: &Listener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(Socket, SocketAddr, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, from) = listener.accept().await?;
+fn tune(stream: &Socket, from: SocketAddr) -> io::Result<()> {
     stream.tune(from.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
     // Peers that connect to us send keepalives, or do not; that they are still there, TCP finds out.
-    stream.set_keepalive(&tcp_keepalive())?;
-    Ok((stream, from, slot))
+    stream.set_keepalive(&tcp_keepalive())
+}
+
+/// There is no descriptor for a peer: an older handshake ends, or else the peer is refused.
+async fn make_room(ctx: &Context, listener: &Listener, why: &io::Error) {
+    ctx.log(Level::Error, format_args!("cannot accept: {why}"));
+    let admission = &ctx.config.admission;
+    if !admission.lobby.evict() && admission.spare.give_up() {
+        tokio::select! {
+            biased;
+            accepted = listener.accept() => drop(accepted),
+            () = std::future::ready(()) => {}
+        }
+    }
+    admission.spare.restore();
+    tokio::time::sleep(SHORTAGE_PAUSE).await;
 }
 
 /// A peer that has vanished without a word is noticed after two minutes.
@@ -105,7 +124,7 @@ enum Answer {
 
 impl Door {
     /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new one.
-    async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, slot: OwnedSemaphorePermit) {
+    async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, seat: Seat) {
         let limit = self.ctx.config.limits.handshake_timeout;
         let peer_addr = EntityAddr::msgr2(self.from);
         let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
@@ -118,10 +137,13 @@ impl Door {
         let outcome = tokio::select! {
             biased;
             () = ctx.stopping() => return,
-            outcome = tokio::time::timeout(limit, self.converse(dialog)) => outcome,
+            outcome = tokio::time::timeout(limit, self.converse(dialog)) => {
+                outcome.unwrap_or(Err(Error::HandshakeTimeout(limit)))
+            }
+            () = seat.evicted() => Err(Error::Crowded),
         };
-        drop(slot);
-        match outcome.unwrap_or(Err(Error::HandshakeTimeout(limit))) {
+        drop(seat);
+        match outcome {
             Ok(Some((conn, mut incoming))) => {
                 let auth = self.ctx.config.connect_back.clone().filter(|_| !conn.policy().server);
                 let driver = Driver::new(Arc::clone(&self.ctx), conn, auth);
@@ -179,8 +201,9 @@ impl Door {
         }
         let peer = PeerInfo {
             kind: self.kind,
-            num: ident.gid,
+            num: self.number(ident.gid),
             addr: self.peer_addr(&ident.addrs),
+            from: Some(self.from),
             features: self.ctx.config.features & ident.supported_features,
         };
         // The server's word counts: a client learns from our ident whether the session is lossy.
@@ -194,7 +217,13 @@ impl Door {
     /// The peer resumes a session.
     fn reconnect(&self, dialog: Dialog, request: Reconnect) -> Result<Answer, Error> {
         let policy = self.ctx.config.policies.of(self.kind).clone();
-        let peer = PeerInfo { kind: self.kind, num: -1, addr: self.peer_addr(&request.addrs), features: 0 };
+        let peer = PeerInfo {
+            kind: self.kind,
+            num: self.number(-1),
+            addr: self.peer_addr(&request.addrs),
+            from: Some(self.from),
+            features: 0,
+        };
         self.settle(
             Incoming { dialog, request: Request::Reconnect(request), peer, fresh: false, former: None },
             policy,
@@ -204,7 +233,7 @@ impl Door {
     /// Finds out which connection the socket is for, and gives it to it.
     fn settle(&self, incoming: Incoming, policy: Policy) -> Result<Answer, Error> {
         if policy.anonymous && matches!(incoming.request, Request::Ident(_)) {
-            let new = self.new_connection(Some(&incoming), policy);
+            let new = self.new_connection(&incoming, policy, None)?;
             return Ok(match self.ctx.add(&new) {
                 true => Answer::New(new, Box::new(incoming)),
                 false => Answer::Dropped,
@@ -214,14 +243,27 @@ impl Door {
         let mut incoming = Some(Box::new(incoming));
         let (verdict, known, new, displaced) = self.ctx.at_addr(addr, |known| {
             let known = known.filter(|known| !known.is_closed());
+            // The address of another's session, as the peer claims or as two hosts behind translators have it: both are served.
+            let apart = policy.lossy && known.is_some_and(|known| !self.is_peer_of(known));
+            let known = known.filter(|_| !apart);
             let (verdict, displaced) = match known {
                 Some(known) => self.judge(known, &mut incoming),
                 None => (incoming.as_deref().map_or(Verdict::Stale, |i| i.request.unknown(&policy)), None),
             };
-            let new = (verdict == Verdict::Replace).then(|| self.new_connection(incoming.as_deref(), policy));
-            (new.clone(), (verdict, known.cloned(), new, displaced))
+            let new = match (&verdict, incoming.as_deref()) {
+                (Verdict::Replace, Some(incoming)) => Some(self.new_connection(incoming, policy, known)),
+                _ => None,
+            };
+            let listed = new.as_ref().and_then(|new| new.as_ref().ok()).filter(|_| !apart).cloned();
+            (listed, (verdict, known.cloned(), new, displaced))
         });
         drop(displaced);
+        let new = new.transpose()?;
+        if let Some(new) = &new
+            && !self.ctx.add(new)
+        {
+            return Ok(Answer::Dropped);
+        }
         if let Some(known) = known {
             match verdict {
                 Verdict::Replace | Verdict::Adopt { .. } => known.shut_down(Error::Replaced),
@@ -249,7 +291,7 @@ impl Door {
         incoming: &mut Option<Box<Incoming>>,
     ) -> (Verdict, Option<Box<Incoming>>) {
         let Some(mut new) = incoming.take() else { return (Verdict::Stale, None) };
-        if !self.has_name_of(known) {
+        if !self.is_peer_of(known) {
             *incoming = Some(new);
             return (Verdict::Stale, None);
         }
@@ -268,7 +310,7 @@ impl Door {
             Request::Reconnect(request) => {
                 session.numbers.peer_global_seq = request.global_seq;
                 session.numbers.connect_seq = request.connect_seq;
-                new.peer = session.peer;
+                new.peer = PeerInfo { from: new.peer.from, ..session.peer };
             }
         }
         // If an earlier one was to make a fresh session and was not yet looked at, so must this one.
@@ -277,25 +319,41 @@ impl Door {
         (verdict, displaced)
     }
 
-    /// A session belongs to the name that opened it.
-    fn has_name_of(&self, known: &Connection) -> bool {
+    /// A session belongs to the name and the global id that opened it.
+    fn is_peer_of(&self, known: &Connection) -> bool {
         match (&self.identity, known.identity()) {
-            (Some(now), Some(then)) => now.name == then.name,
+            (Some(now), Some(then)) => now.name == then.name && now.global_id == then.global_id,
             _ => true,
         }
     }
 
-    fn new_connection(&self, incoming: Option<&Incoming>, policy: Policy) -> Arc<Connection> {
-        let unknown = PeerInfo { kind: self.kind, num: -1, addr: EntityAddr::default(), features: 0 };
-        let peer = incoming.map_or(unknown, |incoming| incoming.peer);
-        let conn = Connection::new(next_id(), peer, policy, &self.ctx.config.limits);
-        if let Some(Request::Ident(ident)) = incoming.map(|incoming| &incoming.request) {
-            conn.session().numbers.peer_global_seq = ident.global_seq;
+    /// The peer's number among its kind: a client's is what its ticket says, whatever the client says.
+    fn number(&self, claimed: i64) -> i64 {
+        let client = self.identity.as_ref().filter(|identity| identity.name.kind == EntityType::CLIENT);
+        client.map_or(claimed, |identity| identity.global_id.0.cast_signed())
+    }
+
+    /// A connection for a new session, which takes the place of `former` among those that are counted.
+    fn new_connection(
+        &self,
+        incoming: &Incoming,
+        policy: Policy,
+        former: Option<&Arc<Connection>>,
+    ) -> Result<Arc<Connection>, Error> {
+        let user = self.identity.as_ref().map(|identity| identity.name.clone());
+        let place: Option<Place> = former.and_then(|former| former.session().place.take());
+        let place = place.map_or_else(|| self.ctx.config.admission.sessions.enter(user), Ok)?;
+        let conn = Connection::new(next_id(), incoming.peer, policy, &self.ctx.config.limits);
+        let mut session = conn.session();
+        session.place = Some(place);
+        if let Request::Ident(ident) = &incoming.request {
+            session.numbers.peer_global_seq = ident.global_seq;
         }
+        drop(session);
         if let Some(identity) = self.identity.clone() {
             conn.set_identity(identity);
         }
-        conn
+        Ok(conn)
     }
 
     fn our_addr(&self) -> EntityAddr {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use loligo_msgr_proto::Compression;
 use loligo_wire::{EntityType, features};
 
+use crate::admission::Admission;
 use crate::log::{Log, process_log};
 use crate::{ConnectAuth, Network, Throttle};
 
@@ -34,6 +35,8 @@ pub struct Config {
     pub compression: Option<Compression>,
     /// Bounds and times.
     pub limits: Limits,
+    /// What is taken in from peers that connect to us; shared by messengers that are to have one bound together.
+    pub admission: Arc<Admission>,
     /// Where log lines go. The default is [`process_log`].
     pub log: Log,
     /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
@@ -55,6 +58,7 @@ impl Config {
             connect_back: None,
             compression: None,
             limits: Limits::default(),
+            admission: Admission::of_process(),
             log: process_log(),
             reroute: None,
             network,
@@ -70,8 +74,6 @@ pub struct Limits {
     pub queue_messages_max: usize,
     /// Bytes that may wait there. One message may exceed it if the queue is empty.
     pub queue_bytes_max: usize,
-    /// Accepted sockets that have not finished their handshake; further ones wait in the kernel's listen queue.
-    pub handshakes_max: usize,
     /// Longest handshake, either side. (Ceph: `ms_connection_ready_timeout`.)
     pub handshake_timeout: Duration,
     /// First pause before connecting again. (Ceph: `ms_initial_backoff`.)
@@ -90,7 +92,6 @@ impl Default for Limits {
         Self {
             queue_messages_max: 65_536,
             queue_bytes_max: 512 << 20,
-            handshakes_max: 256,
             handshake_timeout: Duration::from_secs(10),
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(15),

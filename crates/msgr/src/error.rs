@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use loligo_cephx::handshake::AuthError;
 use loligo_msgr_proto::ProtoError;
-use loligo_wire::DecodeError;
 use loligo_wire::message::Msg;
+use loligo_wire::{DecodeError, EntityName};
 
 use crate::Level;
 
@@ -49,6 +49,19 @@ pub enum Error {
         /// The nonce found.
         nonce: u32,
     },
+    /// The handshake ended for newer ones: there are too many.
+    Crowded,
+    /// There are as many sessions as may be, of this user or in all.
+    TooManySessions {
+        /// The user; none if there is no authentication.
+        user: Option<EntityName>,
+        /// The user's sessions.
+        own: usize,
+        /// All sessions.
+        all: usize,
+    },
+    /// A message had begun and did not go on, while others waited for its memory.
+    Unfinished,
     /// The handshake took too long.
     HandshakeTimeout(Duration),
     /// The peer left keepalives unanswered.
@@ -65,7 +78,9 @@ impl Error {
     /// How much it matters: what a peer does wrong is worth a line in every log, a lost socket is not.
     pub(crate) fn level(&self) -> Level {
         match self {
-            Self::Auth(_) | Self::Proto(_) | Self::Malformed { .. } => Level::Error,
+            Self::Auth(_) | Self::Proto(_) | Self::Malformed { .. } | Self::TooManySessions { .. } => {
+                Level::Error
+            }
             _ => Level::Info,
         }
     }
@@ -86,6 +101,16 @@ impl fmt::Display for Error {
             Self::WrongPeer { expected_nonce, nonce } => {
                 write!(f, "another process answers: nonce {nonce}, expected {expected_nonce}")
             }
+            Self::Crowded => f.write_str("the handshake ended for newer ones: too many are under way"),
+            Self::TooManySessions { user, own, all } => {
+                let user =
+                    user.as_ref().map_or_else(|| "a user without a name".to_owned(), ToString::to_string);
+                write!(
+                    f,
+                    "too many sessions: {user} has {own}, all users have {all}; close some, or raise the limit of open files"
+                )
+            }
+            Self::Unfinished => f.write_str("a message did not go on while others waited for its memory"),
             Self::HandshakeTimeout(after) => write!(f, "no handshake within {} ms", after.as_millis()),
             Self::KeepaliveTimeout(after) => write!(f, "no sign of life for {} ms", after.as_millis()),
             Self::Wait => f.write_str("the peer is connecting to us itself"),

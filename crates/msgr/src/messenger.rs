@@ -68,7 +68,7 @@ impl Messenger {
     ) -> Arc<Connection> {
         let ctx = &self.ctx;
         let make = || {
-            let peer = PeerInfo { kind, num: -1, addr, features: 0 };
+            let peer = PeerInfo { kind, num: -1, addr, from: None, features: 0 };
             Connection::new(next_id(), peer, policy.clone(), &ctx.config.limits)
         };
         let (conn, is_new) = if policy.lossy {

@@ -1,14 +1,14 @@
 //! What the OSD knows of one client's connection.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use loligo_cephx::caps::{OsdCaps, PoolCaps};
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Connection;
-use loligo_wire::{EntityAddrVec, Epoch, PoolId};
+use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, PoolId};
 
 use crate::place::Pool;
 use crate::slot::Slot;
@@ -46,10 +46,11 @@ impl Session {
         // A capability that does not parse allows nothing; the monitor refuses to store such a one.
         let caps = conn.identity().and_then(|id| OsdCaps::parse(&id.caps).ok()).unwrap_or_default();
         Self {
-            client: peer.num.cast_unsigned(),
+            // The ticket's, not what the peer says: by it requests are known again, and watches and locks belong to it.
+            client: conn.identity().map_or(peer.num.cast_unsigned(), |identity| identity.global_id.0),
             allow_all: caps.allow_all(),
             caps,
-            addr: peer.addr.sock.map(|sock| sock.ip()),
+            addr: peer.from.or(peer.addr.sock).map(|sock| sock.ip()),
             pools: Mutex::new(&SESSION_CAPS, BTreeMap::new()),
             watching: Mutex::new(&SESSION_WATCHES, Some(Vec::new())),
             epoch_known: AtomicU32::new(0),
@@ -99,7 +100,11 @@ impl Session {
     }
 }
 
-/// The addresses that a blocklist knows a connection's peer by.
+/// The addresses that a blocklist knows a connection's peer by: the one it says it has, by which watches and locks are known,
+/// and the same at the host from which its socket comes, since it may say any.
 pub(crate) fn peer_addrs(conn: &Connection) -> EntityAddrVec {
-    conn.peer().addr.into()
+    let peer = conn.peer();
+    let port = peer.addr.sock.map_or(0, |sock| sock.port());
+    let seen = peer.from.map(|from| EntityAddr { sock: Some(SocketAddr::new(from.ip(), port)), ..peer.addr });
+    EntityAddrVec([Some(peer.addr), seen.filter(|seen| *seen != peer.addr)].into_iter().flatten().collect())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loligo_cephx::key::KeyType;
 use loligo_mon::state::OsdCount;
-use loligo_msgr::{Compression, Log, bounded_log, process_log};
+use loligo_msgr::{AdmissionLimits, Compression, Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
 use crate::StartError;
@@ -38,6 +38,7 @@ impl Server {
             commit_delay: None,
             osds: None,
             threads: None,
+            admission: None,
             log: process_log(),
             announce: None,
         }
@@ -73,6 +74,7 @@ pub struct Builder {
     pub(crate) commit_delay: Option<Duration>,
     pub(crate) osds: Option<OsdCount>,
     pub(crate) threads: Option<usize>,
+    pub(crate) admission: Option<AdmissionLimits>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
 }
@@ -146,6 +148,13 @@ impl Builder {
     /// How many threads serve connections; by default as many as there are cores.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads.max(1)), ..self }
+    }
+
+    /// How many handshakes and sessions, and how much memory for messages that have begun, the monitor and the OSDs have
+    /// together. By default what fits the number of files that the process may open, which a start raises to the most that
+    /// the system allows.
+    pub fn admission(self, limits: AdmissionLimits) -> Self {
+        Self { admission: Some(limits), ..self }
     }
 
     /// Where lines about what goes wrong go. Peers that break the protocol are [errors](loligo_msgr::Level::Error), lost

@@ -13,7 +13,9 @@ use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, NewOsdMap, OsdCount, State};
 use loligo_mon::{MonConfig, MonService, PgUsage, Scrub, Space, Usage, UsageSource};
-use loligo_msgr::{AcceptAuth, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle};
+use loligo_msgr::{
+    AcceptAuth, Admission, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle,
+};
 use loligo_osd::{Door, Limits, Osd, OsdConfig, PgStats, PoolStats};
 use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
@@ -49,6 +51,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start(builder: Builder) -> Result<Self, StartError> {
+        loligo_msgr::raise_limit();
         let new_fsid = Uuid(random_uuid()?);
         let dir = match &builder.data_dir {
             Some(path) => DataDir::open(path)?,
@@ -206,7 +209,7 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<St
     let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
-    state.set_config("mon", "mon_allow_pool_delete", "true");
+    state.set_config(now, "mon", "mon_allow_pool_delete", "true");
     Ok(state)
 }
 
@@ -261,6 +264,7 @@ struct Doors {
     log: Log,
     announce: Option<Announce>,
     compression: Option<Compression>,
+    admission: Arc<Admission>,
 }
 
 impl Doors {
@@ -274,6 +278,7 @@ impl Doors {
             log: Arc::clone(&builder.log),
             announce: builder.announce.clone(),
             compression: builder.compression.clone(),
+            admission: builder.admission.map_or_else(Admission::of_process, Admission::new),
         }
     }
 
@@ -334,6 +339,7 @@ impl Doors {
         last: Option<SocketAddr>,
     ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
         config.log = Arc::clone(&self.log);
+        config.admission = Arc::clone(&self.admission);
         let (kind, nonce) = (config.kind, config.nonce);
         let messenger = Messenger::new(config, dispatcher);
         let known = last.filter(|last| addr.port() == 0 && last.ip() == addr.ip());

@@ -1,5 +1,6 @@
 //! An open striped file.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -90,14 +91,37 @@ impl File {
     /// # Errors
     /// As [`File::write`]. What could not be written is a hole.
     pub async fn append(&mut self, data: impl Into<Buffers>) -> Result<u64, WriteError> {
-        let data = data.into();
-        let at = self
-            .inner
-            .claim(data.len())
-            .await
-            .map_err(|source| WriteError { at: self.inner.size.load(Ordering::Relaxed), source })?;
+        self.append_claimed(data.into(), |_| None).await
+    }
+
+    /// The same; the claim of the place sets an attribute of the file in the same change, with the value that `value` makes of the
+    /// place. So readers can be told that what lies there may not be written yet; the caller removes it when it is.
+    ///
+    /// # Errors
+    /// As [`File::append`]; [`Error::OwnAttribute`].
+    pub async fn append_noted(
+        &mut self,
+        data: impl Into<Buffers>,
+        attribute: &[u8],
+        value: impl Fn(Range<u64>) -> Vec<u8>,
+    ) -> Result<u64, WriteError> {
+        self.append_claimed(data.into(), |place| Some((attribute, value(place)))).await
+    }
+
+    async fn append_claimed<'n>(
+        &self,
+        data: Buffers,
+        note: impl Fn(Range<u64>) -> Option<(&'n [u8], Vec<u8>)>,
+    ) -> Result<u64, WriteError> {
+        let claimed = self.inner.claim(data.len(), note).await;
+        let at = claimed.map_err(|source| WriteError { at: self.inner.known_size(), source })?;
         self.inner.write(at, data, None).await?;
         Ok(at)
+    }
+
+    /// The cookie of its lock, which no other open file has; `None` at a snapshot.
+    pub fn lock_cookie(&self) -> Option<&str> {
+        self.guard.as_ref().map(LockGuard::cookie)
     }
 
     /// Makes the file at least `size` bytes long; what is new is a hole.
@@ -216,12 +240,16 @@ impl Inner {
     }
 
     /// Extends the file by `len` bytes that nobody else extends it by. Returns where they begin.
-    async fn claim(&self, len: u64) -> Result<u64, Error> {
+    async fn claim<'n>(
+        &self,
+        len: u64,
+        note: impl Fn(Range<u64>) -> Option<(&'n [u8], Vec<u8>)>,
+    ) -> Result<u64, Error> {
         self.check()?;
         loop {
             let size = self.refreshed_size().await?;
             let end = size.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooLong)?;
-            if len == 0 || self.head.exchange_size(size, end).await? {
+            if len == 0 || self.head.exchange_size(size, end, note(size..end)).await? {
                 self.size.fetch_max(end, Ordering::Relaxed);
                 return Ok(size);
             }

@@ -51,12 +51,18 @@ impl Head {
 
     /// What it says, in one state of it.
     pub(crate) async fn stat(&self) -> Result<FileStat, Error> {
+        Ok(self.stat_with_xattrs().await?.0)
+    }
+
+    /// The same with all attributes, also the file's own, in one state of it.
+    pub(crate) async fn stat_with_xattrs(&self) -> Result<(FileStat, BTreeMap<Bytes, Bytes>), Error> {
         let answers = self.io.operate_read(self.name.clone(), ReadOp::new().stat().xattrs()).await?;
         let [stat, attributes] = answers.as_slice() else { return Err(Error::Rados(Errno::EPROTO.into())) };
         let attributes = attributes.map()?;
         let number = |name| number(&attributes, name);
         let layout = Layout::new(number(STRIPE_UNIT)?, number(STRIPE_COUNT)?, number(OBJECT_SIZE)?)?;
-        Ok(FileStat { size: number(SIZE)?, mtime: stat.stat()?.mtime, layout })
+        let stat = FileStat { size: number(SIZE)?, mtime: stat.stat()?.mtime, layout };
+        Ok((stat, attributes))
     }
 
     pub(crate) async fn size(&self) -> Result<u64, Error> {
@@ -107,6 +113,12 @@ impl Head {
         }
     }
 
+    /// The cookies of those that have the lock.
+    pub(crate) async fn lock_cookies(&self) -> Result<Vec<String>, Error> {
+        let info = self.io.lock_info(self.name.clone(), LOCK).await?;
+        Ok(info.holders.into_iter().map(|holder| holder.cookie).collect())
+    }
+
     /// Who has the lock, as far as it can be told.
     async fn holders(&self) -> String {
         let info = self.io.lock_info(self.name.clone(), LOCK).await;
@@ -125,9 +137,19 @@ impl Head {
         }
     }
 
-    /// Makes the size `to` if it is `from`. Says whether it was.
-    pub(crate) async fn exchange_size(&self, from: u64, to: u64) -> Result<bool, Error> {
+    /// Makes the size `to` if it is `from`, and sets an attribute together with it. Returns whether it was.
+    pub(crate) async fn exchange_size(
+        &self,
+        from: u64,
+        to: u64,
+        note: Option<(&[u8], Vec<u8>)>,
+    ) -> Result<bool, Error> {
         let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Eq, from).set_xattr(SIZE, to.to_string());
+        let op = match note {
+            Some((name, _)) if is_striper_attribute(name) => return Err(Error::OwnAttribute(name.to_vec())),
+            Some((name, value)) => op.set_xattr(name, value),
+            None => op,
+        };
         match self.io.operate(self.name.clone(), op).await {
             Ok(()) => Ok(true),
             Err(e) if e.errno() == ECANCELED => Ok(false),

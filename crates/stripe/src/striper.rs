@@ -11,7 +11,7 @@ use crate::FILE_BYTES_MAX;
 use crate::direct::Direct;
 use crate::error::Error;
 use crate::file::File;
-use crate::head::{FileStat, Head, LOCK_TIME};
+use crate::head::{FileStat, Head, LOCK_TIME, is_striper_attribute};
 use crate::layout::{Layout, ObjectNo};
 use crate::names::{ObjectNames, striped_file};
 
@@ -50,7 +50,7 @@ impl Striper {
         Ok(Self { layout, ..self })
     }
 
-    /// The same; each file that it makes, cuts off or removes gets this attribute first: a new one together
+    /// The same; each file that it makes, cuts off (also to the size it has) or removes gets this attribute first: a new one together
     /// with its first object, others under their lock, before anything of them is lost. The caller removes it
     /// when the file is whole again, so that what a program leaves that dies in between can be told from a
     /// whole file.
@@ -117,6 +117,28 @@ impl Striper {
         self.head(file.as_ref()).stat().await
     }
 
+    /// Size, modification time and layout, with the attributes that users gave the file, in one state of it.
+    ///
+    /// # Errors
+    /// As [`Striper::stat`].
+    pub async fn stat_with_xattrs(
+        &self,
+        file: impl AsRef<[u8]>,
+    ) -> Result<(FileStat, BTreeMap<Vec<u8>, Bytes>), Error> {
+        let (stat, all) = self.head(file.as_ref()).stat_with_xattrs().await?;
+        let users = all.into_iter().filter(|(name, _)| !is_striper_attribute(name));
+        Ok((stat, users.map(|(name, value)| (name.to_vec(), value)).collect()))
+    }
+
+    /// The cookies of those that have a file open, or truncate or remove it; also those of programs that were
+    /// killed, until their locks are over.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub async fn lock_cookies(&self, file: impl AsRef<[u8]>) -> Result<Vec<String>, Error> {
+        self.head(file.as_ref()).lock_cookies().await
+    }
+
     /// Sets a file's size: cuts it off, or extends it by a hole.
     ///
     /// Objects go first, backwards, and the size is changed last, so that nothing is left behind if that fails in between: the file
@@ -138,8 +160,11 @@ impl Striper {
 
     async fn truncate_locked(&self, file: &[u8], head: &Head, size: u64) -> Result<(), Error> {
         let FileStat { size: old, layout, .. } = head.stat().await?;
-        if size < old {
+        // Also where nothing is left to be cut off: nobody else may take the file for whole from now on.
+        if size <= old {
             self.mark(head).await?;
+        }
+        if size < old {
             let direct = self.direct(file, layout);
             // Objects of sets before the cut keep all they have.
             let first = size / layout.set_size() * layout.stripe_count();

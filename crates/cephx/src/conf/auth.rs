@@ -107,14 +107,19 @@ impl Conf {
     }
 
     /// All that a client needs to authenticate. Where cephx is only one of the acceptable methods, it goes without when
-    /// there is no keyring, as Ceph's clients do.
+    /// there is no keyring, as Ceph's clients do. With a key, unlike them, it goes without only if the configuration names
+    /// `none`: otherwise anybody at a monitor's address could pass for the cluster.
     pub fn client_config(&self) -> Result<ClientConfig, CredentialsError> {
-        let mut methods =
-            self.auth_methods("auth_client_required", &[AuthMethod::CEPHX, AuthMethod::NONE])?;
+        let option = "auth_client_required";
+        let mut methods = self.auth_methods(option, &[AuthMethod::CEPHX, AuthMethod::NONE])?;
+        let is_default = [option, "auth_supported"].iter().all(|option| self.text(option).is_none());
         let mut key = None;
         if methods.contains(&AuthMethod::CEPHX) {
             match self.key() {
-                Ok(found) => key = Some(found),
+                Ok(found) => {
+                    key = Some(found);
+                    methods.retain(|method| !is_default || *method == AuthMethod::CEPHX);
+                }
                 Err(CredentialsError::Keyring(KeyringError::NotFound(_)))
                     if methods.contains(&AuthMethod::NONE) =>
                 {
@@ -162,6 +167,16 @@ mod tests {
         assert!(client.key.is_some());
         let error = conf("ms_client_mode = plain\nauth supported = none").client_config().unwrap_err();
         assert_eq!(error.to_string(), "option ms_client_mode = 'plain': a list of crc and secure expected");
+    }
+
+    #[test]
+    fn with_a_key_a_monitor_cannot_have_the_client_go_without() {
+        let methods = |text: &str| conf(&format!("key = {KEY}\n{text}")).client_config().unwrap().methods;
+        assert_eq!(methods(""), [AuthMethod::CEPHX]);
+        let both = [AuthMethod::CEPHX, AuthMethod::NONE];
+        assert_eq!(methods("auth client required = cephx, none"), both);
+        assert_eq!(methods("auth supported = cephx, none"), both);
+        assert_eq!(methods("auth client required = none"), [AuthMethod::NONE]);
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub struct AuthServer {
     database: Arc<dyn KeyDatabase>,
     keys: Arc<ServiceKeys>,
     next_global_id: AtomicU64,
+    /// Global ids from here on may not be given: another life of the process would not know of them.
+    global_id_end: AtomicU64,
 }
 
 impl AuthServer {
@@ -107,7 +109,7 @@ impl AuthServer {
         first_global_id: GlobalId,
     ) -> Arc<Self> {
         let next_global_id = AtomicU64::new(first_global_id.0.max(1)); // 0 means "none yet"
-        Arc::new(Self { config, database, keys, next_global_id })
+        Arc::new(Self { config, database, keys, next_global_id, global_id_end: AtomicU64::new(u64::MAX) })
     }
 
     /// The configuration.
@@ -125,6 +127,12 @@ impl AuthServer {
         GlobalId(self.next_global_id.load(Ordering::Relaxed))
     }
 
+    /// Global ids are given up to this one, which is not. Clients without one are refused when there is none left. By default
+    /// there is no bound.
+    pub fn limit_global_ids(&self, end: GlobalId) {
+        self.global_id_end.store(end.0, Ordering::Relaxed);
+    }
+
     /// Authentication for one connection that the monitor accepts.
     pub fn mon_acceptor(self: &Arc<Self>) -> Box<dyn ServerAuth> {
         Box::new(mon::MonAcceptor::new(Arc::clone(self)))
@@ -135,8 +143,10 @@ impl AuthServer {
         Box::new(service::ServiceAcceptor::new(Arc::clone(self), service))
     }
 
-    fn new_global_id(&self) -> GlobalId {
-        GlobalId(self.next_global_id.fetch_add(1, Ordering::Relaxed))
+    fn new_global_id(&self) -> Option<GlobalId> {
+        let end = self.global_id_end.load(Ordering::Relaxed);
+        let next = |id: u64| Some(id + 1).filter(|next| *next <= end);
+        self.next_global_id.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(GlobalId)
     }
 
     fn now(&self) -> UTime {

@@ -15,7 +15,7 @@ use crate::wire::{
     self, Authenticate, Authorize, AuthorizerHead, Challenge, GET_AUTH_SESSION_KEY,
     GET_PRINCIPAL_SESSION_KEY, MonOpening, TicketBlob,
 };
-use crate::{CONNECTION_SECRET_LEN, EACCES, EINVAL, EOPNOTSUPP, random};
+use crate::{CONNECTION_SECRET_LEN, EACCES, EAGAIN, EINVAL, EOPNOTSUPP, random};
 
 /// The answer to an MAuth: fields of the MAuthReply.
 #[derive(Debug)]
@@ -37,9 +37,8 @@ pub(super) struct MonAcceptor {
 /// A client that was sent a challenge; good for one answer.
 struct Challenged {
     name: EntityName,
-    global_id: GlobalId,
-    /// Whether the client brought the global id along.
-    reclaims: bool,
+    /// The global id that the client brought along; without one it gets a new one once it has proved who it is.
+    reclaims: Option<GlobalId>,
     mode: ConMode,
     challenge: u64,
 }
@@ -70,14 +69,16 @@ impl ServerAuth for MonAcceptor {
         let Ok(MonOpening { name, global_id }) = MonOpening::from_bytes(payload) else {
             return self.refuse(EACCES);
         };
-        let reclaims = global_id != GlobalId(0);
-        let global_id = if reclaims { global_id } else { self.server.new_global_id() };
+        let reclaims = Some(global_id).filter(|id| *id != GlobalId(0));
         if method != AuthMethod::CEPHX {
+            let Some(global_id) = reclaims.or_else(|| self.server.new_global_id()) else {
+                return self.refuse(EAGAIN);
+            };
             let identity = unproven_identity(name, global_id);
             return ServerStep::Done { identity, mode, payload: Bytes::new(), keys: AuthKeys::default() };
         }
         let challenge = random::u64().max(1);
-        self.challenged = Some(Challenged { name, global_id, reclaims, mode, challenge });
+        self.challenged = Some(Challenged { name, reclaims, mode, challenge });
         ServerStep::More(Challenge(challenge).to_bytes())
     }
 
@@ -101,33 +102,24 @@ impl AuthServer {
         let request: Authenticate = r.get().map_err(|_| EACCES)?;
         let entry = self.prove(&client.name, client.challenge, &request)?;
         let caps = entry.caps.get(EntityType::MON.as_str()).filter(|c| !c.is_empty()).ok_or(EACCES)?.clone();
-        if !client.reclaims && !request.old_ticket.blob.is_empty() {
+        if client.reclaims.is_none() && !request.old_ticket.blob.is_empty() {
             return Err(EINVAL);
         }
-        let old = client.reclaims.then(|| self.reclaim(&request.old_ticket, client.global_id)).transpose()?;
+        let old =
+            client.reclaims.map(|id| self.reclaim(&request.old_ticket, &client.name, id)).transpose()?;
+        // Not before: who proves nothing uses none up.
+        let global_id = client.reclaims.or_else(|| self.new_global_id()).ok_or(EAGAIN)?;
         let mut connection_secret = Zeroizing::new(Vec::new());
         if client.mode == ConMode::Secure {
             connection_secret.resize(CONNECTION_SECRET_LEN, 0);
             random::fill(&mut connection_secret);
         }
         let reply = self
-            .tickets_reply(
-                &client.name,
-                &entry,
-                client.global_id,
-                old.as_ref(),
-                &request,
-                Some(&connection_secret),
-            )
+            .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, Some(&connection_secret))
             .ok_or(EACCES)?;
         let session_key = Zeroizing::new(reply.session_key.secret().to_vec());
         Ok(ServerStep::Done {
-            identity: Identity {
-                name: client.name.clone(),
-                global_id: client.global_id,
-                caps,
-                challenge: client.challenge,
-            },
+            identity: Identity { name: client.name.clone(), global_id, caps, challenge: client.challenge },
             mode: client.mode,
             payload: reply.payload,
             keys: AuthKeys { session_key, connection_secret },
@@ -155,7 +147,7 @@ impl AuthServer {
             return Err(EACCES); // it never was authenticated by cephx
         }
         let entry = self.prove(&client.name, client.challenge, &request)?;
-        let old = self.reclaim(&request.old_ticket, client.global_id)?;
+        let old = self.reclaim(&request.old_ticket, &client.name, client.global_id)?;
         let reply = self.tickets_reply(&client.name, &entry, client.global_id, Some(&old), &request, None);
         Ok(reply.ok_or(EACCES)?.payload)
     }
@@ -194,10 +186,17 @@ impl AuthServer {
         entry.filter(|_| proven).ok_or(EACCES)
     }
 
-    /// The session key of the ticket that proves a global id to be the client's. An expired ticket still proves it.
-    fn reclaim(&self, old_ticket: &TicketBlob, global_id: GlobalId) -> Result<CryptoKey, Errno> {
+    /// The session key of the ticket that proves a global id to be that of the client of this name. An expired ticket still
+    /// proves it.
+    fn reclaim(
+        &self,
+        old_ticket: &TicketBlob,
+        name: &EntityName,
+        global_id: GlobalId,
+    ) -> Result<CryptoKey, Errno> {
         let info = self.open_ticket(EntityType::AUTH, old_ticket).map_err(|_| EACCES)?;
-        if info.ticket.global_id == global_id { Ok(info.session_key) } else { Err(EACCES) }
+        let is_its_own = info.ticket.global_id == global_id && info.ticket.name == *name;
+        if is_its_own { Ok(info.session_key) } else { Err(EACCES) }
     }
 
     /// The reply to a client that has proven itself. `None` if a secret is missing, which does not happen.

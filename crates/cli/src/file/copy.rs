@@ -2,7 +2,8 @@
 
 use loligo_stripe::{File, Segment, StreamOptions};
 
-use super::note::{NOTE, Note, Unfinished};
+use super::appends;
+use super::note::{NOTE, Note, Readable};
 use super::{LayoutOptions, closing, progress, striper};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
@@ -19,18 +20,19 @@ pub(super) async fn run(
     }
     let what = || pool.names("cp", source);
     let from = striper(pool).open(source).await.context(what)?;
-    let whole = Unfinished::refuse(&striper(pool), source.as_bytes(), what).await;
-    if whole.is_err() {
-        return closing(from, whole, what).await;
-    }
-    let done = onto(pool, (source, &from), destination, layout, sparse).await;
+    let done = async {
+        let readable = Readable::or_refuse(&striper(pool), source.as_bytes(), what).await?;
+        readable.tell(what);
+        onto(pool, (source, &from, readable.end), destination, layout, sparse).await
+    };
+    let done = done.await;
     closing(from, done, what).await
 }
 
 /// What the destination was is gone.
 async fn onto(
     pool: &Pool,
-    (source, from): (&str, &File),
+    (source, from, end): (&str, &File, u64),
     destination: &str,
     layout: LayoutOptions,
     sparse: bool,
@@ -44,11 +46,14 @@ async fn onto(
         removed => removed.context(what)?,
     }
     let to = striper.create(destination).await.context(what)?;
-    let done = fill(pool, from, &to, sparse, what).await;
+    let done = fill(pool, (from, end), &to, sparse, what).await;
     closing(to, done, what).await?;
     // Last, so that a file that has them is whole.
-    for (name, value) in striper.xattrs(source).await.context(what)? {
-        if name != NOTE.as_bytes() {
+    let attributes = striper.xattrs(source).await.context(what)?;
+    let appends: Vec<_> = appends::noted(&attributes).collect();
+    for (name, value) in attributes {
+        let is_note = name == NOTE.as_bytes() || appends.iter().any(|append| append.as_bytes() == name);
+        if !is_note {
             striper.set_xattr(destination, name, value).await.context(what)?;
         }
     }
@@ -57,15 +62,14 @@ async fn onto(
 
 async fn fill(
     pool: &Pool,
-    from: &File,
+    (from, size): (&File, u64),
     to: &File,
     sparse: bool,
     what: impl Fn() -> String + Copy,
 ) -> Result<(), Failure> {
-    let size = from.size().await.context(what)?;
     let bar = progress(Some(size));
     let mut read = from
-        .read_stream(0, u64::MAX, StreamOptions { sparse, ..StreamOptions::default() })
+        .read_stream(0, size, StreamOptions { sparse, ..StreamOptions::default() })
         .await
         .context(what)?;
     let options = StreamOptions { ends_at: Some(read.end()), ..StreamOptions::default() };

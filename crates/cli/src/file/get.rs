@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use loligo_stripe::{File, StreamOptions};
 
 use super::local::{Sink, Way, is_dash};
-use super::note::Unfinished;
+use super::note::Readable;
 use super::put::compare;
 use super::sums::Sums;
 use super::{Carried, Transfer, carry_all, closing, progress, striper, tree};
@@ -65,8 +65,10 @@ pub(super) async fn cat(pool: &Pool, names: &[String], offset: u64, len: Option<
         let file = striper(pool).open(name).await.context(what)?;
         let (options, bar) = (StreamOptions::default(), ProgressBar::hidden());
         let done = async {
-            Unfinished::refuse(&striper(pool), name.as_bytes(), what).await?;
-            carry(&file, (offset, len.unwrap_or(u64::MAX)), options, &mut sink, None, &bar, what).await
+            let readable = Readable::or_refuse(&striper(pool), name.as_bytes(), what).await?;
+            readable.tell(what);
+            let len = readable.end.saturating_sub(offset).min(len.unwrap_or(u64::MAX));
+            carry(&file, (offset, len), options, &mut sink, None, &bar, what).await
         };
         let done = done.await;
         closing(file, done, what).await?;
@@ -106,17 +108,24 @@ impl Getting<'_> {
         let shown = String::from_utf8_lossy(name).into_owned();
         let what = || self.pool.names("get", &shown);
         let file = striper(self.pool).open(name).await.context(what)?;
-        let done = self.fill(&file, path, &what).await;
+        let done = self.fill(&file, name, path, &what).await;
         closing(file, done, what).await
     }
 
-    async fn fill(&self, file: &File, path: &Path, what: &impl Fn() -> String) -> Result<u64, Failure> {
+    async fn fill(
+        &self,
+        file: &File,
+        name: &[u8],
+        path: &Path,
+        what: &impl Fn() -> String,
+    ) -> Result<u64, Failure> {
         let Transfer { verify, window, .. } = self.options.transfer;
-        // Asked here, as the open file's lock keeps whole what is whole, but for those that write it, too.
-        if let Some(unfinished) = Unfinished::on(file).await.context(what)? {
-            return Err(Failure::new(what(), unfinished));
-        }
-        let from = self.resumed_at(file, path, what).await?;
+        // Asked here, as the open file's lock keeps whole what is whole. What is appended later is not read: it
+        // may be of a size that is claimed only.
+        let readable = Readable::or_refuse(&striper(self.pool), name, what).await?;
+        readable.tell(what);
+        let end = readable.end;
+        let from = self.resumed_at((file, end), path, what).await?;
         self.bar.inc(from);
         // What goes into a pipe can only be summed on its way.
         let regular = fs::metadata(path).is_ok_and(|meta| meta.is_file()) || !path.exists();
@@ -126,7 +135,7 @@ impl Getting<'_> {
         let options =
             StreamOptions { window_max: window, sparse: self.options.sparse, ..StreamOptions::default() };
         let carried =
-            carry(file, (from, u64::MAX), options, &mut sink, sums.as_mut(), &self.bar, what).await?;
+            carry(file, (from, end - from), options, &mut sink, sums.as_mut(), &self.bar, what).await?;
         sink.finish().await?;
         if verify && reread {
             sums = Some(Sums::of_file(file.layout(), path, u64::MAX, self.options.transfer.way()).await?);
@@ -141,10 +150,15 @@ impl Getting<'_> {
     }
 
     /// From where on the local file lacks something.
-    async fn resumed_at(&self, file: &File, path: &Path, what: &impl Fn() -> String) -> Result<u64, Failure> {
+    async fn resumed_at(
+        &self,
+        (file, end): (&File, u64),
+        path: &Path,
+        what: &impl Fn() -> String,
+    ) -> Result<u64, Failure> {
         let meta = fs::metadata(path).ok().filter(|meta| meta.is_file() && !is_dash(path));
         let Some(there) = meta.filter(|_| self.options.resume).map(|meta| meta.len()) else { return Ok(0) };
-        if there == 0 || there > file.size().await.context(what)? {
+        if there == 0 || there > end {
             return Ok(0);
         }
         let sums = Sums::of_file(file.layout(), path, there, self.options.transfer.way()).await?;

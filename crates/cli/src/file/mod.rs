@@ -1,5 +1,6 @@
 //! `loligo file`: striped files, as `rados --striper` has them, and local ones.
 
+mod appends;
 mod args;
 mod copy;
 mod direct;
@@ -25,7 +26,7 @@ use crate::failure::{Context, Failure};
 
 pub(crate) use self::args::FileCommand;
 use self::args::{LayoutOptions, Transfer};
-use self::note::{NOTE, Note, Unfinished};
+use self::note::{Look, NOTE, Note, Readable};
 
 /// Threads: one carries, the other sums and copies.
 const WORKERS: usize = 2;
@@ -97,16 +98,17 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
 /// Sets a file's size. A file that is not whole may be cut down to what is there of it, and is whole then.
 async fn truncate(pool: &Pool, name: &str, size: u64) -> Result<(), Failure> {
     let what = || pool.names("truncate", name);
-    let unfinished = Unfinished::of(&striper(pool), name.as_bytes()).await.context(what)?;
-    let noted = unfinished.as_ref().map(Unfinished::note);
-    if let Some(unfinished) = unfinished.filter(|unfinished| unfinished.note().written < size) {
+    let look = Look::at(&striper(pool), name.as_bytes()).await.context(what)?;
+    let readable = Readable::of(&striper(pool), name.as_bytes()).await.context(what)?;
+    if let Some(unfinished) = readable.err().filter(|unfinished| unfinished.whole_to() < size) {
         return Err(Failure::new(what(), unfinished));
     }
     let mark = Note::without_source(size);
     let striper = striper(pool).with_mark(NOTE, mark.text());
     striper.truncate(name, size).await.context(what)?;
-    // Where nothing was cut off there is no new mark.
-    for note in noted.into_iter().chain([mark]) {
+    look.take_off_appends(&striper, name.as_bytes()).await.context(what)?;
+    // What was made longer has no mark.
+    for note in look.note.into_iter().chain([mark]) {
         note.take_off(&striper, name.as_bytes()).await.context(what)?;
     }
     Ok(())

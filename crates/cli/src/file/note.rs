@@ -6,9 +6,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
 use loligo_rados::{CmpOp, Errno, WriteOp};
-use loligo_stripe::{File, ObjectNames, ObjectNo, Striper};
+use loligo_stripe::{File, FileStat, ObjectNames, ObjectNo, Striper};
 use serde::{Deserialize, Serialize};
 
+use super::appends::{self, Appends};
 use crate::failure::{Context, Failure};
 
 /// The attribute of the first object that has the note.
@@ -59,18 +60,9 @@ impl Note {
         serde_json::to_vec(self).expect("numbers are JSON")
     }
 
-    /// The note on an open file. One that cannot be read is none.
-    pub(super) async fn on(file: &File) -> Result<Option<Self>, loligo_rados::Error> {
-        let direct = file.direct();
-        Self::read(direct.ioctx().xattr(direct.name(ObjectNo(0)), NOTE).await)
-    }
-
-    fn read(note: Result<bytes::Bytes, loligo_rados::Error>) -> Result<Option<Self>, loligo_rados::Error> {
-        match note {
-            Ok(note) => Ok(serde_json::from_slice(&note).ok()),
-            Err(e) if e.errno() == Errno::ENODATA => Ok(None),
-            Err(e) => Err(e),
-        }
+    /// A note that cannot be read is none.
+    fn parse(note: &[u8]) -> Option<Self> {
+        serde_json::from_slice(note).ok()
     }
 
     /// Writes it on an open file.
@@ -90,44 +82,141 @@ impl Note {
     }
 }
 
-/// A striped file was not written to its end, or not cut off or removed as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unfinished(Note);
+/// What can be read of a striped file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Readable {
+    pub(super) stat: FileStat,
+    /// Up to here the file is whole; its size, unless programs append to it.
+    pub(super) end: u64,
+}
 
-impl Unfinished {
-    /// What the note on a file says of it, if that is that it is not whole.
-    pub(super) async fn of(striper: &Striper, name: &[u8]) -> Result<Option<Self>, loligo_rados::Error> {
-        let first = ObjectNames::Striper(name.to_vec()).name(ObjectNo(0));
-        let note = Note::read(striper.ioctx().xattr(first, NOTE).await)?;
-        Ok(note.filter(|note| !note.is_whole()).map(Self))
-    }
-
-    /// The same of an open file.
-    pub(super) async fn on(file: &File) -> Result<Option<Self>, loligo_rados::Error> {
-        Ok(Note::on(file).await?.filter(|note| !note.is_whole()).map(Self))
-    }
-
-    /// Refuses a file that is not whole.
-    pub(super) async fn refuse(
+impl Readable {
+    /// What the notes on a file let be read of it now.
+    pub(super) async fn of(
         striper: &Striper,
         name: &[u8],
-        what: impl Fn() -> String,
-    ) -> Result<(), Failure> {
-        match Self::of(striper, name).await.context(&what)? {
-            Some(unfinished) => Err(Failure::new(what(), unfinished)),
-            None => Ok(()),
+    ) -> Result<Result<Self, Unfinished>, loligo_stripe::Error> {
+        let mut look = Look::at(striper, name).await?;
+        loop {
+            if let Some(note) = look.note.filter(|note| !note.is_whole()) {
+                return Ok(Err(Unfinished::Written(note)));
+            }
+            if look.appends.is_empty() {
+                return Ok(Ok(Self { stat: look.stat, end: look.stat.size }));
+            }
+            // At a snapshot no program goes on.
+            let cookies = match striper.ioctx().is_at_snapshot() {
+                true => Vec::new(),
+                false => striper.lock_cookies(name).await?,
+            };
+            let gone = look.appends.gone(&cookies);
+            if gone.is_empty() {
+                let end = look.appends.first().unwrap_or(u64::MAX).min(look.stat.size);
+                return Ok(Ok(Self { stat: look.stat, end }));
+            }
+            // One that has ended in between has taken off its note before it gave up its lock.
+            let again = Look::at(striper, name).await?;
+            let gone = again.appends.also_in(&gone);
+            if !gone.is_empty() {
+                return Ok(Err(Unfinished::Appended(gone)));
+            }
+            look = again;
         }
     }
 
-    /// What the file's note says.
-    pub(super) fn note(&self) -> Note {
-        self.0
+    /// The same; refuses a file that is not whole.
+    pub(super) async fn or_refuse(
+        striper: &Striper,
+        name: &[u8],
+        what: impl Fn() -> String,
+    ) -> Result<Self, Failure> {
+        match Self::of(striper, name).await.context(&what)? {
+            Ok(readable) => Ok(readable),
+            Err(unfinished) => Err(Failure::new(what(), unfinished)),
+        }
+    }
+
+    /// Tells the user if not all is read.
+    pub(super) fn tell(&self, what: impl Fn() -> String) {
+        let (end, size) = (self.end, self.stat.size);
+        if end < size {
+            eprintln!(
+                "loligo: {}: a program appends to the file, or was killed in the last minute: its first {end} of {size} \
+                 bytes are read, as it was before",
+                what()
+            );
+        }
+    }
+}
+
+/// A file and its notes, in one state of it.
+pub(super) struct Look {
+    pub(super) stat: FileStat,
+    pub(super) note: Option<Note>,
+    pub(super) appends: Appends,
+    /// The attributes of all appends, also of those that say nothing.
+    pub(super) append_names: Vec<String>,
+}
+
+impl Look {
+    pub(super) async fn at(striper: &Striper, name: &[u8]) -> Result<Self, loligo_stripe::Error> {
+        let (stat, attributes) = striper.stat_with_xattrs(name).await?;
+        let note = attributes.get(NOTE.as_bytes());
+        Ok(Self {
+            stat,
+            note: note.and_then(|note| Note::parse(note)),
+            appends: Appends::of(&attributes, stat.size),
+            append_names: appends::noted(&attributes).collect(),
+        })
+    }
+
+    /// Whether the file is as a put left it that has noted this: nothing was appended or cut off since.
+    pub(super) fn is_as(&self, noted: &Note) -> bool {
+        let size = self.stat.size;
+        let fits = if noted.is_whole() { noted.written == size } else { noted.written <= size };
+        fits && self.append_names.is_empty()
+    }
+
+    /// Takes off the notes of the appends that were seen: what they are about was cut off.
+    pub(super) async fn take_off_appends(
+        &self,
+        striper: &Striper,
+        name: &[u8],
+    ) -> Result<(), loligo_stripe::Error> {
+        for attribute in &self.append_names {
+            match striper.remove_xattr(name, attribute).await {
+                Err(e) if e.errno() == Errno::ENODATA => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A striped file was not written to its end, or not cut off or removed as a whole, or something is missing
+/// of what was appended to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unfinished {
+    Written(Note),
+    Appended(Appends),
+}
+
+impl Unfinished {
+    /// Up to here nothing is missing.
+    pub(super) fn whole_to(&self) -> u64 {
+        match self {
+            Self::Written(note) => note.written,
+            Self::Appended(appends) => appends.first_missing().unwrap_or(0),
+        }
     }
 }
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Note { size, written, .. } = self.0;
+        let Note { size, written, .. } = match self {
+            Self::Written(note) => *note,
+            Self::Appended(appends) => return appends.fmt(f),
+        };
         write!(f, "the file is not whole: a program that writes it has not ended, or was interrupted; ")?;
         match size {
             NO_SIZE => write!(f, "its first {written} bytes are there; ")?,
@@ -158,13 +247,12 @@ mod tests {
         assert!(!piped.has_source_of(&Note::without_source(0)));
         // As earlier versions have written them.
         let earlier = br#"{"size":9,"mtime":7,"mtime_nsec":8,"written":4}"#;
-        assert_eq!(Note::read(Ok(bytes::Bytes::from_static(earlier))).expect("a note"), Some(note(9, 4)));
-        assert_eq!(Note::read(Ok(bytes::Bytes::from_static(b"mine"))).expect("none"), None);
+        assert_eq!((Note::parse(earlier), Note::parse(b"mine")), (Some(note(9, 4)), None));
     }
 
     #[test]
     fn what_is_not_whole_is_told_with_what_to_do() {
-        let told = |note| Unfinished(note).to_string();
+        let told = |note| Unfinished::Written(note).to_string();
         let file = told(Note { size: 9, mtime: 0, mtime_nsec: 0, written: 4 });
         assert!(file.contains("its first 4 of 9 bytes") && file.contains("--resume goes on"), "{file}");
         let piped = told(Note::without_source(0));

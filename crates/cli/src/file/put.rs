@@ -8,8 +8,9 @@ use indicatif::ProgressBar;
 use loligo_rados::Errno;
 use loligo_stripe::{File, Layout, ObjectNo, StreamOptions, Striper};
 
+use super::appends::Appending;
 use super::local::{Source, Way, is_dash};
-use super::note::{NOTE, Note, Unfinished};
+use super::note::{Look, NOTE, Note, Readable};
 use super::sums::Sums;
 use super::{Carried, LayoutOptions, Transfer, carry_all, closing, progress, striper, tree};
 use crate::client::Pool;
@@ -68,7 +69,8 @@ pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: &Options)
     Ok(())
 }
 
-/// Writes a file at the end of a striped one. One piece after the other: each lands where the one before it ended.
+/// Writes a file at the end of a striped one. One piece after the other: each lands where the one before it
+/// ended, or behind what others have appended meanwhile.
 pub(super) async fn append(
     pool: &Pool,
     name: &str,
@@ -84,13 +86,15 @@ pub(super) async fn append(
     let striper = striper(pool).with_layout(layout).context(what)?;
     let mut target = striper.open_or_create(name).await.context(what)?;
     let done = async {
-        Unfinished::refuse(&striper, name.as_bytes(), what).await?;
+        Readable::or_refuse(&striper, name.as_bytes(), what).await?;
+        let mut appending = Appending::to(&target);
         while let Some(piece) = source.next().await? {
             let len = piece.len() as u64;
-            target.append(piece).await.context(what)?;
+            appending.append(&mut target, piece).await.context(what)?;
             bar.inc(len);
         }
-        Ok(())
+        // After a failure the note stays: what could not be written is a hole.
+        appending.finish(&striper, name.as_bytes()).await.context(what)
     };
     let done = done.await;
     bar.finish_and_clear();
@@ -144,21 +148,23 @@ impl Putting<'_> {
         name: &[u8],
         note: &Note,
     ) -> Result<Option<(File, u64)>, loligo_stripe::Error> {
-        let there = striper.stat(name).await?;
+        let look = Look::at(striper, name).await?;
+        let there = look.stat;
         if self.layout.is_some_and(|layout| layout != there.layout) {
             striper.remove(name).await?;
             return Ok(None);
         }
         if self.options.resume {
             let target = striper.open(name).await?;
-            match Note::on(&target).await? {
-                Some(noted) if noted.has_source_of(note) && noted.written <= there.size => {
-                    return Ok(Some((target, noted.written)));
-                }
-                _ => target.close().await?,
+            // Again, as now nobody cuts it off.
+            let look = Look::at(striper, name).await?;
+            match look.note.filter(|noted| noted.has_source_of(note) && look.is_as(noted)) {
+                Some(noted) => return Ok(Some((target, noted.written))),
+                None => target.close().await?,
             }
         }
         striper.truncate(name, 0).await?;
+        look.take_off_appends(striper, name).await?;
         Ok(Some((striper.open(name).await?, 0)))
     }
 
@@ -193,6 +199,9 @@ impl Putting<'_> {
         note = note.up_to(from);
         if !note.is_whole() {
             note.make(target).await.context(what)?;
+        } else if from == 0 {
+            // An empty file may get longer while it is read.
+            Note::without_source(0).make(target).await.context(what)?;
         }
         let (mut taken, mut shown_bytes) = (from, from);
         while let Some(piece) = source.next().await? {

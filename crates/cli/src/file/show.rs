@@ -5,7 +5,7 @@ use loligo_stripe::{FileStat, Layout, ObjectNames, Striper};
 use loligo_wire::UTime;
 use serde_json::{Value, json};
 
-use super::note::Unfinished;
+use super::note::{Readable, Unfinished};
 use super::striper;
 use crate::args::Format;
 use crate::client::Pool;
@@ -53,7 +53,7 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
             (Format::Json, None) => all.push(json!({"name": name})),
             (Format::Json, Some(listed)) => {
                 let mut described = described(&name, &listed.stat);
-                described["whole"] = listed.unfinished.is_none().into();
+                described["whole"] = listed.is_whole.into();
                 all.push(described);
             }
         }
@@ -67,21 +67,27 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
 /// What a long list shows of a file.
 struct Listed {
     stat: FileStat,
+    /// Whether nobody writes it.
+    is_whole: bool,
     unfinished: Option<Unfinished>,
 }
 
 impl Listed {
     async fn of(striper: &Striper, name: &[u8]) -> Result<Self, loligo_stripe::Error> {
-        let stat = striper.stat(name).await?;
-        Ok(Self { stat, unfinished: Unfinished::of(striper, name).await? })
+        Ok(match Readable::of(striper, name).await? {
+            Ok(Readable { stat, end }) => Self { stat, is_whole: end == stat.size, unfinished: None },
+            Err(unfinished) => {
+                let stat = striper.stat(name).await?;
+                Self { stat, is_whole: false, unfinished: Some(unfinished) }
+            }
+        })
     }
 }
 
 /// Shows a file's size. A file that is not whole has none to rely on.
 pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
     let what = || pool.names("stat", name);
-    let stat = striper(pool).stat(name).await.context(what)?;
-    Unfinished::refuse(&striper(pool), name.as_bytes(), what).await?;
+    let stat = Readable::or_refuse(&striper(pool), name.as_bytes(), what).await?.stat;
     match pool.format {
         // As `rados --striper stat` has it.
         Format::Plain => {

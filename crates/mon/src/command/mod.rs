@@ -10,6 +10,7 @@ mod blocklist;
 mod config;
 mod config_help;
 mod config_key;
+mod config_log;
 mod crush;
 mod crush_change;
 mod crush_class;
@@ -18,6 +19,7 @@ mod crush_place;
 mod crush_weights;
 mod erasure;
 mod health;
+mod health_mute;
 mod log;
 mod metadata;
 mod mgr;
@@ -25,6 +27,8 @@ mod mon;
 mod osd;
 mod osd_df;
 mod osd_dump;
+mod osd_group;
+mod osd_new;
 mod osd_state;
 mod pg_dump;
 mod pg_ls;
@@ -46,6 +50,7 @@ use std::fmt;
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub use args::Args;
+pub(crate) use health::end_mutes;
 pub(crate) use mon::{mon_status, pong};
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
@@ -54,7 +59,7 @@ use crate::output::Format;
 use crate::output::json::Node;
 use crate::output::xml;
 use crate::state::State;
-use crate::{Usage, UsageSource};
+use crate::{Usage, UsageSource, text};
 
 /// The number of an error, as Linux numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +154,11 @@ impl Reply {
         Self { output: output.into(), status: String::new() }
     }
 
+    /// Output that is a text of the monitor's, see [`crate::text`].
+    fn text(output: &str) -> Self {
+        Self::output(text::to_bytes(output))
+    }
+
     /// The same with a text for people.
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: status.into(), ..self }
@@ -207,13 +217,13 @@ impl Call<'_> {
 
     /// A structured answer or text, as wanted.
     fn print(&self, node: impl FnOnce(&Self) -> Node, plain: impl FnOnce(&Self) -> String) -> Reply {
-        self.json(node).unwrap_or_else(|| Reply::output(plain(self)))
+        self.json(node).unwrap_or_else(|| Reply::text(&plain(self)))
     }
 
     /// A structured answer in any case: indented JSON where text would be wanted.
     fn print_json(&self, node: &Node) -> Reply {
         let end = if self.bare { "" } else { "\n" };
-        Reply::output(match self.format {
+        Reply::text(&match self.format {
             Format::Json => format!("{node}{end}"),
             Format::JsonPretty | Format::Plain => node.pretty() + "\n",
             Format::Xml => xml::write(node, &self.xml_names(), false) + end,

@@ -9,6 +9,7 @@ use super::{Call, Errno, Failure, Outcome};
 use crate::PgUsage;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
+use crate::text;
 
 /// What a placement group may be, as a manager of 16.2.15 lists it.
 const STATES: &str = "stale+creating+active+activating+clean+recovery_wait+recovery_toofull+recovering+forced_recovery+down+\
@@ -22,7 +23,7 @@ pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn ls_by_pool(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("poolstr");
-    let pool = call.state.osdmap().pool_by_name(name.as_bytes());
+    let pool = call.state.osdmap().pool_by_name(&text::to_bytes(name));
     let pool = pool.ok_or_else(|| Failure::missing(format!("pool {name} does not exist")))?;
     list(call, Some(pool), None)
 }

@@ -10,6 +10,7 @@ use crate::Space;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
+use crate::text;
 
 /// The state of a placement group that nothing is done to, and in which nothing was found.
 const CLEAN: &str = "active+clean";
@@ -99,7 +100,7 @@ struct Line {
 fn lines(call: &Call<'_>) -> Vec<Line> {
     let map = call.state.osdmap();
     let line = |(id, pool): (&PoolId, &loligo_maps::PgPool)| Line {
-        name: map.pool_name(*id).map(ToString::to_string).unwrap_or_default(),
+        name: map.pool_name(*id).map(text::of).unwrap_or_default(),
         id: *id,
         pgs: pool.pg_num(),
         sum: call.usage.pool(*id),

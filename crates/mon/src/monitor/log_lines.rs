@@ -19,7 +19,7 @@ const SUBSCRIPTIONS: [(&str, Severity); 5] = [
 ];
 
 /// Whether that is what a client subscribes to for lines of the log.
-pub(super) fn is_level(what: &str) -> bool {
+pub(crate) fn is_level(what: &str) -> bool {
     SUBSCRIPTIONS.iter().any(|(level, _)| *level == what)
 }
 

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use loligo_wire::message::mon::LogEntry;
-use loligo_wire::{EntityAddrVec, EntityName, EntityNum, EntityType, UTime};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType, UTime};
 
 use crate::output::units;
 
 /// Lines kept (Ceph keeps 10,000 for each channel).
 const LINES_MAX: usize = 2_000;
-/// Bytes of text kept.
-const BYTES_MAX: usize = 1 << 20;
+/// Bytes kept: of texts, names, channels and addresses.
+const BYTES_MAX: usize = 2 << 20;
 
 /// How grave a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,12 +64,12 @@ pub struct ClusterLog {
 impl ClusterLog {
     /// Adds a line, and forgets the oldest ones beyond the bounds.
     pub fn push(&mut self, entry: LogEntry) {
-        self.bytes += entry.message.len();
+        self.bytes += bytes_of(&entry);
         self.count += 1;
         self.lines.push_back(entry);
         while self.lines.len() > LINES_MAX || self.bytes > BYTES_MAX {
             let Some(oldest) = self.lines.pop_front() else { break };
-            self.bytes -= oldest.message.len();
+            self.bytes -= bytes_of(&oldest);
         }
     }
 
@@ -107,6 +107,12 @@ impl ClusterLog {
         found.reverse();
         found
     }
+}
+
+/// What a line takes.
+fn bytes_of(entry: &LogEntry) -> usize {
+    let addrs = entry.addrs.0.len() * size_of::<EntityAddr>();
+    size_of::<LogEntry>() + entry.message.len() + entry.channel.len() + entry.name.id.len() + addrs
 }
 
 /// How grave a line is; unknown numbers count as errors.

@@ -71,7 +71,13 @@ impl Mon {
             challenge: 0,
         };
         let addr = EntityAddr::msgr2(([127, 0, 0, 1], 0).into()).with_nonce(session as u32);
-        let peer = Peer { kind: EntityType::CLIENT, features: features::SUPPORTED, addr, identity };
+        let peer = Peer {
+            kind: EntityType::CLIENT,
+            features: features::SUPPORTED,
+            addr,
+            from: addr.sock.map(|sock| sock.ip()),
+            identity,
+        };
         self.monitor.open(session, peer);
         session
     }
@@ -83,16 +89,22 @@ impl Mon {
     }
 
     /// Sends a command with a text as input.
-    pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> MMonCommandAck {
+    pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> Ack {
         self.command_bytes(session, json, input.as_bytes())
     }
 
     /// Sends a command with input.
-    pub(crate) fn command_bytes(&mut self, session: SessionId, json: &str, input: &[u8]) -> MMonCommandAck {
+    pub(crate) fn command_bytes(&mut self, session: SessionId, json: &str, input: &[u8]) -> Ack {
+        let MMonCommandAck { result, status, output, .. } = self.raw_command(session, json.as_bytes(), input);
+        Ack { result, status: String::from_utf8(status.to_vec()).expect("a text"), output }
+    }
+
+    /// Sends a command of any bytes.
+    pub(crate) fn raw_command(&mut self, session: SessionId, json: &[u8], input: &[u8]) -> MMonCommandAck {
         let command = MMonCommand {
             paxos: PaxosHeader { version: 0 },
             fsid: FSID,
-            cmd: vec![json.to_owned()],
+            cmd: vec![json.to_vec().into()],
             input: input.to_vec().into(),
         };
         let effects = self.send(session, &command);
@@ -100,7 +112,7 @@ impl Mon {
     }
 
     /// Sends a command.
-    pub(crate) fn command(&mut self, session: SessionId, json: &str) -> MMonCommandAck {
+    pub(crate) fn command(&mut self, session: SessionId, json: &str) -> Ack {
         self.command_with(session, json, "")
     }
 
@@ -110,6 +122,13 @@ impl Mon {
         assert_eq!(ack.result, 0, "{json}: {}", ack.status);
         String::from_utf8(ack.output.to_vec()).unwrap()
     }
+}
+
+/// The answer to a command.
+pub(crate) struct Ack {
+    pub(crate) result: i32,
+    pub(crate) status: String,
+    pub(crate) output: bytes::Bytes,
 }
 
 /// What was sent to a session, of one kind.

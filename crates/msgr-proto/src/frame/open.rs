@@ -162,6 +162,13 @@ impl Opener {
         self.buf.len()
     }
 
+    /// Bytes of memory that the begun frame takes when [`Opener::spare`] is called next: as much as has arrived of it again, or
+    /// [`RESERVE_MAX`], but not more than it has; and its length. `None` if no frame has begun.
+    pub fn begun_len(&self) -> Option<(usize, usize)> {
+        let whole = self.frame_len(self.begun.as_ref()?);
+        Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
+    }
+
     /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for before the rest is
     /// read.
     pub fn begun_message_len(&self) -> Option<usize> {

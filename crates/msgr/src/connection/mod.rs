@@ -8,6 +8,7 @@ mod write;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -57,8 +58,10 @@ pub struct PeerInfo {
     pub kind: EntityType,
     /// Its number among its kind (an OSD's id, a monitor's rank, a client's global id); −1 before it is known.
     pub num: i64,
-    /// Its address.
+    /// The address by which it is known: what it says.
     pub addr: EntityAddr,
+    /// Where its socket comes from; none before it has one. Unlike `addr`, the peer cannot choose it.
+    pub from: Option<SocketAddr>,
     /// Feature bits that both sides have; 0 before they are known.
     pub features: u64,
 }
@@ -94,6 +97,7 @@ impl Connection {
             socket: None,
             shut_down: None,
             incoming: None,
+            place: None,
             numbers: Numbers::default(),
             keepalive: Keepalive { watched: false, asked_at: now, heard_at: now, reads: 0 },
         };
@@ -321,12 +325,12 @@ impl Connection {
         let Some(garbage) = self.queue.close() else { return false };
         session.state = State::Closed;
         let socket = session.socket.take();
-        let incoming = session.incoming.take();
+        let (incoming, place) = (session.incoming.take(), session.place.take());
         drop(session);
         if let Some(socket) = &socket {
             socket.shut_down();
         }
-        drop((garbage, incoming, socket));
+        drop((garbage, incoming, socket, place));
         self.driver_wake.notify_one();
         self.queue.writer_wake.notify_one();
         true

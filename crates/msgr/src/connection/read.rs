@@ -11,12 +11,20 @@ use loligo_wire::message::Msg;
 
 use super::Connection;
 use super::out_queue::{Action, Control};
+use crate::admission::Grant;
 use crate::context::Context;
 use crate::socket::Socket;
 use crate::{Error, Level};
 
 /// Batches of the out-queue that a reader writes after a dispatch before it reads again.
 const WRITE_BUDGET: u32 = 4;
+
+/// Bytes of a frame that a connection may hold without being charged for them.
+const FREE_BYTES: usize = 256 << 10;
+
+fn interruption() -> Error {
+    io::Error::from(io::ErrorKind::ConnectionAborted).into()
+}
 
 /// What one read brought.
 #[derive(Default)]
@@ -36,14 +44,15 @@ impl Connection {
         mut opener: Opener,
     ) -> Error {
         let mut arrivals = Arrivals::default();
+        let mut grant = ctx.config.admission.begun.grant();
         loop {
             let opened = self.open_frames(ctx, &mut opener, &mut arrivals);
             self.deliver(ctx, &mut arrivals).await;
             if let Err(e) = opened {
                 return e;
             }
-            if let Err(e) = self.fill(socket, &mut opener).await {
-                return e.into();
+            if let Err(e) = self.fill(socket, &mut opener, &mut grant).await {
+                return e;
             }
         }
     }
@@ -116,21 +125,49 @@ impl Connection {
     }
 
     /// Reads the socket once, when there is something and the throttle allows it.
-    async fn fill(&self, socket: &Socket, opener: &mut Opener) -> io::Result<()> {
+    async fn fill(&self, socket: &Socket, opener: &mut Opener, grant: &mut Grant) -> Result<(), Error> {
         if let Some(throttle) = &self.policy.throttle
             && throttle.is_full()
         {
             tokio::select! {
                 biased;
                 () = throttle.wait() => {}
-                () = self.interrupted() => return Err(io::ErrorKind::ConnectionAborted.into()),
+                () = self.interrupted() => return Err(interruption()),
             }
         }
         // A peer that always has something to say must not keep other tasks from this thread.
         tokio::task::coop::consume_budget().await;
-        match socket.read_buf(opener.spare()).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
+        let Some((begun, whole)) = opener.begun_len().filter(|(begun, _)| *begun > FREE_BYTES) else {
+            grant.release();
+            return match socket.read_buf(opener.spare()).await? {
+                0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                _ => Ok(()),
+            };
+        };
+        let mut has_more = false;
+        while !grant.grow(begun, whole) {
+            tokio::select! {
+                biased;
+                () = self.interrupted() => return Err(interruption()),
+                () = grant.evicted() => return Err(Error::Unfinished),
+                readable = socket.readable(), if !has_more => {
+                    readable?;
+                    has_more = true;
+                    grant.has_more();
+                }
+                () = grant.wait() => {}
+            }
+        }
+        tokio::select! {
+            biased;
+            read = socket.read_buf(opener.spare()) => match read? {
+                0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                _ => {
+                    grant.heard();
+                    Ok(())
+                }
+            },
+            () = grant.evicted() => Err(Error::Unfinished),
         }
     }
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{PeerInfo, State};
 use crate::accept::Incoming;
+use crate::admission::Place;
 use crate::socket::Socket;
 use crate::{Error, Policy};
 
@@ -21,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) shut_down: Option<Error>,
     /// A socket that the peer has opened for this session, and that takes the place of the one there is.
     pub(crate) incoming: Option<Box<Incoming>>,
+    /// Its place among the sessions that we have accepted; until it is closed.
+    pub(crate) place: Option<Place>,
     pub(crate) numbers: Numbers,
     pub(crate) keepalive: Keepalive,
 }
@@ -133,10 +136,11 @@ mod tests {
         let now = Instant::now();
         Session {
             state: State::Connecting,
-            peer: PeerInfo { kind: EntityType::OSD, num: 1, addr: addr(10), features: 0 },
+            peer: PeerInfo { kind: EntityType::OSD, num: 1, addr: addr(10), from: None, features: 0 },
             socket: None,
             shut_down: None,
             incoming: None,
+            place: None,
             numbers,
             keepalive: Keepalive { watched: false, asked_at: now, heard_at: now, reads: 0 },
         }

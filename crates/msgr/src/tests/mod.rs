@@ -4,6 +4,7 @@
 //! each side collects what is dispatched to it; in test builds `loligo-lockstat` panics if a lock is held at a socket call
 //! or a dispatch, or taken in a wrong order.
 
+mod admission;
 mod faults;
 mod flow;
 mod refusals;

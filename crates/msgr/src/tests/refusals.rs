@@ -143,20 +143,3 @@ async fn another_life_of_the_peer_is_not_the_peer() {
     client.peer.until("a refusal", |peer| peer.events().iter().any(|e| e.starts_with("refused: "))).await;
     assert!(!client.peer.events().iter().any(|e| e == "connected"));
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handshakes_that_do_not_end_leave_room_for_no_more_than_the_limit() {
-    let limits = |config: &mut Config| {
-        config.limits = Limits { handshakes_max: 2, handshake_timeout: LONG, ..config.limits.clone() };
-    };
-    let (_server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), limits).await;
-    let sock = addr.sock.expect("an address");
-    let silent = [TcpStream::connect(sock).await, TcpStream::connect(sock).await];
-    let client = Side::client(|_| {});
-    let conn = client.connect(addr, Policy::lossy_client());
-    conn.send(small(1)).expect("queued");
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(conn.state(), State::Connecting, "it waits outside");
-    drop(silent);
-    client.peer.until_count(1).await;
-}

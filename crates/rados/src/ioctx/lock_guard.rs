@@ -53,8 +53,9 @@ impl IoCtx {
         let held = Held { ioctx: self.clone(), oid: oid.into(), name: name.to_owned(), mode, options };
         let (stop, stopped) = oneshot::channel();
         let (lost, is_lost) = watch::channel(None);
+        let cookie = held.options.cookie.clone();
         let task = Handle::current().spawn(held.keep(duration, stopped, lost));
-        LockGuard { stop: Some(stop), is_lost, task }
+        LockGuard { cookie, stop: Some(stop), is_lost, task }
     }
 }
 
@@ -75,6 +76,7 @@ impl LockState {
 #[derive(Debug)]
 #[must_use = "dropped, the lock is given up"]
 pub struct LockGuard {
+    cookie: String,
     stop: Option<oneshot::Sender<()>>,
     is_lost: watch::Receiver<Option<Errno>>,
     task: JoinHandle<Result<(), Error>>,
@@ -98,6 +100,11 @@ impl LockGuard {
     /// The same, for those who must not have the guard.
     pub fn state(&self) -> LockState {
         LockState { is_lost: self.is_lost.clone() }
+    }
+
+    /// The cookie with which it was taken.
+    pub fn cookie(&self) -> &str {
+        &self.cookie
     }
 
     /// Renews the lock no more, and leaves it as it is: for whoever has removed the object, and the lock with it.

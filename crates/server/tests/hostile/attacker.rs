@@ -1,0 +1,142 @@
+//! A client that says of itself what it likes, and sends what it likes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use loligo_cephx::client::AuthClient;
+use loligo_cephx::handshake::ClientAuth;
+use loligo_msgr::{Config, ConnectAuth, Connection, Dispatcher, Messenger, Policy};
+use loligo_rados::{Builder, Rados};
+use loligo_server::Handle;
+use loligo_wire::message::mon::{MMonGetVersion, MMonGetVersionReply};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, ObjectLocator, OsdFlags, OsdOp};
+use loligo_wire::message::{Message as _, Msg};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Nothing takes this long, unless it never comes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Waits for what must come.
+pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
+}
+
+/// An honest client of a server.
+pub(crate) fn builder(server: &Handle) -> Builder {
+    Builder::new().conf_file(server.conf().to_str().expect("a path in UTF-8"))
+}
+
+/// Runs a command, and returns what it prints.
+pub(crate) async fn command(admin: &Rados, command: serde_json::Value) -> Bytes {
+    soon("a command", admin.mon_command(&command.to_string(), Bytes::new())).await.expect("it is allowed").0
+}
+
+/// Makes a user with these capabilities, and returns what it authenticates with.
+pub(crate) async fn user(server: &Handle, admin: &Rados, name: &str, osd_caps: &str) -> Arc<Credentials> {
+    let made = serde_json::json!({
+        "prefix": "auth get-or-create", "entity": format!("client.{name}"),
+        "caps": ["mon", "allow r", "osd", osd_caps],
+    });
+    let path = server.conf().with_file_name(format!("{name}.keyring"));
+    std::fs::write(&path, command(admin, made).await).expect("the keyring is written");
+    let builder = builder(server).name(EntityName::client(name));
+    let conf = builder.set("keyring", path.to_str().expect("a path in UTF-8")).load();
+    let config = conf.expect("a configuration").client_config().expect("a key");
+    Arc::new(Credentials(AuthClient::new(config)))
+}
+
+pub(crate) struct Credentials(Arc<AuthClient>);
+
+impl ConnectAuth for Credentials {
+    fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
+        match peer {
+            EntityType::MON => self.0.mon_auth(),
+            service => self.0.service_auth(service),
+        }
+    }
+}
+
+struct Ears(UnboundedSender<Msg>);
+
+impl Dispatcher for Ears {
+    fn dispatch(&self, _: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        for msg in msgs.drain(..) {
+            let _ = self.0.send(msg);
+        }
+    }
+}
+
+/// A client with a session at the OSD.
+pub(crate) struct Attacker {
+    _messenger: Arc<Messenger>,
+    osd: Arc<Connection>,
+    heard: UnboundedReceiver<Msg>,
+    epoch: Epoch,
+    tid: u64,
+}
+
+impl Attacker {
+    /// Connects, and claims the address and, if it is given, the global id.
+    pub(crate) async fn connect(
+        server: &Handle,
+        admin: &Rados,
+        auth: &Arc<Credentials>,
+        addr: (SocketAddr, u32),
+        global_id: Option<u64>,
+    ) -> Self {
+        let (ears, mut heard) = unbounded_channel();
+        let mut config = Config::new(EntityType::CLIENT);
+        config.log = Arc::new(|_, _| {});
+        let messenger = Messenger::new(config, Arc::new(Ears(ears)));
+        messenger.set_addrs(EntityAddr::msgr2(addr.0).with_nonce(addr.1).into());
+        messenger.set_num(global_id.map_or(-1, u64::cast_signed));
+        let mon_addr = EntityAddr::msgr2(server.mon_addr());
+        let mon = messenger.connect(EntityType::MON, mon_addr, Policy::lossy_client(), auth.clone());
+        // When it answers, the tickets are here.
+        mon.send(Msg::new(&MMonGetVersion { handle: 1, what: "osdmap".to_owned() })).expect("queued");
+        let answer = soon("the monitor", heard.recv()).await.expect("the messenger lives");
+        assert_eq!(answer.header.kind, MMonGetVersionReply::KIND);
+        let osd_addr = osd_addr(admin, server).await;
+        let osd = messenger.connect(EntityType::OSD, osd_addr, Policy::lossy_client(), auth.clone());
+        Self { _messenger: messenger, osd, heard, epoch: admin.map_epoch(), tid: 0 }
+    }
+
+    /// Runs operations on an object; what comes of them.
+    pub(crate) async fn run<const N: usize>(
+        &mut self,
+        pool: PoolId,
+        object: &str,
+        ops: [OsdOp; N],
+        flags: OsdFlags,
+    ) -> i32 {
+        self.tid += 1;
+        let ops = ops.into_iter().collect();
+        let flags = flags | OsdFlags::ONDISK;
+        let mut op = MOSDOp::new(ObjectLocator::in_pool(pool), object.as_bytes().to_vec(), ops, flags);
+        op.map_epoch = self.epoch;
+        op.hash = loligo_maps::ObjectHash::RJENKINS.of(b"", object.as_bytes());
+        self.osd.send(Msg::new(&op).with_tid(Tid(self.tid))).expect("queued");
+        loop {
+            let msg = soon("an answer", self.heard.recv()).await.expect("the messenger lives");
+            if msg.header.kind == MOSDOpReply::KIND && msg.header.tid == Tid(self.tid) {
+                return msg.open::<MOSDOpReply>().expect("a reply").result;
+            }
+        }
+    }
+
+    pub(crate) async fn write(&mut self, pool: PoolId) -> i32 {
+        self.run(pool, "o", [OsdOp::write_full(Bytes::from_static(b"x"))], OsdFlags::WRITE).await
+    }
+}
+
+/// The OSD as the map names it.
+async fn osd_addr(admin: &Rados, server: &Handle) -> EntityAddr {
+    let dump = command(admin, serde_json::json!({"prefix": "osd dump", "format": "json"})).await;
+    let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");
+    let nonce = &dump["osds"][0]["public_addrs"]["addrvec"][0]["nonce"];
+    let nonce = u32::try_from(nonce.as_u64().expect("a number")).expect("32 bits");
+    EntityAddr::msgr2(server.osd_addr()).with_nonce(nonce)
+}

@@ -1,0 +1,123 @@
+//! Clients that say they were elsewhere, or others.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use loligo_server::{Handle, Server};
+use loligo_wire::PoolId;
+use loligo_wire::message::osd::{OsdFlags, OsdOp};
+use serde_json::json;
+
+use crate::attacker::{Attacker, builder, command, user};
+
+const EPERM: i32 = -1;
+const ENOENT: i32 = -2;
+const EBUSY: i32 = -16;
+const ESHUTDOWN: i32 = -108;
+
+/// A server with one pool, and its administrator.
+async fn start() -> (Handle, loligo_rados::Rados, PoolId) {
+    let server = Server::memory().pool("p").pg_num(1).start().expect("the server starts");
+    let admin = builder(&server).connect().await.expect("connects");
+    let pool = admin.pool_id("p").await.expect("the pool");
+    (server, admin, pool)
+}
+
+/// As a stock OSD, which looks at the socket's address (`get_peer_socket_addr`).
+#[tokio::test(flavor = "multi_thread")]
+async fn the_network_of_a_capability_is_that_of_the_socket() {
+    let (server, admin, pool) = start().await;
+    let elsewhere = user(&server, &admin, "elsewhere", "allow rw pool=p network 10.0.0.0/8").await;
+    let here = user(&server, &admin, "here", "allow rw pool=p network 127.0.0.0/8").await;
+    for (claimed, nonce) in [("127.0.0.1:0", 5), ("10.1.2.3:0", 6), ("0.0.0.0:0", 7)] {
+        let addr = (claimed.parse().expect("an address"), nonce);
+        let mut attacker = Attacker::connect(&server, &admin, &elsewhere, addr, None).await;
+        assert_eq!(attacker.write(pool).await, EPERM, "as {claimed}");
+        // A client behind a translator, which says what it knows of itself, has what its socket's address has.
+        let mut honest = Attacker::connect(&server, &admin, &here, addr, None).await;
+        assert_eq!(honest.write(pool).await, 0, "as {claimed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocklist_is_not_evaded_by_a_claim() {
+    let (server, admin, pool) = start().await;
+    let auth = user(&server, &admin, "a", "allow rw pool=p").await;
+    let block = |op: &'static str, addr: &'static str| {
+        command(&admin, json!({"prefix": "osd blocklist", "blocklistop": op, "addr": addr}))
+    };
+    // One client: its nonce is blocked at its host, whichever it says that is.
+    block("add", "127.0.0.1:0/77").await;
+    for (claimed, nonce, result) in [
+        ("127.0.0.1:0", 77, ESHUTDOWN),
+        ("10.9.9.9:0", 77, ESHUTDOWN),
+        // A new instance of a client is another one, as in a stock cluster.
+        ("127.0.0.1:0", 78, 0),
+    ] {
+        let addr = (claimed.parse().expect("an address"), nonce);
+        let mut client = Attacker::connect(&server, &admin, &auth, addr, None).await;
+        assert_eq!(client.write(pool).await, result, "{claimed}/{nonce}");
+    }
+    // A whole host: no nonce and no address helps.
+    let mut admins =
+        Attacker::connect(&server, &admin, &auth, ("127.0.0.1:0".parse().expect("an address"), 80), None)
+            .await;
+    assert_eq!(admins.write(pool).await, 0);
+    block("add", "127.0.0.1:0/0").await;
+    for (claimed, nonce) in [("127.0.0.1:0", 79), ("10.9.9.9:0", 79), ("10.9.9.9:0", 4711)] {
+        let addr = (claimed.parse().expect("an address"), nonce);
+        let mut client = Attacker::connect(&server, &admin, &auth, addr, None).await;
+        assert_eq!(client.write(pool).await, ESHUTDOWN, "{claimed}/{nonce}");
+    }
+    assert_eq!(admins.write(pool).await, ESHUTDOWN, "also the sessions that there are");
+}
+
+/// `lock.lock`: exclusive, of this cookie, for ever.
+fn lock() -> OsdOp {
+    let mut input = BytesMut::new();
+    put_text(&mut input, "L");
+    input.put_u8(1);
+    put_text(&mut input, "cookie");
+    put_text(&mut input, "");
+    put_text(&mut input, "");
+    input.put_slice(&[0; 8]);
+    input.put_u8(0);
+    call("lock", input)
+}
+
+/// `lock.unlock` of the same.
+fn unlock() -> OsdOp {
+    let mut input = BytesMut::new();
+    put_text(&mut input, "L");
+    put_text(&mut input, "cookie");
+    call("unlock", input)
+}
+
+fn put_text(out: &mut BytesMut, text: &str) {
+    out.put_u32_le(u32::try_from(text.len()).expect("short"));
+    out.put_slice(text.as_bytes());
+}
+
+fn call(method: &str, fields: BytesMut) -> OsdOp {
+    let mut input = BytesMut::from(&[1, 1][..]);
+    input.put_u32_le(u32::try_from(fields.len()).expect("short"));
+    input.extend_from_slice(&fields);
+    OsdOp::call("lock", method, &Bytes::from(input))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_belong_to_the_global_id_of_the_ticket() {
+    let (server, admin, pool) = start().await;
+    let addr = |nonce| ("127.0.0.1:0".parse().expect("an address"), nonce);
+    let auth = user(&server, &admin, "owner", "allow rwx pool=p").await;
+    let mut owner = Attacker::connect(&server, &admin, &auth, addr(11), None).await;
+    assert_eq!(owner.run(pool, "l", [lock()], OsdFlags::WRITE).await, 0);
+    let info = admin.ioctx("p").await.expect("the pool").lock_info("l", "L").await.expect("a lock");
+    let holder = u64::try_from(info.holders[0].client.num).expect("an id");
+    let other = user(&server, &admin, "other", "allow rwx pool=p").await;
+    for claimed in [None, Some(holder)] {
+        let mut thief = Attacker::connect(&server, &admin, &other, addr(11), claimed).await;
+        assert_eq!(thief.run(pool, "l", [lock()], OsdFlags::WRITE).await, EBUSY, "{claimed:?}");
+        assert_eq!(thief.run(pool, "l", [unlock()], OsdFlags::WRITE).await, ENOENT, "{claimed:?}");
+    }
+    // Its session has not ended by the claims to its address.
+    assert_eq!(owner.run(pool, "l", [unlock()], OsdFlags::WRITE).await, 0);
+}

@@ -1,0 +1,6 @@
+//! Goal: clients that mean harm neither keep others out nor get what is not theirs, and nothing grows beyond its bound. Method:
+//! each attack beside an honest client; counted are bytes, sockets and operations.
+
+mod attacker;
+mod claims;
+mod crowd;
