@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::map::bucket_index;
-use super::{Bucket, BucketAlg, CrushBuildError, CrushMap};
+use super::{Bucket, BucketAlg, CrushBuildError, CrushMap, Rule, StepOp};
 
 /// Shadows by bucket and class.
 type Shadows = BTreeMap<i32, BTreeMap<i32, i32>>;
@@ -15,17 +15,14 @@ impl CrushMap {
         if !(0..self.max_devices).contains(&device) {
             return Err(CrushBuildError::BadItem(device));
         }
-        let known = self.class_names.iter().find(|(_, name)| **name == *class).map(|(id, _)| *id);
-        let id = known.unwrap_or_else(|| self.class_names.keys().next_back().map_or(0, |last| last + 1));
-        self.class_names.insert(id, class.into());
+        let id = self.add_class(class);
         self.classes.insert(device, id);
         Ok(())
     }
 
     /// The shadow of a bucket for a class: what a rule takes to place on that class only.
     pub fn shadow(&self, bucket: i32, class: &str) -> Option<i32> {
-        let (class, _) = self.class_names.iter().find(|(_, name)| **name == *class)?;
-        self.class_buckets.get(&bucket)?.get(class).copied()
+        self.class_buckets.get(&bucket)?.get(&self.class_by_name(class)?).copied()
     }
 
     /// Makes the shadows of all trees anew, after devices were added, removed, reweighted or put into other classes.
@@ -40,7 +37,9 @@ impl CrushMap {
         let mut map = self.clone();
         map.forget(&shadows);
         let old = std::mem::take(&mut map.class_buckets);
-        let in_use: BTreeSet<i32> = map.classes.values().copied().collect();
+        let in_rules = |class: &i32| self.is_class_in_rule(*class);
+        let in_use: BTreeSet<i32> =
+            map.classes.values().copied().chain(map.class_names.keys().copied().filter(in_rules)).collect();
         map.class_names.retain(|class, _| in_use.contains(class));
         for root in map.roots() {
             for class in map.class_names.keys().copied().collect::<Vec<_>>() {
@@ -49,6 +48,45 @@ impl CrushMap {
         }
         *self = map;
         Ok(())
+    }
+
+    /// Whether a rule takes devices of a class only.
+    fn is_class_in_rule(&self, class: i32) -> bool {
+        let mut taken = self.rules.iter().flatten().flat_map(|rule| &rule.steps);
+        taken.any(|step| {
+            step.op == StepOp::TAKE && self.classes.get(&step.arg1) == Some(&class) && step.arg1 < 0
+        })
+    }
+
+    /// The rules that take devices of a class only.
+    pub fn rules_of_class(&self, class: &str) -> Vec<usize> {
+        let Some(id) = self.class_by_name(class) else { return Vec::new() };
+        let takes = |rule: &Rule| {
+            let mut steps = rule.steps.iter();
+            steps.any(|step| {
+                step.op == StepOp::TAKE && step.arg1 < 0 && self.classes.get(&step.arg1) == Some(&id)
+            })
+        };
+        (0..).zip(&self.rules).filter_map(|(number, rule)| takes(rule.as_ref()?).then_some(number)).collect()
+    }
+
+    /// The number of a class.
+    pub fn class_by_name(&self, class: &str) -> Option<i32> {
+        self.class_names.iter().find(|(_, name)| **name == *class).map(|(id, _)| *id)
+    }
+
+    /// The class of a device, or that of a shadow.
+    pub fn class_of(&self, item: i32) -> Option<String> {
+        self.class_names.get(self.classes.get(&item)?).map(ToString::to_string)
+    }
+
+    /// Makes a class without devices, if it is new; its number.
+    pub fn add_class(&mut self, class: &str) -> i32 {
+        self.class_by_name(class).unwrap_or_else(|| {
+            let id = self.class_names.keys().next_back().map_or(0, |last| last + 1);
+            self.class_names.insert(id, class.into());
+            id
+        })
     }
 
     fn forget(&mut self, buckets: &BTreeSet<i32>) {

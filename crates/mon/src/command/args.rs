@@ -84,6 +84,15 @@ impl Args {
         self.0.get(name)?.as_f64()
     }
 
+    /// All values of a number argument that may be given several times.
+    pub fn floats(&self, name: &str) -> Vec<f64> {
+        match self.0.get(name) {
+            Some(Value::Array(items)) => items.iter().filter_map(Value::as_f64).collect(),
+            Some(one) => one.as_f64().into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// Whether a flag is set. Older clients send the flag's own text for true.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {

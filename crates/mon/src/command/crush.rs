@@ -4,6 +4,7 @@ use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, Rule, Step, StepOp};
 use loligo_wire::OsdId;
 
+use super::crush_weights::set_name;
 use super::osd_dump::{fraction, map_of_epoch};
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
@@ -16,13 +17,24 @@ pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
     let wanted = call.args.texts("states");
     let shown = |osd: i32| wanted.iter().all(|state| is(&map, OsdId(osd), state));
-    let nodes: Vec<_> = walk(&map.crush).into_iter().filter(|n| n.holds(&map.crush, &shown)).collect();
-    Ok(print_tree(call, &map, &nodes, true))
+    let all = walk(&map.crush, false);
+    let nodes: Vec<_> = all.into_iter().filter(|n| n.holds(&map.crush, &shown)).collect();
+    Ok(print_tree(call, &map, &nodes, Shown { state: true, weight_sets: false }))
 }
 
 pub(super) fn crush_tree(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
-    Ok(print_tree(call, map, &walk(&map.crush), false))
+    let nodes = walk(&map.crush, call.args.text("shadow").is_some());
+    Ok(print_tree(call, map, &nodes, Shown { state: false, weight_sets: true }))
+}
+
+/// What a tree's table has beside names and weights.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// What the OSDs are doing.
+    state: bool,
+    /// What weight sets say.
+    weight_sets: bool,
 }
 
 /// Whether an OSD is in a state that `osd tree` is asked to show.
@@ -55,12 +67,16 @@ impl TreeNode {
     }
 }
 
-/// All buckets and devices: every root, and behind each bucket what is in it.
-fn walk(crush: &CrushMap) -> Vec<TreeNode> {
+/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have the
+/// devices of one class only are shown if `with_shadows`.
+fn walk(crush: &CrushMap, with_shadows: bool) -> Vec<TreeNode> {
     let buckets = || crush.buckets.iter().flatten();
     let is_root = |id: i32| !buckets().any(|b| b.items.contains(&id));
+    let mut roots: Vec<_> = buckets().filter(|b| with_shadows || !crush.is_shadow(b.id)).collect();
+    roots.retain(|root| is_root(root.id));
+    roots.sort_unstable_by_key(|root| root.id);
     let mut nodes = Vec::new();
-    for root in buckets().filter(|b| is_root(b.id)) {
+    for root in roots {
         push(crush, root.id, root.weight, 0, &mut nodes);
     }
     nodes
@@ -71,37 +87,56 @@ fn push(crush: &CrushMap, id: i32, weight: u32, depth: usize, nodes: &mut Vec<Tr
         return;
     }
     nodes.push(TreeNode { id, depth, weight });
-    let Some(bucket) = crush.bucket(id) else { return };
-    for (i, item) in bucket.items.iter().enumerate() {
-        push(crush, *item, bucket.item_weight(i).unwrap_or(0), depth + 1, nodes);
+    for (item, weight) in children(crush, id) {
+        push(crush, item, weight, depth + 1, nodes);
     }
 }
 
-fn print_tree(call: &Call<'_>, map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Reply {
+/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then devices by
+/// their classes and numbers; devices without a class first.
+fn children(crush: &CrushMap, id: i32) -> Vec<(i32, u32)> {
+    let Some(bucket) = crush.bucket(id) else { return Vec::new() };
+    let weight = |at| bucket.item_weight(at).unwrap_or_default();
+    let mut items: Vec<_> = bucket.items.iter().enumerate().map(|(at, item)| (*item, weight(at))).collect();
+    items.sort_by_cached_key(|(item, _)| match *item >= 0 {
+        true => format!("{}_osd.{item:08}", crush.class_of(*item).unwrap_or_default()),
+        false => format!("_{}", name_of(crush, *item)),
+    });
+    items
+}
+
+fn print_tree(call: &Call<'_>, map: &OsdMap, nodes: &[TreeNode], shown: Shown) -> Reply {
     let node = |_: &Call<'_>| {
         object! {
-            "nodes": Node::array(nodes.iter().map(|n| tree_node(map, n, with_state))),
+            "nodes": Node::array(nodes.iter().map(|n| tree_node(map, n, shown.state))),
             "stray": Vec::new(),
         }
     };
-    call.print(node, |_| tree_table(map, nodes, with_state).to_string())
+    call.print(node, |_| tree_table(map, nodes, shown).to_string())
 }
 
 fn tree_node(map: &OsdMap, node: &TreeNode, with_state: bool) -> Node {
     let crush = &map.crush;
-    let name = crush.names.get(&node.id).map(ToString::to_string).unwrap_or_default();
+    let mut out = object! { "id": node.id };
+    if let Some(class) = crush.class_of(node.id) {
+        out.push("device_class", class);
+    }
+    out.push("name", name_of(crush, node.id));
     if let Some(bucket) = crush.bucket(node.id) {
-        return object! {
-            "id": node.id, "name": name, "type": type_name(crush, i32::from(bucket.kind)), "type_id": i32::from(bucket.kind),
-            "pool_weights": object! {},
-            "children": Node::array(bucket.items.iter().copied()),
-        };
+        out.push("type", type_name(crush, i32::from(bucket.kind)));
+        out.push("type_id", i32::from(bucket.kind));
+        if node.depth > 0 {
+            out.push("pool_weights", pool_weights(map, node.id));
+        }
+        out.push("children", Node::array(children(crush, node.id).into_iter().rev().map(|(item, _)| item)));
+        return out;
     }
     let osd = OsdId(node.id);
-    let mut out = object! {
-        "id": node.id, "name": name, "type": "osd", "type_id": 0,
-        "crush_weight": fraction(node.weight), "depth": node.depth, "pool_weights": object! {},
-    };
+    out.push("type", "osd");
+    out.push("type_id", 0);
+    out.push("crush_weight", fraction(node.weight));
+    out.push("depth", node.depth);
+    out.push("pool_weights", pool_weights(map, node.id));
     if with_state {
         out.push("exists", i32::from(map.exists(osd)));
         out.push("status", status(map, osd));
@@ -111,33 +146,57 @@ fn tree_node(map: &OsdMap, node: &TreeNode, with_state: bool) -> Node {
     out
 }
 
-fn tree_table(map: &OsdMap, nodes: &[TreeNode], with_state: bool) -> Table {
-    use Align::{Left, Right};
-    let always = [("ID", Right), ("CLASS", Right), ("WEIGHT", Left), ("TYPE NAME", Left)];
-    let state = [("STATUS", Right), ("REWEIGHT", Right), ("PRI-AFF", Right)];
-    let mut table = Table::new(always.into_iter().chain(state.into_iter().filter(|_| with_state)));
+/// What an item weighs in each weight set.
+fn pool_weights(map: &OsdMap, item: i32) -> Node {
+    let sets = map.crush.choose_args.keys().filter_map(|key| {
+        let weights = map.crush.weights_of(*key, item)?;
+        Some((set_name(map, *key), Node::array(weights.into_iter().map(fraction))))
+    });
+    Node::map(sets)
+}
+
+fn tree_table(map: &OsdMap, nodes: &[TreeNode], shown: Shown) -> Table {
+    use Align::{BelowLeft, Left, Right};
+    let crush = &map.crush;
+    let sets: Vec<i64> = crush.choose_args.keys().copied().filter(|_| shown.weight_sets).collect();
+    let positions = |key: &i64| crush.weight_set_positions(*key).max(1);
+    let mut titles =
+        vec![("ID".to_owned(), Right), ("CLASS".to_owned(), Right), ("WEIGHT".to_owned(), BelowLeft)];
+    for key in &sets {
+        titles.push((set_name(map, *key), BelowLeft));
+        titles.extend((1..positions(key)).map(|_| (String::new(), BelowLeft)));
+    }
+    titles.push(("TYPE NAME".to_owned(), Left));
+    if shown.state {
+        titles.extend(["STATUS", "REWEIGHT", "PRI-AFF"].map(|title| (title.to_owned(), Right)));
+    }
+    let mut table = Table::new(titles);
     for node in nodes {
-        let crush = &map.crush;
-        let indent = "    ".repeat(node.depth);
-        let name = crush.names.get(&node.id).map(ToString::to_string).unwrap_or_default();
-        let shown = match crush.bucket(node.id) {
+        let class = crush.class_of(node.id).unwrap_or_default();
+        let mut row = vec![node.id.to_string(), class, weight_text(node.weight)];
+        for key in &sets {
+            let weights = crush.weights_of(*key, node.id).filter(|_| node.depth > 0).unwrap_or_default();
+            let weights = weights.into_iter().map(weight_text).chain(std::iter::repeat(String::new()));
+            row.extend(weights.take(positions(key)));
+        }
+        let (indent, name) = ("    ".repeat(node.depth), name_of(crush, node.id));
+        row.push(match crush.bucket(node.id) {
             Some(bucket) => format!("{indent}{} {name}", type_name(crush, i32::from(bucket.kind))),
             None => format!("{indent}{name}"),
-        };
-        let mut row =
-            vec![node.id.to_string(), String::new(), format!("{:.5}", fraction(node.weight)), shown];
-        if with_state && node.id >= 0 {
+        });
+        if shown.state && node.id >= 0 {
             let osd = OsdId(node.id);
-            let (weight, affinity) = (map.weight(osd), map.primary_affinity(osd));
-            row.extend([
-                status(map, osd).to_owned(),
-                format!("{:.5}", fraction(weight)),
-                format!("{:.5}", fraction(affinity)),
-            ]);
+            row.push(status(map, osd).to_owned());
+            row.extend([map.weight(osd), map.primary_affinity(osd)].map(weight_text));
         }
         table.row(row);
     }
     table
+}
+
+/// A weight in a table: five digits, and 0 for nothing.
+fn weight_text(weight: u32) -> String {
+    if weight == 0 { "0".to_owned() } else { format!("{:.5}", fraction(weight)) }
 }
 
 pub(super) fn status(map: &OsdMap, osd: OsdId) -> &'static str {

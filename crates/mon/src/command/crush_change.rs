@@ -5,16 +5,28 @@ use loligo_maps::crush::{CrushBuildError, CrushMap, RuleKind, StepOp, Tunables};
 use loligo_maps::{Name, OsdMap};
 use loligo_wire::Reader;
 
+use super::crush_place::{location, shown};
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// Makes an epoch with a changed CRUSH map.
-fn change(
+/// Makes an epoch with a changed CRUSH map. Shadows of classes and weight sets follow the change.
+pub(super) fn change(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut CrushMap) -> Result<(), CrushBuildError>,
 ) -> Result<(), Failure> {
-    let mut crush = CrushMap::clone(&call.state.osdmap().crush);
-    change(&mut crush).map_err(|e| Failure::invalid(e.to_string()))?;
-    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(&crush)).map(|_| ())
+    let before = std::sync::Arc::clone(&call.state.osdmap().crush);
+    let mut crush = CrushMap::clone(&before);
+    let rebuild = |crush: &mut CrushMap| match crush.class_names.is_empty() {
+        true => Ok(()),
+        false => crush.rebuild_class_trees(),
+    };
+    change(&mut crush).and_then(|()| rebuild(&mut crush)).map_err(|e| Failure::invalid(e.to_string()))?;
+    crush.fit_weight_sets(&before);
+    replace(call, &crush)
+}
+
+/// Makes an epoch with another CRUSH map.
+pub(super) fn replace(call: &mut Call<'_>, crush: &CrushMap) -> Result<(), Failure> {
+    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(crush)).map(|_| ())
 }
 
 /// Takes a whole map from the input.
@@ -53,9 +65,10 @@ pub(super) fn rule_create(call: &mut Call<'_>) -> Outcome {
     let root = crush.item_by_name(root).ok_or_else(missing)?;
     let unknown = || Failure::invalid(format!("unknown type {kind}"));
     let kind = crush.type_by_name(kind).ok_or_else(unknown)?;
-    if let Some(class) = call.args.text("class").filter(|class| !class.is_empty()) {
-        return Err(Failure::missing(format!("device class {class} does not exist")));
-    }
+    let root = match call.args.text("class").filter(|class| !class.is_empty()) {
+        Some(class) => shadow(crush, root, class)?,
+        None => root,
+    };
     let indep = call.args.text("mode") == Some("indep");
     change(call, |crush| {
         // With the steps of erasure-coded pools the rule is for those.
@@ -63,6 +76,18 @@ pub(super) fn rule_create(call: &mut Call<'_>) -> Outcome {
         crush.add_simple_rule(name, rule_kind, root, kind).map(|_| ())
     })?;
     Ok(Reply::default())
+}
+
+/// What a rule begins at for the devices of a class.
+fn shadow(crush: &CrushMap, root: i32, class: &str) -> Result<i32, Failure> {
+    if crush.class_by_name(class).is_none() {
+        return Err(Failure::invalid(format!("device class {class} does not exist")));
+    }
+    let none = || {
+        let name = super::crush::name_of(crush, root);
+        Failure::invalid(format!("root {name} has no devices with class {class}"))
+    };
+    crush.shadow(root, class).ok_or_else(none)
 }
 
 pub(super) fn rule_rename(call: &mut Call<'_>) -> Outcome {
@@ -142,8 +167,16 @@ pub(super) fn add_bucket(call: &mut Call<'_>) -> Outcome {
     if number == 0 {
         return Err(Failure::invalid(format!("type '{kind}' is for devices, not buckets")));
     }
-    change(call, |crush| crush.add_bucket(name, number).map(|_| ()))?;
-    Ok(Reply::status(format!("added bucket {name} type {kind} to crush map")))
+    let at = location(call);
+    change(call, |crush| {
+        let bucket = crush.add_bucket(name, number)?;
+        if at.is_empty() { Ok(()) } else { crush.insert_at(bucket, 0, &at) }
+    })?;
+    let place = match at.is_empty() {
+        true => "crush map".to_owned(),
+        false => format!("location {}", shown(&at)),
+    };
+    Ok(Reply::status(format!("added bucket {name} type {kind} to {place}")))
 }
 
 /// Changes a device's weight, and with it what everything above weighs.
@@ -157,8 +190,7 @@ pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::invalid(format!("device '{name}' is not a leaf in the crush map")));
     }
     let fixed = OsdMap::fixed_weight(weight);
-    let holders: Vec<i32> =
-        crush.buckets.iter().flatten().filter(|bucket| bucket.items.contains(&id)).map(|b| b.id).collect();
+    let holders = crush.holders(id);
     change(call, |crush| holders.iter().try_for_each(|bucket| crush.set_item_weight(id, fixed, *bucket)))?;
     Ok(Reply::status(format!("reweighted item id {id} name '{name}' to {weight} in crush map")))
 }

@@ -3,10 +3,9 @@
 use loligo_maps::crush::{Bucket, BucketAlg, CrushMap, StepOp, Tunables};
 
 use super::crush::{name_of, rule_nodes, type_name};
-use super::{Call, Outcome};
+use super::{Call, Outcome, crush_weights};
 use crate::output::json::{Node, object};
 
-/// Weight sets of pools are not shown: this monitor makes none.
 pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&describe(call)))
 }
@@ -22,7 +21,7 @@ pub(super) fn describe(call: &Call<'_>) -> Node {
         "buckets": Node::array(crush.buckets.iter().flatten().map(|b| bucket(crush, b))),
         "rules": rule_nodes(crush),
         "tunables": tunables(crush),
-        "choose_args": object! {},
+        "choose_args": crush_weights::choose_args(call),
     }
 }
 

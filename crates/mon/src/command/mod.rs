@@ -14,7 +14,10 @@ mod config_key;
 mod config_log;
 mod crush;
 mod crush_change;
+mod crush_class;
 mod crush_dump;
+mod crush_place;
+mod crush_weights;
 mod erasure;
 mod health;
 mod health_mute;
@@ -88,6 +91,10 @@ impl Errno {
     pub const EFBIG: Self = Self(27);
     /// Out of range.
     pub const ERANGE: Self = Self(34);
+    /// There is something in it.
+    pub const ENOTEMPTY: Self = Self(39);
+    /// It would lie within itself.
+    pub const ELOOP: Self = Self(40);
     /// Not supported.
     pub const EOPNOTSUPP: Self = Self(95);
 }

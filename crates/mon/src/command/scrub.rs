@@ -113,12 +113,13 @@ fn not_forced(call: &Call<'_>, pgs: &[PgId]) -> String {
         "cancel-force-recovery" => "recovery not forced",
         _ => "backfill not forced",
     };
-    pgs.iter().map(|pg| format!("pg {pg} {why}; ")).collect()
+    let each: String = pgs.iter().map(|pg| format!("pg {pg} {why}; ")).collect();
+    each + "\n"
 }
 
 /// `pg debug unfound_objects_exist | degraded_pgs_exist`: there never are any.
 pub(super) fn debug(_: &mut Call<'_>) -> Outcome {
-    Ok(Reply::output("FALSE"))
+    Ok(Reply::output("FALSE\n"))
 }
 
 /// `pg repeer`: there is no other copy to agree with.

@@ -6,9 +6,9 @@ use super::signature::ArgKind::{
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
     Call, Outcome, auth, autoscale, blocklist, config, config_help, config_key, config_log, crush,
-    crush_change, crush_dump, erasure, health, health_mute, log, metadata, mgr, mon, osd, osd_df, osd_dump,
-    osd_group, osd_new, osd_state, pg_dump, pg_ls, pg_stuck, pool, pool_app, pool_vars, quota, report,
-    reweight, scrub, status, usage,
+    crush_change, crush_class, crush_dump, crush_place, crush_weights, erasure, health, health_mute, log,
+    metadata, mgr, mon, osd, osd_df, osd_dump, osd_group, osd_new, osd_state, pg_dump, pg_ls, pg_stuck, pool,
+    pool_app, pool_vars, quota, report, reweight, scrub, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -32,6 +32,12 @@ const REWEIGHT: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, opt("no_increasing", 
 const REWEIGHT_PG: &[Arg] = &[OVERLOAD, MAX_CHANGE, MAX_OSDS, many(opt("pools", Pool))];
 const GROUP: &[Arg] = &[req("flags", Text), many(req("who", Text))];
 const RENAME: &[Arg] = &[req("srcname", TextOf(NAME_CHARS)), req("dstname", TextOf(NAME_CHARS))];
+const ITEM: Arg = req("name", TextOf(NAME_CHARS));
+const CLASS: Arg = req("class", TextOf("[A-Za-z0-9-_]"));
+const WEIGHT: Arg = req("weight", Float { min: Some(0.0) });
+const WEIGHTS: Arg = many(WEIGHT);
+const PLACE: Arg = many(req("args", TextOf(VALUE_CHARS)));
+const REMOVED: &[Arg] = &[ITEM, opt("ancestor", TextOf(NAME_CHARS))];
 const PGID: Arg = req("pgid", Pg);
 const PGIDS: &[Arg] = &[many(PGID)];
 const POOLS: &[Arg] = &[many(req("who", Pool))];
@@ -144,7 +150,7 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("osd find", &[req("id", OsdName)], ("osd", "r"), osd::find, "show where an OSD is")),
     bare(cmd("osd map", &[POOL, req("object", Object), opt("nspace", Text)], ("osd", "r"), osd::map, "show where an object is, or would be")),
     old(cmd("osd lspools", &[], ("osd", "r"), osd::lspools, "list pools with their numbers")),
-    bare(cmd("osd crush tree", &[], ("osd", "r"), crush::crush_tree, "show the CRUSH hierarchy")),
+    bare(cmd("osd crush tree", &[opt("shadow", Choice(&["--show-shadow"]))], ("osd", "r"), crush::crush_tree, "show the CRUSH hierarchy")),
     bare(cmd("osd crush ls", &[req("node", TextOf(NAME_CHARS))], ("osd", "r"), crush::ls, "list what is in a CRUSH bucket")),
     cmd("osd ls-tree", &[EPOCH, req("name", Text)], ("osd", "r"), crush::ls_tree, "list the OSDs below a CRUSH bucket"),
     bare(cmd("osd crush class ls", &[], ("osd", "r"), crush::class_ls, "list devices' classes")),
@@ -160,8 +166,37 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd crush rule rename", RENAME, ("osd", "rw"), crush_change::rule_rename, "give a CRUSH rule another name"),
     cmd("osd crush rule rm", &[req("name", TextOf(NAME_CHARS))], ("osd", "rw"), crush_change::rule_rm, "remove a CRUSH rule"),
     cmd("osd crush rename-bucket", RENAME, ("osd", "rw"), crush_change::rename_bucket, "give a CRUSH bucket another name"),
-    cmd("osd crush add-bucket", &[req("name", TextOf(NAME_CHARS)), req("type", Text)], ("osd", "rw"), crush_change::add_bucket, "make an empty CRUSH bucket"),
+    cmd("osd crush add-bucket", &[ITEM, req("type", Text), many(opt("args", TextOf(VALUE_CHARS)))], ("osd", "rw"), crush_change::add_bucket, "make an empty CRUSH bucket, perhaps at a place such as root=default"),
     cmd("osd crush reweight", &[req("name", TextOf(NAME_CHARS)), req("weight", Float { min: Some(0.0) })], ("osd", "rw"), crush_change::reweight, "change what a device weighs in CRUSH"),
+    cmd("osd crush add", &[OSD, WEIGHT, PLACE], ("osd", "rw"), crush_place::set, "put an OSD into the CRUSH hierarchy, at a place such as host=h root=default"),
+    cmd("osd crush set", &[OSD, WEIGHT, PLACE], ("osd", "rw"), crush_place::set, "say where in the CRUSH hierarchy an OSD is, and what it weighs"),
+    cmd("osd crush create-or-move", &[OSD, WEIGHT, PLACE], ("osd", "rw"), crush_place::create_or_move, "say where in the CRUSH hierarchy an OSD is, and what it weighs if it is new there"),
+    cmd("osd crush move", &[ITEM, PLACE], ("osd", "rw"), crush_place::move_item, "move something to another place of the CRUSH hierarchy"),
+    cmd("osd crush link", &[ITEM, PLACE], ("osd", "rw"), crush_place::move_item, "have a CRUSH bucket lie at another place too"),
+    cmd("osd crush unlink", REMOVED, ("osd", "rw"), crush_place::remove, "take something out of CRUSH buckets"),
+    cmd("osd crush rm", REMOVED, ("osd", "rw"), crush_place::remove, "remove something from the CRUSH map"),
+    old(cmd("osd crush remove", REMOVED, ("osd", "rw"), crush_place::remove, "remove something from the CRUSH map")),
+    cmd("osd crush swap-bucket", &[req("source", TextOf(NAME_CHARS)), req("dest", TextOf(NAME_CHARS)), SURE], ("osd", "rw"), crush_place::swap, "exchange what is in two CRUSH buckets"),
+    cmd("osd crush reweight-all", &[], ("osd", "rw"), crush_place::reweight_all, "have all CRUSH buckets weigh what is in them"),
+    cmd("osd crush reweight-subtree", &[ITEM, WEIGHT], ("osd", "rw"), crush_place::reweight_subtree, "give all OSDs below a CRUSH bucket a weight"),
+    cmd("osd crush set-all-straw-buckets-to-straw2", &[], ("osd", "rw"), crush_place::straw_to_straw2, "have all CRUSH buckets choose in the newest way"),
+    cmd("osd crush set-tunable", &[req("tunable", Choice(&["straw_calc_version"])), req("value", Int { min: None })], ("osd", "rw"), crush_place::set_tunable, "change one thing that CRUSH goes by"),
+    cmd("osd crush set-device-class", &[req("class", Text), many(req("ids", Text))], ("osd", "rw"), crush_class::set, "put OSDs into a class; all: all of them"),
+    cmd("osd crush rm-device-class", IDS, ("osd", "rw"), crush_class::rm, "take OSDs out of their classes; all: all of them"),
+    bare(cmd("osd crush get-device-class", IDS, ("osd", "r"), crush_class::get, "show the classes of OSDs")),
+    cmd("osd crush class create", &[CLASS], ("osd", "rw"), crush_class::create, "make a class of devices"),
+    cmd("osd crush class rm", &[CLASS], ("osd", "rw"), crush_class::remove, "remove a class of devices"),
+    cmd("osd crush class rename", RENAME, ("osd", "rw"), crush_class::rename, "give a class of devices another name"),
+    bare(cmd("osd crush class ls-osd", &[CLASS], ("osd", "r"), crush_class::ls_osd, "list the OSDs of a class")),
+    bare(cmd("osd crush rule ls-by-class", &[CLASS], ("osd", "r"), crush_class::rules, "list the CRUSH rules for a class of devices")),
+    bare(cmd("osd crush weight-set ls", &[], ("osd", "r"), crush_weights::ls, "list weight sets")),
+    bare(cmd("osd crush weight-set dump", &[], ("osd", "r"), crush_weights::dump, "show weight sets")),
+    cmd("osd crush weight-set create-compat", &[], ("osd", "rw"), crush_weights::create, "make the weight set of pools that have none of their own"),
+    cmd("osd crush weight-set create", &[POOL, req("mode", Choice(&["flat", "positional"]))], ("osd", "rw"), crush_weights::create, "make a weight set of a pool"),
+    cmd("osd crush weight-set rm", &[POOL], ("osd", "rw"), crush_weights::rm, "remove the weight set of a pool"),
+    cmd("osd crush weight-set rm-compat", &[], ("osd", "rw"), crush_weights::rm, "remove the weight set of pools that have none of their own"),
+    cmd("osd crush weight-set reweight", &[POOL, req("item", Text), WEIGHTS], ("osd", "rw"), crush_weights::reweight, "change what something weighs for a pool"),
+    cmd("osd crush weight-set reweight-compat", &[req("item", Text), WEIGHTS], ("osd", "rw"), crush_weights::reweight, "change what something weighs for pools that have no weight set of their own"),
     cmd("osd crush tunables", &[req("profile", Choice(&crush_change::PROFILES))], ("osd", "rw"), crush_change::tunables, "say what CRUSH goes by, by the name of a profile"),
     cmd("osd crush rule create-erasure", &[req("name", TextOf(NAME_CHARS)), opt("profile", TextOf(NAME_CHARS))], ("osd", "rw"), erasure::rule_create_erasure, "make a CRUSH rule for erasure-coded pools of a profile"),
     cmd("osd erasure-code-profile set", &[req("name", TextOf(NAME_CHARS)), many(opt("profile", Text)), opt("force", Bool)], ("osd", "rw"), erasure::set, "make a profile of an erasure code, or change it"),

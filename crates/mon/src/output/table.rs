@@ -1,5 +1,6 @@
 //! Tables for people: columns two blanks apart, as wide as their widest cell.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// To which side a cell's text is pushed.
@@ -16,14 +17,15 @@ pub enum Align {
 /// A table with a line of titles.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(Cow<'static, str>, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table with these columns.
-    pub fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    pub fn new<T: Into<Cow<'static, str>>>(columns: impl IntoIterator<Item = (T, Align)>) -> Self {
+        let columns = columns.into_iter().map(|(title, align)| (title.into(), align));
+        Self { columns: columns.collect(), rows: Vec::new() }
     }
 
     /// Adds a row. Cells that are missing stay empty; cells beyond the last column are not shown.
@@ -62,7 +64,7 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths: Vec<usize> = (0..self.columns.len()).map(|column| self.width(column)).collect();
-        let titles: Vec<&str> = self.columns.iter().map(|(title, _)| *title).collect();
+        let titles: Vec<&str> = self.columns.iter().map(|(title, _)| &**title).collect();
         self.write_line(f, &widths, &titles, true)?;
         self.rows.iter().try_for_each(|row| {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();

@@ -97,3 +97,96 @@ fn a_whole_map_is_taken_if_it_can_be() {
         assert!(ack.status.starts_with("Failed to parse crushmap: "), "{}", ack.status);
     }
 }
+
+/// What a stock monitor says of each, where no OSD has a class yet.
+#[test]
+fn items_are_placed_classed_and_weighed() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let cases: &[(&str, i32, &str)] = &[
+        (
+            r#"add-bucket","name":"h2","type":"host","args":["root=default","rack=r1"]"#,
+            0,
+            "added bucket h2 type host to location {rack=r1,root=default}",
+        ),
+        (r#"move","name":"nosuch","args":["root=default"]"#, -2, "item nosuch does not exist"),
+        (r#"move","name":"h2","args":["bogus=x"]"#, -22, "(22) Invalid argument"),
+        (r#"move","name":"r1","args":["host=h2"]"#, -40, "(40) Too many levels of symbolic links"),
+        (
+            r#"add","id":0,"weight":2.0,"args":["host=h2"]"#,
+            0,
+            "add item id 0 name 'osd.0' weight 2 at location {host=h2} to crush map",
+        ),
+        (
+            r#"set","id":0,"weight":1.5,"args":["host=h2"]"#,
+            0,
+            "set item id 0 name 'osd.0' weight 1.5 at location {host=h2} to crush map",
+        ),
+        (
+            r#"set","id":0,"weight":1.5,"args":["host=h2"]"#,
+            0,
+            "set item id 0 name 'osd.0' weight 1.5 at location {host=h2}: no change",
+        ),
+        (
+            r#"set","id":9,"weight":1.5,"args":["host=h2"]"#,
+            -2,
+            "osd.9 does not exist. Create it before updating the crush map",
+        ),
+        (
+            r#"create-or-move","id":0,"weight":7.0,"args":["host=h2"]"#,
+            0,
+            "create-or-move updated item name 'osd.0' weight 7 at location {host=h2} to crush map",
+        ),
+        (r#"rm","name":"h2""#, -39, "(39) Directory not empty"),
+        (r#"rm","name":"osd.0","ancestor":"h2""#, 0, "removed item id 0 name 'osd.0' from crush map"),
+        (r#"rm","name":"osd.0","ancestor":"h2""#, 0, "item 0 does not appear in that position"),
+        (r#"rm","name":"nosuch""#, 0, "device 'nosuch' does not appear in the crush map"),
+        (r#"set-device-class","class":"ssd","ids":["0"]"#, 0, "set osd(s) 0 to class 'ssd'"),
+        (
+            r#"set-device-class","class":"hdd","ids":["0"]"#,
+            -16,
+            "osd.0 has already bound to class 'ssd', can not reset class to 'hdd'; use 'ceph osd crush \
+             rm-device-class <id>' to remove old class first",
+        ),
+        (
+            r#"rule create-replicated","name":"s","root":"default","type":"osd","class":"nosuch""#,
+            -22,
+            "device class nosuch does not exist",
+        ),
+        (r#"rule create-replicated","name":"s","root":"default","type":"osd","class":"ssd""#, 0, ""),
+        (r#"class rm","class":"ssd""#, -16, "class 'ssd' still referenced by crush_rule(s): 's'"),
+        (r#"class rename","srcname":"ssd","dstname":"fast""#, 0, "rename class 'ssd' to 'fast'"),
+        (r#"weight-set create-compat""#, 0, ""),
+        (r#"weight-set create-compat""#, 0, "compat weight-set already created"),
+        (r#"weight-set reweight-compat","item":"osd.0","weight":[0.5]"#, 0, ""),
+        (
+            r#"weight-set reweight","pool":"p","item":"osd.0","weight":[0.5]"#,
+            -2,
+            "no weight-set for pool 'p'",
+        ),
+        (r#"swap-bucket","source":"h2","dest":"h2","yes_i_really_mean_it":true"#, -22, "*"),
+        (r#"set-tunable","tunable":"straw_calc_version","value":7"#, -22, "value must be 0 or 1; got 7"),
+        (r#"reweight-all""#, 0, "reweighted crush hierarchy"),
+    ];
+    for (command, result, status) in cases {
+        let reply = mon.command(admin, &format!(r#"{{"prefix":"osd crush {command}}}"#));
+        assert_eq!(reply.result, *result, "{command}: {}", reply.status);
+        assert!(*status == "*" || reply.status == *status, "{command}: {}", reply.status);
+    }
+    let tree = mon.output(admin, r#"{"prefix":"osd crush tree","shadow":"--show-shadow"}"#);
+    let lines: Vec<&str> = tree.lines().map(str::trim_end).take(4).collect();
+    let expected = [
+        "ID  CLASS  WEIGHT   (compat)  TYPE NAME",
+        "-8   fast  1.00000            root default~fast",
+        "-5   fast  1.00000   0.50000      host host~fast",
+        " 0   fast  1.00000   0.50000          osd.0",
+    ];
+    assert_eq!(lines, expected, "{tree}");
+    // The map that is kept is the same: shadows, classes and weight sets.
+    let again = State::from_json(&mon.monitor.state().to_json()).expect("it is whole");
+    assert_eq!(again.osdmap().crush, mon.monitor.state().osdmap().crush);
+    let rule = again.osdmap().crush.rule_by_name("s").expect("made");
+    let step = &again.osdmap().crush.rule(rule as usize).expect("made").steps[0];
+    assert_eq!(again.osdmap().crush.names[&step.arg1].to_string(), "default~fast");
+}
