@@ -13,6 +13,8 @@
 pub mod caps;
 pub mod client;
 pub mod conf;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod handshake;
 pub mod key;
 pub mod keyring;

@@ -14,6 +14,7 @@ mod bench;
 mod client;
 mod config;
 mod contend;
+mod cores;
 mod demo;
 mod df;
 mod dump;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
+    cores::forbid()?;
     // Ceph's programs share options that may stand anywhere; what is left is ours.
     let (mut words, bytes) = words::texts(std::env::args_os());
     if std::env::var_os("CEPH_ARGS").is_some_and(|args| args.to_str().is_none()) {

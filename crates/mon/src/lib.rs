@@ -4,6 +4,7 @@
 //! - [`command`]: the commands of the `ceph` program, with their signatures.
 //! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network, and [`StateFile`]
 //!   keeps its state.
+//! - [`text`]: commands and names are any bytes.
 //! - [`output`]: JSON and tables in the shapes that Ceph's tools know.
 //!
 //! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the commands that a
@@ -17,6 +18,7 @@ pub mod output;
 mod service;
 mod session;
 pub mod state;
+pub mod text;
 mod usage;
 mod view;
 
@@ -24,4 +26,4 @@ pub use file::{FileError, StateFile};
 pub use monitor::{Effects, Malformed, Monitor, SessionId};
 pub use service::{MonConfig, MonService, OnOsdMap, Stopped};
 pub use session::Peer;
-pub use usage::{Fullness, PgUsage, Space, Usage, UsageSource, has_quotas};
+pub use usage::{Fullness, PgScrubs, PgUsage, Scrub, Space, Usage, UsageSource, has_quotas};

@@ -127,16 +127,20 @@ impl Monitor {
 
     /// Time has passed: forgets what is over, reserves what runs out.
     pub fn tick(&mut self, now: UTime) {
-        let expired: Vec<EntityAddr> = {
-            let blocklist = &self.state.osdmap().blocklist.addrs;
-            blocklist.iter().filter(|(_, until)| **until <= now).map(|(addr, _)| *addr).collect()
-        };
-        if !expired.is_empty() {
-            let change = self.state.change_osdmap(now, |_, inc| inc.old_blocklist.extend(expired));
+        let blocklist = &self.state.osdmap().blocklist;
+        let [expired, ranges] = [&blocklist.addrs, &blocklist.ranges].map(|listed| -> Vec<EntityAddr> {
+            listed.iter().filter(|(_, until)| **until <= now).map(|(addr, _)| *addr).collect()
+        });
+        if !(expired.is_empty() && ranges.is_empty()) {
+            let change = self.state.change_osdmap(now, |_, inc| {
+                inc.old_blocklist.extend(expired);
+                inc.old_range_blocklist.extend(ranges);
+            });
             self.complain(now, change.map(|_| ()));
         }
         let revived = self.state.revive_osds(now);
         self.complain(now, revived);
+        self.end_mutes(now);
         self.state.note_global_id(self.auth.next_global_id());
         if self.auth.keys().rotate(now) {
             self.state.set_service_keys(self.auth.keys().to_bytes());

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use loligo_maps::{OsdMap, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{Eversion, PgId, PoolId};
+use loligo_wire::{Eversion, PgId, PoolId, UTime};
 
 /// Whoever stores the cluster's objects.
 pub trait UsageSource: Send + Sync {
@@ -11,6 +11,48 @@ pub trait UsageSource: Send + Sync {
 
     /// What each placement group holds, in order. Called while the monitor works: must not wait.
     fn placement_groups(&self) -> Vec<PgUsage>;
+
+    /// Has placement groups scrubbed, some time after this returns.
+    fn scrub(&self, pgs: &[PgId], how: Scrub);
+}
+
+/// A way to scrub a placement group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scrub {
+    /// What the store says of each object.
+    Shallow,
+    /// All data.
+    Deep,
+    /// All data, and what can be repaired is.
+    Repair,
+}
+
+impl Scrub {
+    /// Its name in commands.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shallow => "scrub",
+            Self::Deep => "deep-scrub",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+/// What is known of a placement group's scrubs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PgScrubs {
+    /// The one in progress.
+    pub running: Option<Scrub>,
+    /// When the newest ended; zero if there was none.
+    pub at: UTime,
+    /// The newest change then.
+    pub version: Eversion,
+    /// When the newest deep one ended.
+    pub deep_at: UTime,
+    /// The newest change then.
+    pub deep_version: Eversion,
+    /// When the newest one ended that found all in order.
+    pub clean_at: UTime,
 }
 
 /// What a placement group holds.
@@ -24,6 +66,25 @@ pub struct PgUsage {
     pub version: Eversion,
     /// Requests whose results it remembers.
     pub log_entries: u64,
+    /// Its scrubs.
+    pub scrubs: PgScrubs,
+}
+
+impl PgUsage {
+    /// The words for what it is, as a stock cluster puts them together.
+    pub fn state(&self) -> String {
+        let mut state = "active+clean".to_owned();
+        if let Some(running) = self.scrubs.running {
+            state += if running == Scrub::Shallow { "+scrubbing" } else { "+scrubbing+deep" };
+        }
+        if self.sum.num_scrub_errors > 0 {
+            state += "+inconsistent";
+        }
+        if self.scrubs.running == Some(Scrub::Repair) {
+            state += "+repair";
+        }
+        state
+    }
 }
 
 /// What the cluster holds.

@@ -4,6 +4,7 @@ use loligo_maps::{MapFlags, Name, OsdState, PoolFlags};
 use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
 
 use crate::output::json::{Node, object};
+use crate::text;
 
 /// `{"addrvec": [{"type": "v2", "addr": "127.0.0.1:3300", "nonce": 0}]}`
 pub(crate) fn addrvec(addrs: &EntityAddrVec) -> Node {
@@ -82,8 +83,20 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
 
 /// The words for an OSD's state, in their order.
 pub(crate) fn osd_state(state: OsdState) -> Vec<&'static str> {
-    const NAMES: [(u32, &str); 6] =
-        [(6, "backfillfull"), (0, "exists"), (4, "full"), (5, "nearfull"), (3, "new"), (1, "up")];
+    const NAMES: [(u32, &str); 12] = [
+        (6, "backfillfull"),
+        (7, "destroyed"),
+        (0, "exists"),
+        (4, "full"),
+        (5, "nearfull"),
+        (3, "new"),
+        (9, "nodown"),
+        (10, "noin"),
+        (11, "noout"),
+        (8, "noup"),
+        (12, "stop"),
+        (1, "up"),
+    ];
     words(u64::from(state.0), &NAMES)
 }
 
@@ -122,5 +135,5 @@ pub(crate) fn autoscale_mode(mode: u8) -> &'static str {
 
 /// A map of names, two levels deep, as applications keep them.
 pub(crate) fn name_map<'a>(map: impl IntoIterator<Item = (&'a Name, &'a Name)>) -> Node {
-    Node::map(map.into_iter().map(|(key, value)| (key, value.to_string())))
+    Node::map(map.into_iter().map(|(key, value)| (text::of(key), text::of(value))))
 }

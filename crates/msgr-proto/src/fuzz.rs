@@ -6,6 +6,7 @@ use loligo_cephx::handshake::{
 };
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
+use crate::compression::{Method, compress};
 use crate::crypto::GcmPair;
 use crate::{
     ClientIdent, Event, Frame, Handshake, Limits, Local, Opener, OutBuf, ProtoError, Reconnect, Sealer,
@@ -44,6 +45,37 @@ pub fn secure_frames(data: &[u8]) {
         rest = body;
         let mut out = OutBuf::new();
         if sealer.any_frame(tag, segments, &mut out).is_err() {
+            return;
+        }
+        opener.spare().extend_from_slice(&out.take());
+        if drain(&mut opener).is_err() {
+            return;
+        }
+    }
+}
+
+/// An open session with a peer that was told to compress and means ill. `data`: which method, then frames, each as its
+/// tag, a byte whose bit 0 says whether the segments are to be compressed or stand there as they are to be sent, the lengths of
+/// the four segments (one byte each), and the segments.
+pub fn compressed_frames(data: &[u8]) {
+    let Some((method, mut rest)) = data.split_first() else { return };
+    let method = Method::ALL[usize::from(*method) % Method::ALL.len()];
+    let (mut sealer, mut opener) = (Sealer::plain(), Opener::plain());
+    opener.decompress(method);
+    opener.establish(Limits { front_len_max: 1 << 20, middle_len_max: 1 << 10, data_len_max: 2 << 20 });
+    while let Some(([tag, flags, lens @ ..], body)) = rest.split_first_chunk::<6>() {
+        let (tag, mut body) = (Tag::ALL[usize::from(*tag) % Tag::ALL.len()], body);
+        let segments = lens.map(|len| {
+            let segment;
+            (segment, body) = body.split_at(usize::from(len).min(body.len()));
+            match flags & 1 {
+                0 => Bytes::copy_from_slice(segment),
+                _ => compress(method, segment).map_or(Bytes::new(), Bytes::from),
+            }
+        });
+        rest = body;
+        let mut out = OutBuf::new();
+        if sealer.seal_compressed(tag, segments, &mut out).is_err() {
             return;
         }
         opener.spare().extend_from_slice(&out.take());

@@ -62,6 +62,11 @@ fn secure_frames() {
 }
 
 #[test]
+fn compressed_frames() {
+    replay("compressed_frames", fuzz::compressed_frames);
+}
+
+#[test]
 fn handshake() {
     replay("handshake", fuzz::handshake);
 }
@@ -71,6 +76,7 @@ proptest! {
     fn random_bytes(data: Vec<u8>) {
         fuzz::frames(&data);
         fuzz::secure_frames(&data);
+        fuzz::compressed_frames(&data);
         fuzz::handshake(&data);
     }
 }

@@ -17,6 +17,8 @@
 //! - A map may show several OSDs: each has a [`Door`] to the same slots, and takes the requests that the map directs to it. Data
 //!   are kept once, also in erasure-coded pools, whose rules for clients are enforced (`exec/rules.rs`).
 //!
+//! - Scrubs read all objects now and then, so that damage is found before a client reads it (`scrub`).
+//!
 //! What this crate refuses to do: no replication, no coding, no recovery, no cache tiers. It knows
 //! sockets only as [`Connection`](loligo_msgr::Connection)s.
 #![forbid(unsafe_code)]
@@ -33,6 +35,7 @@ mod history;
 mod osd;
 mod place;
 mod replies;
+mod scrub;
 mod session;
 mod slot;
 mod stats;
@@ -43,4 +46,5 @@ pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Door, Osd, OsdConfig};
+pub use scrub::{Damage, Fault, PgScrub, ScrubJob, ScrubKind, ScrubPolicy, ScrubReport, Scrubbed};
 pub use stats::{PgStats, PoolStats};

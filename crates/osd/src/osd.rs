@@ -19,6 +19,7 @@ use crate::exec::{self, Context, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
+use crate::scrub::Scrubs;
 use crate::session::{Session, peer_addrs};
 use crate::slot::{Asker, Helpers, Request};
 use crate::stats::{PgStats, PoolStats};
@@ -39,10 +40,11 @@ pub struct OsdConfig {
 pub struct Osd {
     store: Arc<dyn ObjectStore>,
     limits: Limits,
-    places: ArcSwap<Places>,
+    pub(crate) places: ArcSwap<Places>,
     map_change: Mutex<()>,
     helpers: Helpers,
     trims: Arc<Trims>,
+    pub(crate) scrubs: Scrubs,
 }
 
 impl Osd {
@@ -55,6 +57,7 @@ impl Osd {
             map_change: Mutex::new(&MAP_CHANGE, ()),
             helpers: Helpers::default(),
             trims: Arc::default(),
+            scrubs: Scrubs::default(),
         })
     }
 

@@ -201,7 +201,7 @@ impl Rados {
             pool: u32::try_from(pool.0).map_err(|_| Errno::EINVAL)?,
             op,
             snapid: snap,
-            name: name.to_owned(),
+            name: Bytes::copy_from_slice(name.as_bytes()),
             crush_rule: -1,
         };
         let reply: MPoolOpReply = self.ask(&body).await?;
@@ -228,10 +228,11 @@ impl Rados {
 
     /// Statistics of pools, by name; those that do not exist are missing.
     pub async fn pool_stats(&self, pools: &[&str]) -> Result<Vec<(String, PoolStat)>, Error> {
-        let pools = pools.iter().map(|name| (*name).to_owned()).collect();
+        let pools = pools.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
         let body = MGetPoolStats { paxos: PaxosHeader::default(), fsid: self.fsid(), pools };
         let reply: MGetPoolStatsReply = self.ask(&body).await?;
-        Ok(reply.pool_stats.into_iter().collect())
+        let named = |(name, stat): (Bytes, _)| (String::from_utf8_lossy(&name).into_owned(), stat);
+        Ok(reply.pool_stats.into_iter().map(named).collect())
     }
 
     /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`, and returns their output and
@@ -240,11 +241,11 @@ impl Rados {
         let body = MMonCommand {
             paxos: PaxosHeader::default(),
             fsid: self.fsid(),
-            cmd: vec![command.to_owned()],
+            cmd: vec![Bytes::copy_from_slice(command.as_bytes())],
             input,
         };
         let reply: MMonCommandAck = self.ask(&body).await?;
-        answered(reply.result, reply.status, reply.output)
+        answered(reply.result, String::from_utf8_lossy(&reply.status).into_owned(), reply.output)
     }
 
     /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`, and returns its output and its words. It is sent again if the

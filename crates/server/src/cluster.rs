@@ -12,7 +12,7 @@ use loligo_logring::{log, text};
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, NewOsdMap, OsdCount, State};
-use loligo_mon::{MonConfig, MonService, PgUsage, Space, Usage, UsageSource};
+use loligo_mon::{MonConfig, MonService, PgUsage, Scrub, Space, Usage, UsageSource};
 use loligo_msgr::{
     AcceptAuth, Admission, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle,
 };
@@ -21,12 +21,13 @@ use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_store::{Delayed, ObjectStore};
 use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, UTime, Uuid};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, PgId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
+use crate::scrub::{self, ScrubFile};
 use crate::tell::{self, MonDoor, OsdDoor};
 use crate::{Auth, Builder, StartError, fullness, ops, perf, quota};
 
@@ -42,6 +43,8 @@ pub(crate) struct Cluster {
     messengers: Vec<Arc<Messenger>>,
     /// Tells when the store can write no more.
     disk: Option<Disk>,
+    /// Where what is known of scrubs is kept, and whose it is.
+    scrubs: Option<(Arc<ScrubFile>, Arc<Osd>)>,
     _admin: AdminSocket,
     _dir: DataDir,
 }
@@ -69,10 +72,16 @@ impl Cluster {
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let doors = Doors::new(&builder, &state, state.osd_count_for(builder.osds)?);
         let figures_of = Arc::clone(&osd);
+        // What is in memory is new at each start, and so is what is known of it.
+        let scrub_file = dir.scrub_file().filter(|_| disk.is_some()).map(Arc::new);
+        if let Some(file) = &scrub_file {
+            file.restore(&osd);
+        }
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         tell_of_purged_snaps(&osd, &mon);
         fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
         quota::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
+        let scrubs = scrub_file.map(|file| (file, Arc::clone(&osd)));
         let admin = Admin::new();
         tell::register(&admin, Arc::clone(&osd));
         ops::register(&admin, &osd);
@@ -91,6 +100,8 @@ impl Cluster {
         dir.write_conf(fsid, &addrs, builder.auth)?;
         let started = mon.call(move |state, now| state.start(now, addrs)).await;
         started.map_err(io::Error::other)?;
+        let file = scrubs.as_ref().map(|(file, _)| Arc::clone(file));
+        scrub::watch(Arc::downgrade(&figures_of), Arc::downgrade(&mon), file);
         messengers.push(mon_messenger);
         log!(
             MON,
@@ -115,7 +126,7 @@ impl Cluster {
         }
         let socket = AdminSocket::open(&facts.admin_socket, admin);
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
-        Ok(Self { facts, mon, messengers, disk, _admin, _dir: dir })
+        Ok(Self { facts, mon, messengers, disk, scrubs, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -137,6 +148,9 @@ impl Cluster {
             messenger.shutdown().await;
         }
         self.mon.stop().await;
+        if let Some((file, osd)) = self.scrubs.take() {
+            let _ = tokio::task::spawn_blocking(move || file.save(&osd)).await;
+        }
         if let Some(disk) = &self.disk {
             // Writes down everything; takes a moment.
             let store = Arc::clone(&disk.store);
@@ -195,7 +209,7 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<St
     let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
-    state.set_config("mon", "mon_allow_pool_delete", "true");
+    state.set_config(now, "mon", "mon_allow_pool_delete", "true");
     Ok(state)
 }
 
@@ -423,13 +437,24 @@ impl UsageSource for OsdUsage {
     }
 
     fn placement_groups(&self) -> Vec<PgUsage> {
-        let of = |stats: PgStats| PgUsage {
-            pg: stats.pg,
-            sum: sum(&stats.stats),
-            version: stats.version,
-            log_entries: stats.remembered,
+        let scrubs = self.0.pg_scrubs();
+        let of = |stats: PgStats| {
+            let scrub = scrubs.get(&stats.pg).copied().unwrap_or_default();
+            let (shallow, deep) = (scrub.shallow_errors as i64, scrub.deep_errors as i64);
+            let sum = ObjectStatSum {
+                num_scrub_errors: shallow + deep,
+                num_shallow_scrub_errors: shallow,
+                num_deep_scrub_errors: deep,
+                ..sum(&stats.stats)
+            };
+            let (version, log_entries) = (stats.version, stats.remembered);
+            PgUsage { pg: stats.pg, sum, version, log_entries, scrubs: scrub::scrubs(&scrub) }
         };
         self.0.pg_stats().into_iter().map(of).collect()
+    }
+
+    fn scrub(&self, pgs: &[PgId], how: Scrub) {
+        self.0.ask_scrub(pgs.iter().copied(), scrub::kind(how));
     }
 }
 

@@ -9,6 +9,7 @@ use loligo_cephx::keyring::Keyring;
 use loligo_mon::StateFile;
 use loligo_wire::{EntityAddrVec, EntityName, Uuid};
 
+use crate::scrub::ScrubFile;
 use crate::{Auth, StartError};
 
 /// A server's directory, which no other server uses at the same time.
@@ -54,6 +55,11 @@ impl DataDir {
     /// Where the monitor's state is kept; not where it would be removed with the directory.
     pub(crate) fn state_file(&self) -> Option<StateFile> {
         (!self.temporary).then(|| StateFile::new(self.path.join("mon.json")))
+    }
+
+    /// Where what is known of scrubs is kept; as [`state_file`](Self::state_file).
+    pub(crate) fn scrub_file(&self) -> Option<ScrubFile> {
+        (!self.temporary).then(|| ScrubFile::new(self.path.join("scrubs")))
     }
 
     /// Where objects are kept on disk.

@@ -30,6 +30,7 @@ mod handle;
 mod ops;
 mod perf;
 mod quota;
+mod scrub;
 mod tell;
 
 pub use builder::{Auth, Builder, Server};

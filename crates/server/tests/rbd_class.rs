@@ -139,6 +139,59 @@ fn features_that_must_not_change_do_not() {
     assert_eq!(here.call(o, "get_features", &id(u64::MAX)), Ok((13u64, 13u64).to_bytes()));
 }
 
+/// As an OSD of 16.2.15 takes them: `rbd create $'a\\xff'`, and a snapshot and a removal to the trash.
+#[test]
+fn names_are_any_bytes() {
+    let here = Here::new();
+    let (directory, header, trash) = ("rbd_directory", "rbd_header.1", "rbd_trash");
+    let bytes = |name: &'static [u8]| Bytes::from_static(name);
+    let two = (bytes(b"a\xff"), bytes(b"1")).to_bytes();
+    here.does(directory, "dir_add_image", &two);
+    here.fails(directory, "dir_add_image", &two, EEXIST);
+    assert_eq!(here.call(directory, "dir_get_id", &bytes(b"a\xff").to_bytes()), Ok("1".to_bytes()));
+    assert_eq!(here.call(directory, "dir_get_name", &"1".to_bytes()), Ok(bytes(b"a\xff").to_bytes()));
+    here.fails(directory, "dir_get_id", &bytes(b"\xfe").to_bytes(), ENOENT);
+    here.fails(directory, "dir_get_name", &bytes(b"\xfe").to_bytes(), ENOENT);
+    let rename = encoded(|w| [b"a\xff".as_slice(), b"\xfe", b"1"].iter().for_each(|name| w.blob(name)));
+    here.does(directory, "dir_rename_image", &rename);
+    let list = encoded(|w| {
+        w.blob(b"");
+        w.u64(9);
+    });
+    let listed = here.call(directory, "dir_list", &list).expect("listed");
+    let listed: BTreeMap<Bytes, Bytes> = loligo_wire::Reader::new(&listed).get().expect("names");
+    assert_eq!(listed.into_keys().collect::<Vec<_>>(), [bytes(b"\xfe")]);
+    here.does(directory, "dir_remove_image", &(bytes(b"\xfe"), bytes(b"1")).to_bytes());
+    here.does("rbd_namespace", "namespace_add", &bytes(b"n\xff").to_bytes());
+    here.does("rbd_namespace", "namespace_remove", &bytes(b"n\xff").to_bytes());
+    here.image(header);
+    let snap = |name: &[u8], id: u64| {
+        encoded(|w| {
+            w.blob(name);
+            w.u64(id);
+        })
+    };
+    here.does(header, "snapshot_add", &snap(b"s\xff", 4));
+    here.fails(header, "snapshot_add", &snap(b"s\xff", 5), EEXIST);
+    here.does(header, "snapshot_add", &snap(b"s\xfe", 5));
+    assert_eq!(here.call(header, "get_snapshot_name", &id(4)), Ok(bytes(b"s\xff").to_bytes()));
+    let entry = encoded(|w| {
+        w.put("1");
+        w.versioned(2, 1, |w| {
+            w.u8(0);
+            w.blob(b"a\xff");
+            w.u64(0);
+            w.u64(0);
+            w.u8(0);
+        });
+    });
+    here.does(trash, "trash_add", &entry);
+    assert_eq!(
+        here.call(trash, "trash_get", &"1".to_bytes()).map(|entry| entry.ends_with(&[0; 17])),
+        Ok(true)
+    );
+}
+
 #[test]
 fn directories_map_names_to_ids_and_back() {
     let here = Here::new();

@@ -131,6 +131,10 @@ impl Collection for DelayedCollection {
     fn records(&self) -> Vec<OpRecord> {
         self.inner.records()
     }
+
+    fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
+        self.inner.verify(oid)
+    }
 }
 
 #[cfg(test)]

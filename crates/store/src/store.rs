@@ -51,6 +51,14 @@ pub trait Collection: Send + Sync {
     /// The records of the newest transactions that have one, oldest first: what a restarted OSD answers repetitions
     /// from. A store that forgets everything at a restart has none.
     fn records(&self) -> Vec<OpRecord>;
+
+    /// Reads again what the medium says of an object, its data and its omap left out, past what is kept in memory. An
+    /// error: it cannot be read, or is not what was written. What has not reached the medium yet is in order, and so is
+    /// all in a store that has none.
+    fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
+        let _ = oid;
+        Fetch::Now(())
+    }
 }
 
 /// How far a transaction got. Whoever answers for it must look: what is pending may yet be lost.
@@ -88,6 +96,11 @@ pub trait ObjectView: Send + Sync {
 
     /// The bytes of a range, as far as the object reaches; holes read as zeros.
     fn read(&self, offset: u64, len: u64) -> Fetch<Data>;
+
+    /// The same bytes, read from the medium and checked even if they are kept in memory as well; nothing is kept of them.
+    fn verify(&self, offset: u64, len: u64) -> Fetch<Data> {
+        self.read(offset, len)
+    }
 
     /// The CRC-32C (begun with −1) of all the object's data, if [`Change::NoteCrc`] said it.
     ///

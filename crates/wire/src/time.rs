@@ -52,7 +52,7 @@ impl std::ops::Add<Duration> for UTime {
     type Output = Self;
     fn add(self, d: Duration) -> Self {
         let sum = self.since_epoch() + d;
-        Self { sec: sum.as_secs() as u32, nsec: sum.subsec_nanos() }
+        Self { sec: u32::try_from(sum.as_secs()).unwrap_or(u32::MAX), nsec: sum.subsec_nanos() }
     }
 }
 

@@ -129,6 +129,10 @@ impl MapFlags {
     pub const NOIN: Self = Self(1 << 8);
     /// Objects sort by their reversed hash's bits.
     pub const SORTBITWISE: Self = Self(1 << 15);
+    /// Nothing is scrubbed unless it is asked for.
+    pub const NOSCRUB: Self = Self(1 << 11);
+    /// Nothing is scrubbed deeply unless it is asked for.
+    pub const NODEEP_SCRUB: Self = Self(1 << 12);
     /// Said releases 10, 11 and 12 once; cleared since 12.
     const LEGACY_REQUIRE: Self = Self(1 << 16 | 1 << 17 | 1 << 18);
     /// Deleting is recovered separately.

@@ -21,6 +21,8 @@ impl OsdState {
     pub const BACKFILLFULL: Self = Self(1 << 6);
     /// Its data is lost and its number may be used again.
     pub const DESTROYED: Self = Self(1 << 7);
+    /// It shall not come up.
+    pub const NOUP: Self = Self(1 << 8);
     /// It was stopped on purpose.
     pub const STOP: Self = Self(1 << 12);
 

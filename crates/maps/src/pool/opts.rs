@@ -13,6 +13,10 @@ pub struct PoolOpts(pub BTreeMap<PoolOptKey, PoolOpt>);
 pub struct PoolOptKey(pub i32);
 
 impl PoolOptKey {
+    /// Seconds between two scrubs.
+    pub const SCRUB_MIN_INTERVAL: Self = Self(0);
+    /// Seconds between two deep scrubs.
+    pub const DEEP_SCRUB_INTERVAL: Self = Self(2);
     /// Fewest PGs that the autoscaler may choose.
     pub const PG_NUM_MIN: Self = Self(15);
     /// Most PGs that the autoscaler may choose.

@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 
 use super::Failure;
 use super::signature::{Arg, ArgKind, Command};
+use crate::text::without_lone_surrogates;
 
 /// A command's arguments, as JSON.
 #[derive(Clone, Debug)]
 pub struct Args(Map<String, Value>);
 
 impl Args {
-    /// Reads a command. It is one JSON object, perhaps cut into several strings.
-    pub fn parse(cmd: &[String]) -> Result<Self, Failure> {
-        let text = cmd.concat();
-        match serde_json::from_str(&text) {
+    /// Reads a command: one JSON object.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        match serde_json::from_str(&without_lone_surrogates(text.to_owned())) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(Failure::invalid(format!("not JSON object {text}"))),
             Err(_) => Err(Failure::invalid(format!("unparseable JSON {text}"))),

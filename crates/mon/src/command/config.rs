@@ -17,7 +17,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
         None => return Err(Failure::invalid(format!("unrecognized config option '{name}'"))),
     };
     let (who, name) = (section(call)?, option(call, "name")?);
-    call.state.set_config(&who, &name, &value);
+    call.state.set_config(call.now, &who, &name, &value);
     Ok(Reply::default())
 }
 
@@ -41,7 +41,7 @@ pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     let (who, name) = (section(call)?, option(call, "name")?);
-    call.state.remove_config(&who, &name);
+    call.state.remove_config(call.now, &who, &name);
     Ok(Reply::default())
 }
 
@@ -49,15 +49,24 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let who = whoever(call)?;
     let config = call.state.config();
     if let Some(key) = call.args.text("key") {
-        let default = || options::find(key).map(|option| option.default_for(&who));
-        let value = config.value(&who, key).map(str::to_owned).or_else(default);
-        let missing = || Failure::missing(format!("there is no option '{key}', and nothing is set for it"));
-        return value.map(|value| Reply::output(format!("{value}\n"))).ok_or_else(missing);
+        let missing = || Failure::missing(format!("unrecognized key '{key}'"));
+        let option = options::find(key).ok_or_else(missing)?;
+        let value = match config.value(&who, key) {
+            Some(value) => value.to_owned(),
+            // The one that every program of a cluster has.
+            None if option.name == "fsid" => call.state.fsid().to_string(),
+            None => option.default_for(&who),
+        };
+        return Ok(Reply::output(value + "\n"));
     }
     let settings = config.settings_of(&who);
     let node = |_: &Call<'_>| {
         Node::map(settings.iter().map(|(option, (section, value))| {
-            (option, object! { "value": *value, "section": *section, "mask": object! {} })
+            let at_runtime = options::find(option).is_some_and(|option| option.at_runtime);
+            let facts = object! {
+                "value": *value, "section": *section, "mask": object! {}, "can_update_at_runtime": at_runtime,
+            };
+            (option, facts)
         }))
     };
     Ok(call.print(node, |_| {

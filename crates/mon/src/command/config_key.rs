@@ -2,6 +2,7 @@
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
+use crate::text;
 
 /// The longest value (`mon_config_key_max_entry_size`), in bytes.
 const VALUE_MAX: usize = 64 << 10;
@@ -13,11 +14,11 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let key = call.args.required("key");
-    let value = call.args.text("val").map_or(call.input, str::as_bytes);
+    let value = call.args.text("val").map_or_else(|| call.input.to_vec(), text::to_bytes);
     if value.len() > VALUE_MAX {
         return Err(Failure::new(Errno::EFBIG, format!("error: entry size limited to {VALUE_MAX} bytes")));
     }
-    call.state.set_config_key(key, value.to_vec());
+    call.state.set_config_key(key, value);
     Ok(Reply::status(format!("set {key}")))
 }
 

@@ -2,10 +2,10 @@
 
 use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 
-use super::{Call, Outcome};
+use super::{Call, Outcome, health_mute, osd_group};
 use crate::output::json::{Node, object};
 use crate::usage::FAILSAFE;
-use crate::{Fullness, view};
+use crate::{Fullness, text, view};
 
 /// Something that is wrong.
 pub(super) struct Check {
@@ -17,6 +17,19 @@ pub(super) struct Check {
 }
 
 impl Check {
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What it says, and how many things it is about.
+    pub(super) fn what(&self) -> (&str, usize) {
+        (&self.summary, self.count)
+    }
+
+    fn is_muted(&self, call: &Call<'_>) -> bool {
+        call.state.mutes().contains_key(self.code)
+    }
+
     fn severity(&self) -> &'static str {
         if self.error { "HEALTH_ERR" } else { "HEALTH_WARN" }
     }
@@ -24,60 +37,74 @@ impl Check {
 
 /// All that is wrong.
 pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
-    [
+    let checks = [
         osd_down(call),
         out_of_order(call.state.osdmap()),
         full(call),
+        scrub_errors(call),
+        pgs_damaged(call),
         pools_full(call),
         flags(call),
+        flagged(call.state.osdmap()),
         no_application(call),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let mut checks: Vec<Check> = checks.into_iter().flatten().collect();
+    checks.sort_by_key(|check| check.code); // as in Ceph
+    checks
 }
 
-/// `HEALTH_OK`, or the worst of what is wrong.
-pub(super) fn overall(checks: &[Check]) -> &'static str {
-    match checks {
-        [] => "HEALTH_OK",
-        some if some.iter().any(|check| check.error) => "HEALTH_ERR",
-        _ => "HEALTH_WARN",
+/// Ends mutes of alerts that are over or have got worse.
+pub(crate) fn end_mutes(call: &mut Call<'_>) {
+    if !call.state.mutes().is_empty() {
+        let checks = checks(call);
+        let raised = |code: &str| checks.iter().find(|check| check.code == code).map(Check::what);
+        call.state.end_mutes(call.now, raised);
     }
 }
 
-/// The summaries of what is wrong.
-pub(super) fn summaries(checks: &[Check]) -> impl Iterator<Item = &str> {
-    checks.iter().map(|check| check.summary.as_str())
+/// `HEALTH_OK`, or the worst of what is wrong and not muted.
+pub(super) fn overall(call: &Call<'_>, checks: &[Check]) -> &'static str {
+    let worst = checks.iter().filter(|check| !check.is_muted(call)).map(|check| check.error).max();
+    match worst {
+        None => "HEALTH_OK",
+        Some(true) => "HEALTH_ERR",
+        Some(false) => "HEALTH_WARN",
+    }
+}
+
+/// The summaries of what is wrong and not muted.
+pub(super) fn summaries<'a>(call: &Call<'_>, checks: &'a [Check]) -> impl Iterator<Item = &'a str> {
+    checks.iter().filter(|check| !check.is_muted(call)).map(|check| check.summary.as_str())
 }
 
 pub(super) fn health(call: &mut Call<'_>) -> Outcome {
     let detail = call.args.text("detail") == Some("detail");
     let checks = checks(call);
-    let plain = |_: &Call<'_>| {
-        let mut text = overall(&checks).to_owned();
-        let summaries: Vec<_> = summaries(&checks).collect();
-        if !summaries.is_empty() {
-            text = format!("{text} {}", summaries.join("; "));
+    let plain = |call: &Call<'_>| {
+        let mut text = overall(call, &checks).to_owned();
+        let mutes = health_mute::list(call);
+        let said: Vec<_> = summaries(call, &checks).chain(mutes.as_deref()).collect();
+        if !said.is_empty() {
+            text = format!("{text} {}", said.join("; "));
         }
         if detail {
-            text.extend(checks.iter().map(|check| format!("\n{}", detail_text(check))));
+            text.extend(checks.iter().map(|check| format!("\n{}", detail_text(call, check))));
         }
         text + "\n"
     };
-    Ok(call.print(|_| describe(&checks, detail), plain))
+    Ok(call.print(|call| describe(call, &checks, detail), plain))
 }
 
 /// The `health` part of several outputs.
-pub(super) fn describe(checks: &[Check], detail: bool) -> Node {
+pub(super) fn describe(call: &Call<'_>, checks: &[Check], detail: bool) -> Node {
     object! {
-        "status": overall(checks),
-        "checks": Node::map(checks.iter().map(|check| (check.code, check_node(check, detail)))),
-        "mutes": Vec::new(),
+        "status": overall(call, checks),
+        "checks": Node::map(checks.iter().map(|check| (check.code, check_node(call, check, detail)))),
+        "mutes": health_mute::describe(call),
     }
 }
 
-fn check_node(check: &Check, detail: bool) -> Node {
+fn check_node(call: &Call<'_>, check: &Check, detail: bool) -> Node {
     let mut node = object! {
         "severity": check.severity(),
         "summary": object! { "message": check.summary.as_str(), "count": check.count },
@@ -88,19 +115,20 @@ fn check_node(check: &Check, detail: bool) -> Node {
             Node::array(check.details.iter().map(|line| object! { "message": line.as_str() })),
         );
     }
-    node.push("muted", false);
+    node.push("muted", check.is_muted(call));
     node
 }
 
-fn detail_text(check: &Check) -> String {
+fn detail_text(call: &Call<'_>, check: &Check) -> String {
     let tag = if check.error { "[ERR]" } else { "[WRN]" };
     let lines = check.details.iter().map(|line| format!("\n    {line}"));
-    format!("{tag} {}: {}{}", check.code, check.summary, lines.collect::<String>())
+    let mark = health_mute::mark(call, check.code);
+    format!("{mark}{tag} {}: {}{}", check.code, check.summary, lines.collect::<String>())
 }
 
 fn osd_down(call: &Call<'_>) -> Option<Check> {
     let map = call.state.osdmap();
-    let down: Vec<_> = map.osd_ids().filter(|osd| !map.is_up(*osd)).collect();
+    let down: Vec<_> = call.state.served_osds().filter(|osd| map.is_in(*osd) && !map.is_up(*osd)).collect();
     (!down.is_empty()).then(|| Check {
         code: "OSD_DOWN",
         error: false,
@@ -152,6 +180,30 @@ fn full(call: &Call<'_>) -> Option<Check> {
     })
 }
 
+/// What scrubs have found and is still there.
+fn scrub_errors(call: &Call<'_>) -> Option<Check> {
+    let errors: i64 = call.pgs.placement_groups().iter().map(|pg| pg.sum.num_scrub_errors).sum();
+    let (summary, count) = (format!("{errors} scrub errors"), usize::try_from(errors).ok()?);
+    (count > 0).then(|| Check { code: "OSD_SCRUB_ERRORS", error: true, summary, count, details: Vec::new() })
+}
+
+fn pgs_damaged(call: &Call<'_>) -> Option<Check> {
+    let pgs = call.pgs.placement_groups();
+    let damaged: Vec<_> = pgs.iter().filter(|pg| pg.sum.num_scrub_errors > 0).collect();
+    let count = damaged.len();
+    let detail = |pg: &&crate::PgUsage| {
+        let [_, _, acting, _] = super::pg_dump::placed_cells(call, pg.pg);
+        format!("pg {} is {}, acting {acting}", pg.pg, pg.state())
+    };
+    (count > 0).then(|| Check {
+        code: "PG_DAMAGED",
+        error: true,
+        summary: format!("Possible data damage: {count} pg{} inconsistent", if count > 1 { "s" } else { "" }),
+        count,
+        details: damaged.iter().map(detail).collect(),
+    })
+}
+
 /// All pools are in the one store.
 fn pools_full(call: &Call<'_>) -> Option<Check> {
     let map = call.state.osdmap();
@@ -165,6 +217,7 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
         .pools
         .keys()
         .filter_map(|id| map.pool_name(*id))
+        .map(text::of)
         .map(|name| format!("pool '{name}' is {detail}"))
         .collect();
     let (count, summary) = (details.len(), format!("{} pool(s) {word}", details.len()));
@@ -173,7 +226,7 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
 
 fn quotas_reached(map: &OsdMap) -> Option<Check> {
     let full = map.pools.iter().filter(|(_, pool)| pool.flags.has(PoolFlags::FULL_QUOTA));
-    let names = full.filter_map(|(id, _)| map.pool_name(*id));
+    let names = full.filter_map(|(id, _)| map.pool_name(*id)).map(text::of);
     let details: Vec<_> = names.map(|name| format!("pool '{name}' is full (running out of quota)")).collect();
     let (count, summary) = (details.len(), format!("{} pool(s) full", details.len()));
     (count > 0).then_some(Check { code: "POOL_FULL", error: false, summary, count, details })
@@ -189,9 +242,19 @@ fn flags(call: &Call<'_>) -> Option<Check> {
         code: "OSDMAP_FLAGS",
         error: false,
         summary: format!("{} flag(s) set", words.join(",")),
-        count: words.len(),
+        // As in Ceph: of all flags that are set, the ordinary ones among them.
+        count: call.state.osdmap().flags.0.count_ones() as usize,
         details: Vec::new(),
     })
+}
+
+fn flagged(map: &OsdMap) -> Option<Check> {
+    let flagged = osd_group::flagged(map);
+    let count = flagged.len();
+    let summary =
+        format!("{count} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set");
+    let details = flagged.iter().map(|(what, flags)| format!("{what} has flags {flags}")).collect();
+    (count > 0).then_some(Check { code: "OSD_FLAGS", error: false, summary, count, details })
 }
 
 fn no_application(call: &Call<'_>) -> Option<Check> {
@@ -202,6 +265,7 @@ fn no_application(call: &Call<'_>) -> Option<Check> {
         .filter(|(id, pool)| pool.application_metadata.is_empty() && call.usage.pool(**id).num_objects > 0);
     let mut details: Vec<_> = silent
         .filter_map(|(id, _)| map.pool_name(*id))
+        .map(text::of)
         .map(|name| format!("application not enabled on pool '{name}'"))
         .collect();
     let count = details.len();

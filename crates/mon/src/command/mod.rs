@@ -10,11 +10,13 @@ mod blocklist;
 mod config;
 mod config_help;
 mod config_key;
+mod config_log;
 mod crush;
 mod crush_change;
 mod crush_dump;
 mod erasure;
 mod health;
+mod health_mute;
 mod log;
 mod metadata;
 mod mgr;
@@ -22,14 +24,18 @@ mod mon;
 mod osd;
 mod osd_df;
 mod osd_dump;
+mod osd_group;
+mod osd_new;
 mod osd_state;
 mod pg_dump;
 mod pg_ls;
+mod pg_stuck;
 mod pool;
 mod pool_app;
 mod pool_opts;
 mod pool_vars;
 mod quota;
+mod scrub;
 mod signature;
 mod status;
 mod table;
@@ -41,6 +47,7 @@ use std::fmt;
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub use args::Args;
+pub(crate) use health::end_mutes;
 pub(crate) use mon::{mon_status, pong};
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
@@ -49,7 +56,7 @@ use crate::output::Format;
 use crate::output::json::Node;
 use crate::output::xml;
 use crate::state::State;
-use crate::{Usage, UsageSource};
+use crate::{Usage, UsageSource, text};
 
 /// The number of an error, as Linux numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +147,11 @@ impl Reply {
         Self { output: output.into(), status: String::new() }
     }
 
+    /// Output that is a text of the monitor's, see [`crate::text`].
+    fn text(output: &str) -> Self {
+        Self::output(text::to_bytes(output))
+    }
+
     /// The same with a text for people.
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: status.into(), ..self }
@@ -198,13 +210,13 @@ impl Call<'_> {
 
     /// A structured answer or text, as wanted.
     fn print(&self, node: impl FnOnce(&Self) -> Node, plain: impl FnOnce(&Self) -> String) -> Reply {
-        self.json(node).unwrap_or_else(|| Reply::output(plain(self)))
+        self.json(node).unwrap_or_else(|| Reply::text(&plain(self)))
     }
 
     /// A structured answer in any case: indented JSON where text would be wanted.
     fn print_json(&self, node: &Node) -> Reply {
         let end = if self.bare { "" } else { "\n" };
-        Reply::output(match self.format {
+        Reply::text(&match self.format {
             Format::Json => format!("{node}{end}"),
             Format::JsonPretty | Format::Plain => node.pretty() + "\n",
             Format::Xml => xml::write(node, &self.xml_names(), false) + end,

@@ -186,7 +186,7 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
 
 /// What the monitor answers to a ping: `health` and `mon_status`.
 pub(crate) fn pong(call: &Call<'_>) -> Node {
-    let health = super::health::describe(&super::health::checks(call), false);
+    let health = super::health::describe(call, &super::health::checks(call), false);
     object! { "health": health, "mon_status": mon_status(call.state, call.now) }
 }
 

@@ -6,7 +6,7 @@ use loligo_wire::{OsdId, PgId, PoolId};
 use super::osd_dump::map_of_epoch;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
-use crate::view;
+use crate::{text, view};
 
 /// Flags that may be set. There is nothing to recover, scrub or rebalance here, so most only show; `pause` and `full` stop
 /// the clients.
@@ -84,9 +84,9 @@ pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
 pub(super) fn lspools(call: &mut Call<'_>) -> Outcome {
     let names = &call.state.osdmap().pool_names;
     let node = |_: &Call<'_>| {
-        Node::array(names.iter().map(|(id, name)| object! { "poolnum": id.0, "poolname": name.to_string() }))
+        Node::array(names.iter().map(|(id, name)| object! { "poolnum": id.0, "poolname": text::of(name) }))
     };
-    Ok(call.print(node, |_| names.iter().map(|(id, name)| format!("{id} {name}\n")).collect()))
+    Ok(call.print(node, |_| names.iter().map(|(id, name)| format!("{id} {}\n", text::of(name))).collect()))
 }
 
 pub(super) fn getmap(call: &mut Call<'_>) -> Outcome {
@@ -138,7 +138,7 @@ pub(super) fn map(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let (pool, object) = (call.args.required("pool"), call.args.required("object"));
     let nspace = call.args.required("nspace");
-    let id = map.pool_by_name(pool.as_bytes());
+    let id = map.pool_by_name(&text::to_bytes(pool));
     let id = id.ok_or_else(|| Failure::missing(format!("pool {pool} does not exist")))?;
     let Placement { raw, pg, up, up_primary, acting, acting_primary } = place(map, id, nspace, object)
         .ok_or_else(|| Failure::missing(format!("pool {pool} does not exist")))?;
@@ -196,7 +196,7 @@ struct Placement {
 }
 
 fn place(map: &OsdMap, pool: PoolId, nspace: &str, object: &str) -> Option<Placement> {
-    let raw = map.object_to_pg(pool, nspace.as_bytes(), b"", object.as_bytes())?;
+    let raw = map.object_to_pg(pool, &text::to_bytes(nspace), b"", &text::to_bytes(object))?;
     let pg = map.raw_pg_to_pg(raw)?;
     let at = map.pg_to_up_acting(pg);
     Some(Placement {

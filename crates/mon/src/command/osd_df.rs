@@ -10,6 +10,7 @@ use crate::Space;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent};
+use crate::text;
 
 /// The levels above an OSD in the hierarchy: host and root.
 const OSD_DEPTH: u32 = 2;
@@ -108,7 +109,7 @@ pub(super) fn pool_stats(call: &mut Call<'_>) -> Outcome {
         Some(name) => vec![call.state.pool_id(name)?],
         None => map.pools.keys().copied().collect(),
     };
-    let name = |id: PoolId| map.pool_name(id).map(ToString::to_string).unwrap_or_default();
+    let name = |id: PoolId| map.pool_name(id).map(text::of).unwrap_or_default();
     let node = |id: &PoolId| {
         object! {
             "pool_name": name(*id), "pool_id": id.0,

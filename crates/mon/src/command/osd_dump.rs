@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use loligo_maps::{Osd, OsdMap, PgPool};
-use loligo_wire::{OsdId, PoolId, UTime};
+use loligo_maps::{Osd, OsdMap, OsdState, PgPool};
+use loligo_wire::{EntityAddrVec, OsdId, PoolId, UTime, Uuid};
 
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp;
-use crate::view;
+use crate::{text, view};
 
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
@@ -29,11 +29,11 @@ pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
     let detail = call.args.text("detail") == Some("detail");
     let node = |_: &Call<'_>| match detail {
         true => Node::array(map.pools.iter().map(|(id, pool)| pool_node("pool_id", map, *id, pool))),
-        false => Node::array(map.pool_names.values().map(|name| name.to_string())),
+        false => Node::array(map.pool_names.values().map(text::of)),
     };
     let plain = |_: &Call<'_>| match detail {
         true => pools_text(map) + "\n",
-        false => map.pool_names.values().map(|name| format!("{name}\n")).collect(),
+        false => map.pool_names.values().map(|name| text::of(name) + "\n").collect(),
     };
     Ok(call.print(node, plain))
 }
@@ -91,8 +91,13 @@ fn describe(map: &OsdMap) -> Node {
     node.push("removed_snaps_queue", snaps_by_pool(&map.removed_snaps_queue));
     node.push("new_removed_snaps", snaps_by_pool(&map.new_removed_snaps));
     node.push("new_purged_snaps", snaps_by_pool(&map.new_purged_snaps));
-    node.push("crush_node_flags", object! {});
-    node.push("device_class_flags", object! {});
+    let words = |flags: u32| Node::array(view::osd_state(OsdState(flags)));
+    let nodes = map.crush_node_flags.iter();
+    let node_name = |id: &i32| super::crush::name_of(&map.crush, *id);
+    node.push("crush_node_flags", Node::map(nodes.map(|(id, flags)| (node_name(id), words(*flags)))));
+    let class_name = |id: &i32| map.crush.class_names.get(id).map(text::of).unwrap_or_default();
+    let classes = map.device_class_flags.iter();
+    node.push("device_class_flags", Node::map(classes.map(|(id, flags)| (class_name(id), words(*flags)))));
     node
 }
 
@@ -158,7 +163,7 @@ pub(super) fn fraction(weight: u32) -> f64 {
 fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
     let mut node = Node::Object(Vec::new());
     node.push(id_field, id.0);
-    node.push("pool_name", map.pool_name(id).map(ToString::to_string).unwrap_or_default());
+    node.push("pool_name", map.pool_name(id).map(text::of).unwrap_or_default());
     let Node::Object(rest) = pool_fields(pool) else { return node };
     rest.into_iter().for_each(|(name, value)| node.push(&name, value));
     node
@@ -166,7 +171,7 @@ fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
 
 fn pool_fields(pool: &PgPool) -> Node {
     let snap = |snap: &loligo_maps::PoolSnap| {
-        object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": snap.name.to_string() }
+        object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": text::of(&snap.name) }
     };
     let selfmanaged = !pool.flags.has(loligo_maps::PoolFlags::POOL_SNAPS);
     object! {
@@ -213,7 +218,9 @@ fn pool_fields(pool: &PgPool) -> Node {
 
 /// A pool's applications with their settings.
 pub(super) fn applications(pool: &PgPool) -> Node {
-    Node::map(pool.application_metadata.iter().map(|(app, settings)| (app, view::name_map(settings))))
+    Node::map(
+        pool.application_metadata.iter().map(|(app, settings)| (text::of(app), view::name_map(settings))),
+    )
 }
 
 fn text(map: &OsdMap) -> String {
@@ -236,10 +243,14 @@ fn text(map: &OsdMap) -> String {
     out += &pools_text(map);
     let _ = writeln!(out, "max_osd {}", map.max_osd());
     out.extend(map.osd_ids().filter_map(|osd| Some(osd_text(map, osd, map.osd(osd)?))));
+    let mut ranges = String::new();
+    for (range, until) in &map.blocklist.ranges {
+        ranges += &format!("range blocklist {} expires {}\n", super::blocklist::shown(range), stamp(*until));
+    }
     for (addr, until) in &map.blocklist.addrs {
         let _ = writeln!(out, "blocklist {} expires {}", view::bare(addr), stamp(*until));
     }
-    out
+    out + &ranges
 }
 
 fn pools_text(map: &OsdMap) -> String {
@@ -247,7 +258,7 @@ fn pools_text(map: &OsdMap) -> String {
 }
 
 fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
-    let name = map.pool_name(id).map(ToString::to_string).unwrap_or_default();
+    let name = map.pool_name(id).map(text::of).unwrap_or_default();
     let kind = if pool.is_erasure() { "erasure" } else { "replicated" };
     let mut out = format!(
         "pool {id} '{name}' {kind} size {} min_size {} crush_rule {} object_hash rjenkins pg_num {} pgp_num {} \
@@ -273,13 +284,13 @@ fn pool_text(map: &OsdMap, id: PoolId, pool: &PgPool) -> String {
     for (name, value) in super::pool_opts::options(pool) {
         let _ = write!(out, " {name} {value}");
     }
-    let apps: Vec<_> = pool.application_metadata.keys().map(ToString::to_string).collect();
+    let apps: Vec<_> = pool.application_metadata.keys().map(text::of).collect();
     if !apps.is_empty() {
         let _ = write!(out, " application {}", apps.join(","));
     }
     out.push('\n');
     for snap in pool.snaps.values() {
-        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.id, snap.name, stamp(snap.stamp));
+        let _ = writeln!(out, "\tsnap {} '{}' {}", snap.id, text::of(&snap.name), stamp(snap.stamp));
     }
     out
 }
@@ -289,6 +300,10 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
     let inside = if map.is_in(id) { "in " } else { "out" };
     let info = &osd.info;
     let state = view::osd_state(map.state(id)).join(",");
+    let uuid = if osd.uuid == Uuid::default() { String::new() } else { osd.uuid.to_string() };
+    // One that never was up has no addresses.
+    let addrs =
+        |addrs: &EntityAddrVec| if addrs.0.is_empty() { String::new() } else { view::bracketed(addrs) };
     format!(
         "osd.{id} {up} {inside} weight {} up_from {} up_thru {} down_at {} last_clean_interval [{},{}) {} {} {state} {}\n",
         fraction(map.weight(id)),
@@ -297,8 +312,8 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
         info.down_at,
         info.last_clean_begin,
         info.last_clean_end,
-        view::bracketed(&osd.client_addrs),
-        view::bracketed(&osd.cluster_addrs),
-        osd.uuid,
+        addrs(&osd.client_addrs),
+        addrs(&osd.cluster_addrs),
+        uuid,
     )
 }

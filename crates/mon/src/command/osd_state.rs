@@ -115,10 +115,10 @@ pub(super) fn lost(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("marked osd lost in epoch {epoch}")))
 }
 
-/// Removes OSDs that are not there. One that is there holds all data, and this server is nothing without it.
+/// Removes OSDs that are down. One that is served here holds all data, and this server is nothing without it.
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
-    let mut status = String::new();
+    let (mut status, mut removed) = (String::new(), Vec::new());
     for osd in osds(map, &call.args.texts("ids"))? {
         match (map.exists(osd), map.is_up(osd)) {
             (false, _) => status += &format!("osd.{osd} does not exist. "),
@@ -126,14 +126,34 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
                 let why = format!("osd.{osd} is still up; must be down before removal. ");
                 return Err(Failure::new(Errno::EBUSY, status + &why));
             }
-            (true, false) => return Err(only_one(osd)),
+            (true, false) if call.state.is_served(osd) => return Err(only_one(osd)),
+            (true, false) => removed.push(osd),
         }
+    }
+    if !removed.is_empty() {
+        call.state.remove_reserved_osds(call.now, &removed, false)?;
+        let names: Vec<_> = removed.iter().map(|osd| format!("osd.{osd}")).collect();
+        status = format!("{}removed {}", status, names.join(", "));
     }
     Ok(Reply::status(status))
 }
 
-/// `osd destroy | purge | purge-new`, which end with an OSD that there is not, and are refused for the one that there is.
+/// Gives up an OSD's data; its number stays.
 pub(super) fn destroy(call: &mut Call<'_>) -> Outcome {
+    give_up(call, "destroyed", |call, osd| call.state.destroy_reserved_osd(call.now, osd))
+}
+
+/// Gives up an OSD's data and its number.
+pub(super) fn purge(call: &mut Call<'_>) -> Outcome {
+    give_up(call, "purged", |call, osd| call.state.remove_reserved_osds(call.now, &[osd], true))
+}
+
+/// Ends well with an OSD that there is not, and is refused for one that holds everything.
+fn give_up(
+    call: &mut Call<'_>,
+    done: &str,
+    act: impl FnOnce(&mut Call<'_>, OsdId) -> Result<(), Failure>,
+) -> Outcome {
     let osd = osd_arg(call, "id")?;
     if !call.args.flag("yes_i_really_mean_it") {
         let status = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent \
@@ -145,7 +165,11 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Outcome {
     match (map.exists(osd), map.is_up(osd)) {
         (false, _) => Ok(Reply::status(format!("osd.{osd} does not exist"))),
         (true, true) => Err(Failure::new(Errno::EBUSY, format!("osd.{osd} is not `down`."))),
-        (true, false) => Err(only_one(osd)),
+        (true, false) if call.state.is_served(osd) => Err(only_one(osd)),
+        (true, false) => {
+            act(call, osd)?;
+            Ok(Reply::status(format!("{done} osd.{osd}")))
+        }
     }
 }
 
@@ -203,7 +227,7 @@ pub(super) fn safe_to_destroy(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::new(Errno::EBUSY, status));
     }
     // What is out has no placement groups, but its data.
-    match osds.iter().find(|osd| map.exists(**osd)) {
+    match osds.iter().find(|osd| call.state.is_served(**osd)) {
         Some(osd) => Err(only_one(*osd)),
         None => {
             Ok(Reply::status(format!("OSD(s) {list} are safe to destroy without reducing data durability.")))

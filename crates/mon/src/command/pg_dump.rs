@@ -6,16 +6,17 @@ use loligo_wire::{OsdId, PgId, PoolId};
 use super::osd_df::space_fields;
 use super::usage::Totals;
 use super::{Call, Outcome};
+use crate::output::Format;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, stamp};
 use crate::{PgUsage, Space};
 
+/// The parts that `pg dump_json` may be asked for.
+pub(super) const JSON_PARTS: [&str; 6] = ["all", "summary", "sum", "pools", "osds", "pgs"];
+
 /// The parts that may be asked for.
 pub(super) const PARTS: [&str; 8] = ["all", "summary", "sum", "delta", "pools", "osds", "pgs", "pgs_brief"];
-
-/// All there ever are.
-pub(super) const STATE: &str = "active+clean";
 
 /// Follows where sums of omaps are shown.
 pub(super) const OMAP_NOTE: &str =
@@ -51,6 +52,14 @@ impl Wanted<'_> {
     fn map(&self) -> bool {
         self.all() || self.has("sum") || self.has("summary")
     }
+}
+
+/// The same in JSON, whatever is asked for.
+pub(super) fn dump_json(call: &mut Call<'_>) -> Outcome {
+    if call.format == Format::Plain {
+        call.format = Format::Json;
+    }
+    dump(call)
 }
 
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
@@ -143,6 +152,9 @@ fn total(pgs: &[PgUsage]) -> ObjectStatSum {
         num_wr_kb: all.num_wr_kb + pg.num_wr_kb,
         num_omap_bytes: all.num_omap_bytes + pg.num_omap_bytes,
         num_omap_keys: all.num_omap_keys + pg.num_omap_keys,
+        num_scrub_errors: all.num_scrub_errors + pg.num_scrub_errors,
+        num_shallow_scrub_errors: all.num_shallow_scrub_errors + pg.num_shallow_scrub_errors,
+        num_deep_scrub_errors: all.num_deep_scrub_errors + pg.num_deep_scrub_errors,
         ..all
     })
 }
@@ -156,7 +168,7 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
         "version": pg.version.to_string(),
         "reported_seq": pg.version.version,
         "reported_epoch": map.epoch.0,
-        "state": STATE,
+        "state": pg.state(),
     };
     for (field, moment) in [
         ("last_fresh", &now),
@@ -179,16 +191,7 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
     node.push("last_epoch_clean", created);
     node.push("parent", "0.0");
     node.push("parent_split_bits", 0);
-    // Every read checks what it reads; there is no scrubbing.
-    for (field, value) in [
-        ("last_scrub", "0'0"),
-        ("last_scrub_stamp", &since),
-        ("last_deep_scrub", "0'0"),
-        ("last_deep_scrub_stamp", &since),
-        ("last_clean_scrub_stamp", &since),
-    ] {
-        node.push(field, value);
-    }
+    scrub_fields(&mut node, call, pg);
     node.push("log_size", pg.log_entries);
     node.push("ondisk_log_size", pg.log_entries);
     for field in [
@@ -215,8 +218,29 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
     node
 }
 
+/// What is said of a placement group's scrubs, in several outputs.
+fn scrub_fields(node: &mut Node, call: &Call<'_>, pg: &PgUsage) {
+    let [at, deep_at, clean_at] = scrub_stamps(call, pg);
+    let scrubs = &pg.scrubs;
+    for (field, value) in [
+        ("last_scrub", scrubs.version.to_string()),
+        ("last_scrub_stamp", at),
+        ("last_deep_scrub", scrubs.deep_version.to_string()),
+        ("last_deep_scrub_stamp", deep_at),
+        ("last_clean_scrub_stamp", clean_at),
+    ] {
+        node.push(field, value);
+    }
+}
+
+/// When the newest scrub, deep scrub and scrub without errors ended. What was never done counts from the pool's beginning.
+pub(super) fn scrub_stamps(call: &Call<'_>, pg: &PgUsage) -> [String; 3] {
+    let created = call.state.osdmap().pool(pg.pg.pool).map(|pool| pool.create_time).unwrap_or_default();
+    [pg.scrubs.at, pg.scrubs.deep_at, pg.scrubs.clean_at].map(|at| stamp(at.max(created)))
+}
+
 fn brief(call: &Call<'_>, pg: &PgUsage) -> Node {
-    let mut node = object! { "pgid": name(pg.pg), "state": STATE };
+    let mut node = object! { "pgid": name(pg.pg), "state": pg.state() };
     let Node::Object(placed) = placement(call, pg.pg) else { return node };
     placed.iter().for_each(|(name, value)| node.push(name, value.clone()));
     node
@@ -435,8 +459,9 @@ fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     let (epoch, since) = (call.state.osdmap().epoch, stamp(call.state.started()));
     for pg in pgs {
         let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
+        let [scrubbed, deeply, _] = scrub_stamps(call, pg);
         let rest = [
-            STATE.to_owned(),
+            pg.state(),
             since.clone(),
             pg.version.to_string(),
             format!("{epoch}:{}", pg.version.version),
@@ -444,10 +469,10 @@ fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
             up_primary,
             acting,
             acting_primary,
-            "0'0".to_owned(),
-            since.clone(),
-            "0'0".to_owned(),
-            since.clone(),
+            pg.scrubs.version.to_string(),
+            scrubbed,
+            pg.scrubs.deep_version.to_string(),
+            deeply,
             "0".to_owned(),
         ];
         let sums = sum_cells(std::slice::from_ref(pg));
@@ -468,7 +493,7 @@ fn brief_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     ];
     let mut table = Table::new(titles);
     for pg in pgs {
-        table.row([name(pg.pg), STATE.to_owned()].into_iter().chain(placed_cells(call, pg.pg)));
+        table.row([name(pg.pg), pg.state()].into_iter().chain(placed_cells(call, pg.pg)));
     }
     table.to_string()
 }

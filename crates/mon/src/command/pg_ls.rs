@@ -3,15 +3,15 @@
 use loligo_wire::{OsdId, PoolId};
 
 use super::osd::osd_arg;
-use super::pg_dump::{OMAP_NOTE, STATE, pg_stat, placed_cells, sum_cells};
+use super::pg_dump::{OMAP_NOTE, pg_stat, placed_cells, scrub_stamps, sum_cells};
 use super::status::age_of;
 use super::{Call, Errno, Failure, Outcome};
 use crate::PgUsage;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
-use crate::output::units::stamp;
+use crate::text;
 
-/// What a placement group may be, as a manager of 16.2.15 lists it. Here all are in [`STATE`].
+/// What a placement group may be, as a manager of 16.2.15 lists it.
 const STATES: &str = "stale+creating+active+activating+clean+recovery_wait+recovery_toofull+recovering+forced_recovery+down+\
     recovery_unfound+backfill_unfound+undersized+degraded+remapped+premerge+scrubbing+deep+inconsistent+peering+repair+\
     backfill_wait+backfilling+forced_backfill+backfill_toofull+incomplete+peered+snaptrim+snaptrim_wait+snaptrim_error";
@@ -23,7 +23,7 @@ pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn ls_by_pool(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("poolstr");
-    let pool = call.state.osdmap().pool_by_name(name.as_bytes());
+    let pool = call.state.osdmap().pool_by_name(&text::to_bytes(name));
     let pool = pool.ok_or_else(|| Failure::missing(format!("pool {name} does not exist")))?;
     list(call, Some(pool), None)
 }
@@ -47,30 +47,39 @@ fn pool_arg(call: &Call<'_>) -> Result<Option<PoolId>, Failure> {
 }
 
 fn list(call: &mut Call<'_>, pool: Option<PoolId>, osd: Option<OsdId>) -> Outcome {
-    let any = wants_ours(&call.args.texts("states"))?;
+    let wanted = Wanted::of(&call.args.texts("states"))?;
     let map = call.state.osdmap();
     let has = |pg: &PgUsage| {
         let acting = |osd: OsdId| map.pg_to_up_acting(pg.pg).acting.contains(&osd);
-        any && pool.is_none_or(|pool| pg.pg.pool == pool) && osd.is_none_or(acting)
+        wanted.has(&pg.state()) && pool.is_none_or(|pool| pg.pg.pool == pool) && osd.is_none_or(acting)
     };
     let pgs: Vec<PgUsage> = call.pgs.placement_groups().into_iter().filter(has).collect();
     Ok(call.print(|call| describe(call, &pgs), |call| text(call, &pgs)))
 }
 
-/// Whether placement groups in one of these states are wanted, and ours are. As a stock manager, it looks from the last to the first.
-fn wants_ours(states: &[&str]) -> Result<bool, Failure> {
-    let mut ours = states.is_empty();
-    for state in states.iter().rev() {
-        if *state == "all" {
-            return Ok(true);
+/// In which states placement groups are wanted; `None`: in all.
+struct Wanted(Option<Vec<String>>);
+
+impl Wanted {
+    /// As a stock manager, it looks at the words from the last to the first.
+    fn of(states: &[&str]) -> Result<Self, Failure> {
+        for state in states.iter().rev() {
+            if *state == "all" {
+                return Ok(Self(None));
+            }
+            if !STATES.split('+').any(|known| known == *state) {
+                let said = format!("'{state}' is not a valid pg state, available choices: {STATES}");
+                return Err(Failure::invalid(said));
+            }
         }
-        if !STATES.split('+').any(|known| known == *state) {
-            let said = format!("'{state}' is not a valid pg state, available choices: {STATES}");
-            return Err(Failure::invalid(said));
-        }
-        ours |= STATE.split('+').any(|own| own == *state);
+        let words = states.iter().map(|state| (*state).to_owned()).collect();
+        Ok(Self((!states.is_empty()).then_some(words)))
     }
-    Ok(ours)
+
+    /// Whether a state has one of the words.
+    fn has(&self, state: &str) -> bool {
+        self.0.as_ref().is_none_or(|wanted| state.split('+').any(|own| wanted.iter().any(|word| word == own)))
+    }
 }
 
 fn describe(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
@@ -112,15 +121,16 @@ fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
         let mut sums = sum_cells(std::slice::from_ref(pg));
         sums.remove(1);
         sums.pop();
+        let [scrubbed, deeply, _] = scrub_stamps(call, pg);
         let rest = [
-            STATE.to_owned(),
+            pg.state(),
             age_of(call.now, since),
             pg.version.to_string(),
             format!("{epoch}:{}", pg.version.version),
             format!("{up}p{up_primary}"),
             format!("{acting}p{acting_primary}"),
-            stamp(since),
-            stamp(since),
+            scrubbed,
+            deeply,
         ];
         table.row(std::iter::once(pg.pg.to_string()).chain(sums).chain(rest));
     }
@@ -134,7 +144,10 @@ mod tests {
     /// The answers are those of a manager of 16.2.15.
     #[test]
     fn states_are_alternatives() {
-        let wants = |states: &[&str]| wants_ours(states).map_err(|failure| failure.status);
+        let wants = |states: &[&str]| {
+            let wanted = Wanted::of(states).map_err(|failure| failure.status);
+            wanted.map(|wanted| wanted.has("active+clean"))
+        };
         for (states, ours) in [
             (&[][..], true),
             (&["active"], true),

@@ -8,6 +8,7 @@ use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::State;
 use crate::state::erasure::NewErasurePool;
 use crate::state::pools::Created;
+use crate::text;
 
 pub(super) fn create(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("pool");
@@ -48,7 +49,7 @@ fn create_replicated(call: &mut Call<'_>, name: &str, pg_num: u32) -> Result<Cre
 
 fn existing<'a>(call: &'a Call<'_>, name: &str) -> Option<&'a PgPool> {
     let map = call.state.osdmap();
-    map.pool_by_name(name.as_bytes()).and_then(|id| map.pool(id))
+    map.pool_by_name(&text::to_bytes(name)).and_then(|id| map.pool(id))
 }
 
 fn kind_word(is_erasure: bool) -> &'static str {
@@ -82,7 +83,7 @@ pub(super) fn check_size(state: &State, size: i64) -> Result<u8, Failure> {
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     let name = args.required("pool");
-    let Some(id) = call.state.osdmap().pool_by_name(name.as_bytes()) else {
+    let Some(id) = call.state.osdmap().pool_by_name(&text::to_bytes(name)) else {
         return Ok(Reply::status(format!("pool '{name}' does not exist")));
     };
     let sure =
@@ -121,7 +122,7 @@ pub(super) fn rmsnap(call: &mut Call<'_>) -> Outcome {
 pub(super) fn rename(call: &mut Call<'_>) -> Outcome {
     let (from, to) = (call.args.required("srcpool"), call.args.required("destpool"));
     let map = call.state.osdmap();
-    match (map.pool_by_name(from.as_bytes()), map.pool_by_name(to.as_bytes())) {
+    match (map.pool_by_name(&text::to_bytes(from)), map.pool_by_name(&text::to_bytes(to))) {
         (None, None) => Err(Failure::missing(format!("unrecognized pool '{from}'"))),
         (None, Some(_)) => {
             let status =

@@ -68,6 +68,8 @@ pub enum ArgKind {
     OsdName,
     /// `POOL.SEED`.
     Pg,
+    /// The name that an OSD gives itself.
+    Uuid,
     /// `ADDRESS:PORT/NONCE`.
     Addr,
 }
@@ -161,6 +163,7 @@ impl ArgKind {
             Self::Object => ("CephObjectname", None),
             Self::OsdName => ("CephOsdName", None),
             Self::Pg => ("CephPgid", None),
+            Self::Uuid => ("CephUUID", None),
             Self::Addr => ("CephEntityAddr", None),
         }
     }

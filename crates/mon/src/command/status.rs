@@ -8,7 +8,7 @@ use super::health;
 use super::mon::ELECTION_EPOCH;
 use super::osd::Summary;
 use super::usage::Totals;
-use super::{Call, Outcome};
+use super::{Call, Outcome, health_mute};
 use crate::output::json::{Node, object};
 use crate::output::units::{age, bytes, count, stamp};
 use crate::state::MON_ID;
@@ -21,10 +21,10 @@ pub(super) fn status(call: &mut Call<'_>) -> Outcome {
 fn describe(call: &Call<'_>) -> Node {
     let monmap = call.state.monmap();
     let totals = Totals::of(call);
-    let state = |(name, count): (&str, u32)| object! { "state_name": name, "count": count };
+    let state = |(name, count): &(String, u32)| object! { "state_name": name.as_str(), "count": *count };
     object! {
         "fsid": call.state.fsid().to_string(),
-        "health": health::describe(&health::checks(call), false),
+        "health": health::describe(call, &health::checks(call), false),
         "election_epoch": ELECTION_EPOCH,
         "quorum": Node::array([0]),
         "quorum_names": Node::array([MON_ID]),
@@ -36,7 +36,7 @@ fn describe(call: &Call<'_>) -> Node {
         },
         "osdmap": Summary::of(call.state.osdmap()).node(),
         "pgmap": object! {
-            "pgs_by_state": Node::array(totals.pg_states().into_iter().map(state)),
+            "pgs_by_state": Node::array(totals.pg_states().iter().map(state)),
             "num_pgs": totals.pgs,
             "num_pools": totals.pools,
             "num_objects": totals.objects,
@@ -67,14 +67,16 @@ pub(super) fn service_dump(call: &mut Call<'_>) -> Outcome {
 fn text(call: &Call<'_>) -> String {
     let totals = Totals::of(call);
     let checks = health::checks(call);
-    let problems: String = health::summaries(&checks).map(|line| format!("            {line}\n")).collect();
+    let mutes = health_mute::list(call);
+    let problems = health::summaries(call, &checks).chain(mutes.as_deref());
+    let problems: String = problems.map(|line| format!("            {line}\n")).collect();
     let states: Vec<_> = totals.pg_states().iter().map(|(name, num)| format!("{num} {name}")).collect();
     format!(
         "  cluster:\n    id:     {}\n    health: {}\n{problems} \n  services:\n    mon: 1 daemons, quorum {MON_ID} (age {})\n    \
          mgr: no daemons active\n    osd: {}\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    \
          usage:   {}\n    pgs:     {}\n \n",
         call.state.fsid(),
-        health::overall(&checks),
+        health::overall(call, &checks),
         age_of(call.now, call.state.started()),
         Summary::of(call.state.osdmap()).text(call),
         totals.pools,

@@ -1,13 +1,13 @@
 //! All commands.
 
 use super::signature::ArgKind::{
-    Addr, Bool, Choice, Float, Fraction, Int, Object, OsdName, Pg, Pool, Text, TextOf,
+    Addr, Bool, Choice, Float, Fraction, Int, Object, OsdName, Pg, Pool, Text, TextOf, Uuid,
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, blocklist, config, config_help, config_key, crush, crush_change, crush_dump,
-    erasure, health, log, metadata, mgr, mon, osd, osd_df, osd_dump, osd_state, pg_dump, pg_ls, pool,
-    pool_app, pool_vars, quota, status, usage,
+    Call, Outcome, auth, blocklist, config, config_help, config_key, config_log, crush, crush_change,
+    crush_dump, erasure, health, health_mute, log, metadata, mgr, mon, osd, osd_df, osd_dump, osd_group,
+    osd_new, osd_state, pg_dump, pg_ls, pg_stuck, pool, pool_app, pool_vars, quota, scrub, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -24,7 +24,11 @@ const WHO: Arg = req("who", Text);
 const RATIO: &[Arg] = &[req("ratio", Fraction)];
 const OSD: Arg = req("id", OsdName);
 const IDS: &[Arg] = &[many(req("ids", Text))];
+const GROUP: &[Arg] = &[req("flags", Text), many(req("who", Text))];
 const RENAME: &[Arg] = &[req("srcname", TextOf(NAME_CHARS)), req("dstname", TextOf(NAME_CHARS))];
+const PGID: Arg = req("pgid", Pg);
+const PGIDS: &[Arg] = &[many(PGID)];
+const POOLS: &[Arg] = &[many(req("who", Pool))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -56,6 +60,8 @@ const fn bare(command: Command) -> Command {
 pub static COMMANDS: &[Command] = &[
     cmd("status", &[], ("mon", "r"), status::status, "show the state of the cluster"),
     bare(cmd("health", &[opt("detail", Choice(&["detail"]))], ("mon", "r"), health::health, "show what is wrong")),
+    cmd("health mute", &[req("code", Text), opt("ttl", Text), opt("sticky", Bool)], ("mon", "w"), health_mute::mute, "pass over what is wrong, for some time or until it gets worse"),
+    cmd("health unmute", &[opt("code", Text)], ("mon", "w"), health_mute::unmute, "show again what is passed over"),
     cmd("df", &[opt("detail", Choice(&["detail"]))], ("mon", "r"), usage::df, "show how much is stored, and how much fits"),
     bare(cmd("fsid", &[], ("mon", "r"), mon::fsid, "show the cluster's id")),
     cmd("version", &[], ("mon", "r"), mon::version, "show the monitor's version"),
@@ -89,6 +95,27 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("pg ls-by-primary", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list placement groups of which an OSD is the first")),
     bare(cmd("pg ls-by-osd", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list an OSD's placement groups")),
     bare(cmd("pg map", &[req("pgid", Pg)], ("pg", "r"), osd::pg_map, "show where a placement group is")),
+    bare(cmd("pg dump_json", &[many(opt("dumpcontents", Choice(&pg_dump::JSON_PARTS)))], ("pg", "r"), pg_dump::dump_json, "show what placement groups hold, in JSON")),
+    cmd("pg dump_stuck", &[many(opt("stuckops", Choice(&pg_stuck::STUCK))), opt("threshold", Int { min: None })], ("pg", "r"), pg_stuck::dump, "list placement groups that are stuck"),
+    cmd("pg scrub", &[PGID], ("pg", "rw"), scrub::pg, "look for objects of a placement group that cannot be read"),
+    cmd("pg deep-scrub", &[PGID], ("pg", "rw"), scrub::pg, "read all data of a placement group and check it"),
+    cmd("pg repair", &[PGID], ("pg", "rw"), scrub::pg, "check all data of a placement group, and repair what can be repaired"),
+    cmd("pg force-recovery", PGIDS, ("pg", "rw"), scrub::force, "recover placement groups before others"),
+    cmd("pg force-backfill", PGIDS, ("pg", "rw"), scrub::force, "backfill placement groups before others"),
+    cmd("pg cancel-force-recovery", PGIDS, ("pg", "rw"), scrub::force, "recover placement groups as others"),
+    cmd("pg cancel-force-backfill", PGIDS, ("pg", "rw"), scrub::force, "backfill placement groups as others"),
+    cmd("pg debug", &[req("debugop", Choice(&["unfound_objects_exist", "degraded_pgs_exist"]))], ("pg", "r"), scrub::debug, "tell whether something is missing"),
+    cmd("pg repeer", &[PGID], ("osd", "rw"), scrub::repeer, "have a placement group's OSDs agree again"),
+    cmd("osd scrub", &[WHO], ("osd", "rw"), scrub::osd, "look for objects of an OSD that cannot be read; all: of all"),
+    cmd("osd deep-scrub", &[WHO], ("osd", "rw"), scrub::osd, "read all data of an OSD and check it; all: of all"),
+    cmd("osd repair", &[WHO], ("osd", "rw"), scrub::osd, "check all data of an OSD, and repair what can be repaired; all: of all"),
+    cmd("osd pool scrub", POOLS, ("osd", "rw"), scrub::pool, "look for objects of pools that cannot be read"),
+    cmd("osd pool deep-scrub", POOLS, ("osd", "rw"), scrub::pool, "read all data of pools and check it"),
+    cmd("osd pool repair", POOLS, ("osd", "rw"), scrub::pool, "check all data of pools, and repair what can be repaired"),
+    cmd("osd pool force-recovery", POOLS, ("osd", "rw"), scrub::force_pools, "recover pools before others"),
+    cmd("osd pool force-backfill", POOLS, ("osd", "rw"), scrub::force_pools, "backfill pools before others"),
+    cmd("osd pool cancel-force-recovery", POOLS, ("osd", "rw"), scrub::force_pools, "recover pools as others"),
+    cmd("osd pool cancel-force-backfill", POOLS, ("osd", "rw"), scrub::force_pools, "backfill pools as others"),
 
     bare(cmd("osd stat", &[], ("osd", "r"), osd::stat, "summarize the OSDs' state")),
     cmd("osd dump", &[EPOCH], ("osd", "r"), osd_dump::dump, "show the osdmap"),
@@ -143,16 +170,31 @@ pub static COMMANDS: &[Command] = &[
     cmd("osd primary-affinity", &[OSD, req("weight", Fraction)], ("osd", "rw"), osd_state::primary_affinity, "say how often an OSD is the first of a placement group"),
     cmd("osd lost", &[OSD, SURE], ("osd", "rw"), osd_state::lost, "say that what only a down OSD held is lost"),
     old(cmd("osd rm", IDS, ("osd", "rw"), osd_state::rm, "forget OSDs; refused for the one that holds everything")),
-    cmd("osd destroy", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "give up an OSD's data; refused for the one that holds everything"),
-    cmd("osd purge", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "forget an OSD and its data; refused for the one that holds everything"),
-    cmd("osd purge-new", &[OSD, SURE], ("osd", "rw"), osd_state::destroy, "forget an OSD that never was up; refused for the one that holds everything"),
+    cmd("osd destroy", &[OSD, opt("force", Bool), SURE], ("osd", "rw"), osd_state::destroy, "give up an OSD's data; refused for those that hold everything"),
+    cmd("osd purge", &[OSD, opt("force", Bool), SURE], ("osd", "rw"), osd_state::purge, "forget an OSD and its data; refused for the one that holds everything"),
+    cmd("osd purge-new", &[OSD, SURE], ("osd", "rw"), osd_state::purge, "forget an OSD that never was up; refused for the one that holds everything"),
+    bare(cmd("osd new", &[req("uuid", Uuid), opt("id", OsdName)], ("osd", "rw"), osd_new::new, "give out a number for an OSD, with its secrets (-i FILE)")),
+    bare(old(cmd("osd create", &[opt("uuid", Uuid), opt("id", OsdName)], ("osd", "rw"), osd_new::create, "give out a number for an OSD"))),
+    cmd("osd set-group", GROUP, ("osd", "rw"), osd_group::set, "set flags of OSDs, CRUSH buckets or device classes"),
+    cmd("osd unset-group", GROUP, ("osd", "rw"), osd_group::unset, "clear flags of OSDs, CRUSH buckets or device classes"),
+    old(cmd("osd add-noup", IDS, ("osd", "rw"), osd_group::add_one, "let OSDs not come up")),
+    old(cmd("osd add-nodown", IDS, ("osd", "rw"), osd_group::add_one, "let OSDs not go down by themselves")),
+    old(cmd("osd add-noin", IDS, ("osd", "rw"), osd_group::add_one, "let OSDs not go in by themselves")),
+    old(cmd("osd add-noout", IDS, ("osd", "rw"), osd_group::add_one, "let OSDs not go out by themselves")),
+    old(cmd("osd rm-noup", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs come up")),
+    old(cmd("osd rm-nodown", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go down by themselves")),
+    old(cmd("osd rm-noin", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go in by themselves")),
+    old(cmd("osd rm-noout", IDS, ("osd", "rw"), osd_group::rm_one, "let OSDs go out by themselves")),
     cmd("osd ok-to-stop", IDS, ("osd", "r"), osd_state::ok_to_stop, "tell whether requests would go on without OSDs"),
     cmd("osd safe-to-destroy", IDS, ("osd", "r"), osd_state::safe_to_destroy, "tell whether nothing would be lost with OSDs"),
     bare(cmd("osd utilization", &[], ("osd", "r"), osd_state::utilization, "show how many placement groups the OSDs have")),
     cmd("osd pause", &[], ("osd", "rw"), osd_state::pause, "let requests wait"),
     cmd("osd unpause", &[], ("osd", "rw"), osd_state::unpause, "let requests go on"),
-    cmd("osd blocklist", &[req("blocklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again"),
+    cmd("osd blocklist", &[opt("range", TextOf("[range]")), req("blocklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again"),
     bare(cmd("osd blocklist ls", &[], ("osd", "r"), blocklist::ls, "list the clients that are shut out")),
+    old(cmd("osd blacklist", &[req("blacklistop", Choice(&["add", "rm"])), req("addr", Addr), opt("expire", Float { min: Some(0.0) })], ("osd", "rw"), blocklist::change, "shut a client out for some seconds, or let it in again")),
+    bare(old(cmd("osd blacklist ls", &[], ("osd", "r"), blocklist::ls, "list the clients that are shut out"))),
+    old(cmd("osd blacklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again")),
     cmd("osd blocklist clear", &[], ("osd", "rw"), blocklist::clear, "let all clients in again"),
 
     bare(cmd("osd pool ls", &[opt("detail", Choice(&["detail"]))], ("osd", "r"), osd_dump::pool_ls, "list pools")),
@@ -199,6 +241,10 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("config dump", &[], ("mon", "r"), config::dump, "show all settings")),
     bare(cmd("config help", &[KEY], ("config", "r"), config_help::help, "show what is known of an option")),
     cmd("config generate-minimal-conf", &[], ("config", "r"), config_help::minimal_conf, "show the least ceph.conf that a client needs"),
+    bare(cmd("config show", &[WHO, opt("key", Text)], ("mgr", "r"), config_log::show, "show what a daemon goes by, of all that is set")),
+    bare(cmd("config show-with-defaults", &[WHO], ("mgr", "r"), config_log::show_with_defaults, "show what a daemon goes by")),
+    bare(cmd("config log", &[opt("num", Int { min: None })], ("config", "r"), config_log::log, "show the latest changes of settings")),
+    cmd("config reset", &[req("num", Int { min: Some(0) })], ("config", "rw"), config_log::reset, "make all settings what they were at a version"),
     bare(cmd("config ls", &[], ("config", "r"), config::ls, "list the options that there are")),
     cmd("config-key get", &[KEY], ("config-key", "r"), config_key::get, "get a value"),
     cmd("config-key set", &[KEY, opt("val", Text)], ("config-key", "rw"), config_key::set, "keep a value, or the content of a file (-i FILE)"),

@@ -1,5 +1,7 @@
 //! `df`, `pg stat`: how much is stored.
 
+use std::collections::BTreeMap;
+
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{OsdId, PgId, PoolId};
 
@@ -8,6 +10,10 @@ use crate::Space;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
+use crate::text;
+
+/// The state of a placement group that nothing is done to, and in which nothing was found.
+const CLEAN: &str = "active+clean";
 
 /// What all pools hold together.
 pub(super) struct Totals {
@@ -16,6 +22,7 @@ pub(super) struct Totals {
     pub(super) objects: u64,
     pub(super) bytes: u64,
     pub(super) space: Space,
+    states: Vec<(String, u32)>,
 }
 
 impl Totals {
@@ -28,6 +35,7 @@ impl Totals {
             objects: sums.iter().map(|sum| positive(sum.num_objects)).sum(),
             bytes: sums.iter().map(|sum| positive(sum.num_bytes)).sum(),
             space: call.usage.space,
+            states: states(call),
         }
     }
 
@@ -44,15 +52,27 @@ impl Totals {
         })
     }
 
-    /// `33 active+clean`; nothing without pools.
-    pub(super) fn pg_states(&self) -> Vec<(&'static str, u32)> {
-        if self.pgs == 0 { Vec::new() } else { vec![("active+clean", self.pgs)] }
+    /// `33 active+clean`, and how many are in other states, the most frequent first; nothing without pools.
+    pub(super) fn pg_states(&self) -> &[(String, u32)] {
+        &self.states
     }
 
     pub(super) fn usage(&self) -> String {
         let Space { total, used } = self.space;
         format!("{} used, {} / {} avail", bytes(used), bytes(self.space.available()), bytes(total))
     }
+}
+
+fn states(call: &Call<'_>) -> Vec<(String, u32)> {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    let all: u32 = call.state.osdmap().pools.values().map(|pool| pool.pg_num()).sum();
+    let special = call.pgs.placement_groups().into_iter().map(|pg| pg.state()).filter(|state| state != CLEAN);
+    special.for_each(|state| *counts.entry(state).or_default() += 1);
+    let clean = all.saturating_sub(counts.values().sum());
+    counts.insert(CLEAN.to_owned(), clean);
+    let mut states: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).collect();
+    states.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    states
 }
 
 /// How many placement groups an OSD has.
@@ -80,7 +100,7 @@ struct Line {
 fn lines(call: &Call<'_>) -> Vec<Line> {
     let map = call.state.osdmap();
     let line = |(id, pool): (&PoolId, &loligo_maps::PgPool)| Line {
-        name: map.pool_name(*id).map(ToString::to_string).unwrap_or_default(),
+        name: map.pool_name(*id).map(text::of).unwrap_or_default(),
         id: *id,
         pgs: pool.pg_num(),
         sum: call.usage.pool(*id),
@@ -202,12 +222,12 @@ fn df_text(call: &Call<'_>, detail: bool) -> String {
 
 pub(super) fn pg_stat(call: &mut Call<'_>) -> Outcome {
     let totals = Totals::of(call);
-    let state = |(name, num): (&str, u32)| object! { "name": name, "num": num };
+    let state = |(name, num): &(String, u32)| object! { "name": name.as_str(), "num": *num };
     let node = |_: &Call<'_>| {
         object! {
             "pg_ready": true,
             "pg_summary": object! {
-                "num_pg_by_state": Node::array(totals.pg_states().into_iter().map(state)),
+                "num_pg_by_state": Node::array(totals.pg_states().iter().map(state)),
                 "num_pgs": totals.pgs,
                 "num_bytes": totals.bytes,
                 "total_bytes": totals.space.total,

@@ -10,19 +10,19 @@ const NAMES: &[(&str, &str, &str)] = &[
     ("auth get-key", "auth", ITEM), ("auth get-or-create", "auth", "auth_entities"),
     ("auth get-or-create-key", "auth", ITEM), ("auth list", "auth", ITEM), ("auth ls", "auth", ITEM),
     ("auth print-key", "auth", ITEM), ("auth print_key", "auth", ITEM), ("config dump", "config", "option"),
-    ("config get", "config", ITEM), ("config help", "option", ITEM), ("config ls", "options", "option"), ("config-key dump", "config-key_store", ITEM),
+    ("config get", "config", ITEM), ("config help", "option", ITEM), ("config log", "changesets", "changeset"), ("config ls", "options", "option"), ("config show", "config", "value"), ("config show-with-defaults", "config", "value"), ("config-key dump", "config-key_store", ITEM),
     ("config-key list", "keys", "key"), ("config-key ls", "keys", "key"), ("df", "stats", ITEM),
     ("log last", "tail", "entry"), ("mgr dump", "mgrmap", ITEM), ("mgr metadata", "mgr_metadata", "mgr"),
     ("mgr module ls", "modules", ITEM), ("mgr services", "services", ITEM), ("mgr stat", "stat", ITEM),
     ("mgr versions", "ceph_version", ITEM), ("mon dump", "monmap", ITEM), ("mon feature ls", "features", ITEM),
     ("mon metadata", "mon_metadata", "mon"), ("mon stat", "monmap", ITEM), ("mon versions", "ceph_version", ITEM),
-    ("node ls", "nodes", ITEM), ("osd blocklist ls", "blocklist", "entry"), ("osd crush class ls", "crush_classes", "class"), ("osd crush dump", "crush_map", ITEM),
+    ("node ls", "nodes", ITEM), ("osd blocklist ls", "blocklist", "entry"), ("osd create", "created_osd", ITEM), ("osd crush class ls", "crush_classes", "class"), ("osd crush dump", "crush_map", ITEM),
     ("osd crush get-tunable", "tunable", ITEM), ("osd crush ls", "items", ITEM), ("osd crush rule dump", "rules", "rule"),
     ("osd crush rule list", "rules", "name"), ("osd crush rule ls", "rules", "name"),
     ("osd crush show-tunables", "crush_map_tunables", ITEM), ("osd crush tree", "crush_tree", ITEM),
     ("osd dump", "osdmap", ITEM), ("osd find", "osd_location", ITEM), ("osd getmaxosd", "getmaxosd", ITEM),
     ("osd info", "osds", "osd_info"), ("osd ls", "osds", "osd"), ("osd ls-tree", "osds", "osd"), ("osd lspools", "pools", "pool"),
-    ("osd map", "osd_map", ITEM), ("osd metadata", "osd_metadata", "osd"), ("osd pool application get", "pools", ITEM),
+    ("osd map", "osd_map", ITEM), ("osd metadata", "osd_metadata", "osd"), ("osd new", "created_osd", ITEM), ("osd pool application get", "pools", ITEM),
     ("osd pool get", "pool", ITEM), ("osd pool get-quota", "pool_quotas", ITEM), ("osd pool ls", "pools", "pool_name"),
     ("osd pool stats", "pool_stats", "pool"), ("osd stat", "osdmap", ITEM), ("osd versions", "ceph_version", ITEM),
     ("pg dump", "pg_info", ITEM), ("pg ls", "pg_info", ITEM), ("pg ls-by-osd", "pg_info", ITEM),
@@ -87,7 +87,7 @@ mod tests {
             (r#"{"prefix":"osd pool application get","pool":"xmlp"}"#, "xmlp", ITEM),
             (r#"{"prefix":"osd count-metadata","property":"arch"}"#, "arch", ITEM),
         ] {
-            let args = Args::parse(&[command.to_owned()]).expect(command);
+            let args = Args::parse(command).expect(command);
             let Names { root: given, item: items, .. } = names(&args);
             assert_eq!((given.as_str(), items), (root, item), "{command}");
         }

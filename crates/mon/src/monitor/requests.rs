@@ -19,6 +19,7 @@ use super::{MGRMAP_EPOCH, Monitor, SessionId, log_lines, send};
 use crate::command::{Errno, Failure};
 use crate::session::Session;
 use crate::state::pools::Created;
+use crate::text;
 
 /// How often a client without `MON_STATEFUL_SUB` renews its subscriptions.
 const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
@@ -111,11 +112,11 @@ impl Monitor {
         }
         let usage = self.usage.usage();
         let map = self.state.osdmap();
-        let of_pool = |name: &String| {
-            let pool = map.pool_by_name(name.as_bytes())?;
+        let of_pool = |name: &Bytes| {
+            let pool = map.pool_by_name(name)?;
             Some((name.clone(), pool_stat(usage.pool(pool))))
         };
-        let pool_stats: BTreeMap<String, PoolStat> = message.pools.iter().filter_map(of_pool).collect();
+        let pool_stats: BTreeMap<Bytes, PoolStat> = message.pools.iter().filter_map(of_pool).collect();
         let reply =
             MGetPoolStatsReply { paxos: self.epoch(), fsid: message.fsid, pool_stats, per_pool: true };
         self.out.push((id, Msg::new(&reply).with_tid(tid)));
@@ -161,10 +162,11 @@ impl Monitor {
             return Err(Failure::new(Errno::EPERM, "access denied"));
         }
         let exists = self.state.osdmap().pool(pool).is_some();
+        let name = text::from_bytes(&message.name);
         match message.op {
             PoolOpCode::Create => {
                 self.check_rule(message.crush_rule)?;
-                match self.state.create_pool(now, &message.name, 0)? {
+                match self.state.create_pool(now, &name, 0)? {
                     Created::New(_) | Created::Existed(_) => Ok(None),
                 }
             }
@@ -176,8 +178,8 @@ impl Monitor {
             PoolOpCode::DeleteUnmanagedSnap => {
                 self.state.remove_snap_id(now, pool, message.snapid).map(|()| None)
             }
-            PoolOpCode::CreateSnap => self.state.create_pool_snap(now, pool, &message.name).map(|_| None),
-            PoolOpCode::DeleteSnap => self.state.remove_pool_snap(now, pool, &message.name).map(|_| None),
+            PoolOpCode::CreateSnap => self.state.create_pool_snap(now, pool, &name).map(|_| None),
+            PoolOpCode::DeleteSnap => self.state.remove_pool_snap(now, pool, &name).map(|_| None),
             PoolOpCode::AuidChange => Err(Failure::new(Errno::EOPNOTSUPP, "not supported")),
         }
     }
@@ -204,7 +206,7 @@ impl Monitor {
         let (Some(caps), Some(pool), Some(name)) = (caps, map.pool(id), map.pool_name(id)) else {
             return false;
         };
-        let facts = PoolFacts { name: &name.to_string(), applications: &applications(pool) };
+        let facts = PoolFacts { name: &text::of(name), applications: &applications(pool) };
         let write = Access { read: false, write: true };
         caps.for_pool(facts, session.ip()).allows(write, b"", b"")
     }
@@ -216,10 +218,10 @@ impl Monitor {
 }
 
 fn applications(pool: &PgPool) -> BTreeMap<String, BTreeMap<String, String>> {
-    let text = |settings: &BTreeMap<Name, Name>| {
-        settings.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+    let as_text = |settings: &BTreeMap<Name, Name>| {
+        settings.iter().map(|(key, value)| (text::of(key), text::of(value))).collect()
     };
-    pool.application_metadata.iter().map(|(app, settings)| (app.to_string(), text(settings))).collect()
+    pool.application_metadata.iter().map(|(app, settings)| (text::of(app), as_text(settings))).collect()
 }
 
 fn positive(n: i64) -> u64 {

@@ -2,12 +2,14 @@
 
 use loligo_wire::message::Msg;
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, MPing};
-use loligo_wire::{Tid, UTime, Writer};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Tid, UTime, Writer};
 
 use super::{Monitor, SessionId};
-use crate::command::{self, Args, COMMANDS, Call, Errno, Failure, Outcome, Reply, descriptions};
+use crate::command::{self, Args, COMMANDS, Call, Caller, Errno, Failure, Outcome, Reply, descriptions};
 use crate::output::Format;
+use crate::state::MON_ID;
 use crate::state::log::Severity;
+use crate::text;
 
 /// What every session may ask: how else would it know what to ask?
 const DESCRIPTIONS: &str = "get_command_descriptions";
@@ -23,6 +25,7 @@ impl Monitor {
             Ok(Reply { output, status }) => (0, status, output),
             Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
         };
+        let status = text::to_bytes(&status).into();
         let ack =
             MMonCommandAck { paxos: self.epoch(), result, status, cmd: message.cmd, output: output.into() };
         self.out.push((id, Msg::new(&ack).with_tid(tid)));
@@ -32,7 +35,7 @@ impl Monitor {
         if message.fsid != self.state.fsid() {
             return Err(Failure::new(Errno::EPERM, "wrong fsid"));
         }
-        let args = Args::parse(&message.cmd)?;
+        let args = Args::parse(&text::from_bytes(&message.cmd.concat()))?;
         let prefix = args.prefix()?;
         if prefix == DESCRIPTIONS {
             return Ok(Reply::output(descriptions(COMMANDS).to_string()));
@@ -75,8 +78,23 @@ impl Monitor {
     /// Answers a ping with what an operator wants to know first.
     pub(super) fn ping(&mut self, id: SessionId, now: UTime) {
         let Some(caller) = self.sessions.get(&id).map(crate::session::Session::caller) else { return };
+        let pong = self.with_call(&caller, now, |call| command::pong(call).to_string());
+        let mut front = Writer::new();
+        front.blob(pong.as_bytes());
+        self.out.push((id, Msg { front: front.into_bytes(), ..Msg::new(&MPing {}) }));
+    }
+
+    /// Has mutes of alerts end that are over or have got worse.
+    pub(super) fn end_mutes(&mut self, now: UTime) {
+        let name = EntityName { kind: EntityType::MON, id: MON_ID.to_owned() };
+        let me = Caller { name, addr: EntityAddr::default(), reads_keys: false };
+        self.with_call(&me, now, command::end_mutes);
+    }
+
+    /// Does what a command without arguments could do.
+    fn with_call<R>(&mut self, caller: &Caller, now: UTime, act: impl FnOnce(&mut Call<'_>) -> R) -> R {
         let (usage, sessions) = (self.usage.usage(), self.peers());
-        let call = Call {
+        act(&mut Call {
             state: &mut self.state,
             usage: &usage,
             pgs: &*self.usage,
@@ -84,13 +102,10 @@ impl Monitor {
             format: Format::Json,
             bare: true,
             input: &[],
-            caller: &caller,
+            caller,
             sessions: &sessions,
             now,
-        };
-        let mut front = Writer::new();
-        front.blob(command::pong(&call).to_string().as_bytes());
-        self.out.push((id, Msg { front: front.into_bytes(), ..Msg::new(&MPing {}) }));
+        })
     }
 
     /// Notes in the audit log who wants what. Values of keys are not written down.

@@ -25,9 +25,9 @@ impl Format {
     /// The format that a command asks for; `None` for one that we do not write (YAML, HTML).
     pub fn parse(name: Option<&str>) -> Option<Self> {
         match name {
-            None | Some("" | "plain") => Some(Self::Plain),
+            None | Some("plain") => Some(Self::Plain),
             Some("json") => Some(Self::Json),
-            Some("json-pretty") => Some(Self::JsonPretty),
+            Some("" | "json-pretty") => Some(Self::JsonPretty),
             Some("xml") => Some(Self::Xml),
             Some("xml-pretty") => Some(Self::XmlPretty),
             Some(_) => None,

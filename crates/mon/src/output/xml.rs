@@ -26,7 +26,7 @@ const ITEMS: &[(&str, &str)] = &[
     ("acting", "osd"), ("addrvec", "addr"), ("auth_dump", "auth_entities"), ("available_modules", "module"),
     ("buckets", "bucket"), ("changes", "change"), ("children", "child"), ("client", "group"),
     ("devices", "device"), ("disabled_modules", "module"), ("enabled_modules", "module"), ("flags_set", "flag"),
-    ("mgr", "group"), ("modules", "module"), ("mon", "group"), ("mons", "mon"), ("nodes", "item"),
+    ("mgr", "group"), ("modules", "module"), ("mon", "group"), ("mons", "mon"), ("mutes", "mute"), ("nodes", "item"),
     ("num_pg_by_state", "state"), ("osd", "group"), ("osd_metadata", "osd"), ("osd_stats", "osd_stat"),
     ("osd_xinfo", "xinfo"), ("osds", "osd_info"), ("persistent", "bit_flag"), ("pg_stats", "pg_stat"),
     ("pgs_by_state", "pgs_by_state_element"), ("pool_snaps", "pool_snap_info"), ("pool_stats", "pool_stat"),

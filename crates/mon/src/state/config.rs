@@ -35,6 +35,11 @@ impl ConfigDb {
         self.settings.remove(&(section.to_owned(), normal(option))).is_some()
     }
 
+    /// What is set in a section itself.
+    pub fn stored(&self, section: &str, option: &str) -> Option<&str> {
+        self.settings.get(&(section.to_owned(), normal(option))).map(String::as_str)
+    }
+
     /// The value of an option for a program: of its name, else of its type, else the general one.
     pub fn value(&self, who: &EntityName, option: &str) -> Option<&str> {
         let option = normal(option);
@@ -58,7 +63,7 @@ impl ConfigDb {
 }
 
 /// Options may be written with blanks or hyphens: `mon allow pool delete`.
-fn normal(option: &str) -> String {
+pub(super) fn normal(option: &str) -> String {
     option.trim().replace([' ', '-'], "_")
 }
 

@@ -12,6 +12,7 @@ use loligo_wire::UTime;
 use super::State;
 use super::pools::{Created, check_name, check_pg_num};
 use crate::command::{Errno, Failure};
+use crate::text;
 
 /// A profile as the osdmap keeps it.
 pub type Profile = BTreeMap<Name, Name>;
@@ -330,7 +331,7 @@ impl State {
         let map = self.osdmap();
         let users = map.pools.iter().filter(|(_, pool)| pool.erasure_code_profile == *name);
         let users: Vec<_> =
-            users.filter_map(|(id, _)| map.pool_name(*id)).map(|name| format!("{name} ")).collect();
+            users.filter_map(|(id, _)| map.pool_name(*id)).map(|name| text::of(name) + " ").collect();
         if !users.is_empty() {
             let status = format!("{}pool(s) are using the erasure code profile '{name}'", users.concat());
             return Err(Failure::new(Errno::EBUSY, status));
@@ -346,7 +347,7 @@ impl State {
     pub fn create_erasure_pool(&mut self, now: UTime, new: &NewErasurePool<'_>) -> Result<Created, Failure> {
         let name = new.name;
         let map = self.osdmap();
-        if let Some(id) = map.pool_by_name(name.as_bytes()) {
+        if let Some(id) = map.pool_by_name(&text::to_bytes(name)) {
             return match map.pool(id).is_some_and(PgPool::is_erasure) {
                 true => Ok(Created::Existed(id)),
                 false => Err(Failure::invalid(format!("pool '{name}' cannot change to type erasure"))),
@@ -373,7 +374,7 @@ impl State {
             if crush != *map.crush {
                 inc.set_crush(&crush);
             }
-            id = inc.create_pool(map, name, pool);
+            id = inc.create_pool(map, text::name(name), pool);
         })?;
         Ok(Created::New(id))
     }

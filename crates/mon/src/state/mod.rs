@@ -4,28 +4,33 @@
 //! [`State::take_changes`]. [`persist`] turns it into bytes and back.
 
 pub mod config;
+pub mod config_log;
 pub mod erasure;
 mod full;
 pub mod history;
 pub mod log;
+pub mod mutes;
 mod osds;
 pub mod persist;
 pub mod pools;
+pub mod reserved;
 pub mod snaps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
-use loligo_maps::{Incremental, MapFlags, MonMap, OsdMap};
+use loligo_maps::{Incremental, MapFlags, MonMap, OsdMap, OsdState};
 use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid};
 
 use crate::command::Failure;
 use config::ConfigDb;
+use config_log::{Change, ConfigLog};
 use history::MapHistory;
 use log::{ClusterLog, Severity};
+use mutes::Mute;
 pub use osds::OsdCount;
 
 /// The monitor's id: it is `mon.a`.
@@ -44,6 +49,7 @@ pub struct State {
     /// The type of new keys.
     auth_cipher: KeyType,
     config: ConfigDb,
+    config_log: ConfigLog,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
     service_keys: Bytes,
@@ -51,6 +57,9 @@ pub struct State {
     global_id_end: GlobalId,
     /// See [`State::filed_by`].
     filed_by: BTreeMap<PoolId, u32>,
+    /// See [`State::is_served`].
+    reserved_osds: BTreeSet<OsdId>,
+    mutes: BTreeMap<String, Mute>,
     log: ClusterLog,
     started: UTime,
     changes: Changes,
@@ -133,10 +142,13 @@ impl State {
             keys,
             auth_cipher,
             config: ConfigDb::default(),
+            config_log: ConfigLog::default(),
             config_keys: BTreeMap::new(),
             service_keys: Bytes::new(),
             global_id_end: GlobalId(FIRST_GLOBAL_ID),
             filed_by: BTreeMap::new(),
+            reserved_osds: BTreeSet::new(),
+            mutes: BTreeMap::new(),
             log: ClusterLog::default(),
             started: now,
             changes: Changes { other: true, ..Changes::default() },
@@ -193,6 +205,11 @@ impl State {
     /// Settings.
     pub fn config(&self) -> &ConfigDb {
         &self.config
+    }
+
+    /// What has changed in the settings.
+    pub fn config_log(&self) -> &ConfigLog {
+        &self.config_log
     }
 
     /// What `config-key` keeps.
@@ -298,6 +315,7 @@ impl State {
         // One that never was up has no addresses yet: it boots by itself.
         let down = map.osd_ids().filter(|osd| !map.is_up(*osd)).filter_map(|osd| Some((osd, map.osd(osd)?)));
         let down = down.filter(|(_, facts)| facts.info.up_from > Epoch(0) && facts.info.down_at > Epoch(0));
+        let down = down.filter(|(osd, _)| !map.state(*osd).has(OsdState::NOUP));
         let down: Vec<_> = down.map(|(osd, facts)| (osd, facts.uuid, facts.client_addrs.clone())).collect();
         down.into_iter().try_for_each(|(osd, uuid, addrs)| self.boot_osd(now, osd, uuid, addrs))
     }
@@ -318,13 +336,58 @@ impl State {
     }
 
     /// Adds or changes a setting.
-    pub fn set_config(&mut self, section: &str, option: &str, value: &str) {
-        self.changes.config |= self.config.set(section, option, value);
+    pub fn set_config(&mut self, now: UTime, section: &str, option: &str, value: &str) {
+        self.change_config(now, "", [((section, option), Some(value))]);
     }
 
     /// Removes a setting.
-    pub fn remove_config(&mut self, section: &str, option: &str) {
-        self.changes.config |= self.config.remove(section, option);
+    pub fn remove_config(&mut self, now: UTime, section: &str, option: &str) {
+        self.change_config(now, "", [((section, option), None)]);
+    }
+
+    /// Changes settings as one version of the database, which has a name.
+    pub fn change_config<'a>(
+        &mut self,
+        now: UTime,
+        name: &str,
+        settings: impl IntoIterator<Item = ((&'a str, &'a str), Option<&'a str>)>,
+    ) {
+        let change = |((section, option), new): ((&str, &str), Option<&str>)| {
+            let old = self.config.stored(section, option).map(str::to_owned);
+            ((section.to_owned(), config::normal(option)), Change { old, new: new.map(str::to_owned) })
+        };
+        let changes = settings.into_iter().map(change).collect();
+        self.apply_config(now, name.to_owned(), changes);
+    }
+
+    /// Makes the settings what they were at a version.
+    ///
+    /// # Errors
+    /// There was no such version, or it is not known any more.
+    pub fn reset_config(&mut self, now: UTime, version: u64) -> Result<(), Failure> {
+        if !self.config_log.reaches(version) {
+            let status = "must specify a valid historical version to revert to; see 'ceph config log' for a list of \
+                          avialable configuration historical versions";
+            return Err(Failure::invalid(status));
+        }
+        let changes = self.config_log.way_back(&self.config, version);
+        self.apply_config(now, format!("reset to {version}"), changes);
+        Ok(())
+    }
+
+    fn apply_config(
+        &mut self,
+        now: UTime,
+        name: String,
+        changes: BTreeMap<(config::Section, String), Change>,
+    ) {
+        for ((section, option), Change { new, .. }) in &changes {
+            self.changes.config |= match new {
+                Some(value) => self.config.set(section, option, value),
+                None => self.config.remove(section, option),
+            };
+        }
+        self.config_log.push(now, name, changes);
     }
 
     /// Adds or changes what `config-key` keeps under a key.

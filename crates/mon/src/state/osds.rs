@@ -38,7 +38,7 @@ impl State {
     /// # Errors
     /// EINVAL if there were more: pools may be placed on them.
     pub fn osd_count_for(&self, wanted: Option<OsdCount>) -> Result<OsdCount, Failure> {
-        let had = self.osdmap().osd_ids().map(|osd| osd.0 + 1).max().unwrap_or(1);
+        let had = self.served_osds().map(|osd| osd.0 + 1).max().unwrap_or(1);
         let had = usize::try_from(had).ok().and_then(OsdCount::new);
         let had = had.ok_or_else(|| Failure::invalid("the osdmap has more OSDs than a server shows"))?;
         match wanted {
@@ -60,7 +60,7 @@ impl State {
     pub fn add_osds(&mut self, now: UTime, count: usize, host: &str) -> Result<(), Failure> {
         let map = self.osdmap();
         let ids = (0..).map(OsdId).take(count);
-        let new: Vec<OsdId> = ids.filter(|osd| !map.exists(*osd)).collect();
+        let new: Vec<OsdId> = ids.filter(|osd| !self.is_served(*osd)).collect();
         let Some(last) = new.last() else { return Ok(()) };
         let room = usize::try_from(last.0).map_or(0, |last| last + 1).max(map.max_osd());
         let room = u32::try_from(room).map_err(|_| Failure::invalid(format!("no map has {room} OSDs")))?;
@@ -76,6 +76,8 @@ impl State {
             inc.set_crush(&crush);
             new.iter().for_each(|osd| inc.osd_weight(*osd, OsdMap::WEIGHT_IN));
         })?;
+        // Numbers that `osd new` has given out are OSDs from now on.
+        self.reserved_osds.retain(|osd| !new.contains(osd));
         Ok(())
     }
 }

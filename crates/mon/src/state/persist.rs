@@ -3,7 +3,7 @@
 //!
 //! Not in it: the log, old epochs of the osdmap. The file holds every secret of the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,13 +11,15 @@ use bytes::Bytes;
 use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::{Keyring, KeyringError};
 use loligo_maps::{MonMap, OsdMap};
-use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, PoolId};
+use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, OsdId, PoolId, UTime};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use super::config::ConfigDb;
+use super::config_log::{Change, ChangeSet, ConfigLog};
 use super::history::MapHistory;
 use super::log::ClusterLog;
+use super::mutes::Mute;
 use super::pools::PG_NUM_MAX;
 use super::{Changes, State};
 
@@ -26,6 +28,8 @@ const FORM: u64 = 1;
 /// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look
 /// for their objects in the wrong places.
 const FORM_FILED_BY: u64 = 2;
+/// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve them.
+const FORM_RESERVED: u64 = 3;
 
 /// Why a file is no state.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +59,13 @@ impl State {
         let config_keys: BTreeMap<_, _> =
             self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
         let filed_by: Vec<_> = self.filed_by.iter().map(|(pool, number)| json!([pool.0, number])).collect();
+        let form = match (filed_by.is_empty(), self.reserved_osds.is_empty()) {
+            (_, false) => FORM_RESERVED,
+            (false, true) => FORM_FILED_BY,
+            (true, true) => FORM,
+        };
         let value = json!({
-            "form": if filed_by.is_empty() { FORM } else { FORM_FILED_BY },
+            "form": form,
             "fsid": self.fsid().to_string(),
             "monmap": BASE64.encode(self.monmap.to_bytes()),
             "osdmap_epoch": self.osdmap().epoch.0,
@@ -66,8 +75,11 @@ impl State {
             "service_keys": BASE64.encode(&self.service_keys),
             "global_id_end": self.global_id_end.0,
             "config": config,
+            "config_log": self.config_log.iter().map(change_set).collect::<Vec<_>>(),
             "config_keys": config_keys,
             "pools_filed_by": filed_by,
+            "reserved_osds": self.reserved_osds.iter().map(|osd| osd.0).collect::<Vec<_>>(),
+            "mutes": self.mutes.iter().map(mute).collect::<Vec<_>>(),
         });
         Zeroizing::new(format!("{value:#}\n").into_bytes())
     }
@@ -76,7 +88,7 @@ impl State {
     pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
         let file = File(serde_json::from_slice(bytes)?);
         match file.number("form")? {
-            FORM | FORM_FILED_BY => {}
+            FORM | FORM_FILED_BY | FORM_RESERVED => {}
             other => return Err(StateError::Form(other)),
         }
         let map = OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?;
@@ -87,15 +99,65 @@ impl State {
             keys: Keyring::parse(file.text("keyring")?)?,
             auth_cipher: file.auth_cipher()?,
             config: file.config()?,
+            config_log: file.config_log()?,
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),
             filed_by: file.filed_by()?,
+            reserved_osds: file.reserved_osds()?,
+            mutes: file.mutes()?,
             log: ClusterLog::default(),
             started: Default::default(),
             changes: Changes::default(),
         })
     }
+}
+
+/// An alert that is muted: code, until when, whether come what may, what it said and of how many things.
+fn mute((code, mute): (&String, &Mute)) -> Value {
+    let until = mute.until.map(|until| [until.sec, until.nsec]);
+    json!([code, until, mute.sticky, mute.summary, mute.count])
+}
+
+/// Reads what [`mute`] wrote.
+fn read_mute(value: &Value) -> Option<(String, Mute)> {
+    let until = if value[1].is_null() { None } else { Some(time(&value[1])?) };
+    let (sticky, summary) = (value[2].as_bool()?, value[3].as_str()?.to_owned());
+    let count = usize::try_from(value[4].as_u64()?).ok()?;
+    Some((value[0].as_str()?.to_owned(), Mute { until, sticky, summary, count }))
+}
+
+/// Seconds and nanoseconds.
+fn time(value: &Value) -> Option<UTime> {
+    let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
+    Some(UTime { sec: number(&value[0])?, nsec: number(&value[1])? })
+}
+
+/// A version of the settings: its number, when and how it was made, and sections, options, what was set before and after.
+fn change_set(set: &ChangeSet) -> Value {
+    let ChangeSet { version, stamp, name, changes } = set;
+    let change = |((section, option), Change { old, new }): (&(String, String), &Change)| {
+        json!([section, option, old, new])
+    };
+    json!([version, [stamp.sec, stamp.nsec], name, changes.iter().map(change).collect::<Vec<_>>()])
+}
+
+/// Reads what [`change_set`] wrote.
+fn read_change_set(value: &Value) -> Option<ChangeSet> {
+    let said = |value: &Value| match value {
+        Value::Null => Some(None),
+        value => Some(Some(value.as_str()?.to_owned())),
+    };
+    let change = |value: &Value| {
+        let key = (value[0].as_str()?.to_owned(), value[1].as_str()?.to_owned());
+        Some((key, Change { old: said(&value[2])?, new: said(&value[3])? }))
+    };
+    Some(ChangeSet {
+        version: value[0].as_u64()?,
+        stamp: time(&value[1])?,
+        name: value[2].as_str()?.to_owned(),
+        changes: value[3].as_array()?.iter().map(change).collect::<Option<_>>()?,
+    })
 }
 
 struct File(Value);
@@ -130,6 +192,30 @@ impl File {
             db.set(part(0)?, part(1)?, part(2)?);
         }
         Ok(db)
+    }
+
+    /// Files of before there was `osd new` do not say it.
+    fn reserved_osds(&self) -> Result<BTreeSet<OsdId>, StateError> {
+        let bad = || StateError::Field("reserved_osds");
+        let Some(osds) = self.0.get("reserved_osds") else { return Ok(BTreeSet::new()) };
+        let id =
+            |osd: &Value| osd.as_i64().and_then(|osd| i32::try_from(osd).ok()).map(OsdId).ok_or_else(bad);
+        osds.as_array().ok_or_else(bad)?.iter().map(id).collect()
+    }
+
+    /// Files of before alerts could be muted do not say it.
+    fn mutes(&self) -> Result<BTreeMap<String, Mute>, StateError> {
+        let bad = || StateError::Field("mutes");
+        let Some(mutes) = self.0.get("mutes") else { return Ok(BTreeMap::new()) };
+        mutes.as_array().ok_or_else(bad)?.iter().map(|mute| read_mute(mute).ok_or_else(bad)).collect()
+    }
+
+    /// Files of before there were versions have none.
+    fn config_log(&self) -> Result<ConfigLog, StateError> {
+        let bad = || StateError::Field("config_log");
+        let Some(sets) = self.0.get("config_log") else { return Ok(ConfigLog::default()) };
+        let sets = sets.as_array().ok_or_else(bad)?.iter().map(read_change_set);
+        sets.collect::<Option<_>>().and_then(ConfigLog::from_sets).ok_or_else(bad)
     }
 
     /// Files of before `pg_num` could be changed do not say it.

@@ -1,7 +1,7 @@
 //! Making, changing and removing pools.
 
 use loligo_maps::crush::{Rule, RuleKind};
-use loligo_maps::{Name, PgPool, PoolFlags};
+use loligo_maps::{PgPool, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{Epoch, PoolId, UTime};
 
@@ -9,6 +9,7 @@ use super::State;
 use crate::Usage;
 use crate::command::{Errno, Failure};
 use crate::output::units::bytes;
+use crate::text;
 
 /// Most placement groups of a pool (`mon_max_pool_pg_num`).
 pub const PG_NUM_MAX: u32 = 65_536;
@@ -51,7 +52,7 @@ impl State {
     /// A change that cannot be applied.
     pub fn check_quotas(&mut self, now: UTime, usage: &Usage) -> Result<Vec<QuotaChange>, Failure> {
         let map = self.osdmap();
-        let name = |id: &PoolId| map.pool_name(*id).map(ToString::to_string).unwrap_or_default();
+        let name = |id: &PoolId| map.pool_name(*id).map(text::of).unwrap_or_default();
         let changes: Vec<_> = map
             .pools
             .iter()
@@ -71,7 +72,7 @@ impl State {
     /// # Errors
     /// There is none with this name.
     pub fn pool_id(&self, name: &str) -> Result<PoolId, Failure> {
-        let id = self.osdmap().pool_by_name(name.as_bytes());
+        let id = self.osdmap().pool_by_name(&text::to_bytes(name));
         id.ok_or_else(|| Failure::missing(format!("unrecognized pool '{name}'")))
     }
 
@@ -83,7 +84,7 @@ impl State {
 
     /// How many copies a pool may have: there are OSDs for no more.
     pub fn size_max(&self) -> u8 {
-        let osds = self.osdmap().osd_ids().count().max(1);
+        let osds = self.served_osds().count().max(1);
         u8::try_from(osds).unwrap_or(SIZE_MAX).min(SIZE_MAX)
     }
 
@@ -114,7 +115,7 @@ impl State {
         size: Option<u8>,
         crush_rule: Option<u8>,
     ) -> Result<Created, Failure> {
-        if let Some(id) = self.osdmap().pool_by_name(name.as_bytes()) {
+        if let Some(id) = self.osdmap().pool_by_name(&text::to_bytes(name)) {
             return Ok(Created::Existed(id));
         }
         check_name(name)?;
@@ -127,7 +128,7 @@ impl State {
             let mut pool = PgPool::replicated(size, pg_num);
             pool.crush_rule = crush_rule;
             pool.flags = pool.flags.with(flag);
-            id = inc.create_pool(map, name, pool)
+            id = inc.create_pool(map, text::name(name), pool)
         })?;
         Ok(Created::New(id))
     }
@@ -189,7 +190,7 @@ impl State {
     /// Gives a pool another name.
     pub fn rename_pool(&mut self, now: UTime, id: PoolId, name: &str) -> Result<(), Failure> {
         check_name(name)?;
-        let rename = |inc: &mut loligo_maps::Incremental| inc.new_pool_names.insert(id, Name::from(name));
+        let rename = |inc: &mut loligo_maps::Incremental| inc.new_pool_names.insert(id, text::name(name));
         self.change_osdmap(now, |_, inc| drop(rename(inc))).map(|_| ())
     }
 

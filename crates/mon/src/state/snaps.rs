@@ -5,6 +5,7 @@ use loligo_wire::{Epoch, PoolId, SnapId, UTime};
 
 use super::State;
 use crate::command::Failure;
+use crate::text;
 
 /// The last id before the first one that is given out to a client, as in Ceph.
 const UNMANAGED_SEQ_FIRST: u64 = 1;
@@ -16,7 +17,7 @@ impl State {
     /// The pool's snapshots are managed by clients, or it does not exist.
     pub fn create_pool_snap(&mut self, now: UTime, id: PoolId, name: &str) -> Result<bool, Failure> {
         let pool = self.pool_with_snaps(id)?;
-        if pool.snap_named(name.as_bytes()).is_some() {
+        if pool.snap_named(&text::to_bytes(name)).is_some() {
             return Ok(false);
         }
         let epoch = self.next_epoch();
@@ -24,7 +25,8 @@ impl State {
             pool.snap_seq.0 += 1;
             pool.snap_epoch = epoch;
             pool.flags = pool.flags.with(PoolFlags::POOL_SNAPS);
-            pool.snaps.insert(pool.snap_seq, PoolSnap { id: pool.snap_seq, stamp: now, name: name.into() });
+            pool.snaps
+                .insert(pool.snap_seq, PoolSnap { id: pool.snap_seq, stamp: now, name: text::name(name) });
         })?;
         Ok(true)
     }
@@ -35,7 +37,7 @@ impl State {
     /// As for [`State::create_pool_snap`].
     pub fn remove_pool_snap(&mut self, now: UTime, id: PoolId, name: &str) -> Result<bool, Failure> {
         let pool = self.pool_with_snaps(id)?;
-        let Some(snap) = pool.snap_named(name.as_bytes()) else { return Ok(false) };
+        let Some(snap) = pool.snap_named(&text::to_bytes(name)) else { return Ok(false) };
         let mut after = pool.clone();
         after.snaps.remove(&snap);
         self.remove_snap(now, id, after, snap)?;
@@ -113,7 +115,7 @@ impl State {
         match self.osdmap().pool(id) {
             None => Err(Failure::missing(format!("there is no pool {id}"))),
             Some(pool) if pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) => {
-                let name = self.osdmap().pool_name(id).map(ToString::to_string).unwrap_or_default();
+                let name = self.osdmap().pool_name(id).map(text::of).unwrap_or_default();
                 Err(Failure::invalid(format!("pool {name} is in unmanaged snaps mode")))
             }
             Some(pool) => Ok(pool),

@@ -8,7 +8,7 @@ use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
 use loligo_mon::state::{NewCluster, State};
-use loligo_mon::{Effects, Monitor, Peer, PgUsage, SessionId, Space, Usage, UsageSource};
+use loligo_mon::{Effects, Monitor, Peer, PgUsage, Scrub, SessionId, Space, Usage, UsageSource};
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, PaxosHeader};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{
@@ -29,6 +29,8 @@ impl UsageSource for Empty {
     fn placement_groups(&self) -> Vec<PgUsage> {
         vec![PgUsage { pg: PgId { pool: PoolId(1), seed: 10 }, ..PgUsage::default() }]
     }
+
+    fn scrub(&self, _: &[PgId], _: Scrub) {}
 }
 
 /// A new cluster's state: the OSD is up, the monitor has an address.
@@ -87,16 +89,22 @@ impl Mon {
     }
 
     /// Sends a command with a text as input.
-    pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> MMonCommandAck {
+    pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> Ack {
         self.command_bytes(session, json, input.as_bytes())
     }
 
     /// Sends a command with input.
-    pub(crate) fn command_bytes(&mut self, session: SessionId, json: &str, input: &[u8]) -> MMonCommandAck {
+    pub(crate) fn command_bytes(&mut self, session: SessionId, json: &str, input: &[u8]) -> Ack {
+        let MMonCommandAck { result, status, output, .. } = self.raw_command(session, json.as_bytes(), input);
+        Ack { result, status: String::from_utf8(status.to_vec()).expect("a text"), output }
+    }
+
+    /// Sends a command of any bytes.
+    pub(crate) fn raw_command(&mut self, session: SessionId, json: &[u8], input: &[u8]) -> MMonCommandAck {
         let command = MMonCommand {
             paxos: PaxosHeader { version: 0 },
             fsid: FSID,
-            cmd: vec![json.to_owned()],
+            cmd: vec![json.to_vec().into()],
             input: input.to_vec().into(),
         };
         let effects = self.send(session, &command);
@@ -104,7 +112,7 @@ impl Mon {
     }
 
     /// Sends a command.
-    pub(crate) fn command(&mut self, session: SessionId, json: &str) -> MMonCommandAck {
+    pub(crate) fn command(&mut self, session: SessionId, json: &str) -> Ack {
         self.command_with(session, json, "")
     }
 
@@ -114,6 +122,13 @@ impl Mon {
         assert_eq!(ack.result, 0, "{json}: {}", ack.status);
         String::from_utf8(ack.output.to_vec()).unwrap()
     }
+}
+
+/// The answer to a command.
+pub(crate) struct Ack {
+    pub(crate) result: i32,
+    pub(crate) status: String,
+    pub(crate) output: bytes::Bytes,
 }
 
 /// What was sent to a session, of one kind.

@@ -2,8 +2,11 @@
 
 mod commands;
 mod common;
+mod config_log;
 mod crush;
 mod erasure;
+mod mutes;
+mod osd_new;
 mod osd_state;
 mod persist;
 mod sessions;

@@ -45,7 +45,7 @@ impl Step {
                 let entry = Entry::new(CryptoKey::from_secret(NOW, *secret)).with_caps("mon", caps);
                 state.set_key(EntityName::client(id), entry);
             }
-            Self::Config(option, value) => state.set_config("client", option, value),
+            Self::Config(option, value) => state.set_config(NOW, "client", option, value),
             Self::ConfigKey(key, value) => state.set_config_key(key, value.clone()),
             Self::Cipher(new) => state.set_auth_cipher(if *new { KeyType::Aes256k } else { KeyType::Aes }),
             Self::GlobalIds(next) => state.note_global_id(GlobalId(*next)),

@@ -7,8 +7,9 @@ use crate::common::{FSID, Mon, NOW, opened};
 use loligo_maps::{Incremental, MonMap, OsdMap};
 use loligo_mon::Effects;
 use loligo_wire::message::mon::{
-    MConfig, MLog, MMgrMap, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe,
-    MPing, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode, Subscription,
+    MConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrMap, MMonCommandAck, MMonGetVersion,
+    MMonGetVersionReply, MMonMap, MMonSubscribe, MPing, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode,
+    Subscription,
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Decode as _, PoolId, SnapId, UTime};
@@ -65,7 +66,7 @@ fn command(json: &str) -> loligo_wire::message::Msg {
     loligo_wire::message::Msg::new(&loligo_wire::message::mon::MMonCommand {
         paxos: PaxosHeader { version: 0 },
         fsid: FSID,
-        cmd: vec![json.to_owned()],
+        cmd: vec![json.to_owned().into()],
         input: Default::default(),
     })
 }
@@ -142,7 +143,7 @@ fn snapshot_ids_are_given_out_and_taken_back() {
         pool: 1,
         op,
         snapid: SnapId(snap),
-        name: String::new(),
+        name: bytes::Bytes::new(),
         crush_rule: -1,
     };
     let mut run = |session, op, snap| {
@@ -184,6 +185,75 @@ fn snapshots_of_pools_are_made_and_removed() {
     assert!(mon.monitor.state().osdmap().removed_snaps_queue[&PoolId(1)].contains(SnapId(1)));
 }
 
+/// The answers are those of a monitor of 16.2.15 to the same bytes.
+#[test]
+fn names_are_any_bytes() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    mon.output(admin, r#"{"prefix":"config set","who":"mon","name":"mon_allow_pool_delete","value":"true"}"#);
+    let mut said = |json: &[u8]| {
+        let ack = mon.raw_command(admin, json, b"");
+        (ack.result, ack.output.to_vec(), ack.status.to_vec())
+    };
+    let status = |text: &[u8]| (0, Vec::new(), text.to_vec());
+    let output = |text: &[u8]| (0, text.to_vec(), Vec::new());
+    let create = b"{\"prefix\":\"osd pool create\",\"pool\":\"a\xff\",\"pg_num\":1}";
+    assert_eq!(said(create), status(b"pool 'a\xff' created"));
+    let python = br#"{"prefix":"osd pool create","pool":"s\udcff","pg_num":1}"#;
+    assert_eq!(said(python), status(b"pool 's\xed\xb3\xbf' created"));
+    assert_eq!(said(br#"{"prefix":"osd pool ls"}"#), output(b"a\xff\ns\xed\xb3\xbf\n"));
+    let ls = br#"{"prefix":"osd pool ls","format":"json"}"#;
+    assert_eq!(said(ls), output(b"[\"a\xff\",\"s\xed\xb3\xbf\"]"));
+    let mksnap = b"{\"prefix\":\"osd pool mksnap\",\"pool\":\"a\xff\",\"snap\":\"x\xfe\"}";
+    assert_eq!(said(mksnap), status(b"created pool a\xff snap x\xfe"));
+    let get = b"{\"prefix\":\"osd pool get\",\"pool\":\"a\xff\",\"var\":\"size\",\"format\":\"json\"}";
+    assert_eq!(said(get), output(b"{\"pool\":\"a\xff\",\"pool_id\":1,\"size\":1}"));
+    let set = b"{\"prefix\":\"config-key set\",\"key\":\"k\xff\",\"val\":\"v\xff\"}";
+    assert_eq!(said(set), status(b"set k\xff"));
+    assert_eq!(said(b"{\"prefix\":\"config-key get\",\"key\":\"k\xff\"}"), output(b"v\xff"));
+    let enable = b"{\"prefix\":\"osd pool application enable\",\"pool\":\"a\xff\",\"app\":\"x\xff\"}";
+    assert_eq!(said(enable), status(b"enabled application 'x\xff' on pool 'a\xff'"));
+    let rename = b"{\"prefix\":\"osd pool rename\",\"srcpool\":\"a\xff\",\"destpool\":\"b\xff\"}";
+    assert_eq!(said(rename), status(b"pool 'a\xff' renamed to 'b\xff'"));
+    assert_eq!(said(b"\xff"), (-22, Vec::new(), b"unparseable JSON \xff".to_vec()));
+    assert_eq!(said(b"{\"prefix\":\"osd \xff\"}"), (-22, Vec::new(), b"command not known".to_vec()));
+    let pool = &mon.monitor.state().osdmap().pools[&PoolId(1)];
+    assert_eq!(pool.snaps[&SnapId(1)].name.as_bytes(), b"x\xfe");
+    assert!(pool.application_metadata.contains_key(b"x\xff".as_slice()));
+    let again = loligo_mon::state::State::from_json(&mon.monitor.state().to_json()).expect("a state");
+    assert_eq!(again.osdmap().pool_by_name(b"b\xff"), Some(PoolId(1)));
+    assert!(again.config_keys().contains_key(&loligo_mon::text::from_bytes(b"k\xff")));
+}
+
+/// `rados mksnap` and `rados mkpool` of stock, and their statistics.
+#[test]
+fn requests_about_pools_take_any_bytes_as_names() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    let mut run = |pool, op, name: &'static [u8]| {
+        let (paxos, fsid, name) = (PaxosHeader { version: 0 }, FSID, name.into());
+        let request = MPoolOp { paxos, fsid, pool, op, snapid: SnapId(0), name, crush_rule: -1 };
+        let effects = mon.send(admin, &request);
+        opened::<MPoolOpReply>(&effects, admin).pop().map(|reply| reply.result)
+    };
+    assert_eq!(run(0, PoolOpCode::Create, b"p\xff"), Some(0));
+    assert_eq!(run(1, PoolOpCode::CreateSnap, b"a\xff"), Some(0));
+    assert_eq!(run(1, PoolOpCode::CreateSnap, b"a\xfe"), Some(0));
+    assert_eq!(run(1, PoolOpCode::DeleteSnap, b"a\xff"), Some(0));
+    let map = mon.monitor.state().osdmap();
+    assert_eq!(map.pool_by_name(b"p\xff"), Some(PoolId(1)));
+    let names: Vec<_> = map.pools[&PoolId(1)].snaps.values().map(|snap| snap.name.as_bytes()).collect();
+    assert_eq!(names, [b"a\xfe"]);
+    let ask = MGetPoolStats {
+        paxos: PaxosHeader { version: 0 },
+        fsid: FSID,
+        pools: vec!["p\u{ff}".into(), b"p\xff".as_slice().into()],
+    };
+    let effects = mon.send(admin, &ask);
+    let stats = opened::<MGetPoolStatsReply>(&effects, admin).pop().expect("an answer").pool_stats;
+    assert_eq!(stats.keys().collect::<Vec<_>>(), [&bytes::Bytes::from_static(b"p\xff")]);
+}
+
 #[test]
 fn entries_of_the_blocklist_end_by_themselves() {
     let mut mon = Mon::new();
@@ -207,7 +277,7 @@ fn a_pool_needs_a_rule_that_there_is() {
             pool: 0,
             op: PoolOpCode::Create,
             snapid: SnapId(0),
-            name: format!("with-{crush_rule}"),
+            name: format!("with-{crush_rule}").into(),
             crush_rule,
         };
         let effects = mon.send(admin, &create);

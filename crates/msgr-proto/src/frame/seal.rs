@@ -106,7 +106,8 @@ impl Sealer {
         (len(&packed.each_ref().map(|segment| &segment[..])) < plain_len).then_some(packed)
     }
 
-    fn seal_compressed(
+    /// Appends a frame whose segments are compressed already.
+    pub(crate) fn seal_compressed(
         &mut self,
         tag: Tag,
         segments: [Bytes; SEGMENTS_MAX],

@@ -160,17 +160,17 @@ fn for_the_monitor(fsid: Uuid, junk: PoolId) -> Vec<Msg> {
     let pool = u32::try_from(junk.0).expect("small");
     vec![
         Msg::new(&MMonSubscribe { what: BTreeMap::from([osdmap]), hostname: "host".to_owned() }),
-        Msg::new(&MMonCommand { paxos, fsid, cmd: vec![command.to_owned()], input: "input".into() }),
+        Msg::new(&MMonCommand { paxos, fsid, cmd: vec![command.to_owned().into()], input: "input".into() }),
         Msg::new(&MMonGetVersion { handle: 1, what: "osdmap".to_owned() }),
         Msg::new(&MStatfs { paxos, fsid, data_pool: Some(junk) }),
-        Msg::new(&MGetPoolStats { paxos, fsid, pools: vec!["junk".to_owned()] }),
+        Msg::new(&MGetPoolStats { paxos, fsid, pools: vec!["junk".into()] }),
         Msg::new(&MPoolOp {
             paxos,
             fsid,
             pool,
             op: PoolOpCode::Create,
             snapid: SnapId(0),
-            name: "new".to_owned(),
+            name: "new".into(),
             crush_rule: -1,
         }),
         Msg::new(&MLog { paxos, fsid, entries: Vec::new() }),

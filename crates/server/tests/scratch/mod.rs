@@ -20,6 +20,7 @@ impl Scratch {
     }
 
     /// The path of a file in it.
+    #[allow(dead_code, reason = "each test file takes what it needs")]
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()
     }

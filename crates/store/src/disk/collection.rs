@@ -643,6 +643,19 @@ impl Collection for Arc<DiskCollection> {
         let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
         stored.chain(newest).collect()
     }
+
+    fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
+        // A name that cannot be kept is nobody's.
+        let Ok(name) = ObjectName::new(oid) else { return Fetch::Now(()) };
+        let (number, inner) = (self.number, self.inner.lock());
+        let disk = Arc::clone(&inner.disk);
+        drop(inner);
+        let (later, completer) = Later::new();
+        self.core.pool.push(move || {
+            completer.complete(rows::load(&*disk, number, name.as_ref()).map(|_| ()));
+        });
+        Fetch::Later(later)
+    }
 }
 
 const _: () = assert!(LARGE.is_multiple_of(BLOCK) && layout::CHUNK_BLOCKS <= u8::MAX as u64);

@@ -35,6 +35,15 @@ pub(super) struct DiskView {
     pub(super) guard: Arc<Guard>,
 }
 
+/// What data is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// To be used: kept data will do, and short data is kept.
+    ToUse,
+    /// To see whether it can be read: from the disk, and none of it is kept.
+    ToVerify,
+}
+
 /// A part of what is read.
 enum Piece {
     Memory(Bytes),
@@ -74,12 +83,12 @@ impl DiskView {
     }
 
     /// What a range consists of, and whether all of it is in memory.
-    fn pieces(&self, offset: u64, end: u64) -> (Vec<Piece>, bool) {
+    fn pieces(&self, offset: u64, end: u64, ask: Ask) -> (Vec<Piece>, bool) {
         let mut pieces = Vec::new();
         let mut in_memory = true;
         let mut at = offset;
         let is_long = end - offset.min(end) > CACHED_READ_MAX as u64;
-        let mut look = true;
+        let mut look = ask == Ask::ToUse;
         while at < end {
             let from = (at % BLOCK as u64) as usize;
             let until = BLOCK.min(from + (end - at) as usize);
@@ -91,7 +100,7 @@ impl DiskView {
                     let kept = if look { self.core.data_cache.get(place) } else { None };
                     let Some(data) = kept else {
                         in_memory = false;
-                        look = !is_long;
+                        look &= !is_long;
                         pieces.push(Piece::Disk(OnDisk { place, patches: patches.to_vec(), from, until }));
                         continue;
                     };
@@ -110,6 +119,28 @@ impl DiskView {
             }
         }
         (pieces, in_memory)
+    }
+
+    fn fetch(&self, offset: u64, len: u64, ask: Ask) -> Fetch<Data> {
+        let end = self.end(offset, len);
+        let (pieces, in_memory) = self.pieces(offset, end, ask);
+        if in_memory {
+            return Fetch::Now(join(pieces));
+        }
+        let len = (end - offset) as usize;
+        let (later, completer) = Later::new();
+        self.core.read(Box::new(DataRead {
+            core: Arc::clone(&self.core),
+            name: Arc::clone(&self.name),
+            offset,
+            len,
+            runs: runs(offset, &pieces),
+            pieces,
+            ask,
+            completer,
+            _guard: Arc::clone(&self.guard),
+        }));
+        Fetch::Later(later)
     }
 
     /// Has a read done by the pool.
@@ -180,6 +211,7 @@ struct DataRead {
     len: usize,
     pieces: Vec<Piece>,
     runs: SmallVec<[ReadRun; 1]>,
+    ask: Ask,
     completer: Completer<Data>,
     /// As long as it is held, the blocks are not used again.
     _guard: Arc<Guard>,
@@ -247,7 +279,7 @@ impl Reading for DataRead {
                 .completer
                 .complete(Err(StoreError::BadData { offset: self.offset + before as u64, what }));
         }
-        if self.len > CACHED_READ_MAX {
+        if self.len > CACHED_READ_MAX || self.ask == Ask::ToVerify {
             let start = (self.offset % BLOCK as u64) as usize;
             self.put_together(&mut buffer);
             let Self { core, len, completer, _guard: guard, .. } = *self;
@@ -344,24 +376,11 @@ impl ObjectView for DiskView {
     }
 
     fn read(&self, offset: u64, len: u64) -> Fetch<Data> {
-        let end = self.end(offset, len);
-        let (pieces, in_memory) = self.pieces(offset, end);
-        if in_memory {
-            return Fetch::Now(join(pieces));
-        }
-        let len = (end - offset) as usize;
-        let (later, completer) = Later::new();
-        self.core.read(Box::new(DataRead {
-            core: Arc::clone(&self.core),
-            name: Arc::clone(&self.name),
-            offset,
-            len,
-            runs: runs(offset, &pieces),
-            pieces,
-            completer,
-            _guard: Arc::clone(&self.guard),
-        }));
-        Fetch::Later(later)
+        self.fetch(offset, len, Ask::ToUse)
+    }
+
+    fn verify(&self, offset: u64, len: u64) -> Fetch<Data> {
+        self.fetch(offset, len, Ask::ToVerify)
     }
 
     fn crc(&self) -> Option<u32> {

@@ -137,15 +137,15 @@ impl Decode for SnapKind {
     }
 }
 
-/// What clients are told of a snapshot (`SnapshotInfo`).
+/// What clients are told of a snapshot (`SnapshotInfo`). Its name may be any bytes: `N` is what it is read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapInfo {
+pub struct SnapInfo<N = String> {
     /// Its id.
     pub id: SnapId,
     /// What made it.
     pub kind: SnapKind,
     /// Its name.
-    pub name: String,
+    pub name: N,
     /// Bytes of the image at that time.
     pub size: u64,
     /// When it was made.
@@ -154,7 +154,7 @@ pub struct SnapInfo {
     pub children: u32,
 }
 
-impl Encode for SnapInfo {
+impl<N: Encode> Encode for SnapInfo<N> {
     fn encode(&self, w: &mut Writer) {
         w.versioned(1, 1, |w| {
             w.u64(self.id.0);
@@ -167,7 +167,7 @@ impl Encode for SnapInfo {
     }
 }
 
-impl Decode for SnapInfo {
+impl<N: Decode> Decode for SnapInfo<N> {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("SnapshotInfo", 1, 1, |r, _| {
             Ok(Self {
@@ -231,13 +231,13 @@ impl Decode for ChildSpec {
     }
 }
 
-/// An image in the trash (`TrashImageSpec`).
+/// An image in the trash (`TrashImageSpec`). Its name may be any bytes: `N` is what it is read into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrashImage {
+pub struct TrashImage<N = String> {
     /// What put it there ([`trash_source`](super::trash_source)).
     pub source: u8,
     /// What it was called.
-    pub name: String,
+    pub name: N,
     /// When it was put there.
     pub deleted: UTime,
     /// Until then it is only removed by force.
@@ -246,7 +246,7 @@ pub struct TrashImage {
     pub state: u8,
 }
 
-impl Encode for TrashImage {
+impl<N: Encode> Encode for TrashImage<N> {
     fn encode(&self, w: &mut Writer) {
         w.versioned(2, 1, |w| {
             w.u8(self.source);
@@ -258,7 +258,7 @@ impl Encode for TrashImage {
     }
 }
 
-impl Decode for TrashImage {
+impl<N: Decode> Decode for TrashImage<N> {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("TrashImageSpec", 1, 2, |r, version| {
             Ok(Self {

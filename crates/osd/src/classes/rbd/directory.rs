@@ -15,12 +15,13 @@ use crate::errno::Errno;
 
 const NAME_PREFIX: &str = "name_";
 
-fn name_key(name: &str) -> String {
-    format!("{NAME_PREFIX}{name}")
+/// Names are any bytes, and so is what a client asks for as an id.
+fn name_key(name: &[u8]) -> Bytes {
+    [NAME_PREFIX.as_bytes(), name].concat().into()
 }
 
-fn id_key(id: &str) -> String {
-    format!("id_{id}")
+fn id_key(id: &[u8]) -> Bytes {
+    [b"id_", id].concat().into()
 }
 
 pub(super) fn get_id(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
@@ -28,13 +29,13 @@ pub(super) fn get_id(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
     if size == 0 {
         return Err(Errno::ENOENT);
     }
-    let id: String = decoded(&object.read(0, size)?)?;
+    let id: Bytes = decoded(&object.read(0, size)?)?;
     Ok(id.to_bytes())
 }
 
 pub(super) fn set_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     object.must_exist()?;
-    let id: String = Reader::new(input).get()?;
+    let id: Bytes = Reader::new(input).get()?;
     if !is_id(&id) {
         return Err(Errno::EINVAL);
     }
@@ -46,19 +47,19 @@ pub(super) fn set_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 pub(super) fn dir_get_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let name: String = Reader::new(input).get()?;
-    Ok(object.get::<String>(name_key(&name))?.to_bytes())
+    let name: Bytes = Reader::new(input).get()?;
+    Ok(object.get::<Bytes>(name_key(&name))?.to_bytes())
 }
 
 pub(super) fn dir_get_name(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let id: String = Reader::new(input).get()?;
-    Ok(object.get::<String>(id_key(&id))?.to_bytes())
+    let id: Bytes = Reader::new(input).get()?;
+    Ok(object.get::<Bytes>(id_key(&id))?.to_bytes())
 }
 
 pub(super) fn dir_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (after, max) = (r.get::<String>()?, r.u64()?);
-    let mut found: BTreeMap<Bytes, String> = BTreeMap::new();
+    let (after, max) = (r.get::<Bytes>()?, r.u64()?);
+    let mut found: BTreeMap<Bytes, Bytes> = BTreeMap::new();
     for (name, id) in names(object, &after, max)? {
         found.insert(name, decoded(&id)?);
     }
@@ -66,8 +67,8 @@ pub(super) fn dir_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// At most `max` names behind the name `after`, with what is kept of each.
-fn names(object: &mut Handle<'_, '_>, after: &str, max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
-    take(object, name_key(after).as_bytes(), NAME_PREFIX.as_bytes(), max)
+fn names(object: &mut Handle<'_, '_>, after: &[u8], max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
+    take(object, &name_key(after), NAME_PREFIX.as_bytes(), max)
 }
 
 /// At most `max` pairs behind a key whose keys begin with `prefix`, which is cut off.
@@ -96,11 +97,11 @@ pub(super) fn take(
 pub(super) fn dir_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     object.create(false)?;
     let mut r = Reader::new(input);
-    let (name, id) = (r.get::<String>()?, r.get::<String>()?);
+    let (name, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?);
     enter(object, &name, &id, true)
 }
 
-fn enter(object: &mut Handle<'_, '_>, name: &str, id: &str, new_id: bool) -> Answer {
+fn enter(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes, new_id: bool) -> Answer {
     if name.is_empty() || !is_id(id) {
         return Err(Errno::EINVAL);
     }
@@ -110,21 +111,21 @@ fn enter(object: &mut Handle<'_, '_>, name: &str, id: &str, new_id: bool) -> Ans
     if new_id && object.has(id_key(id))? {
         return Err(Errno::EBADF);
     }
-    let (name_key, id_key) = (Bytes::from(name_key(name)), Bytes::from(id_key(id)));
+    let (name_key, id_key) = (name_key(name), id_key(id));
     object.set_all(&[(name_key, id.to_bytes()), (id_key, name.to_bytes())])?;
     Ok(Bytes::new())
 }
 
 pub(super) fn dir_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (name, id) = (r.get::<String>()?, r.get::<String>()?);
+    let (name, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?);
     strike(object, &name, &id)?;
     Ok(Bytes::new())
 }
 
-fn strike(object: &mut Handle<'_, '_>, name: &str, id: &str) -> Result<(), Errno> {
-    let stored_id: String = object.get(name_key(name))?;
-    let stored_name: String = object.get(id_key(id))?;
+fn strike(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes) -> Result<(), Errno> {
+    let stored_id: Bytes = object.get(name_key(name))?;
+    let stored_name: Bytes = object.get(id_key(id))?;
     if stored_id != id || stored_name != name {
         // It was renamed meanwhile.
         return Err(Errno::ESTALE);
@@ -135,7 +136,7 @@ fn strike(object: &mut Handle<'_, '_>, name: &str, id: &str) -> Result<(), Errno
 
 pub(super) fn dir_rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (from, to, id) = (r.get::<String>()?, r.get::<String>()?, r.get::<String>()?);
+    let (from, to, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?, r.get::<Bytes>()?);
     strike(object, &from, &id)?;
     // The id still stands there: what was struck out is read as it was before the request.
     enter(object, &to, &id, false)
@@ -156,7 +157,7 @@ pub(super) fn dir_state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
         READY => object.set("state", &READY)?,
         ADD_DISABLED => {
             object.must_exist()?;
-            if !names(object, "", 1)?.is_empty() {
+            if !names(object, b"", 1)?.is_empty() {
                 return Err(Errno::EBUSY);
             }
             object.set("state", &ADD_DISABLED)?;
@@ -167,24 +168,24 @@ pub(super) fn dir_state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
 }
 
 pub(super) fn namespace_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let name: String = Reader::new(input).get()?;
+    let name: Bytes = Reader::new(input).get()?;
     if object.has(name_key(&name))? {
         return Err(Errno::EEXIST);
     }
-    object.set_all(&[(Bytes::from(name_key(&name)), Bytes::new())])?;
+    object.set_all(&[(name_key(&name), Bytes::new())])?;
     Ok(Bytes::new())
 }
 
 pub(super) fn namespace_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
-    let name: String = Reader::new(input).get()?;
-    object.value(name_key(&name).as_bytes())?;
+    let name: Bytes = Reader::new(input).get()?;
+    object.value(&name_key(&name))?;
     object.unset(name_key(&name))?;
     Ok(Bytes::new())
 }
 
 pub(super) fn namespace_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (after, max) = (r.get::<String>()?, r.u64()?);
+    let (after, max) = (r.get::<Bytes>()?, r.u64()?);
     let names = names(object, &after, max)?;
     let mut w = Writer::new();
     w.count(names.len());

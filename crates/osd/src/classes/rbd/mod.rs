@@ -218,6 +218,7 @@ fn set_op_features(object: &mut Handle<'_, '_>, op_features: u64, mask: u64) -> 
 }
 
 /// Whether this may be an image's or a group's id.
-fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+fn is_id(id: impl AsRef<[u8]>) -> bool {
+    let id = id.as_ref();
+    !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use loligo_wire::rbd::SnapInfo;
 pub(super) use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapKind, TrashImage};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
@@ -41,7 +42,8 @@ impl Decode for Parent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snap {
     pub(super) id: SnapId,
-    pub(super) name: String,
+    /// Any bytes, as all names that users give.
+    pub(super) name: Bytes,
     pub(super) size: u64,
     pub(super) protection: u8,
     pub(super) flags: u64,
@@ -58,7 +60,7 @@ impl Snap {
     const VERSION: u8 = 8;
 
     /// What clients are told of it.
-    pub(super) fn info(&self) -> SnapInfo {
+    pub(super) fn info(&self) -> SnapInfo<Bytes> {
         let Self { id, name, size, kind, taken, children, .. } = self.clone();
         SnapInfo { id, kind, name, size, taken, children }
     }

@@ -101,3 +101,29 @@ fn reads_by_io_uring_are_right() {
 fn reads_by_threads_are_right() {
     reads_are_right(false);
 }
+
+/// What was read of late is in memory, and would hide that the disk has something else by now.
+#[test]
+fn what_is_verified_is_read_from_the_disk_though_it_is_in_memory() {
+    let dir = std::env::temp_dir().join(format!("loligo-store-verify-{}", std::process::id()));
+    let config = DiskConfig { capacity: Some(64 << 20), journal_bytes: 8 << 20, ..config() };
+    let store = DiskStore::open(&dir, config).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let content: Bytes = vec![7; 8192].into();
+    pg.collection.submit(one(1, b"o", Change::WriteFull { data: content.clone() })).expect("room");
+    drop((pg, store));
+    let store = DiskStore::open(&dir, config).expect("the same store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let oid = ObjectRef::head(0, b"o");
+    let view = wait(pg.collection.object(oid)).expect("readable").expect("it exists");
+    assert_eq!(wait(view.read(0, 8192)).expect("readable").concat(), content);
+    assert_eq!(wait(view.verify(0, 8192)).expect("readable").concat(), content);
+    wait(pg.collection.verify(oid)).expect("its record is readable");
+    let data = fs::OpenOptions::new().write(true).open(dir.join("data")).expect("a store's");
+    (0..(64 << 8)).for_each(|block| data.write_all_at(b"damage", block * 4096 + 9).expect("room"));
+    assert_eq!(wait(view.read(0, 8192)).expect("it is in memory").concat(), content);
+    let error = wait(view.verify(0, 8192)).expect_err("it is not on the disk");
+    assert!(matches!(error, StoreError::BadData { offset: 0, .. }), "{error}");
+    drop((view, pg, store));
+    fs::remove_dir_all(&dir).expect("ours");
+}

@@ -14,7 +14,7 @@ pub struct MMonCommand {
     /// The cluster.
     pub fsid: Uuid,
     /// The command in JSON, such as `{"prefix": "status"}`; one string, for all that the list suggests.
-    pub cmd: Vec<String>,
+    pub cmd: Vec<Bytes>,
     /// The command's input.
     pub input: Bytes,
 }
@@ -48,9 +48,9 @@ pub struct MMonCommandAck {
     /// 0 or more, or a negative errno.
     pub result: i32,
     /// A text for people.
-    pub status: String,
+    pub status: Bytes,
     /// The command.
-    pub cmd: Vec<String>,
+    pub cmd: Vec<Bytes>,
     /// The output.
     pub output: Bytes,
 }

@@ -57,7 +57,7 @@ pub struct MPoolOp {
     /// The snapshot, where one is meant by number.
     pub snapid: SnapId,
     /// The new pool's name, or the snapshot's.
-    pub name: String,
+    pub name: Bytes,
     /// The new pool's CRUSH rule; −1 is the cluster's default.
     pub crush_rule: i16,
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::PaxosHeader;
 use crate::message::macros::message_body;
 use crate::message::osd::PoolStat;
@@ -68,7 +70,7 @@ message_body! {
         /// The cluster.
         fsid: Uuid,
         /// The pools' names.
-        pools: Vec<String>,
+        pools: Vec<Bytes>,
     }
 }
 
@@ -80,7 +82,7 @@ message_body! {
         /// The cluster.
         fsid: Uuid,
         /// Statistics by name; pools that do not exist are missing.
-        pool_stats: BTreeMap<String, PoolStat>,
+        pool_stats: BTreeMap<Bytes, PoolStat>,
         /// Whether all OSDs report their space pool by pool.
         per_pool: bool,
     }

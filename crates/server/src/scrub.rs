@@ -1,0 +1,169 @@
+//! Has the OSD scrub what is asked for and what is due, tells the cluster's log, and keeps what is known of scrubs over a
+//! restart.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use std::{fs, io};
+
+use loligo_logring::{log, text};
+use loligo_mon::state::State;
+use loligo_mon::state::log::Severity;
+use loligo_mon::{MonService, PgScrubs, Scrub};
+use loligo_osd::{Damage, Fault, Osd, PgScrub, ScrubJob, ScrubKind, ScrubPolicy, ScrubReport};
+use loligo_store::ObjectName;
+use loligo_wire::{EntityName, EntityType, PoolId};
+
+/// How often is looked whether something is due.
+const LOOK: Duration = Duration::from_secs(1);
+/// Objects of one report that the log names.
+const NAMED_MAX: usize = 100;
+
+/// Where what is known of scrubs is kept.
+pub(crate) struct ScrubFile(PathBuf);
+
+impl ScrubFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is no more than a
+    /// line in the log.
+    pub(crate) fn restore(&self, osd: &Osd) {
+        let restored = match fs::read(&self.0) {
+            Ok(records) => osd.restore_scrub_records(&records).map_err(io::Error::other),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        if let Err(e) = restored {
+            log!(OSD, 0, "{}: what was known of scrubs is lost: {}", text(&self.0.display()), text(&e));
+        }
+    }
+
+    /// Keeps what has changed.
+    pub(crate) fn save(&self, osd: &Osd) {
+        let Some(records) = osd.changed_scrub_records() else { return };
+        let new = self.0.with_extension("new");
+        let saved = fs::write(&new, records).and_then(|()| fs::rename(&new, &self.0));
+        if let Err(e) = saved {
+            log!(OSD, 0, "{}: what is known of scrubs cannot be kept: {}", text(&self.0.display()), text(&e));
+        }
+    }
+}
+
+/// Scrubs, as long as the two are there.
+pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>, file: Option<Arc<ScrubFile>>) {
+    tokio::spawn(async move {
+        while let Some((osd, mon)) = osd.upgrade().zip(mon.upgrade()) {
+            let Ok((policy, now)) = mon.call(|state, now| (policy(state), now)).await else { return };
+            match osd.next_scrub(&policy, now) {
+                Some(job) => scrub(&osd, &mon, job, &policy).await,
+                None => {
+                    save(&osd, file.as_ref()).await;
+                    drop(mon);
+                    tokio::select! {
+                        () = osd.scrub_asked() => {}
+                        () = tokio::time::sleep(LOOK) => {}
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Writing waits for the disk, which the runtime's threads must not.
+async fn save(osd: &Arc<Osd>, file: Option<&Arc<ScrubFile>>) {
+    let Some(file) = file.cloned() else { return };
+    let osd = Arc::clone(osd);
+    let _ = tokio::task::spawn_blocking(move || file.save(&osd)).await;
+}
+
+/// What the configuration says; else the default.
+fn policy(state: &State) -> ScrubPolicy {
+    let who = EntityName { kind: EntityType::OSD, id: "0".to_owned() };
+    let seconds = |option: &str, general: Duration| {
+        let set = state.config().value(&who, option).and_then(|value| value.parse().ok());
+        set.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(general)
+    };
+    let general = ScrubPolicy::default();
+    ScrubPolicy {
+        min_interval: seconds("osd_scrub_min_interval", general.min_interval),
+        deep_interval: seconds("osd_deep_scrub_interval", general.deep_interval),
+        pause: seconds("osd_scrub_sleep", general.pause),
+    }
+}
+
+async fn scrub(osd: &Osd, mon: &MonService, job: ScrubJob, policy: &ScrubPolicy) {
+    let begins = (Severity::Debug, format!("{} {} starts", job.pg, job.kind.word()));
+    say(mon, vec![begins]).await;
+    if let Some(report) = osd.scrub(job, policy).await {
+        say(mon, lines(&report)).await;
+    }
+}
+
+async fn say(mon: &MonService, lines: Vec<(Severity, String)>) {
+    for (severity, line) in &lines {
+        match severity {
+            Severity::Error => log!(OSD, 0, "{} {}", severity.tag(), text(line)),
+            _ => log!(OSD, 5, "{} {}", severity.tag(), text(line)),
+        }
+    }
+    // A monitor that has stopped writes no log.
+    let _ = mon
+        .call(move |state, now| {
+            for (severity, line) in lines {
+                state.log_mut().say(now, severity, "cluster", line);
+            }
+        })
+        .await;
+}
+
+/// What a report says, in a stock OSD's words as far as it has some.
+fn lines(report: &ScrubReport) -> Vec<(Severity, String)> {
+    let (pg, word, count) = (report.pg, report.kind.word(), report.found.len());
+    let fixed = if report.kind == ScrubKind::Repair { ", 0 fixed" } else { "" };
+    if count == 0 {
+        return vec![(Severity::Debug, format!("{pg} {word} ok{fixed}"))];
+    }
+    let mut lines: Vec<_> =
+        report.found.iter().take(NAMED_MAX).map(|found| object_line(report, found)).collect();
+    lines.push(format!("{pg} {word} 0 missing, {count} inconsistent objects"));
+    lines.push(format!("{pg} {word} {count} errors{fixed}"));
+    lines.into_iter().map(|line| (Severity::Error, line)).collect()
+}
+
+fn object_line(report: &ScrubReport, (name, damage): &(ObjectName, Damage)) -> String {
+    let how = match damage.fault {
+        Fault::Record | Fault::Data => "candidate had a read error",
+        Fault::Digest => "candidate had a data digest mismatch",
+        Fault::Omap => "candidate had an omap read error",
+    };
+    let soid = soid(report.pg.pool, name);
+    format!("{} shard 0 soid {soid} : {how}: {}", report.pg, damage.what)
+}
+
+/// `POOL:REVERSED_HASH:NAMESPACE:KEY:NAME:SNAPSHOT`.
+fn soid(pool: PoolId, name: &ObjectName) -> String {
+    format!("{pool}:{:?}", name.as_ref())
+}
+
+/// A way to scrub, as the OSD has it.
+pub(crate) fn kind(how: Scrub) -> ScrubKind {
+    match how {
+        Scrub::Shallow => ScrubKind::Shallow,
+        Scrub::Deep => ScrubKind::Deep,
+        Scrub::Repair => ScrubKind::Repair,
+    }
+}
+
+/// What is known of a placement group's scrubs, in the monitor's terms.
+pub(crate) fn scrubs(scrub: &PgScrub) -> PgScrubs {
+    let running = scrub.running.map(|kind| match kind {
+        ScrubKind::Shallow => Scrub::Shallow,
+        ScrubKind::Deep => Scrub::Deep,
+        ScrubKind::Repair => Scrub::Repair,
+    });
+    let last = &scrub.last;
+    let (at, version, deep_at, deep_version) = (last.at, last.version, last.deep_at, last.deep_version);
+    PgScrubs { running, at, version, deep_at, deep_version, clean_at: last.clean_at }
+}
