@@ -36,7 +36,7 @@ use serde::Serialize;
 use serde_json::{Serializer, Value, json};
 use tokio::time::timeout;
 
-pub use socket::AdminSocket;
+pub use socket::{AdminSocket, listen_private};
 
 /// Guards the tables of commands and options; held to look one up or to add one, never while one runs.
 static TABLES: Class = Class::new("admin.tables");

@@ -43,7 +43,7 @@ impl AdminSocket {
         if net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        let listener = listen(path)?;
+        let listener = listen_private(path)?;
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = mpsc::channel();
         let run = move || match runtime(listener) {
@@ -71,10 +71,10 @@ impl Drop for AdminSocket {
     }
 }
 
-/// Only the owner may connect, at no time anybody else: the socket is made in a directory that is closed to others, and
+/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time anybody else: the socket is made in a directory that is closed to others, and
 /// comes to its place when its own mode is right. That directory has a short name, since the path of a socket has 107
 /// bytes at most when it is bound; where it ends up may be deeper.
-fn listen(path: &Path) -> io::Result<net::UnixListener> {
+pub fn listen_private(path: &Path) -> io::Result<net::UnixListener> {
     let dir = closed_dir_beside(path)?;
     let bound = bind(&dir.join("s")).and_then(|listener| {
         fs::set_permissions(dir.join("s"), fs::Permissions::from_mode(0o600))?;

@@ -10,7 +10,7 @@ use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Lo
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use socket2::TcpKeepalive;
 
-use crate::admission::{Host, Place, Seat, is_shortage};
+use crate::admission::{Place, Seat, is_shortage};
 use crate::connection::Verdict;
 use crate::context::Context;
 use crate::dialog::Dialog;
@@ -56,7 +56,7 @@ pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn 
         };
         match accepted {
             Ok((stream, from)) => {
-                let seat = admission.lobby.enter(Host::from(from.ip()));
+                let seat = admission.lobby.enter(from.ip());
                 // An error says that the peer has gone already.
                 if tune(&stream, from).is_err() {
                     continue;

@@ -33,7 +33,7 @@ mod socket;
 pub mod testing;
 mod throttle;
 
-pub use admission::{Admission, AdmissionLimits, Budget, Grant, is_shortage, raise_limit};
+pub use admission::{Admission, AdmissionLimits, Budget, Grant, Lobby, Seat, is_shortage, raise_limit};
 pub use config::{Config, Limits, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket, Unpacked, Watcher};
 pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};

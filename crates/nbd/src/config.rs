@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::access::{Allowed, Identity};
 use crate::tls::{CertificateFiles, TlsFiles};
 
 /// What `loligo nbd serve --config` reads, in TOML.
@@ -26,8 +27,10 @@ use crate::tls::{CertificateFiles, TlsFiles};
 ///     spec = "rbd:pool/image"
 ///     description = "the disk of a machine"
 ///     read-only = true
+///     allow = ["psk:alice"]
 /// "#)?;
 /// assert_eq!(config.export[0].spec, "rbd:pool/image");
+/// assert!(config.export[0].allowed()?.is_bound());
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -93,6 +96,20 @@ pub struct Export {
     /// It shall only be read.
     #[serde(default)]
     pub read_only: bool,
+    /// The clients that may use it, as [`Identity`] reads them; without, all that come in.
+    pub allow: Option<Vec<String>>,
+}
+
+impl Export {
+    /// Who may use it.
+    ///
+    /// # Errors
+    /// What is no identity.
+    pub fn allowed(&self) -> Result<Allowed, String> {
+        let Some(these) = &self.allow else { return Ok(Allowed::default()) };
+        let these: Result<Vec<Identity>, String> = these.iter().map(|text| text.parse()).collect();
+        these.map(Allowed::only)
+    }
 }
 
 impl Config {

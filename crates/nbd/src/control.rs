@@ -99,7 +99,7 @@ fn definition(request: &Request) -> Result<Definition, Failure> {
         Spec::parse(request.arg("spec").unwrap_or_default()).map_err(|e| Failure::new(e.to_string()))?;
     let spec = if request.arg("read_only") == Some("true") { spec.only_read() } else { spec };
     let description = request.arg("description").unwrap_or_default().to_owned();
-    Ok(Definition { name: name(request).to_owned(), description, spec })
+    Ok(Definition { name: name(request).to_owned(), description, spec, allow: Default::default() })
 }
 
 fn described(info: &Info) -> Value {

@@ -6,7 +6,7 @@
 //!
 //! let registry = Registry::new(Opener::local(), tokio::runtime::Handle::current());
 //! let spec = Spec::parse("memory:1G")?;
-//! registry.add(Definition { name: "disk".to_owned(), description: String::new(), spec }).await?;
+//! registry.add(Definition { name: "disk".to_owned(), description: String::new(), spec, allow: Default::default() }).await?;
 //! let mut server = Server::new(registry, None);
 //! server.listen("127.0.0.1:10809".parse()?).await?;
 //! // … nbdinfo nbd://localhost/disk
@@ -27,6 +27,7 @@
 //! What this crate refuses to do: it does not speak the older handshake (oldstyle), does no I/O as a client, and keeps no data: what it has answered its back end has.
 #![forbid(unsafe_code)]
 
+mod access;
 mod backend;
 mod client;
 mod config;
@@ -40,6 +41,7 @@ pub mod proto;
 mod server;
 pub mod tls;
 
+pub use access::{Allowed, Identity};
 pub use backend::{
     Access, Backend, BackendError, BackendState, Done, Later, LocalFile, Memory, Opener, Rbd, Spec,
     SpecError, Started, Striped, Work,

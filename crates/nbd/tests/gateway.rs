@@ -167,7 +167,7 @@ impl Gateway {
 
 fn definition(name: &str, spec: &str) -> Definition {
     let spec = Spec::parse(spec).expect("it is one");
-    Definition { name: name.to_owned(), description: String::new(), spec }
+    Definition { name: name.to_owned(), description: String::new(), spec, allow: Default::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use loligo_nbd::tls::{Acceptor, CertificateFiles, TlsError, TlsFiles};
-use loligo_nbd::{Definition, Opener, Registry, Server, Spec};
+use loligo_nbd::{Allowed, Definition, Opener, Registry, Server, Spec};
 use s2n_tls::config::Config;
 use s2n_tls::connection::{Builder, Connection};
 use s2n_tls::enums::{Mode, PskHmac};
@@ -86,7 +86,8 @@ async fn who_has_a_shared_key_uses_devices_and_nobody_else() {
     let file = KeyFile::new("good", &keys(), 0o600);
     let registry = Registry::new(Opener::local(), Handle::current());
     let spec = Spec::parse("memory:1M").expect("it is one");
-    let disk = Definition { name: "disk".to_owned(), description: String::new(), spec };
+    let disk =
+        Definition { name: "disk".to_owned(), description: String::new(), spec, allow: Default::default() };
     registry.add(disk).await.expect("memory");
     let mut server = Server::new(registry, Some(Acceptor::new(&file.files()).expect("keys")));
     let addr = server.listen("127.0.0.1:0".parse().expect("an address")).await.expect("a free port");
@@ -121,6 +122,50 @@ async fn who_has_a_shared_key_uses_devices_and_nobody_else() {
     let mut said = Vec::new();
     plain.read_to_end(&mut said).await.expect("it ends");
     assert_eq!(said.len(), 18, "the greeting alone");
+    server.close().await;
+}
+
+/// Chooses a device after TLS has begun; whether the client has it.
+async fn has(addr: SocketAddr, client: Keyed, name: &str) -> bool {
+    let mut client = secured(addr, client).await.expect("the key is known");
+    let head = [&b"IHAVEOPT\0\0\0\x01"[..], &(name.len() as u32).to_be_bytes(), name.as_bytes()].concat();
+    client.write_all(&head).await.expect("it listens");
+    client.flush().await.expect("it listens");
+    client.read_exact(&mut [0; 10]).await.is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_is_there_for_those_alone_to_whom_it_is_allowed() {
+    let file = KeyFile::new("allow", &keys(), 0o600);
+    let registry = Registry::new(Opener::local(), Handle::current());
+    for (name, allow) in [
+        ("anybody's", Allowed::default()),
+        ("user's", Allowed::only(vec!["psk:user".parse().expect("an identity")])),
+        ("nobody's", Allowed::only(Vec::new())),
+    ] {
+        let spec = Spec::parse("memory:1M").expect("it is one");
+        let device = Definition { name: name.to_owned(), description: String::new(), spec, allow };
+        registry.add(device).await.expect("memory");
+    }
+    let mut server = Server::new(registry, Some(Acceptor::new(&file.files()).expect("keys")));
+    let addr = server.listen("127.0.0.1:0".parse().expect("an address")).await.expect("a free port");
+    let user = Keyed { user: "user", key: KEY };
+    let other = Keyed { user: "other", key: [1; 32] };
+    for (name, may_user, may_other) in
+        [("anybody's", true, true), ("user's", true, false), ("nobody's", false, false)]
+    {
+        assert_eq!(has(addr, user.clone(), name).await, may_user, "{name}");
+        assert_eq!(has(addr, other.clone(), name).await, may_other, "{name}");
+    }
+    // Nor is it told that there is one: OPT_LIST.
+    let mut client = secured(addr, other).await.expect("the key is known");
+    client.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0IHAVEOPT\0\0\0\x02\0\0\0\0").await.expect("it listens");
+    client.flush().await.expect("it listens");
+    let mut told = Vec::new();
+    // It ends without the alert that TLS would like to see.
+    let _ = client.read_to_end(&mut told).await;
+    let says = |name: &str| told.windows(name.len()).any(|part| part == name.as_bytes());
+    assert_eq!((says("anybody's"), says("user's"), says("nobody's")), (true, false, false));
     server.close().await;
 }
 

@@ -108,10 +108,10 @@ pub(crate) enum NbdCommand {
 
 #[derive(Args)]
 pub(crate) struct ServeOptions {
-    /// An address to listen at, usually with port 10809; port 0 takes a free one. [default: 127.0.0.1:10809, if nothing else is named]
+    /// An address to listen at, usually with port 10809; port 0 takes a free one. Whoever reaches it is let in, unless TLS asks for keys or certificates.
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Vec<SocketAddr>,
-    /// A Unix socket to listen at.
+    /// A Unix socket to listen at, which only its owner may use. [default: loligo-nbd.sock in XDG_RUNTIME_DIR, or for root in /run; if no --listen is named]
     #[arg(long, value_name = "PATH")]
     pub(super) unix: Vec<PathBuf>,
     /// A device, as NAME=SPEC.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
 use loligo_nbd::tls::{Acceptor, TlsFiles};
-use loligo_nbd::{Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
+use loligo_nbd::{Allowed, Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
 use loligo_rados::{Builder, Waits};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -24,8 +24,20 @@ use crate::{client, log, waits};
 pub(crate) use args::NbdCommand;
 use args::ServeOptions;
 
-/// Where is listened if nothing is said.
-const ADDR: &str = "127.0.0.1:10809";
+/// The Unix socket at which is listened if nothing is said; in the directory for the user's sockets, or root's.
+const SOCKET: &str = "loligo-nbd.sock";
+
+fn default_socket() -> Result<PathBuf, Failure> {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let of_root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/run"));
+    let dir = of_user.or_else(of_root).ok_or_else(|| {
+        Failure::new(
+            "nbd serve",
+            "nowhere to listen: name --unix PATH or --listen ADDR (XDG_RUNTIME_DIR is not set)",
+        )
+    })?;
+    Ok(dir.join(SOCKET))
+}
 
 pub(crate) fn run(
     command: &NbdCommand,
@@ -155,24 +167,31 @@ impl Plan {
             let spec = Spec::parse(&export.spec).context(|| format!("export {}", export.name))?;
             let spec = if export.read_only { spec.only_read() } else { spec };
             let (name, description) = (export.name.clone(), export.description.clone());
-            devices.push(Definition { name, description, spec });
+            let allow = export.allowed().context(|| format!("export {}: allow", export.name))?;
+            devices.push(Definition { name, description, spec, allow });
         }
         for export in &options.export {
             let (name, spec) = export
                 .split_once('=')
                 .ok_or_else(|| Failure::new(format!("export {export}"), "is not NAME=SPEC"))?;
             let spec = Spec::parse(spec).context(|| format!("export {name}"))?;
-            devices.push(Definition { name: name.to_owned(), description: String::new(), spec });
+            let (name, description) = (name.to_owned(), String::new());
+            devices.push(Definition { name, description, spec, allow: Allowed::default() });
         }
-        let mut listen = [config.listen, options.listen.clone()].concat();
-        let unix = [config.unix, options.unix.clone()].concat();
+        let listen = [config.listen, options.listen.clone()].concat();
+        let mut unix = [config.unix, options.unix.clone()].concat();
         if listen.is_empty() && unix.is_empty() {
-            listen.extend(ADDR.parse::<std::net::SocketAddr>());
+            unix.push(default_socket()?);
         }
         // The command line's, if it names any, stand for the file's.
         let named = options.tls();
         let tls = if named == ConfigTls::default() { config.tls } else { Some(named) };
         let tls = tls.map(ConfigTls::files).transpose().context(|| "TLS".to_owned())?;
+        if let Some(device) = devices.iter().find(|device| device.allow.is_bound() && tls.is_none()) {
+            let why =
+                "without TLS nobody is known by a key or a certificate; name --tls-psk or --tls-client-ca";
+            return Err(Failure::new(format!("export {}: allow", device.name), why));
+        }
         let control = options.control.clone().or(config.control);
         Ok(Self { listen, unix, control, tls, devices })
     }

@@ -138,3 +138,32 @@ impl fmt::Display for Line<'_> {
         write!(f, "{stamp} {name} ({rank}) {seq} : {channel} {} {message}", severity(self.0).tag())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_long_in_a_line_counts() {
+        let line = |channel: usize, message: usize| LogEntry {
+            name: EntityName::client("a"),
+            rank: EntityNum { kind: EntityType::CLIENT, num: 1 },
+            addrs: EntityAddrVec::default(),
+            stamp: UTime::default(),
+            seq: 1,
+            prio: Severity::Info as u16,
+            message: "m".repeat(message),
+            channel: "c".repeat(channel),
+        };
+        for (channel, message) in [(1 << 20, 1), (1, 1 << 20), (100_000, 100_000), (1, 1)] {
+            let mut log = ClusterLog::default();
+            (0..LINES_MAX + 100).for_each(|_| log.push(line(channel, message)));
+            let kept: usize = log.lines.iter().map(|line| line.channel.len() + line.message.len()).sum();
+            assert!(
+                kept <= BYTES_MAX && log.lines.len() <= LINES_MAX,
+                "{kept} bytes of {channel}, {message}"
+            );
+            assert_eq!(log.bytes, log.lines.iter().map(bytes_of).sum::<usize>());
+        }
+    }
+}

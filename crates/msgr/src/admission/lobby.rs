@@ -2,6 +2,7 @@
 //! host that has most of them goes.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ static LOBBY: Class = Class::new("msgr.lobby");
 
 /// Whom seats are shared among: an IPv4 address, or the 64 bits of an IPv6 address that one site has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Host(IpAddr);
+struct Host(IpAddr);
 
 impl From<IpAddr> for Host {
     fn from(ip: IpAddr) -> Self {
@@ -23,7 +24,8 @@ impl From<IpAddr> for Host {
     }
 }
 
-pub(crate) struct Lobby {
+/// The seats of sockets whose handshake has not ended.
+pub struct Lobby {
     max: usize,
     per_host_max: usize,
     seats: Mutex<Seats>,
@@ -37,8 +39,8 @@ struct Seats {
     by_host: HashMap<Host, BTreeMap<u64, Arc<Notify>>>,
 }
 
-/// One socket's seat, until it is dropped.
-pub(crate) struct Seat {
+/// One socket's seat in a [`Lobby`], until it is dropped.
+pub struct Seat {
     lobby: Arc<Lobby>,
     host: Host,
     number: u64,
@@ -46,12 +48,14 @@ pub(crate) struct Seat {
 }
 
 impl Lobby {
-    pub(crate) fn new(max: usize, per_host_max: usize) -> Arc<Self> {
+    /// With so many seats in all, and so many for one host.
+    pub fn new(max: usize, per_host_max: usize) -> Arc<Self> {
         Arc::new(Self { max, per_host_max, seats: Mutex::new(&LOBBY, Seats::default()) })
     }
 
     /// Takes a seat, if need be that of an older handshake.
-    pub(crate) fn enter(self: &Arc<Self>, host: Host) -> Seat {
+    pub fn enter(self: &Arc<Self>, host: IpAddr) -> Seat {
+        let host = Host::from(host);
         let evicted = Arc::new(Notify::new());
         let mut seats = self.seats.lock();
         if seats.by_host.get(&host).is_some_and(|of_host| of_host.len() >= self.per_host_max) {
@@ -68,12 +72,24 @@ impl Lobby {
     }
 
     /// Ends a handshake, for want of descriptors; `false` if there is none.
-    pub(crate) fn evict(&self) -> bool {
+    pub fn evict(&self) -> bool {
         self.seats.lock().evict()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Whether no seat is taken.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Seats that are taken.
+    pub fn len(&self) -> usize {
         self.seats.lock().len
+    }
+}
+
+impl fmt::Debug for Lobby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lobby({} of {})", self.len(), self.max)
     }
 }
 
@@ -110,8 +126,14 @@ impl Seats {
 
 impl Seat {
     /// Waits until the seat is another's.
-    pub(crate) async fn evicted(&self) {
+    pub async fn evicted(&self) {
         self.evicted.notified().await;
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seat({})", self.number)
     }
 }
 
@@ -126,8 +148,8 @@ impl Drop for Seat {
 mod tests {
     use super::*;
 
-    fn host(n: u8) -> Host {
-        IpAddr::from([10, 0, 0, n]).into()
+    fn host(n: u8) -> IpAddr {
+        [10, 0, 0, n].into()
     }
 
     fn evicted(seat: &Seat) -> bool {
@@ -163,7 +185,7 @@ mod tests {
         let of = |text: &str| Host::from(text.parse::<IpAddr>().expect("an address"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
         assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:10.0.0.1"), host(1));
-        assert_ne!(host(1), host(2));
+        assert_eq!(of("::ffff:10.0.0.1"), host(1).into());
+        assert_ne!(Host::from(host(1)), host(2).into());
     }
 }

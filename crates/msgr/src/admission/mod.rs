@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub use self::budget::{Budget, Grant};
 pub(crate) use self::descriptors::Spare;
 pub use self::descriptors::{is_shortage, raise_limit};
-pub(crate) use self::lobby::{Host, Lobby, Seat};
+pub use self::lobby::{Lobby, Seat};
 pub(crate) use self::sessions::{Place, Sessions};
 
 /// How much is taken in.
@@ -39,6 +39,11 @@ impl AdmissionLimits {
     const RESERVED: (usize, usize) = (64, 512);
     /// Bytes of messages that have begun.
     const BEGUN_BYTES_MAX: usize = 256 << 20;
+
+    /// What this process can take in.
+    pub fn of_process() -> Self {
+        Self::for_descriptors(descriptors::limit())
+    }
 
     /// What a process that may open so many files can take in.
     pub fn for_descriptors(descriptors: usize) -> Self {
@@ -77,7 +82,7 @@ impl Admission {
 
     /// With the bounds that fit the number of files that the process may open.
     pub fn of_process() -> Arc<Self> {
-        Self::new(AdmissionLimits::for_descriptors(descriptors::limit()))
+        Self::new(AdmissionLimits::of_process())
     }
 
     /// Sockets whose handshake has not ended.

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
+use loligo_msgr::{Budget, Seat};
+use s2n_tls_tokio::TlsStream;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::access::Identity;
 use crate::device::{Attached, Registry};
 use crate::proto::{Asked, Chosen, Handshake};
 use crate::tls::Acceptor;
@@ -17,7 +21,7 @@ use crate::tls::Acceptor;
 pub(crate) use transmission::Ended;
 use transmission::Transmission;
 
-/// How long a client may take to choose a device.
+/// How long a client may take to choose a device, TLS included.
 const CHOOSING_MAX: Duration = Duration::from_secs(60);
 /// How long a device may take to look how long it is before its client is told what was known.
 const REFRESH_MAX: Duration = Duration::from_secs(5);
@@ -26,30 +30,61 @@ const CLOSING_MAX: Duration = Duration::from_secs(1);
 /// What is read at once of a handshake.
 const HANDSHAKE_READ: usize = 4096;
 
-/// Serves one client until it goes.
+/// What connections share.
+pub(crate) struct House {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) tls: Option<Arc<Acceptor>>,
+    /// Places for clients that have chosen a device.
+    pub(crate) places: Arc<Semaphore>,
+    /// Memory for writes that have begun to arrive.
+    pub(crate) begun: Arc<Budget>,
+}
+
+/// Serves one client until it goes. Until it has chosen a device, it may have to give its seat to another.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
-    registry: &Registry,
-    tls: Option<Arc<Acceptor>>,
+    house: &House,
+    seat: Seat,
 ) -> Result<(), Ended> {
-    let mut handshake = Handshake::new(tls.is_some());
-    let mut first = Negotiation::new(stream);
+    let choosing = timeout(CHOOSING_MAX, choose(stream, house));
+    let chosen = tokio::select! {
+        biased;
+        chosen = choosing => chosen.map_err(|_| Ended::Late)??,
+        () = seat.evicted() => return Err(Ended::Crowded),
+    };
+    let Some(chosen) = chosen else { return Ok(()) };
+    let _place = house.places.try_acquire().map_err(|_| Ended::Crowded)?;
+    drop(seat);
+    match chosen {
+        Channel::Plain(first, device, chosen) => transmit(first, device, chosen, house).await,
+        Channel::Tls(second, device, chosen) => transmit(*second, device, chosen, house).await,
+    }
+}
+
+/// A client that has chosen, and what it speaks through.
+enum Channel<S: AsyncRead + AsyncWrite + Unpin> {
+    Plain(Negotiation<S>, Attached, Chosen),
+    Tls(Box<Negotiation<TlsStream<S>>>, Attached, Chosen),
+}
+
+async fn choose<S: AsyncRead + AsyncWrite + Unpin + Send>(
+    stream: S,
+    house: &House,
+) -> Result<Option<Channel<S>>, Ended> {
+    let mut handshake = Handshake::new(house.tls.is_some());
+    let mut first = Negotiation::new(stream, None);
     handshake.greet(&mut first.out);
-    match timeout(CHOOSING_MAX, first.run(&mut handshake, registry)).await.map_err(|_| Ended::Late)?? {
-        Next::End => Ok(()),
-        Next::Transmit(device, chosen) => transmit(first, device, chosen).await,
+    match first.run(&mut handshake, &house.registry).await? {
+        Next::End => Ok(None),
+        Next::Transmit(device, chosen) => Ok(Some(Channel::Plain(first, device, chosen))),
         Next::Tls => {
-            let acceptor = tls.expect("it is asked for only where there is some");
-            let secured = timeout(CHOOSING_MAX, acceptor.accept(first.stream)).await;
-            let stream = secured.map_err(|_| Ended::Late)?.map_err(Ended::Tls)?;
+            let acceptor = house.tls.as_ref().expect("it is asked for only where there is some");
+            let (stream, client) = acceptor.accept(first.stream).await.map_err(Ended::Tls)?;
             handshake.secured();
-            let mut second = Negotiation::new(stream);
-            match timeout(CHOOSING_MAX, second.run(&mut handshake, registry))
-                .await
-                .map_err(|_| Ended::Late)??
-            {
-                Next::Transmit(device, chosen) => transmit(second, device, chosen).await,
-                Next::End | Next::Tls => Ok(()),
+            let mut second = Box::new(Negotiation::new(stream, client));
+            match second.run(&mut handshake, &house.registry).await? {
+                Next::Transmit(device, chosen) => Ok(Some(Channel::Tls(second, device, chosen))),
+                Next::End | Next::Tls => Ok(None),
             }
         }
     }
@@ -59,9 +94,11 @@ async fn transmit<S: AsyncRead + AsyncWrite + Unpin>(
     negotiated: Negotiation<S>,
     device: Attached,
     chosen: Chosen,
+    house: &House,
 ) -> Result<(), Ended> {
     let Negotiation { stream, inbound, .. } = negotiated;
-    let mut stream = Transmission::new(stream, device, chosen, inbound).run().await?;
+    let begun = house.begun.grant();
+    let mut stream = Transmission::new(stream, device, chosen, inbound, begun).run().await?;
     // A client that has gone already hears nothing of it.
     let _ = timeout(CLOSING_MAX, stream.shutdown()).await;
     Ok(())
@@ -77,13 +114,15 @@ enum Next {
 /// A handshake over a stream.
 struct Negotiation<S> {
     stream: S,
+    /// Who the client is, as TLS has it.
+    client: Option<Identity>,
     inbound: BytesMut,
     out: BytesMut,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
-    fn new(stream: S) -> Self {
-        Self { stream, inbound: BytesMut::new(), out: BytesMut::new() }
+    fn new(stream: S, client: Option<Identity>) -> Self {
+        Self { stream, client, inbound: BytesMut::new(), out: BytesMut::new() }
     }
 
     async fn run(&mut self, handshake: &mut Handshake, registry: &Registry) -> Result<Next, Ended> {
@@ -101,13 +140,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
                 Some(Asked::End) => Some(Next::End),
                 Some(Asked::Tls) => Some(Next::Tls),
                 Some(Asked::List) => {
-                    let exports = registry.exports();
+                    let exports = registry.exports(self.client.as_ref());
                     let exports = exports.iter().map(|(name, description)| (&**name, &**description));
                     handshake.list(exports, &mut self.out);
                     None
                 }
                 Some(Asked::Exists { name }) => {
-                    let exists = registry.attach(&name).await.map(drop);
+                    let exists = registry.attach_as(self.client.as_ref(), &name).await.map(drop);
                     handshake.contexts(exists, &mut self.out);
                     None
                 }
@@ -127,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
         handshake: &mut Handshake,
         registry: &Registry,
     ) -> Result<Option<Next>, Ended> {
-        let device = match registry.attach(name).await {
+        let device = match registry.attach_as(self.client.as_ref(), name).await {
             Ok(device) => device,
             Err(refused) => {
                 handshake.export(Err(refused), &mut self.out)?;

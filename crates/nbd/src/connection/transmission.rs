@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures_util::Stream as _;
 use futures_util::stream::FuturesUnordered;
+use loligo_msgr::Grant;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
@@ -44,6 +45,9 @@ pub(crate) enum Ended {
     /// The client broke the protocol.
     #[error(transparent)]
     Broken(#[from] Broken),
+    /// Others needed the client's seat, or there is none for it; or its write did not go on while others waited for memory.
+    #[error("there are too many clients")]
+    Crowded,
     /// The client took too long to choose.
     #[error("nothing was chosen in time")]
     Late,
@@ -63,6 +67,12 @@ pub(super) struct Transmission<S> {
     /// What the next read asks for.
     read_len: usize,
     outbox: Outbox,
+    /// What the request that has begun to arrive takes.
+    begun: Grant,
+    /// Ends when there may be memory for it again.
+    room: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Ends when others have waited for it for too long.
+    evicted: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Something was written that a TLS session may still hold.
     unflushed: bool,
     pending: FuturesUnordered<Pending>,
@@ -103,7 +113,7 @@ impl Future for Pending {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
     /// `inbound` is what has come already.
-    pub(super) fn new(stream: S, device: Attached, chosen: Chosen, inbound: BytesMut) -> Self {
+    pub(super) fn new(stream: S, device: Attached, chosen: Chosen, inbound: BytesMut, begun: Grant) -> Self {
         Self {
             stream,
             style: chosen.style,
@@ -112,6 +122,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
             encoder: Encoder::new(chosen.style),
             inbound,
             read_len: READ_MIN,
+            begun,
+            room: None,
+            evicted: None,
             outbox: Outbox::default(),
             unflushed: false,
             pending: FuturesUnordered::new(),
@@ -159,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
             match self.read(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
                 Poll::Ready(Ok(_)) => moved = true,
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(e.into())),
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
                 Poll::Pending => {}
             }
             if !moved {
@@ -287,12 +300,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
     }
 
     /// Reads once. What a request announces is given room as it comes, not before.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Ended>> {
         if !self.has_room() {
             return Poll::Pending;
         }
-        let announced = self.decoder.lacks(&self.inbound).min(self.inbound.len());
+        let lacks = self.decoder.lacks(&self.inbound);
+        let announced = lacks.min(self.inbound.len());
         let wanted = self.read_len.max(announced);
+        ready!(self.charge(cx, wanted, lacks))?;
         if self.inbound.is_empty() && self.inbound.capacity() > 2 * READ_MAX {
             // What a long request took is given back; what the longest read asks for is kept.
             self.inbound = BytesMut::new();
@@ -301,8 +316,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         let read = ready!(pin!(self.stream.read_buf(&mut self.inbound)).poll(cx));
         if let Ok(n) = read {
             self.read_len = if n >= self.read_len { (2 * n).min(READ_MAX) } else { self.read_len };
+            self.begun.heard();
         }
-        Poll::Ready(read)
+        Poll::Ready(read.map_err(Ended::from))
+    }
+
+    /// Charges what the next read adds to a request that has begun, if it is long; waits until there is room for it.
+    fn charge(&mut self, cx: &mut Context<'_>, wanted: usize, lacks: usize) -> Poll<Result<(), Ended>> {
+        let bytes = self.inbound.len() + wanted;
+        if bytes <= 2 * READ_MAX {
+            self.begun.release();
+            (self.room, self.evicted) = (None, None);
+            return Poll::Ready(Ok(()));
+        }
+        let mut has_room = self.begun.grow(bytes, self.inbound.len() + lacks);
+        while !has_room {
+            let begun = &mut self.begun;
+            let room = self.room.get_or_insert_with(|| {
+                begun.has_more();
+                Box::pin(begun.wait())
+            });
+            if room.as_mut().poll(cx).is_pending() {
+                break;
+            }
+            self.room = None;
+            has_room = self.begun.grow(bytes, self.inbound.len() + lacks);
+        }
+        let evicted = self.evicted.get_or_insert_with(|| Box::pin(self.begun.evicted()));
+        if evicted.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(Ended::Crowded));
+        }
+        if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     /// Tells the client that the device goes: each request under way is answered so, and given up.

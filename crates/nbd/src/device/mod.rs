@@ -24,6 +24,7 @@ use loligo_lockstat::Class;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::access::Allowed;
 use crate::backend::{Backend, Opener, Spec, Started};
 use crate::proto::{Export, Fault, Io};
 use gate::Gate;
@@ -139,6 +140,7 @@ pub(crate) struct Device {
     name: String,
     description: String,
     spec: Spec,
+    allow: Allowed,
     word: AtomicU64,
     backend: OnceLock<Box<dyn Backend>>,
     pub(crate) gate: Gate,
@@ -156,6 +158,7 @@ impl Device {
             name: definition.name,
             description: definition.description,
             spec: definition.spec,
+            allow: definition.allow,
             word: AtomicU64::new(Phase::Adding as u64),
             backend: OnceLock::new(),
             gate: Gate::default(),
@@ -169,7 +172,8 @@ impl Device {
     /// A device whose back end is open already.
     fn with_backend(name: &str, backend: Box<dyn Backend>, runtime: Handle) -> Arc<Self> {
         let spec = Spec::memory(backend.size());
-        let definition = Definition { name: name.to_owned(), description: String::new(), spec };
+        let definition =
+            Definition { name: name.to_owned(), description: String::new(), spec, allow: Default::default() };
         let device = Self::new(definition, runtime);
         let _ = device.backend.set(backend);
         device.word.store(Phase::Ready as u64, Ordering::Release);

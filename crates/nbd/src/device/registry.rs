@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::{Attached, Change, Device, DeviceError, Phase};
+use crate::access::{Allowed, Identity};
 use crate::backend::{Backend, BackendState, Opener, Spec};
 use crate::proto::{Can, NAME_MAX, Refused};
 
@@ -37,6 +38,8 @@ pub struct Definition {
     pub description: String,
     /// What it stands on.
     pub spec: Spec,
+    /// Who may use it. For others there is no such device.
+    pub allow: Allowed,
 }
 
 /// What is told of a device.
@@ -108,12 +111,24 @@ impl Registry {
         closed
     }
 
-    /// Comes in as a client. The empty name is that of the only device, if there is one.
+    /// Comes in as a client that TLS has named, if it has. A device that the client may not use is as if it were not there.
+    ///
+    /// # Errors
+    /// As [`Registry::attach`].
+    pub(crate) async fn attach_as(&self, client: Option<&Identity>, name: &str) -> Result<Attached, Refused> {
+        let device = self.find_or_only(name).filter(|device| device.allow.contains(client));
+        self.enter(device.ok_or(Refused::Unknown)?).await
+    }
+
+    /// Comes in, whoever may. The empty name is that of the only device, if there is one.
     ///
     /// # Errors
     /// There is no such device, or it goes.
     pub async fn attach(&self, name: &str) -> Result<Attached, Refused> {
-        let device = self.find_or_only(name).ok_or(Refused::Unknown)?;
+        self.enter(self.find_or_only(name).ok_or(Refused::Unknown)?).await
+    }
+
+    async fn enter(&self, device: Arc<Device>) -> Result<Attached, Refused> {
         let attached = device.attach().await.map_err(|_| Refused::Shutdown)?;
         match attached.backend().state() {
             BackendState::Lost(_) => Err(Refused::Lost),
@@ -162,10 +177,11 @@ impl Registry {
         self.all().iter().map(|device| device.info()).collect()
     }
 
-    /// Names and descriptions of the devices that can be used.
-    pub(crate) fn exports(&self) -> Vec<(String, String)> {
+    /// Names and descriptions of the devices that a client can use.
+    pub(crate) fn exports(&self, client: Option<&Identity>) -> Vec<(String, String)> {
         let all = self.all();
-        let usable = all.iter().filter(|device| device.phase() != Phase::Removing);
+        let usable =
+            all.iter().filter(|device| device.phase() != Phase::Removing && device.allow.contains(client));
         usable.map(|device| (device.name.clone(), device.description.clone())).collect()
     }
 

@@ -66,7 +66,7 @@ fn registry() -> Arc<Registry> {
 
 fn definition(name: &str, spec: &str) -> Definition {
     let spec = Spec::parse(spec).expect("it is one");
-    Definition { name: name.to_owned(), description: String::new(), spec }
+    Definition { name: name.to_owned(), description: String::new(), spec, allow: Default::default() }
 }
 
 fn phase_of(registry: &Registry, name: &str) -> Option<Phase> {

@@ -19,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 use keys::Keys;
+use sha2::{Digest as _, Sha256};
+
+use crate::access::Identity;
 
 /// TLS 1.2 and 1.3, ciphers that encrypt and authenticate in one and are forward secret, no SHA-1.
 const POLICY: &str = "CloudFront-TLS-1-2-2021-no-sha1";
@@ -111,12 +114,30 @@ impl Acceptor {
         Ok(Self(TlsAcceptor::new(Opening { config: config.build()?, keys })))
     }
 
-    pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    /// Begins TLS; who the client has proved to be, if it needed to.
+    pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        Ok(self.0.accept(stream).await?)
+        let stream = self.0.accept(stream).await?;
+        let identity = identity_of(stream.as_ref())?;
+        Ok((stream, identity))
     }
+}
+
+/// What the client has proved: that it has a shared key, or else a certificate's.
+fn identity_of(connection: &Connection) -> Result<Option<Identity>, Error> {
+    let mut user = vec![0; connection.negotiated_psk_identity_length()?];
+    if !user.is_empty() {
+        connection.negotiated_psk_identity(&mut user)?;
+        return Ok(Some(Identity::SharedKey(user)));
+    }
+    if !connection.client_cert_used() {
+        return Ok(None);
+    }
+    let chain = connection.peer_cert_chain()?;
+    let Some(certificate) = chain.iter().next().transpose()? else { return Ok(None) };
+    Ok(Some(Identity::Certificate(Sha256::digest(certificate.der()?).into())))
 }
 
 fn add_certificates(config: &mut config::Builder, files: &CertificateFiles) -> Result<(), TlsError> {

@@ -40,7 +40,8 @@ impl Place {
 
     async fn add(&self, name: &str, spec: &str) {
         let spec = Spec::parse(spec).expect("a specification");
-        let definition = Definition { name: name.to_owned(), description: String::new(), spec };
+        let definition =
+            Definition { name: name.to_owned(), description: String::new(), spec, allow: Default::default() };
         self.registry.add(definition).await.expect("added");
     }
 
