@@ -99,7 +99,8 @@ pub enum AuthError {
     /// The peer failed to prove that it knows the key.
     #[error("authentication: the peer is not who it should be: {0}")]
     PeerUnproven(&'static str),
-    /// Several monitors were asked at once, and another one has let us in meanwhile: what it gave counts.
+    /// A monitor has let us in meanwhile: of several that are asked at once the first one's tickets count, and
+    /// connections that were opened under another number than it gave end.
     #[error("another monitor has let us in meanwhile")]
     Superseded,
 }

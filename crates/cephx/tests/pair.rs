@@ -98,7 +98,8 @@ fn tickets_open_the_services(kind: KeyType) {
 
     for (service, caps) in [(EntityType::OSD, "allow rw pool=p"), (EntityType::MGR, "")] {
         let (ours, theirs, identity, mode) =
-            handshake(client.service_auth(service), server.service_acceptor(service)).unwrap();
+            handshake(client.service_auth(service, client.global_id()), server.service_acceptor(service))
+                .unwrap();
         assert_eq!(mode, ConMode::Crc);
         assert!(ours.connection_secret.is_empty());
         assert_eq!(ours.session_key, theirs.session_key);
@@ -117,8 +118,11 @@ fn secure_mode_to_services_shares_a_secret() {
     let client = AuthClient::new(config);
     let (ours, _, _, mode) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
     assert_eq!((mode, ours.connection_secret.len()), (ConMode::Crc, 0));
-    let (ours, theirs, _, mode) =
-        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    let (ours, theirs, _, mode) = handshake(
+        client.service_auth(EntityType::OSD, client.global_id()),
+        server.service_acceptor(EntityType::OSD),
+    )
+    .unwrap();
     assert_eq!((mode, ours.connection_secret.len()), (ConMode::Secure, 64));
     assert_eq!(ours.connection_secret, theirs.connection_secret);
 }
@@ -154,13 +158,13 @@ fn a_service_accepts_only_its_own_tickets() {
     let client = client("client.admin", &admin.key);
     handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
     let to = |server: &Arc<AuthServer>, service| {
-        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(service))
+        handshake(client.service_auth(EntityType::OSD, client.global_id()), server.service_acceptor(service))
     };
     assert_eq!(refused(to(&server, EntityType::MGR)), EACCES);
     assert_eq!(refused(to(&stranger, EntityType::OSD)), EACCES);
     assert!(to(&server, EntityType::OSD).is_ok());
     assert!(matches!(
-        client.service_auth(EntityType::MDS).request(),
+        client.service_auth(EntityType::MDS, client.global_id()).request(),
         Err(AuthError::NoCredentials(why)) if why.contains("mds")
     ));
 }
@@ -193,7 +197,8 @@ fn reconnecting_keeps_the_global_id() {
     handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
     handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
     assert_eq!(one.global_id(), GlobalId(4100));
-    handshake(one.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    handshake(one.service_auth(EntityType::OSD, one.global_id()), server.service_acceptor(EntityType::OSD))
+        .unwrap();
 
     let other = client("client.admin", &admin.key);
     handshake(other.mon_auth(), server.mon_acceptor()).unwrap();
@@ -204,7 +209,8 @@ fn reconnecting_keeps_the_global_id() {
     reborn.keys().rotate(now() + MON_TTL * 3);
     reborn.keys().rotate(now() + MON_TTL * 6);
     handshake(one.mon_auth(), reborn.mon_acceptor()).unwrap();
-    handshake(one.service_auth(EntityType::OSD), reborn.service_acceptor(EntityType::OSD)).unwrap();
+    handshake(one.service_auth(EntityType::OSD, one.global_id()), reborn.service_acceptor(EntityType::OSD))
+        .unwrap();
 }
 
 /// Clients ask several monitors at once. What the first gives stays, whatever the others say later: OSDs know requests
@@ -238,8 +244,11 @@ fn method_none_believes_everybody() {
     assert!(ours.session_key.is_empty() && theirs.session_key.is_empty());
     assert_eq!(identity.caps, "allow *");
     assert!(client.can_reach(EntityType::OSD));
-    let (.., identity, _) =
-        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+    let (.., identity, _) = handshake(
+        client.service_auth(EntityType::OSD, client.global_id()),
+        server.service_acceptor(EntityType::OSD),
+    )
+    .unwrap();
     assert_eq!(identity.global_id, GlobalId(4100));
 }
 
@@ -255,7 +264,8 @@ fn the_methods_of_both_sides_must_meet() {
     both.methods = vec![AuthMethod::CEPHX, AuthMethod::NONE];
     let both = AuthClient::new(both);
     handshake(both.mon_auth(), none.mon_acceptor()).unwrap();
-    handshake(both.service_auth(EntityType::OSD), none.service_acceptor(EntityType::OSD)).unwrap();
+    handshake(both.service_auth(EntityType::OSD, both.global_id()), none.service_acceptor(EntityType::OSD))
+        .unwrap();
 
     let strict = client("client.admin", &admin.key);
     assert_eq!(refused(handshake(strict.mon_auth(), none.mon_acceptor())), 95);
@@ -289,7 +299,11 @@ fn tickets_are_renewed_before_they_end() {
         let renewal = server.renew(&identity, &payload);
         client.renewed(renewal.result, &renewal.payload).unwrap();
         assert!(client.renewal().is_none());
-        handshake(client.service_auth(EntityType::OSD), server.service_acceptor(EntityType::OSD)).unwrap();
+        handshake(
+            client.service_auth(EntityType::OSD, client.global_id()),
+            server.service_acceptor(EntityType::OSD),
+        )
+        .unwrap();
     }
     assert_eq!(full_renewals, 2, "the monitors' own ticket lives for 72 hours");
     assert_eq!(client.global_id(), GlobalId(4100));
@@ -307,7 +321,7 @@ fn tickets_are_renewed_before_they_end() {
     SECONDS.fetch_add(4000, Ordering::Relaxed);
     assert!(!client.can_reach(EntityType::OSD));
     assert!(matches!(
-        client.service_auth(EntityType::OSD).request(),
+        client.service_auth(EntityType::OSD, client.global_id()).request(),
         Err(AuthError::NoCredentials(why)) if why.contains("expired")
     ));
 }

@@ -78,6 +78,7 @@ impl Dispatcher for Dispatch {
             && conn.peer().kind == EntityType::MON
         {
             core.monc.connected(conn);
+            core.objecter.authenticated();
         }
     }
 

@@ -5,17 +5,22 @@ use std::sync::{Arc, Weak};
 use loligo_cephx::client::AuthClient;
 use loligo_cephx::handshake::ClientAuth;
 use loligo_msgr::{ConnectAuth, Connection, Messenger, Policy};
-use loligo_wire::{EntityAddr, EntityType};
+use loligo_wire::{EntityAddr, EntityType, GlobalId};
 
 /// Opens connections.
 pub(crate) struct Dialer {
     messenger: Weak<Messenger>,
-    auth: Arc<Authenticator>,
+    auth: Arc<AuthClient>,
 }
 
 impl Dialer {
     pub(crate) fn new(messenger: Weak<Messenger>, auth: Arc<AuthClient>) -> Self {
-        Self { messenger, auth: Arc::new(Authenticator(auth)) }
+        Self { messenger, auth }
+    }
+
+    /// The client's number, as connections that are opened now say.
+    pub(crate) fn global_id(&self) -> GlobalId {
+        self.auth.global_id()
     }
 
     /// Opens a connection; `None` if the client is being dropped.
@@ -31,19 +36,30 @@ impl Dialer {
         addr: EntityAddr,
         ready: impl FnOnce(&Arc<Connection>),
     ) -> Option<Arc<Connection>> {
-        let auth = Arc::clone(&self.auth) as Arc<dyn ConnectAuth>;
-        Some(self.messenger.upgrade()?.connect_with(kind, addr, Policy::lossy_client(), auth, ready))
+        let messenger = self.messenger.upgrade()?;
+        let global_id = self.global_id();
+        if global_id != GlobalId(0) {
+            messenger.set_num(global_id.0 as i64);
+        }
+        let auth: Arc<dyn ConnectAuth> = Arc::new(Authenticator { auth: Arc::clone(&self.auth), global_id });
+        Some(messenger.connect_with(kind, addr, Policy::lossy_client(), auth, ready))
     }
 }
 
 /// Authenticates connections: to monitors with the key, to others with the tickets that they gave.
-struct Authenticator(Arc<AuthClient>);
+struct Authenticator {
+    auth: Arc<AuthClient>,
+    /// As whom the connection was opened.
+    global_id: GlobalId,
+}
 
 impl ConnectAuth for Authenticator {
     fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
         match peer {
-            EntityType::MON => self.0.mon_auth(),
-            service => self.0.service_auth(service),
+            EntityType::MON => self.auth.mon_auth(),
+            // OSDs know by the number what they have executed; nobody else does.
+            EntityType::OSD => self.auth.service_auth(EntityType::OSD, self.global_id),
+            service => self.auth.service_auth(service, self.auth.global_id()),
         }
     }
 }

@@ -128,6 +128,13 @@ pub enum Error {
         features::names(*.0)
     )]
     MissingFeatures(u64),
+    /// The monitors no longer knew this client and gave it another number. OSDs would take a change that is
+    /// sent again for a new one, so it is not: whether it was made is not known.
+    #[error(
+        "the monitors gave this client a new identity before the answer came: whether the change was made is not known, and it is not \
+         repeated; look, and do it again if it was not"
+    )]
+    NewIdentity,
     /// The client was shut down.
     #[error("the client was shut down")]
     Shutdown,
@@ -139,7 +146,8 @@ impl Error {
         match self {
             Self::Os(errno) | Self::Command { errno, .. } => *errno,
             Self::NoPool(_) | Self::NotInDns { .. } => Errno::ENOENT,
-            Self::Timeout(_) | Self::NoMonitor { .. } => Errno::ETIMEDOUT,
+            // As of a timeout: nobody knows whether it was executed.
+            Self::Timeout(_) | Self::NoMonitor { .. } | Self::NewIdentity => Errno::ETIMEDOUT,
             Self::Conf(ConfError::NoMonitors) | Self::Conf(ConfError::Io { .. }) => Errno::ENOENT,
             Self::Conf(_) => Errno::EINVAL,
             Self::Credentials(CredentialsError::Keyring(KeyringError::NotFound(_)))
@@ -182,6 +190,8 @@ pub(crate) enum OpError {
     Decode(DecodeError),
     /// An OSD requires features that this client does not have: the bits.
     MissingFeatures(u64),
+    /// It was sent under a number that the client no longer has.
+    NewIdentity,
     /// The client was shut down.
     Shutdown,
 }
@@ -192,6 +202,7 @@ impl From<OpError> for Error {
             OpError::Os(errno) => Self::Os(errno),
             OpError::Decode(source) => Self::Decode { what: "osd_op_reply", source },
             OpError::MissingFeatures(bits) => Self::MissingFeatures(bits),
+            OpError::NewIdentity => Self::NewIdentity,
             OpError::Shutdown => Self::Shutdown,
         }
     }

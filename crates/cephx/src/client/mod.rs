@@ -113,8 +113,9 @@ impl AuthClient {
     }
 
     /// Authentication for one connection to a service, such as [`EntityType::OSD`], with the ticket that is here then.
-    pub fn service_auth(self: &Arc<Self>, service: EntityType) -> Box<dyn ClientAuth> {
-        Box::new(service::TicketAuth::new(Arc::clone(self), service))
+    /// It fails if the client has another number by then than `global_id`.
+    pub fn service_auth(self: &Arc<Self>, service: EntityType, global_id: GlobalId) -> Box<dyn ClientAuth> {
+        Box::new(service::TicketAuth::new(Arc::clone(self), service, global_id))
     }
 
     /// The client's name.

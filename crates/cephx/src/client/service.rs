@@ -16,6 +16,8 @@ use crate::wire::{AuthorizeReply, Challenge, NoneAuthorizer};
 pub(super) struct TicketAuth {
     client: Arc<AuthClient>,
     service: EntityType,
+    /// As whom the connection was opened: what was sent before is never sent under another number.
+    global_id: GlobalId,
     shown: Option<Shown>,
 }
 
@@ -27,8 +29,8 @@ struct Shown {
 }
 
 impl TicketAuth {
-    pub(super) fn new(client: Arc<AuthClient>, service: EntityType) -> Self {
-        Self { client, service, shown: None }
+    pub(super) fn new(client: Arc<AuthClient>, service: EntityType, global_id: GlobalId) -> Self {
+        Self { client, service, global_id, shown: None }
     }
 
     fn ticket(&self, held: &Held) -> Result<Ticket, AuthError> {
@@ -45,6 +47,9 @@ impl TicketAuth {
 impl ClientAuth for TicketAuth {
     fn request(&mut self) -> Result<AuthRequest, AuthError> {
         let held = self.client.held.load_full();
+        if held.global_id != self.global_id {
+            return Err(AuthError::Superseded);
+        }
         let config = &self.client.config;
         let method = held.method;
         let mut w = Writer::with_capacity(256);

@@ -338,10 +338,19 @@ impl Keeper {
 
     async fn tell_osd(&self, op: u8, generation: u32) -> Result<(), Error> {
         let args = WatchArgs { cookie: self.linger.cookie, op, generation, timeout_s: self.timeout_s };
-        let sent = Instant::now();
-        self.ioctx.perform(self.oid.clone(), smallvec![OsdOp::watch(args)], OsdFlags::WRITE).await?;
-        *self.confirmed.lock() = sent;
-        Ok(())
+        loop {
+            let sent = Instant::now();
+            let ops = smallvec![OsdOp::watch(args)];
+            match self.ioctx.perform(self.oid.clone(), ops, OsdFlags::WRITE).await {
+                // It can be said twice; the OSD answers that it does not know the watch of this number.
+                Err(Error::NewIdentity) => {}
+                told => {
+                    told?;
+                    *self.confirmed.lock() = sent;
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Until it is to stop, or there is nothing to watch any more.

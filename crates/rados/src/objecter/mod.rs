@@ -444,6 +444,11 @@ impl Objecter {
         self.tell(Event::Maps { maps, came_at });
     }
 
+    /// A monitor has let us in, perhaps under another number.
+    pub(crate) fn authenticated(&self) {
+        self.tell(Event::Authenticated);
+    }
+
     /// A connection to an OSD is dead.
     pub(crate) fn lost(&self, session: Arc<Session>, conn: &Connection) {
         self.tell(Event::Lost { session, conn_id: conn.id() });

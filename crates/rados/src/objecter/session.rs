@@ -7,7 +7,7 @@ use std::time::Duration;
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::{Connection, Unpacked, Watcher};
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{MOSDBackoff, OsdReply};
+use loligo_wire::message::osd::{MOSDBackoff, OsdFlags, OsdReply};
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, SpgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
@@ -366,6 +366,12 @@ impl Session {
     pub(super) fn take_all(&self) -> Vec<Numbered> {
         let table = std::mem::take(&mut self.state.lock().table);
         table.into_iter().collect()
+    }
+
+    /// Takes the changes of the table out that were sent, or stood in a queue to be sent.
+    pub(super) fn take_sent_changes(&self) -> Vec<Arc<Op>> {
+        let is_sent = |op: &Arc<Op>| op.flight.attempts() > 0 && op.request.flags.contains(OsdFlags::WRITE);
+        self.state.lock().table.extract_if(|_, op| is_sent(op)).map(|(_, op)| op).collect()
     }
 
     /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because of it.

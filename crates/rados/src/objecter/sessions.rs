@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Connection;
-use loligo_wire::{EntityAddr, EntityType, Epoch, OsdId};
+use loligo_wire::{EntityAddr, EntityType, Epoch, GlobalId, OsdId};
 
 use super::op::Op;
 use super::session::Session;
@@ -110,6 +110,11 @@ impl Sessions {
             unused = session.attach(Arc::clone(conn));
         })?;
         Some(unused)
+    }
+
+    /// The client's number, as connections that are made now say.
+    pub(super) fn global_id(&self) -> GlobalId {
+        self.dialer.global_id()
     }
 
     /// All sessions, first that of the homeless: its gate closes before all others and opens before all others, see

@@ -12,7 +12,7 @@ use std::time::Duration;
 use loligo_maps::{Incremental, OsdMap};
 use loligo_msgr::Connection;
 use loligo_wire::message::osd::{MOSDBackoff, MOSDMap, OsdFlags, OsdReply};
-use loligo_wire::{Epoch, OsdId, PgId, Tid};
+use loligo_wire::{Epoch, GlobalId, OsdId, PgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 
@@ -33,6 +33,8 @@ pub(super) enum Event {
         /// When.
         came_at: std::time::Instant,
     },
+    /// A monitor has let us in.
+    Authenticated,
     /// A session's connection is lost.
     Lost {
         /// The session.
@@ -67,6 +69,8 @@ pub(crate) struct Steward {
     objecter: Arc<Objecter>,
     events: mpsc::UnboundedReceiver<Event>,
     location: Arc<Location>,
+    /// By it OSDs know what is sent again; 0 before a monitor has given one.
+    identity: GlobalId,
 }
 
 impl Steward {
@@ -75,13 +79,15 @@ impl Steward {
         events: mpsc::UnboundedReceiver<Event>,
         location: Location,
     ) -> Self {
-        Self { objecter, events, location: Arc::new(location) }
+        Self { objecter, events, location: Arc::new(location), identity: GlobalId(0) }
     }
 
     /// Runs until it is aborted.
     pub(crate) async fn run(mut self) {
         while let Some(event) = self.events.recv().await {
+            self.follow_identity();
             match event {
+                Event::Authenticated => {}
                 Event::Maps { maps, came_at } => {
                     let ops = self.take_maps(maps);
                     if ops > 0 {
@@ -92,6 +98,44 @@ impl Steward {
                 Event::Unblocked { session, backoff } => self.unblock(&session, &backoff),
                 Event::Again { op, reply } => self.send_again(op, reply),
             }
+        }
+    }
+}
+
+/// The client's number.
+impl Steward {
+    /// Begins anew if the monitors have given the client another number: OSDs would execute again what was sent
+    /// under the one before. Changes that were sent end; all else is sent over new connections.
+    ///
+    /// Before anything is sent again, whatever the event: connections that were opened before authenticate only
+    /// under the number of then.
+    fn follow_identity(&mut self) {
+        let identity = self.objecter.sessions.global_id();
+        let before = std::mem::replace(&mut self.identity, identity);
+        if before == identity || before == GlobalId(0) {
+            return;
+        }
+        let sessions = self.objecter.sessions.all();
+        sessions.iter().for_each(|session| session.gate());
+        for session in &sessions {
+            session.take_sent_changes().iter().for_each(|op| self.objecter.fail(op, OpError::NewIdentity));
+            if !session.is_homeless() {
+                self.connect_anew(session);
+            }
+        }
+        let rest =
+            sessions.iter().filter(|session| !session.is_homeless()).flat_map(|session| session.take_all());
+        self.place_all(rest.collect());
+        sessions.iter().for_each(|session| self.open_gate(session));
+        self.objecter.send_commands();
+    }
+
+    fn connect_anew(&self, session: &Arc<Session>) {
+        if let Some(conn) = session.conn() {
+            self.objecter.lingers.lost(session.osd, conn.id());
+        }
+        if let Some(Some(unused)) = self.objecter.sessions.connect(session) {
+            unused.mark_down();
         }
     }
 }

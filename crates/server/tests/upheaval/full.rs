@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -70,6 +71,23 @@ async fn check(pool: &IoCtx, writer: usize, number: usize) {
     let read =
         soon("a read", pool.read(name(writer, number), 0, 2 << 20)).await.expect("it was acknowledged");
     assert!(read == contents(writer, number), "{}", name(writer, number));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_forced_does_not_wait_for_room() {
+    let scratch = Scratch::new("forced");
+    let server = Server::memory().data_dir(&scratch.0).pool("data").start().expect("the server starts");
+    let (rados, pool) = connect(server.conf()).await;
+    pool.write_full("o", "x".into()).await.expect("written");
+    let set = r#"{"prefix":"osd set","key":"full"}"#;
+    rados.mon_command(set, Bytes::new()).await.expect("set");
+    soon("the map", rados.wait_for_latest_osdmap()).await.expect("the map");
+    let waits = tokio::time::timeout(Duration::from_millis(300), pool.remove("o")).await;
+    assert!(waits.is_err(), "{waits:?}");
+    let forced = pool.with_when_full(WhenFull::Force);
+    soon("a removal", forced.remove("o")).await.expect("removed");
+    soon("a write", forced.write_full("o", "y".into())).await.expect("written");
+    server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

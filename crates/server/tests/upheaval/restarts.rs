@@ -96,6 +96,81 @@ async fn a_running_client_resumes_after_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn monitors_say_how_long_operations_wait() {
+    let scratch = Scratch::new("told");
+    let server = start(&scratch.0);
+    let conf = server.conf().to_owned();
+    let (rados, _) = connect(&conf).await;
+    for option in ["rados_osd_op_timeout", "rados_mon_op_timeout"] {
+        let set = format!(r#"{{"prefix":"config set","who":"client","name":"{option}","value":"1"}}"#);
+        rados.mon_command(&set, Bytes::new()).await.expect("set");
+    }
+    let told = builder(&conf).connect().await.expect("connects");
+    let pool = told.ioctx("data").await.expect("the pool");
+    // What the program says itself counts for more.
+    let own = builder(&conf).set("rados_osd_op_timeout", "0.2").connect().await.expect("connects");
+    let own_pool = own.ioctx("data").await.expect("the pool");
+    server.shutdown().await;
+    for (pool, limit) in [(pool, Duration::from_secs(1)), (own_pool, Duration::from_millis(200))] {
+        let error = soon("an operation", pool.write_full("o", "x".into())).await.expect_err("no server");
+        assert!(matches!(error, Error::Timeout(after) if after == limit), "{error:?}");
+    }
+    let error = soon("a command", told.mon_command("{}", Bytes::new())).await.expect_err("no server");
+    assert!(matches!(error, Error::Timeout(after) if after == Duration::from_secs(1)), "{error:?}");
+}
+
+/// A monitor that has lost its secrets lets its clients in again, as others: an OSD that has executed what they
+/// sent does not know it when it comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_is_not_sent_again_under_another_identity() {
+    let scratch = Scratch::new("identity");
+    let mute = Server::memory().data_dir(&scratch.0).pool("data").commit_delay(Duration::from_secs(3600));
+    let server = mute.start().expect("the server starts");
+    let (rados, pool) = connect(server.conf()).await;
+    let before = rados.instance_id();
+    // Now there is a connection to the OSD.
+    assert_eq!(pool.read("o", 0, 1).await.expect_err("nothing there").errno(), Errno::ENOENT);
+    let append = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.append("o", "x".into()).await }
+    });
+    let sent = async {
+        while rados.in_flight().0 == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the append is sent, and never acknowledged", sent).await;
+    drop(server);
+    forget_secrets(&scratch.0);
+    let server = start(&scratch.0);
+    let error = soon("the append", append).await.expect("no panic").expect_err("it is not repeated");
+    assert!(matches!(error, Error::NewIdentity), "{error:?}");
+    assert_eq!(error.errno(), Errno::ETIMEDOUT);
+    assert_ne!(rados.instance_id(), before);
+    // The client goes on, as another one.
+    soon("an append", pool.append("o", "y".into())).await.expect("appended");
+    assert_eq!(soon("a read", pool.read("o", 0, 0)).await.expect("read"), b"y"[..]);
+    assert_eq!(rados.in_flight(), (0, 0));
+    server.shutdown().await;
+}
+
+/// Takes from a monitor's state what tickets are sealed with.
+fn forget_secrets(dir: &Path) {
+    let files = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("read").path());
+    let mut forgotten = 0;
+    for path in files.filter(|path| path.is_file()) {
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let Ok(mut state) = serde_json::from_str::<serde_json::Value>(&text) else { continue };
+        if state["service_keys"].is_string() {
+            state["service_keys"] = "".into();
+            std::fs::write(&path, state.to_string()).expect("written");
+            forgotten += 1;
+        }
+    }
+    assert_eq!(forgotten, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_server_operations_wait_or_end_with_a_clear_error() {
     let scratch = Scratch::new("absent");
     let server = start(&scratch.0);
