@@ -438,14 +438,14 @@ pub(crate) enum Feature {
 pub(crate) enum ObjectMap {
     /// Look whether the map misses objects, of an image or of a snapshot.
     Check {
-        /// IMAGE[@SNAPSHOT].
+        /// IMAGE, or IMAGE@SNAPSHOT.
         image: String,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Make the maps of an image and its snapshots anew, or that of one snapshot.
     Rebuild {
-        /// IMAGE[@SNAPSHOT].
+        /// IMAGE, or IMAGE@SNAPSHOT.
         image: String,
         #[command(flatten)]
         quiet: Quiet,
