@@ -81,6 +81,10 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t = FormatName::Plain)]
     pub(crate) format: FormatName,
 
+    /// Values for programs over several lines.
+    #[arg(long, global = true)]
+    pub(crate) pretty_format: bool,
+
     /// Write when each operation was new, queued, acked and done into this file, for `loligo trace`, Perfetto and Chrome.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -97,6 +101,12 @@ pub(crate) enum FormatName {
     Plain,
     /// For programs.
     Json,
+    /// The same over several lines.
+    JsonPretty,
+    /// As Ceph's programs write XML; for commands that talk to a cluster.
+    Xml,
+    /// The same over several lines.
+    XmlPretty,
     /// For Prometheus; only `lockstat` has it.
     Prometheus,
     /// A page with charts; only `contend` has it.
@@ -108,6 +118,23 @@ pub(crate) enum FormatName {
 pub(crate) enum Format {
     Plain,
     Json,
+    JsonPretty,
+    Xml,
+    XmlPretty,
+}
+
+impl FormatName {
+    /// For commands that talk to a cluster; `None` for what only other commands have.
+    pub(crate) fn of_client(self, pretty: bool) -> Option<Format> {
+        Some(match (self, pretty) {
+            (Self::Plain, _) => Format::Plain,
+            (Self::Json, false) => Format::Json,
+            (Self::Json | Self::JsonPretty, _) => Format::JsonPretty,
+            (Self::Xml, false) => Format::Xml,
+            (Self::Xml | Self::XmlPretty, _) => Format::XmlPretty,
+            (Self::Prometheus | Self::Html, _) => return None,
+        })
+    }
 }
 
 #[derive(Subcommand)]
@@ -213,6 +240,7 @@ pub(crate) enum Command {
         force_full: bool,
     },
     /// Show an object's size and modification time.
+    #[command(alias = "stat2")]
     Stat { object: Name },
     /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made if there is none.
     Touch { object: Name, timestamp: Option<u64> },
@@ -237,7 +265,13 @@ pub(crate) enum Command {
     /// List the extended attributes.
     Listxattr { object: Name },
     /// Make an object what another one is, with its attributes and its map.
-    Cp { source: Name, destination: Name },
+    Cp {
+        source: Name,
+        destination: Name,
+        /// The pool of the destination, if it is another one.
+        #[arg(long, value_name = "POOL")]
+        target_pool: Option<String>,
+    },
     /// List the keys of an object's map.
     Listomapkeys { object: Name },
     /// Show the keys and values of an object's map.

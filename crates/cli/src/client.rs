@@ -49,14 +49,11 @@ pub(crate) fn prepare(conf: &Conf) -> Result<(), Failure> {
 impl Client {
     pub(crate) fn new(builder: Builder, cli: &Cli) -> Result<Self, Failure> {
         let Cli { pool, namespace, snap, .. } = cli;
-        let format = match cli.format {
-            FormatName::Plain => Format::Plain,
-            FormatName::Json => Format::Json,
-            FormatName::Prometheus => {
-                return Err(Failure::new("--format prometheus", "is for lockstat only"));
-            }
-            FormatName::Html => return Err(Failure::new("--format html", "is for contend only")),
-        };
+        let format = cli.format.of_client(cli.pretty_format);
+        let format = format.ok_or_else(|| match cli.format {
+            FormatName::Html => Failure::new("--format html", "is for contend only"),
+            _ => Failure::new("--format prometheus", "is for lockstat only"),
+        })?;
         let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
         let (locator, snap_id, create) = (cli.object_locator.clone(), cli.snapid, cli.create);
         Ok(Self { builder, pool, namespace, snap, snap_id, create, locator, observed: None, format })

@@ -21,7 +21,7 @@ pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> 
         FormatName::Plain => &|outcomes, machine, plan| to_table(outcomes, machine, plan, colours),
         FormatName::Json => &|outcomes, _, _| to_json(outcomes),
         FormatName::Html => &to_html,
-        FormatName::Prometheus => return Err(Failure::new("--format prometheus", "is for lockstat only")),
+        _ => return Err(Failure::new("--format prometheus", "is for lockstat only")),
     };
     // Opened first: who waits for figures should not lose them to a wrong path.
     let mut output: Box<dyn Write> = match &options.output {

@@ -58,6 +58,7 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
         object_locator: None,
         trace: None,
         format: FormatName::Plain,
+        pretty_format: false,
         command: Command::Lspools,
     };
     Client::new(Builder::new().conf_file(conf), &cli)?.pool().await

@@ -3,12 +3,16 @@ use std::{fmt, io};
 
 use loligo_rados::Errno;
 
+use crate::words::CalledAs;
+
 /// What the program ends with: one line that says what failed, on what, and why.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
     why: String,
     errno: Option<Errno>,
+    /// What stock `rbd` says of it, where scripts look for that.
+    stock: Option<&'static str>,
     status: u8,
 }
 
@@ -18,7 +22,7 @@ const FAILED: u8 = 1;
 impl Failure {
     /// `what` names the command and the object or file.
     pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
-        Self { what: what.into(), why: why.to_string(), errno: None, status: FAILED }
+        Self { what: what.into(), why: why.to_string(), errno: None, stock: None, status: FAILED }
     }
 
     /// The same, of a kind that stock programs have a number for.
@@ -30,6 +34,17 @@ impl Failure {
     pub(crate) fn ending_with_errno(self) -> Self {
         let status = self.errno.and_then(|errno| u8::try_from(errno.0).ok());
         Self { status: status.filter(|status| *status != 0).unwrap_or(self.status), ..self }
+    }
+
+    /// The line that a program of this name ends with. Called as a stock program it adds what scripts look for.
+    pub(crate) fn line(&self, called: CalledAs) -> String {
+        let errno = self.errno.filter(|_| called != CalledAs::Loligo && self.stock.is_none());
+        // The system's text for the number, without Rust's note of it.
+        let text = |errno: Errno| io::Error::from_raw_os_error(errno.0).to_string();
+        let text =
+            errno.map(|errno| format!(": ({}) {}", errno.0, text(errno).split(" (os").next().unwrap_or("")));
+        let stock = self.stock.filter(|_| called == CalledAs::Rbd).map(|stock| format!(": {stock}"));
+        format!("{}: {self}{}", called.name(), stock.or(text).unwrap_or_default())
     }
 
     /// The exit status.
@@ -58,8 +73,25 @@ pub(crate) trait Context<T> {
 
 impl<T, E: fmt::Display + 'static> Context<T> for Result<T, E> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Failure> {
-        self.map_err(|why| Failure { errno: errno(&why), ..Failure::new(what(), why) })
+        self.map_err(|why| Failure {
+            errno: errno(&why),
+            stock: stock_words(&why),
+            ..Failure::new(what(), why)
+        })
     }
+}
+
+/// What stock `rbd` says of an error, where it is not the errno alone.
+fn stock_words(why: &dyn Any) -> Option<&'static str> {
+    use loligo_rbd::Error as E;
+    Some(match why.downcast_ref::<E>()? {
+        E::NoSnapshot(_) => "error setting snapshot context: (2) No such file or directory",
+        E::KeptUntil(_) => "Deferment time has not expired",
+        E::Kept { .. } => "some expired images could not be removed",
+        E::HasSnapshots(_) => "image has snapshots",
+        E::HasClones(_) => "image has snapshots with linked clones",
+        _ => return None,
+    })
 }
 
 /// The errno of those errors that have one.

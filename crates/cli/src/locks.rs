@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::{Format, Lock};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
-use crate::name::{self, Name};
+use crate::name::Name;
 
 pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
     let io = &pool.ioctx;
@@ -43,9 +43,9 @@ async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let names = pool.ioctx.locks(object.as_bytes()).await.context(|| pool.names("lock list", object))?;
     match pool.format {
         Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
-        Format::Json => {
+        _ => {
             let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
-            sayln!("{}", name::line(&json!({"objname": object.json(), "locks": locks})));
+            pool.format.print("object", "item", &json!({"objname": object.json(), "locks": locks}));
         }
     }
     Ok(())
@@ -60,7 +60,7 @@ async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
         None => "none",
     };
     let expires = |holder: &LockHolder| holder.expires.map(|at| UTime::from_system(at).to_string());
-    if pool.format == Format::Json {
+    if pool.format != Format::Plain {
         let holder = |holder: &LockHolder| {
             json!({
                 "name": holder.client.to_string(),
@@ -71,7 +71,11 @@ async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
             })
         };
         let lockers: Vec<_> = lock.holders.iter().map(holder).collect();
-        sayln!("{}", json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}));
+        pool.format.print(
+            "lock",
+            "item",
+            &json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}),
+        );
         return Ok(());
     }
     sayln!("{name}: {mode}, tag '{}', {} hold it", lock.tag, lock.holders.len());

@@ -75,7 +75,7 @@ fn format_name(format: FormatName) -> Result<&'static str, Failure> {
         FormatName::Plain => Ok("text"),
         FormatName::Json => Ok("json"),
         FormatName::Prometheus => Ok("prometheus"),
-        FormatName::Html => Err(Failure::new("--format html", "is for contend only")),
+        _ => Err(Failure::new("--format", "is plain, json or prometheus")),
     }
 }
 

@@ -31,6 +31,7 @@ mod nbd;
 mod object;
 mod omap;
 mod ops;
+mod output;
 mod pool;
 mod rbd;
 mod serve;
@@ -66,7 +67,7 @@ fn main() -> ExitCode {
         Err(failure) => match say::end_of_reader() {
             Some(status) => std::process::exit(status),
             None => {
-                eprintln!("loligo: {failure}");
+                eprintln!("{}", failure.line(CalledAs::now()));
                 ExitCode::from(failure.status())
             }
         },
@@ -81,6 +82,10 @@ fn run() -> Result<(), Failure> {
         return Err(Failure::new("CEPH_ARGS", "is not UTF-8; give names that are not on the command line"));
     }
     let called = CalledAs::of(words.first().map(String::as_str).unwrap_or_default());
+    if called != CalledAs::Loligo && words[1..].iter().any(|word| word == "--version" || word == "-v") {
+        sayln!("loligo version {}, called as {}", env!("CARGO_PKG_VERSION"), called.name());
+        return Ok(());
+    }
     if called == CalledAs::Rbd {
         words.insert(1, "rbd".to_owned());
     }
@@ -108,6 +113,11 @@ fn run() -> Result<(), Failure> {
             | Command::Ops(_)
             | Command::Trace(_)
     );
+    let of_client = [FormatName::JsonPretty, FormatName::Xml, FormatName::XmlPretty].contains(&cli.format);
+    if (of_client || cli.pretty_format) && !is_client {
+        let what = "--format xml, json-pretty and --pretty-format";
+        return Err(Failure::new(what, "only commands that talk to a cluster have them"));
+    }
     if cli.trace.is_some() && !is_client {
         return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
     }
@@ -155,8 +165,10 @@ fn parsed(
     let words = words::with_bytes(words, bytes).ok_or_else(|| {
         Failure::new("command line", "the value of an option of the configuration is not UTF-8")
     })?;
-    let matches = command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong));
-    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command))))
+    let matches =
+        command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong, called));
+    Ok(Cli::from_arg_matches(&matches)
+        .unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command), called)))
 }
 
 fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {

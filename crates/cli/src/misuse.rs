@@ -1,20 +1,56 @@
 //! What is wrong with a command line, in one line.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
+use crate::words::CalledAs;
 
 /// Ends the program: shows the help that was asked for, or says what is wrong. As of stock programs the
 /// status is 1 then: 2 would say ENOENT.
-pub(crate) fn end(wrong: &clap::Error) -> ! {
+pub(crate) fn end(wrong: &clap::Error, called: CalledAs) -> ! {
     let asks_for_words = wrong.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if wrong.use_stderr() && !asks_for_words {
-        eprintln!("loligo: {}", Failure::new("command line", one_line(&wrong.render().to_string())));
+        let why = absent(wrong, called).unwrap_or_else(|| one_line(&wrong.render().to_string()));
+        eprintln!("{}: {}", called.name(), as_called(Failure::new("command line", why).to_string(), called));
+    } else if called == CalledAs::Rbd {
+        let text = as_called(wrong.render().to_string(), called);
+        if wrong.use_stderr() { eprint!("{text}") } else { say!("{text}") }
     } else {
         // Nobody may be there to read it.
         let _ = wrong.print();
     }
     std::process::exit(i32::from(wrong.use_stderr()))
+}
+
+/// As `rbd` the program takes its command's words without that word before them.
+fn as_called(text: String, called: CalledAs) -> String {
+    if called == CalledAs::Rbd { text.replace("rbd rbd", "rbd") } else { text }
+}
+
+/// Commands of stock `rbd` that are not here.
+const ABSENT: [&str; 14] = [
+    "bash-completion",
+    "device",
+    "encryption",
+    "journal",
+    "map",
+    "migration",
+    "mirror",
+    "nbd",
+    "perf",
+    "persistent-cache",
+    "showmapped",
+    "unmap",
+    "watch",
+    "ggate",
+];
+
+/// What is said of a command that only stock `rbd` has.
+fn absent(wrong: &clap::Error, called: CalledAs) -> Option<String> {
+    let Some(ContextValue::String(command)) = wrong.get(ContextKind::InvalidSubcommand) else { return None };
+    let is_known = ABSENT.contains(&command.as_str())
+        && (called == CalledAs::Rbd || wrong.render().to_string().contains("loligo rbd"));
+    is_known.then(|| format!("'rbd {command}' is not supported here; stock rbd has it"))
 }
 
 /// The first paragraphs of clap's text, up to the usage, and where there is more to read.

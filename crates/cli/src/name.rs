@@ -89,6 +89,20 @@ pub(crate) fn text(bytes: &[u8]) -> Value {
     Value::String(text)
 }
 
+/// The bytes that [`text()`] has made a value of.
+pub(crate) fn as_bytes(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let (c, escaped) = if c == ESCAPE { (chars.next().unwrap_or(c), true) } else { (c, false) };
+        match u8::try_from(u32::from(c)) {
+            Ok(byte) if byte >= 0x80 && escaped => bytes.push(byte),
+            _ => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
 /// A value as JSON. A byte `NN` that belongs to no character is `\udcNN`, which no text has: Python's
 /// `surrogateescape` makes the bytes of it.
 pub(crate) fn line(value: &Value) -> String {

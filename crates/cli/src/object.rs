@@ -69,9 +69,14 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             done.context(|| format!("{} {name}", pool.names("rmxattr", object)))
         }
         Command::Listxattr { object } => list_xattrs(pool, object).await,
-        Command::Cp { source, destination } => {
+        Command::Cp { source, destination, target_pool } => {
+            let target = match target_pool {
+                Some(name) => pool.rados.ioctx(name).await.context(|| format!("open pool {name}"))?,
+                None => io.clone(),
+            };
+            let target = target.with_namespace(io.namespace().to_vec());
             let copy = WriteOp::new().copy_from(io, source, 0);
-            io.operate(destination.as_bytes(), copy).await.context(|| pool.names("cp", source))
+            target.operate(destination.as_bytes(), copy).await.context(|| pool.names("cp", source))
         }
         Command::Lock(command) => locks::run(pool, command).await,
         Command::Watch { object } => watch::watch(pool, object).await,
@@ -94,9 +99,9 @@ async fn stat(pool: &Pool, object: &Name) -> Result<(), Failure> {
             let (begin, end) = (format!("{}/", pool.name), format!(" mtime {mtime}, size {}\n", stat.size));
             return print_bytes(&[begin.as_bytes(), object.as_bytes(), end.as_bytes()].concat());
         }
-        Format::Json => {
+        _ => {
             let shown = json!({"object": object.json(), "size": stat.size, "mtime": mtime.to_string()});
-            sayln!("{}", name::line(&shown));
+            pool.format.print("object", "item", &shown);
         }
     }
     Ok(())
@@ -119,9 +124,9 @@ async fn map_extents(pool: &Pool, object: &Name) -> Result<(), Failure> {
         pool.ioctx.extents(object.as_bytes(), 0, u64::MAX).await.context(|| pool.names("mapext", object))?;
     match pool.format {
         Format::Plain => extents.iter().for_each(|(offset, len)| sayln!("{offset:x}\t{len:x}")),
-        Format::Json => {
+        _ => {
             let extents = extents.iter().map(|(offset, length)| json!({"offset": offset, "length": length}));
-            sayln!("{}", json!(extents.collect::<Vec<_>>()));
+            pool.format.print("extents", "extent", &json!(extents.collect::<Vec<_>>()));
         }
     }
     Ok(())
@@ -131,9 +136,9 @@ async fn list_xattrs(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let xattrs = pool.ioctx.xattrs(object.as_bytes()).await.context(|| pool.names("listxattr", object))?;
     match pool.format {
         Format::Plain => print_lines(xattrs.keys()),
-        Format::Json => {
+        _ => {
             let names: Vec<_> = xattrs.keys().map(|name| name::text(name)).collect();
-            sayln!("{}", name::line(&json!(names)));
+            pool.format.print("xattrs", "name", &json!(names));
             Ok(())
         }
     }

@@ -83,15 +83,15 @@ async fn list_keys(pool: &Pool, object: &Name) -> Result<(), Failure> {
         let page = page.context(|| pool.names("listomapkeys", object))?;
         match pool.format {
             Format::Plain => print_lines(page.keys.iter())?,
-            Format::Json => all.extend(page.keys.iter().map(|key| name::text(key))),
+            _ => all.extend(page.keys.iter().map(|key| name::text(key))),
         }
         match page.keys.into_iter().next_back() {
             Some(last) if page.more => after = last,
             _ => break,
         }
     }
-    if pool.format == Format::Json {
-        sayln!("{}", name::line(&json!(all)));
+    if pool.format != Format::Plain {
+        pool.format.print("keys", "key", &json!(all));
     }
     Ok(())
 }
@@ -105,11 +105,11 @@ async fn list_values(pool: &Pool, object: &Name) -> Result<(), Failure> {
                 print_bytes(&key_line(&key))?;
                 show(pool, "value", &value, None)?;
             }
-            Format::Json => all.push(json!({"key": name::text(&key), "value": hex(&value)})),
+            _ => all.push(json!({"key": name::text(&key), "value": hex(&value)})),
         }
     }
-    if pool.format == Format::Json {
-        sayln!("{}", name::line(&json!(all)));
+    if pool.format != Format::Plain {
+        pool.format.print("pairs", "pair", &json!(all));
     }
     Ok(())
 }
@@ -131,8 +131,8 @@ fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<()
     match file {
         Some(file) if file == Path::new("-") => print_bytes(bytes),
         Some(file) => fs::write(file, bytes).context(|| format!("write {}", file.display())),
-        None if pool.format == Format::Json => {
-            sayln!("{}", json!({what: hex(bytes)}));
+        None if pool.format != Format::Plain => {
+            pool.format.print("omap", "item", &json!({what: hex(bytes)}));
             Ok(())
         }
         None => print_bytes(format!("{what} ({} bytes) :\n{}\n", bytes.len(), dump(bytes)).as_bytes()),

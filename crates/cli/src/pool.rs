@@ -4,14 +4,16 @@ use std::io::{BufWriter, Write};
 
 use futures_util::TryStreamExt as _;
 use indicatif::HumanBytes;
+use loligo_rados::{ClusterStatfs, PoolStat, Rados};
 use serde_json::{Value, json};
 
 use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
-use crate::export;
 use crate::failure::{Context, Failure};
 use crate::name;
 use crate::say::Stdout;
+use crate::words::CalledAs;
+use crate::{export, rbd, table};
 
 pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
     match command {
@@ -34,7 +36,7 @@ async fn lspools(client: Client) -> Result<(), Failure> {
     let names: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
     match format {
         Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
-        Format::Json => sayln!("{}", json!(names)),
+        _ => format.print("pools", "name", &json!(names)),
     }
     rados.shutdown().await;
     Ok(())
@@ -53,6 +55,7 @@ async fn df(client: Client) -> Result<(), Failure> {
     let pools = rados.pool_stats(&names).await.context(|| "df".to_owned())?;
     let space = rados.statfs().await.context(|| "df".to_owned())?;
     match format {
+        _ if CalledAs::now() == CalledAs::Rados => df_of_rados(&rados, &pools, space, format),
         Format::Plain => {
             sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
             for (name, stat) in &pools {
@@ -63,7 +66,7 @@ async fn df(client: Client) -> Result<(), Failure> {
             let kib = |n: u64| HumanBytes(n * 1024);
             sayln!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
         }
-        Format::Json => {
+        _ => {
             let pools: Vec<Value> = pools
                 .iter()
                 .map(|(name, stat)| {
@@ -73,15 +76,102 @@ async fn df(client: Client) -> Result<(), Failure> {
                 .collect();
             let all = json!({"pools": pools, "total_kib": space.kb, "used_kib": space.kb_used,
                              "avail_kib": space.kb_avail});
-            sayln!("{all}");
+            format.print("stats", "item", &all);
         }
     }
     rados.shutdown().await;
     Ok(())
 }
 
+/// What the pools hold, in the words of `rados df`.
+fn df_of_rados(rados: &Rados, pools: &[(String, PoolStat)], space: ClusterStatfs, format: Format) {
+    let ids = rados.pools();
+    let id = |name: &str| ids.iter().find(|(_, known)| known == name).map_or(-1, |(id, _)| id.0);
+    let objects: i64 = pools.iter().map(|(_, stat)| stat.sum.num_objects).sum();
+    if format != Format::Plain {
+        let one = |(name, stat): &(String, PoolStat)| {
+            let sum = &stat.sum;
+            json!({
+                "name": name, "id": id(name), "size_bytes": sum.num_bytes, "size_kb": (sum.num_bytes + 1023) / 1024,
+                "num_objects": sum.num_objects, "num_object_clones": sum.num_object_clones,
+                "num_object_copies": sum.num_object_copies,
+                "num_objects_missing_on_primary": sum.num_objects_missing_on_primary,
+                "num_objects_unfound": sum.num_objects_unfound, "num_objects_degraded": sum.num_objects_degraded,
+                "read_ops": sum.num_rd, "read_bytes": sum.num_rd_kb * 1024,
+                "write_ops": sum.num_wr, "write_bytes": sum.num_wr_kb * 1024,
+            })
+        };
+        let all: Vec<Value> = pools.iter().map(one).collect();
+        let all = json!({"pools": all, "total_objects": objects, "total_used": space.kb_used,
+                         "total_avail": space.kb_avail, "total_space": space.kb});
+        return format.print("stats", "item", &all);
+    }
+    let bytes = |n: i64| rbd::bytes(n.cast_unsigned());
+    let titles = [
+        "POOL_NAME",
+        "USED",
+        "OBJECTS",
+        "CLONES",
+        "COPIES",
+        "MISSING_ON_PRIMARY",
+        "UNFOUND",
+        "DEGRADED",
+        "RD_OPS",
+        "RD",
+        "WR_OPS",
+        "WR",
+    ];
+    let row = |(name, stat): &(String, PoolStat)| {
+        let sum = &stat.sum;
+        let numbers = [
+            sum.num_objects,
+            sum.num_object_clones,
+            sum.num_object_copies,
+            sum.num_objects_missing_on_primary,
+            sum.num_objects_unfound,
+            sum.num_objects_degraded,
+            sum.num_rd,
+        ]
+        .map(|n| n.to_string());
+        let [objects, clones, copies, missing, unfound, degraded, reads] = numbers;
+        let (used, read, written) =
+            (bytes(sum.num_bytes), bytes(sum.num_rd_kb * 1024), bytes(sum.num_wr_kb * 1024));
+        [
+            name.clone(),
+            used,
+            objects,
+            clones,
+            copies,
+            missing,
+            unfound,
+            degraded,
+            reads,
+            read,
+            sum.num_wr.to_string(),
+            written,
+        ]
+    };
+    let rows = std::iter::once(titles.map(str::to_owned)).chain(pools.iter().map(row)).collect::<Vec<_>>();
+    let mut right = [true; 12];
+    right[0] = false;
+    table::lines(right, &rows).iter().for_each(|line| sayln!("{line}"));
+    sayln!("\ntotal_objects    {objects}");
+    for (title, kib) in
+        [("total_used", space.kb_used), ("total_avail", space.kb_avail), ("total_space", space.kb)]
+    {
+        sayln!("{title:<16} {}", rbd::bytes(kib * 1024));
+    }
+}
+
 async fn ls(client: Client, all: bool) -> Result<(), Failure> {
     let pool = client.pool().await?;
+    // A line for each, as they come; one value where stock `rados` has one.
+    let is_listed = match pool.format {
+        Format::Plain => false,
+        Format::Json => CalledAs::now() == CalledAs::Rados,
+        _ => true,
+    };
+    let mut listed = Vec::new();
     let mut list = if all { pool.ioctx.objects_of_all_namespaces() } else { pool.ioctx.objects() };
     let mut out = BufWriter::new(Stdout);
     let write_failed = |e| Failure::new("write standard output", e);
@@ -106,17 +196,27 @@ async fn ls(client: Client, all: bool) -> Result<(), Failure> {
                     }
                     out.write_all(b"\n").map_err(write_failed)?;
                 }
-                Format::Json => {
-                    let line = json!({"namespace": name::text(&object.nspace),
-                                      "name": name::text(&object.oid),
-                                      "locator": name::text(&object.locator)});
-                    writeln!(out, "{}", name::line(&line)).map_err(write_failed)?;
+                _ => {
+                    let mut line = json!({"namespace": name::text(&object.nspace),
+                                          "name": name::text(&object.oid),
+                                          "locator": name::text(&object.locator)});
+                    if is_listed {
+                        if let Some(fields) = line.as_object_mut().filter(|_| object.locator.is_empty()) {
+                            fields.remove("locator");
+                        }
+                        listed.push(line);
+                    } else {
+                        writeln!(out, "{}", name::line(&line)).map_err(write_failed)?;
+                    }
                 }
             }
         }
     }
     out.flush().map_err(write_failed)?;
     drop(out);
+    if is_listed {
+        pool.format.print("objects", "object", &json!(listed));
+    }
     pool.rados.shutdown().await;
     Ok(())
 }

@@ -15,11 +15,22 @@ static READER_GONE: AtomicBool = AtomicBool::new(false);
 /// Prints on the standard output; ends the program if that cannot be: quietly if the reader has gone, as other programs end then.
 pub(crate) fn say(text: Arguments<'_>) {
     if let Err(e) = Stdout.write_fmt(text) {
-        let status = end_of_reader().unwrap_or_else(|| {
-            eprintln!("loligo: write standard output: {e}");
-            1
-        });
-        std::process::exit(status);
+        end(&e);
+    }
+}
+
+fn end(why: &io::Error) -> ! {
+    let status = end_of_reader().unwrap_or_else(|| {
+        eprintln!("loligo: write standard output: {why}");
+        1
+    });
+    std::process::exit(status);
+}
+
+/// The same for bytes.
+pub(crate) fn say_bytes(bytes: &[u8]) {
+    if let Err(e) = Stdout.write_all(bytes) {
+        end(&e);
     }
 }
 

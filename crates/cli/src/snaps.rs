@@ -58,12 +58,12 @@ fn list(pool: &Pool) -> Result<(), Failure> {
             }
             sayln!("{} snaps", snaps.len());
         }
-        Format::Json => {
+        _ => {
             let all = snaps.iter().map(shown);
             let all: Vec<_> = all
                 .map(|(id, name, made)| json!({"id": id, "name": name::text(name), "made": made}))
                 .collect();
-            sayln!("{}", name::line(&json!(all)));
+            pool.format.print("snapshots", "snapshot", &json!(all));
         }
     }
     Ok(())
@@ -77,14 +77,14 @@ async fn list_clones(pool: &Pool, object: &Name) -> Result<(), Failure> {
         id => id.0.to_string(),
     };
     let ids = |clone: &SnapClone| clone.snaps.iter().map(|snap| snap.0).collect::<Vec<_>>();
-    if pool.format == Format::Json {
+    if pool.format != Format::Plain {
         let clone = |clone: &SnapClone| {
             let overlap: Vec<_> =
                 clone.overlap.iter().map(|(offset, len)| json!({"offset": offset, "length": len})).collect();
             json!({"id": id(clone), "snapshots": ids(clone), "size": clone.size, "overlap": overlap})
         };
         let clones: Vec<_> = known.clones.iter().map(clone).collect();
-        sayln!("{}", name::line(&json!({"name": object.json(), "clones": clones})));
+        pool.format.print("object", "item", &json!({"name": object.json(), "clones": clones}));
         return Ok(());
     }
     print_bytes(&[object.as_bytes(), b":\ncloneid\tsnaps\tsize\toverlap\n"].concat())?;

@@ -37,10 +37,10 @@ pub(crate) async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
                         sayln!("NOTIFY cookie {cookie} notify_id {id} from {from}");
                         say!("{}", dump(&heard.payload));
                     }
-                    Format::Json => {
+                    _ => {
                         let text = name::text(&heard.payload);
                         let shown = json!({"cookie": cookie, "notify_id": id, "from": from.0, "data": text});
-                        sayln!("{}", name::line(&shown));
+                        pool.format.print("notification", "item", &shown);
                     }
                 }
                 let answer = heard.payload.clone();
@@ -49,7 +49,7 @@ pub(crate) async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
             (WatchNews::Missed, Format::Plain) => {
                 sayln!("the watch was made anew; something may be missing")
             }
-            (WatchNews::Missed, Format::Json) => sayln!("{}", json!({"missed": true})),
+            (WatchNews::Missed, _) => pool.format.print("notification", "item", &json!({"missed": true})),
         }
     }
 }
@@ -72,7 +72,7 @@ pub(crate) async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result
     payload.blob(message.as_bytes());
     let notified =
         pool.ioctx.notify(object.as_bytes(), payload.into_bytes(), NOTIFY_TIMEOUT).await.context(what)?;
-    if pool.format == Format::Json {
+    if pool.format != Format::Plain {
         let watcher = |id: &loligo_rados::WatcherId| json!({"client": id.client.0, "cookie": id.cookie});
         let replies: Vec<_> = notified
             .answers
@@ -80,7 +80,7 @@ pub(crate) async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result
             .map(|(id, answer)| json!({"watcher": watcher(id), "data": name::text(answer)}))
             .collect();
         let timeouts: Vec<_> = notified.missing.iter().map(watcher).collect();
-        sayln!("{}", name::line(&json!({"replies": replies, "timeouts": timeouts})));
+        pool.format.print("answers", "item", &json!({"replies": replies, "timeouts": timeouts}));
     } else {
         for (id, answer) in &notified.answers {
             sayln!("reply client.{} cookie {} : {} bytes", id.client.0, id.cookie, answer.len());
@@ -108,9 +108,13 @@ pub(crate) async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
         Format::Plain => watchers
             .iter()
             .for_each(|w| sayln!("watcher={} client.{} cookie={}", address(&w.addr), w.name.num, w.cookie)),
-        Format::Json => {
+        _ => {
             let watcher = |w: &WatchItem| json!({"addr": address(&w.addr), "client": w.name.num, "cookie": w.cookie, "timeout_s": w.timeout_s});
-            sayln!("{}", json!(watchers.iter().map(watcher).collect::<Vec<_>>()));
+            pool.format.print(
+                "watchers",
+                "watcher",
+                &json!(watchers.iter().map(watcher).collect::<Vec<_>>()),
+            );
         }
     }
     Ok(())

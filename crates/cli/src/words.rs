@@ -30,7 +30,7 @@ pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: 
 }
 
 /// The commands of Ceph that this program is when it is called so.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CalledAs {
     Loligo,
     /// Our commands are named as those of `rados`; it takes all its options with each of them.
@@ -40,6 +40,21 @@ pub(crate) enum CalledAs {
 }
 
 impl CalledAs {
+    /// What messages call the program.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Loligo => "loligo",
+            Self::Rados => "rados",
+            Self::Rbd => "rbd",
+        }
+    }
+
+    /// Of this process.
+    pub(crate) fn now() -> Self {
+        let program = std::env::args_os().next().unwrap_or_default();
+        Self::of(&program.to_string_lossy())
+    }
+
     /// By the name of the program's file.
     pub(crate) fn of(program: &str) -> Self {
         match program.rsplit('/').next() {
@@ -53,6 +68,7 @@ impl CalledAs {
 /// The words in the order in which they are read: options of a command that stand before its name come behind
 /// it, and names of images that are options are put where the command expects them.
 pub(crate) fn arranged(line: Vec<String>, root: &Command, called: CalledAs) -> Result<Vec<String>, String> {
+    let line = if called == CalledAs::Rados { striped(line, root) } else { line };
     let mut words = line.into_iter();
     let mut front: Vec<String> = words.next().into_iter().collect();
     let mut commands = vec![root];
@@ -82,7 +98,7 @@ pub(crate) fn arranged(line: Vec<String>, root: &Command, called: CalledAs) -> R
     }
     behind.extend(words);
     if called == CalledAs::Rados {
-        behind = without_others_options(behind, root, &commands)?;
+        behind = as_rados(behind, root, &commands)?;
     }
     if names.first().is_some_and(|name| name == "rbd") {
         if rbd::words::has_size(&names[1..].join(" ")) {
@@ -121,6 +137,91 @@ fn takes_next_below(word: &str, command: &Command) -> bool {
     takes_next_word(word, &[command]) || command.get_subcommands().any(|below| takes_next_below(word, below))
 }
 
+/// Commands that `rados --striper` has; here they are those of `file`.
+const STRIPED: [&str; 10] =
+    ["append", "get", "getxattr", "listxattr", "put", "rm", "rmxattr", "setxattr", "stat", "truncate"];
+
+/// With `file` before the command's name where `--striper` stands anywhere before a `--`.
+fn striped(mut line: Vec<String>, root: &Command) -> Vec<String> {
+    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    let Some(at) = line[..end].iter().position(|word| word == "--striper") else { return line };
+    line.remove(at);
+    let (_, behind) = named_command(root, &line);
+    if behind > 1 && STRIPED.contains(&line[behind - 1].as_str()) {
+        line.insert(behind - 1, "file".to_owned());
+    }
+    line
+}
+
+/// Commands whose words `rados` counts; others take no notice of words too many.
+const COUNTED: [&str; 5] = ["getomapval", "ls", "setomapval", "setxattr", "setomapheader"];
+
+/// The words behind a command's name as `rados` takes them: options of its other commands say nothing, but must
+/// be right; an unknown option is a word; words too many are left out.
+fn as_rados(words: Vec<String>, root: &Command, commands: &[&Command]) -> Result<Vec<String>, String> {
+    let words = without_others_options(words, root, commands)?;
+    let last = commands[commands.len() - 1];
+    let (mut options, mut given) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            given.extend(words.by_ref());
+        } else if word.starts_with('-') && word != "-" && is_ours(&word, commands) {
+            let value = takes_next_word(&word, commands).then(|| words.next()).flatten();
+            options.extend([word].into_iter().chain(value));
+        } else {
+            given.push(word);
+        }
+    }
+    let most: usize = last
+        .get_positionals()
+        .map(|arg| arg.get_num_args().map_or(1, |n| n.max_values()))
+        .fold(0, usize::saturating_add);
+    if !COUNTED.contains(&last.get_name()) && !last.has_subcommands() {
+        given.truncate(most);
+    }
+    if given.iter().any(|word| word.starts_with('-') && word != "-") {
+        options.push("--".to_owned());
+    }
+    options.extend(given);
+    Ok(options)
+}
+
+/// Whether a word is an option of a command, or asks for help.
+fn is_ours(word: &str, commands: &[&Command]) -> bool {
+    ["-h", "--help"].contains(&word) || option_of(word, commands).is_some()
+}
+
+/// Commands of which `rados` has none, so that it does not have their options either.
+const NOT_OF_RADOS: [&str; 13] = [
+    "completions",
+    "config",
+    "contend",
+    "demo",
+    "df",
+    "file",
+    "fsck",
+    "lockstat",
+    "nbd",
+    "ops",
+    "rbd",
+    "serve",
+    "trace",
+];
+
+/// Options whose values are bytes to `rados`, with a unit in capital letters if any.
+const BYTES: [&str; 9] = [
+    "--block-size",
+    "--max-backlog",
+    "--max-object-size",
+    "--max-op-len",
+    "--min-object-size",
+    "--min-op-len",
+    "--object-size",
+    "--offset-align",
+    "--target-throughput",
+];
+
 /// What is left when options of other commands are taken out, as `rados` does, which looks at their values all
 /// the same.
 fn without_others_options(
@@ -136,10 +237,12 @@ fn without_others_options(
             left.extend(words.by_ref());
         } else if !word.starts_with('-') || word == "-" || option_of(&word, commands).is_some() {
             let value = takes_next_word(&word, commands).then(|| words.next()).flatten();
+            check_unit(&word, value.as_deref())?;
             left.push(word);
             left.extend(value);
         } else if let Some(other) = having(&word, root) {
             let value = takes_next_word(&word, &[other]).then(|| words.next()).flatten();
+            check_unit(&word, value.as_deref())?;
             check(other, word, value)?;
         } else {
             left.push(word);
@@ -148,10 +251,24 @@ fn without_others_options(
     Ok(left)
 }
 
-/// A command that has an option.
+/// A command of `rados` that has an option.
 fn having<'a>(word: &str, command: &'a Command) -> Option<&'a Command> {
     let of_this = option_of(word, &[command]).is_some();
-    if of_this { Some(command) } else { command.get_subcommands().find_map(|below| having(word, below)) }
+    let mut below = command.get_subcommands().filter(|below| !NOT_OF_RADOS.contains(&below.get_name()));
+    if of_this { Some(command) } else { below.find_map(|below| having(word, below)) }
+}
+
+/// Refuses a unit that `rados` does not know.
+fn check_unit(word: &str, value: Option<&str>) -> Result<(), String> {
+    let (option, value) = match word.split_once('=') {
+        Some((option, value)) => (option, Some(value)),
+        None => (word, value),
+    };
+    let is_small = value.is_some_and(|value| value.ends_with(|c: char| c.is_ascii_lowercase() && c != 'i'));
+    match BYTES.contains(&option) && is_small {
+        true => Err(format!("invalid value for {option}: a unit is one of K, M, G and T")),
+        false => Ok(()),
+    }
 }
 
 /// Whether an option of a command can have this value.
@@ -326,6 +443,14 @@ mod tests {
             (Rados, "lock list o --lock-duration 4", "lock list o"),
             (Rados, "-p p put -- --max-ops f", "-p p put -- --max-ops f"),
             (Rados, "--nosuch ls", "--nosuch ls"),
+            (Rados, "-p p ls --nosuch", "-p p ls -- --nosuch"),
+            (Rados, "-p p put o f --nosuch", "-p p put o f"),
+            (Rados, "-p p put --nosuch f", "-p p put -- --nosuch f"),
+            (Rados, "-p p rm a --nosuch", "-p p rm -- a --nosuch"),
+            (Rados, "-p p setxattr o a v w", "-p p setxattr o a v w"),
+            (Rados, "-p p --striper put o f", "-p p file put o f"),
+            (Rados, "-p p stat o --striper", "-p p file stat o"),
+            (Rados, "--block-size 4 df", "df"),
         ] {
             let arranged = arranged(words(&format!("loligo {line}")), &root, called);
             assert_eq!(arranged, Ok(words(&format!("loligo {read}"))), "{line}");
@@ -333,6 +458,11 @@ mod tests {
         // Stock's `rados` refuses it as well.
         let refused = arranged(words("rados --read-percent 4k df"), &root, Rados);
         assert!(refused.is_err_and(|why| why.contains("4k")));
+        for line in
+            ["rados --block-size 4k df", "rados --max-op-len=4k df", "rados -p p load-gen --max-op-len 4k"]
+        {
+            assert!(arranged(words(line), &root, Rados).is_err(), "{line}");
+        }
         for (program, called) in
             [("/usr/bin/rados", Rados), ("rbd", CalledAs::Rbd), ("rados-x", Loligo), ("/rbd/loligo", Loligo)]
         {

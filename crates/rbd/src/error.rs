@@ -120,6 +120,9 @@ pub enum Error {
     /// Only images without snapshots can be removed.
     #[error("the image has {0} snapshots")]
     HasSnapshots(usize),
+    /// All its snapshots are in their trash: clones still need them.
+    #[error("the image has {0} snapshots with linked clones")]
+    HasClones(usize),
     /// There is no such namespace.
     #[error("no namespace '{0}'")]
     NoNamespace(String),
@@ -214,7 +217,6 @@ impl Error {
             Self::NoImage(_)
             | Self::NoSnapshot(_)
             | Self::NoNamespace(_)
-            | Self::NoObjectMap
             | Self::NoLock(_)
             | Self::NoGroup(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
@@ -238,6 +240,7 @@ impl Error {
             | Self::NoParent
             | Self::RemovesNonPrimary
             | Self::NoCache
+            | Self::NoObjectMap
             | Self::LaterSnapshot
             | Self::GroupNamespace
             | Self::OtherMembers(_)
@@ -245,7 +248,7 @@ impl Error {
             | Self::Switch { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,
             Self::ReadOnly | Self::NonPrimary | Self::Frozen(_) | Self::Locked(_) => Errno::EROFS,
-            Self::HasSnapshots(_) => ENOTEMPTY,
+            Self::HasSnapshots(_) | Self::HasClones(_) => ENOTEMPTY,
             Self::InUse | Self::SnapshotBusy(_) | Self::NamespaceBusy(_) => EBUSY,
             Self::Mismatch(_) => EILSEQ,
             Self::Decode { .. } => Errno::EPROTO,

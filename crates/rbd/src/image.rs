@@ -132,6 +132,14 @@ impl Image {
         Self::open_at(io, Which::Name(name), snapshot, Mode::Header).await
     }
 
+    /// The same of an image that is named by its id, be it in the trash.
+    ///
+    /// # Errors
+    /// As [`Image::open_header`].
+    pub async fn open_header_by_id(io: &IoCtx, id: &str, snapshot: Option<&str>) -> Result<Self, Error> {
+        Self::open_at(io, Which::Id(id), snapshot, Mode::Header).await
+    }
+
     pub(crate) async fn open_at(
         io: &IoCtx,
         which: Which<'_>,

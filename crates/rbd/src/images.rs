@@ -7,18 +7,18 @@ use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
 use loligo_stripe::Layout;
 use loligo_wire::Writer;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
-use loligo_wire::rbd::{feature, op_feature};
+use loligo_wire::rbd::{SnapKind, feature, op_feature};
 
 use crate::call::{ask, listed_behind, tell, telling};
 use crate::image::{Image, Mode, Which};
-use crate::view::Format;
+use crate::view::{Format, Snapshot};
 use crate::{Error, features, names, old};
 
 /// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
 const ID_LEN_MAX: usize = 14;
 
 /// Sizes of objects to the base 2, from 4 KiB to 32 MiB.
-const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
+pub(crate) const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 
 /// Features that a new image may be given here.
 pub(crate) const CREATABLE: u64 = feature::LAYERING
@@ -291,11 +291,14 @@ pub(crate) async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Resu
     }
     let inner = &image.inner;
     let _all = inner.enter_alone().await?;
-    match inner.view.load().snapshots.len() {
+    let view = inner.view.load_full();
+    let is_trashed = |snap: &Snapshot| matches!(snap.info.kind, SnapKind::Trash { .. });
+    match view.snapshots.len() {
         0 => {
             inner.trim(0, progress).await?;
             inner.detach_child().await
         }
+        count if view.snapshots.iter().all(is_trashed) => Err(Error::HasClones(count)),
         count => Err(Error::HasSnapshots(count)),
     }
 }

@@ -92,6 +92,7 @@ pub use images::{NewImage, create, list, list_all, remove, remove_with_snapshots
 pub use io::IO_BYTES_MAX;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
+pub use old::create_old;
 pub use parent::Parent;
 pub use resize::Shrink;
 pub use sparse::nonzero_runs;

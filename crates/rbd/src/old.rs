@@ -1,7 +1,7 @@
 //! Images of the first format: `NAME.rbd` holds what an image is, and `rbd_directory`'s bytes list them (TMAP).
 //!
-//! They have no id, no features and no lock, and lie in a pool's default namespace. None is made here: a copy of one is of the
-//! second format.
+//! They have no id, no features and no lock, and lie in a pool's default namespace. A copy of one is of the second
+//! format.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use futures_util::TryStreamExt as _;
 use loligo_rados::{Errno, IoCtx, WriteOp};
 use loligo_wire::message::osd::{OpCode, OsdOp};
 use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind, feature};
-use loligo_wire::{UTime, Writer};
+use loligo_wire::{Encode as _, UTime, Writer};
 
 use crate::call::decoded;
 use crate::image::{Image, Inner};
-use crate::images::{empty_named, gone};
+use crate::images::{ORDERS, empty_named, gone};
 use crate::view::{Fixed, Format, Snapshot, View};
 use crate::{Error, names};
 
@@ -52,6 +52,34 @@ pub(crate) async fn has_header(io: &IoCtx, name: &str) -> Result<bool, Error> {
         Err(e) if e.errno() == Errno::ENOENT => Ok(false),
         found => Ok(found.map(|_| true)?),
     }
+}
+
+/// Makes an image of the first format. New images should be of the second; a program that is tested with old ones
+/// needs some.
+///
+/// # Errors
+/// [`Error::ImageExists`]; [`Error::Layout`]; EOPNOTSUPP in a namespace, where there are none.
+pub async fn create_old(io: &IoCtx, name: &str, size: u64, order: u8) -> Result<(), Error> {
+    names::checked(name)?;
+    if !io.namespace().is_empty() {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    if !ORDERS.contains(&order) {
+        let stripe_unit = 1u64.checked_shl(order.into()).unwrap_or(0);
+        return Err(Error::Layout { order, stripe_unit, stripe_count: 1 });
+    }
+    if exists(io, name).await? || names_new(io, name).await? {
+        return Err(Error::ImageExists(name.to_owned()));
+    }
+    let prefix = format!("rb.0.{:x}.{:08x}", io.rados().instance_id().0, fastrand::u32(..));
+    let header = OldHeader::new(&prefix, order, size);
+    let header = header.map_err(|source| Error::Decode { what: "rbd_obj_header_ondisk", source })?;
+    let made = WriteOp::new().create(true).write_full(header.to_bytes());
+    match io.operate(names::old_header(name), made).await {
+        Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(name.to_owned())),
+        done => done?,
+    }
+    update(io, SET, name).await
 }
 
 /// What the header `oid` says.

@@ -1,11 +1,16 @@
 //! Pools that have images.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, IoCtx, ReadOp, SnapId, WriteOp};
 
-use crate::call::{asking, next};
+use loligo_wire::Encode as _;
+
+use crate::call::{ask, asking, next, tell};
 use crate::view::{Format, SnapContext};
-use crate::{Error, names, old, trash};
+use crate::{Error, metadata, names, old, trash};
 
 /// What [`names::INFO`] holds, first and then, where librbd need not look any more.
 const VALIDATING: &[u8] = b"validate";
@@ -35,6 +40,36 @@ pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
     let images = sum(io, images.collect()).await?;
     let trashed = trash::list(io).await?.into_iter().map(|trashed| (trashed.name, trashed.id)).collect();
     Ok((images, sum(io, trashed).await?))
+}
+
+/// The pairs that are kept with a pool, such as its settings for images.
+///
+/// # Errors
+/// They cannot be read.
+pub async fn metadata(io: &IoCtx) -> Result<BTreeMap<String, Bytes>, Error> {
+    match metadata::load(&io.with_namespace(""), names::INFO).await {
+        Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
+        pairs => pairs,
+    }
+}
+
+/// Sets the value of a key that is kept with a pool.
+///
+/// # Errors
+/// It cannot be written.
+pub async fn set_metadata(io: &IoCtx, key: &str, value: Bytes) -> Result<(), Error> {
+    let pair = BTreeMap::from([(key.to_owned(), value)]);
+    tell(&io.with_namespace(""), names::INFO, "metadata_set", |w| w.raw(&pair.to_bytes())).await
+}
+
+/// Removes a key that is kept with a pool.
+///
+/// # Errors
+/// ENOENT if there is no such key.
+pub async fn remove_metadata(io: &IoCtx, key: &str) -> Result<(), Error> {
+    let io = io.with_namespace("");
+    ask::<Bytes>(&io, names::INFO, "metadata_get", |w| w.put(key)).await?;
+    tell(&io, names::INFO, "metadata_remove", |w| w.put(key)).await
 }
 
 /// Of images by name and id.

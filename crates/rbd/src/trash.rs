@@ -52,6 +52,23 @@ async fn all(io: &IoCtx) -> Result<Vec<(String, TrashImage)>, Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if somebody does not give the exclusive lock up.
 pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
+    put_by(io, name, source::USER, keep).await
+}
+
+/// Whether a user has put an image there, and may take it out.
+pub fn is_users(source: u8) -> bool {
+    [source::USER, source::USER_PARENT].contains(&source)
+}
+
+/// Puts an image there that cannot be removed as clones need its snapshots: it can go when these have gone.
+///
+/// # Errors
+/// As [`put`].
+pub async fn put_parent(io: &IoCtx, name: &str) -> Result<(), Error> {
+    put_by(io, name, source::USER_PARENT, Duration::ZERO).await
+}
+
+async fn put_by(io: &IoCtx, name: &str, source: u8, keep: Duration) -> Result<(), Error> {
     let id = match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
         Err(e) if e.is_not_found() => match half_put(io, name).await {
             Err(Error::NoImage(_)) if old::has_header(io, name).await? => {
@@ -77,7 +94,7 @@ pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
             Some(image) => Some(image.inner.enter_alone().await?),
             None => None,
         };
-        put_away(io, name, &id, keep).await
+        put_away(io, name, &id, source, keep).await
     };
     if let Some(image) = image {
         // What is done is done.
@@ -89,17 +106,17 @@ pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
 /// The id of an image of this name that somebody has begun to put into the trash.
 async fn half_put(io: &IoCtx, name: &str) -> Result<String, Error> {
     let is_it = |image: &TrashImage| {
-        image.source == source::USER && image.state == trash_state::MOVING && image.name == name
+        is_users(image.source) && image.state == trash_state::MOVING && image.name == name
     };
     let found = all(io).await?.into_iter().find(|(_, image)| is_it(image));
     found.map(|(id, _)| id).ok_or_else(|| Error::NoImage(name.to_owned()))
 }
 
 /// The entry first: who finds it knows that the name goes.
-async fn put_away(io: &IoCtx, name: &str, id: &str, keep: Duration) -> Result<(), Error> {
+async fn put_away(io: &IoCtx, name: &str, id: &str, source: u8, keep: Duration) -> Result<(), Error> {
     let deleted = UTime::now();
     let entry = TrashImage {
-        source: source::USER,
+        source,
         name: name.to_owned(),
         deleted,
         keep_until: deleted + keep,
@@ -220,9 +237,7 @@ pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64,
 /// [`Error::Kept`] if some could not be removed, with why the first of them could not: they have snapshots, or are in use.
 pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let mut left = list(io).await?;
-    left.retain(|image| {
-        [source::USER, source::USER_PARENT].contains(&image.source) && image.keep_until <= time
-    });
+    left.retain(|image| is_users(image.source) && image.keep_until <= time);
     let (mut done, all) = (0, left.len() as u64);
     loop {
         let (before, mut why) = (left.len(), None);

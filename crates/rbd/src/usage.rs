@@ -13,7 +13,7 @@ use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::object_map::load;
 use crate::resize::REMOVALS;
-use crate::view::View;
+use crate::view::{Snapshot, View};
 use crate::{Error, names};
 
 /// What one state of an image takes.
@@ -85,6 +85,58 @@ impl Image {
         Ok(missed)
     }
 
+    /// Compares a snapshot's object map with the objects that it has: numbers of those that the map misses. Where some
+    /// are missing, or all of the map, it is flagged as invalid.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`].
+    pub async fn check_snapshot_object_map(&self, name: &str) -> Result<Vec<u64>, Error> {
+        let (inner, snap) = (&self.inner, self.mapped_snapshot(name).await?);
+        let _all = inner.enter_alone().await?;
+        let (id, count) = (snap.info.id, inner.fixed.layout.object_count(snap.info.size));
+        let map = match load(&inner.io, &names::object_map(&inner.id, Some(id.0))).await {
+            Err(e) if e.is_not_found() => None,
+            map => Some(map?),
+        };
+        let there = inner.existing(&inner.data.at_snapshot(id), count, |_, _| {}).await?;
+        // Behind the map's end there are no objects for it.
+        let is_missing =
+            |n: &u64| map.as_ref().is_none_or(|map| *n >= map.count() || map.get(*n) == NONEXISTENT);
+        let missed: Vec<u64> = (0..count).filter(|n| there.get(*n) != NONEXISTENT && is_missing(n)).collect();
+        if map.is_none_or(|map| map.count() < count) || !missed.is_empty() {
+            let invalid = OBJECT_MAP_INVALID | FAST_DIFF_INVALID;
+            inner.set_flags(invalid, invalid, id).await?;
+            inner.header_changed().await?;
+        }
+        Ok(missed)
+    }
+
+    /// Makes a snapshot's object map anew from what objects the snapshot has; tells how many of how many have been
+    /// looked for. Until the next snapshot it says of each that it has changed.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`] if the image shall have none.
+    pub async fn rebuild_snapshot_object_map(
+        &self,
+        name: &str,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        let (inner, snap) = (&self.inner, self.mapped_snapshot(name).await?);
+        let _all = inner.enter_alone().await?;
+        inner.make_snapshot_map(&snap, progress).await?;
+        inner.header_changed().await
+    }
+
+    /// A snapshot of an image that has object maps.
+    async fn mapped_snapshot(&self, name: &str) -> Result<Snapshot, Error> {
+        self.inner.check_header().await?;
+        let view = self.inner.view.load();
+        match view.has(feature::OBJECT_MAP) {
+            true => view.snapshot(name).cloned(),
+            false => Err(Error::NoObjectMap),
+        }
+    }
+
     /// Makes the object maps of the image and its snapshots anew from what objects there are; tells how many of how many have been looked for.
     /// Until the next snapshot they say of each object that it has changed.
     ///
@@ -103,11 +155,7 @@ impl Image {
         let view = inner.view.load_full();
         let invalid = OBJECT_MAP_INVALID | FAST_DIFF_INVALID;
         for snap in &view.snapshots {
-            let count = inner.fixed.layout.object_count(snap.info.size);
-            let map = inner.existing(&inner.data.at_snapshot(snap.info.id), count, &mut progress).await?;
-            let oid = names::object_map(&inner.id, Some(snap.info.id.0));
-            inner.io.write_full(oid, loligo_wire::Encode::to_bytes(&map)).await?;
-            inner.set_flags(0, invalid, snap.info.id).await?;
+            inner.make_snapshot_map(snap, &mut progress).await?;
         }
         let count = inner.fixed.layout.object_count(view.size);
         let map = inner.existing(&inner.data, count, &mut progress).await?;
@@ -118,6 +166,15 @@ impl Image {
 }
 
 impl Inner {
+    /// Makes a snapshot's object map of what objects there are.
+    async fn make_snapshot_map(&self, snap: &Snapshot, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        let (id, count) = (snap.info.id, self.fixed.layout.object_count(snap.info.size));
+        let map = self.existing(&self.data.at_snapshot(id), count, progress).await?;
+        let oid = names::object_map(&self.id, Some(id.0));
+        self.io.write_full(oid, loligo_wire::Encode::to_bytes(&map)).await?;
+        self.set_flags(0, OBJECT_MAP_INVALID | FAST_DIFF_INVALID, id).await
+    }
+
     /// What each state takes, by what is known of each object's past.
     async fn usage_by_objects(&self, view: &View) -> Result<Vec<Usage>, Error> {
         let snaps = view.snapshots.iter().map(|snap| &snap.info);

@@ -54,6 +54,12 @@ const ACTS: &[(&str, &str)] = &[
     ("rbd_default_pool", "is the pool of images where none is named"),
     ("rbd_default_stripe_count", "is over how many objects a stripe of a new image goes"),
     ("rbd_default_stripe_unit", "is the size of a new image's pieces of a stripe"),
+    (
+        "rbd_move_parent_to_trash_on_remove",
+        "puts an image into the trash that is to be removed, and whose snapshots have clones",
+    ),
+    ("rbd_move_to_trash_on_remove", "puts images into the trash that are to be removed"),
+    ("rbd_move_to_trash_on_remove_expire_seconds", "is how long such images are kept there"),
     ("setgroup", "is the group that the program becomes before it does anything, if it is root"),
     ("setuser", "is the user that the program becomes before it does anything, if it is root"),
 ];

@@ -196,17 +196,15 @@ impl<'a> Load<'a> {
                     );
                 }
             }
-            Format::Json => {
+            _ => {
                 let of = |done: &Done| {
                     let latency = &done.latency_us;
                     json!({"ops": latency.len(), "bytes_per_s": rate(done), "lat_us": {
                         "mean": latency.mean(), "p50": latency.value_at_quantile(0.5),
                         "p99": latency.value_at_quantile(0.99), "max": latency.max()}})
                 };
-                sayln!(
-                    "{}",
-                    json!({"seconds": seconds, "reads": of(&self.reads), "writes": of(&self.writes)})
-                );
+                let all = json!({"seconds": seconds, "reads": of(&self.reads), "writes": of(&self.writes)});
+                self.pool.format.print("load_gen", "item", &all);
             }
         }
     }

@@ -46,9 +46,10 @@ pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
         let measured = measure(&pool, options).await?;
         match (pool.format, &options.output) {
             (Format::Plain, _) => say!("{}", measured.to_text()),
-            (Format::Json, None) => sayln!("{}", measured.to_json()),
-            (Format::Json, Some(file)) => {
-                let text = format!("{}\n", measured.to_json());
+            (_, None) => pool.format.print("bench", "item", &measured.to_json()),
+            (format, Some(file)) => {
+                let mut text = format.text("bench", "item", &measured.to_json());
+                text.push(b'\n');
                 std::fs::write(file, text).context(|| format!("write {}", file.display()))?;
             }
         }

@@ -148,10 +148,14 @@ struct Carried {
 impl Carried {
     /// For programs; people have seen the bar.
     fn show(self, pool: &Pool, begun: Instant, verified: bool) {
-        if pool.format == Format::Json {
+        if pool.format != Format::Plain {
             let Self { files, bytes } = self;
             let seconds = begun.elapsed().as_secs_f64();
-            sayln!("{}", json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}));
+            pool.format.print(
+                "copied",
+                "item",
+                &json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}),
+            );
         }
     }
 }

@@ -50,16 +50,16 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
                     eprintln!("loligo: {}: {unfinished}", pool.names("ls", &name));
                 }
             }
-            (Format::Json, None) => all.push(json!({"name": name})),
-            (Format::Json, Some(listed)) => {
+            (_, None) => all.push(json!({"name": name})),
+            (_, Some(listed)) => {
                 let mut described = described(&name, &listed.stat);
                 described["whole"] = listed.is_whole.into();
                 all.push(described);
             }
         }
     }
-    if pool.format == Format::Json {
-        sayln!("{}", Value::from(all));
+    if pool.format != Format::Plain {
+        pool.format.print("files", "file", &Value::from(all));
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
         Format::Plain => {
             sayln!("{}/{name} mtime {}, size {}", pool.name, UTime::from_system(stat.mtime), stat.size);
         }
-        Format::Json => sayln!("{}", described(name, &stat)),
+        _ => pool.format.print("file", "item", &described(name, &stat)),
     }
     Ok(())
 }
@@ -102,11 +102,11 @@ pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u6
     let stat = striper(pool).stat(name).await.context(|| pool.names("layout", name))?;
     match (offset, pool.format) {
         (None, Format::Plain) => sayln!("{}", stat.layout),
-        (None, Format::Json) => sayln!("{}", numbers(stat.layout)),
+        (None, format) => format.print("layout", "item", &numbers(stat.layout)),
         (Some(offset), format) => {
             let pieces = pieces(stat.layout, name, offset, len);
-            if format == Format::Json {
-                sayln!("{}", Value::from_iter(pieces));
+            if format != Format::Plain {
+                format.print("pieces", "piece", &Value::from_iter(pieces));
                 return Ok(());
             }
             for piece in pieces {

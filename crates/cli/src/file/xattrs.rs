@@ -35,7 +35,7 @@ pub(super) async fn list(pool: &Pool, name: &str) -> Result<(), Failure> {
     let names = xattrs.keys().map(|name| String::from_utf8_lossy(name));
     match pool.format {
         Format::Plain => names.for_each(|name| sayln!("{name}")),
-        Format::Json => sayln!("{}", json!(names.collect::<Vec<_>>())),
+        _ => pool.format.print("xattrs", "name", &json!(names.collect::<Vec<_>>())),
     }
     Ok(())
 }

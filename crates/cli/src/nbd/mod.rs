@@ -98,7 +98,7 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
                 );
             }
         }
-        FormatName::Prometheus | FormatName::Html => return Err(Failure::new("--format", "text or JSON")),
+        _ => return Err(Failure::new("--format", "text or JSON")),
     }
     Ok(())
 }

@@ -32,11 +32,18 @@ pub(crate) enum RbdCommand {
         /// Bytes of the image; M if nothing else is said.
         #[arg(long, value_parser = megabytes)]
         size: u64,
+        /// Write zeros into all of it, so that it has its room.
+        #[arg(long)]
+        thick_provision: bool,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Show what an image is.
-    Info { image: String },
+    Info {
+        image: String,
+        #[command(flatten)]
+        by: ById,
+    },
     /// Show who has an image open for writing.
     Status { image: String },
     /// Locks that people take by hand.
@@ -142,6 +149,11 @@ pub(crate) enum RbdCommand {
         /// Those in the trash too.
         #[arg(long, short)]
         all: bool,
+        /// Clones of clones too.
+        #[arg(long)]
+        descendants: bool,
+        #[command(flatten)]
+        by: ById,
     },
     /// Give a clone all that it has of its parent, and part it from that.
     Flatten {
@@ -172,6 +184,9 @@ pub(crate) enum RbdCommand {
     /// Keys and values that are kept with an image.
     #[command(subcommand)]
     ImageMeta(ImageMeta),
+    /// Settings for images.
+    #[command(subcommand)]
+    Config(Config),
     /// Groups of images, of which snapshots are taken together.
     #[command(subcommand)]
     Group(Group),
@@ -262,8 +277,8 @@ pub(crate) struct CloneShape {
     /// The same as a power: an object has 2 to the power of this bytes.
     #[arg(long, conflicts_with = "object_size")]
     pub(crate) order: Option<u8>,
-    /// Only 2: images of format 1 are made no more, as by stock programs.
-    #[arg(long, value_name = "FORMAT", value_parser = clap::value_parser!(u8).range(2..=2))]
+    /// 2; 1 makes an image of the old format, for tests, if RBD_FORCE_ALLOW_V1 is in the environment.
+    #[arg(long, value_name = "FORMAT", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) image_format: Option<u8>,
     /// Features: layering (a clone has it always), exclusive-lock, object-map, fast-diff, deep-flatten.
     #[arg(long, value_delimiter = ',')]
@@ -313,11 +328,18 @@ pub(crate) enum Snap {
         /// Those too that were removed and that clones still need.
         #[arg(long, short)]
         all: bool,
+        #[command(flatten)]
+        by: ById,
     },
     /// Remove a snapshot. It is kept in a trash as long as it has clones of the second version.
     #[command(alias = "remove")]
     Rm {
         image: String,
+        /// Flatten its clones and unprotect it first.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        by: ById,
         #[command(flatten)]
         quiet: Quiet,
     },
@@ -325,15 +347,25 @@ pub(crate) enum Snap {
     Purge {
         image: String,
         #[command(flatten)]
+        by: ById,
+        #[command(flatten)]
         quiet: Quiet,
     },
     /// Give a snapshot another name.
     #[command(alias = "mv")]
     Rename { image: String, to: String },
     /// Keep a snapshot from being removed, so that it can have clones of the first version.
-    Protect { image: String },
+    Protect {
+        image: String,
+        #[command(flatten)]
+        by: ById,
+    },
     /// Let a snapshot be removed again.
-    Unprotect { image: String },
+    Unprotect {
+        image: String,
+        #[command(flatten)]
+        by: ById,
+    },
     /// How many snapshots an image may have.
     #[command(subcommand)]
     Limit(Limit),
@@ -404,14 +436,16 @@ pub(crate) enum Feature {
 
 #[derive(Subcommand)]
 pub(crate) enum ObjectMap {
-    /// Look whether the map misses objects.
+    /// Look whether the map misses objects, of an image or of a snapshot.
     Check {
+        /// IMAGE, or IMAGE@SNAPSHOT.
         image: String,
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Make the maps of an image and its snapshots anew.
+    /// Make the maps of an image and its snapshots anew, or that of one snapshot.
     Rebuild {
+        /// IMAGE, or IMAGE@SNAPSHOT.
         image: String,
         #[command(flatten)]
         quiet: Quiet,
@@ -430,6 +464,66 @@ pub(crate) enum ImageMeta {
     /// Remove a key.
     #[command(alias = "rm")]
     Remove { image: String, key: String },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Config {
+    /// Of the cluster: for `global`, `client` or `client.ID`.
+    #[command(subcommand)]
+    Global(Setting),
+    /// Of a pool.
+    #[command(subcommand)]
+    Pool(Setting),
+    /// Of an image.
+    #[command(subcommand)]
+    Image(Setting),
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Setting {
+    /// Show the value of an option that is set here.
+    Get {
+        /// What the setting is for.
+        of: String,
+        key: String,
+    },
+    /// Set an option.
+    Set {
+        /// What the setting is for.
+        of: String,
+        key: String,
+        value: String,
+    },
+    /// List the options that count here, and what has set them.
+    #[command(alias = "ls")]
+    List {
+        /// What the settings are for.
+        of: String,
+    },
+    /// Have an option no longer set here.
+    #[command(alias = "rm")]
+    Remove {
+        /// What the setting is for.
+        of: String,
+        key: String,
+    },
+}
+
+impl Setting {
+    /// What the setting is for.
+    pub(crate) fn of(&self) -> &str {
+        let (Self::Get { of, .. } | Self::Set { of, .. } | Self::List { of } | Self::Remove { of, .. }) =
+            self;
+        of
+    }
+}
+
+/// Whether an image is named by its id.
+#[derive(Args)]
+pub(crate) struct ById {
+    /// The image is named by its id, be it in the trash.
+    #[arg(long = "image-id")]
+    pub(crate) by_id: bool,
 }
 
 #[derive(Subcommand)]

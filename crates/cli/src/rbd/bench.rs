@@ -82,12 +82,16 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
             seconds.round(),
             show::bytes(bytes as u64)
         ),
-        Format::Json => {
+        _ => {
             let at = |quantile| times.value_at_quantile(quantile);
             let latency = json!({
                 "mean": times.mean(), "p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": times.max(),
             });
-            sayln!("{}", json!({"ops": count, "iops": ops, "bytes_per_s": bytes, "lat_us": latency}));
+            format.print(
+                "bench",
+                "item",
+                &json!({"ops": count, "iops": ops, "bytes_per_s": bytes, "lat_us": latency}),
+            );
         }
     }
     Ok(())

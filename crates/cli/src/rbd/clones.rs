@@ -1,11 +1,11 @@
 //! `loligo rbd clone` and `children`.
 
 use loligo_rados::{PoolId, Rados};
-use loligo_rbd::{Image, Mode, NewClone};
+use loligo_rbd::{Error, Image, Mode, NewClone};
 use serde_json::{Value, json};
 
-use super::args::CloneShape;
-use super::{Place, data_pool, defaults, order, wanted};
+use super::args::{ById, CloneShape};
+use super::{Place, data_pool, defaults, open_named, order, wanted};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
@@ -25,19 +25,36 @@ pub(super) async fn make(
         format: defaults::clone_format(&place.conf)?,
     };
     let made = loligo_rbd::clone(&from, &parent, &snap, &io, &name, new).await;
-    made.context(|| format!("clone {snapshot} to {image}"))
+    let no_parent = matches!(&made, Err(Error::NoSnapshot(_) | Error::NoImage(_)));
+    let why = if no_parent { ": failed to open parent image" } else { "" };
+    made.context(|| format!("clone {snapshot} to {image}{why}"))
 }
 
-pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Failure> {
+pub(super) async fn list(
+    place: &Place,
+    (image, by): (&str, &ById),
+    all: bool,
+    descendants: bool,
+) -> Result<(), Failure> {
     let (io, name, snap) = place.image_or_snapshot(image).await?;
-    let open = Image::open(&io, &name, Mode::ReadOnly).await.context(|| format!("open {image}"))?;
+    let open = open_named(&io, &name, by, Mode::ReadOnly).await.context(|| format!("open {image}"))?;
     let mut children = open.children(snap.as_deref()).await.context(|| format!("children {image}"))?;
+    let mut at = 0;
+    // A clone has one parent: nothing comes twice.
+    while descendants && at < children.len() {
+        let child = &children[at];
+        let io = place.rados.ioctx_by_id(child.pool).with_namespace(child.namespace.clone());
+        let open = Image::open_by_id(&io, &child.id, Mode::Header).await;
+        let more = open.context(|| format!("open {}", child.name))?.children(None).await;
+        children.extend(more.context(|| format!("children {}", child.name))?);
+        at += 1;
+    }
     children.retain(|child| all || !child.in_trash);
     for child in children.iter().filter(|_| place.format == Format::Plain) {
         let trash = if child.in_trash { format!(" (trash {})", child.id) } else { String::new() };
         sayln!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name));
     }
-    if place.format == Format::Json {
+    if place.format != Format::Plain {
         let one = |child: &loligo_rbd::Child| {
             let pool = pool_name(&place.rados, child.pool);
             let mut one = json!({"pool": pool, "pool_namespace": child.namespace, "image": child.name});
@@ -47,7 +64,7 @@ pub(super) async fn list(place: &Place, image: &str, all: bool) -> Result<(), Fa
             }
             one
         };
-        sayln!("{}", Value::from(children.iter().map(one).collect::<Vec<_>>()));
+        place.format.print("children", "child", &Value::from(children.iter().map(one).collect::<Vec<_>>()));
     }
     Ok(())
 }

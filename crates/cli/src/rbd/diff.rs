@@ -35,10 +35,10 @@ pub(super) async fn list(place: &Place, text: &str, compared: &Compared) -> Resu
     let (image, _) = place.open_to_read(text).await?;
     let changes = image.diff(compared.from_snap.as_deref(), compared.grain()).await.context(what)?;
     let changes: Vec<Change> = changes.try_collect().await.context(what)?;
-    if place.format == Format::Json {
+    if place.format != Format::Plain {
         // Whether there are data is text, as `rbd` has it.
         let one = |change: &Change| json!({"offset": change.offset, "length": change.len, "exists": change.exists.to_string()});
-        sayln!("{}", Value::from(changes.iter().map(one).collect::<Vec<_>>()));
+        place.format.print("extents", "extent", &Value::from(changes.iter().map(one).collect::<Vec<_>>()));
         return Ok(());
     }
     if changes.is_empty() {

@@ -24,7 +24,7 @@ pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
             let names = group::list(&io).await.context(|| "group ls".to_owned())?;
             match place.format {
                 Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
-                Format::Json => sayln!("{}", json!(names)),
+                _ => place.format.print("groups", "name", &json!(names)),
             }
             Ok(())
         }
@@ -83,14 +83,18 @@ async fn image(place: &Place, command: &GroupImage) -> Result<(), Failure> {
 }
 
 fn show_members(place: &Place, namespace: &str, members: &[Member]) {
-    if place.format == Format::Json {
+    if place.format != Format::Plain {
         let one = |member: &Member| {
             json!({
                 "image": member.name, "pool": pool_name(&place.rados, member.pool), "namespace": namespace,
                 "state": u8::from(!member.attached),
             })
         };
-        return sayln!("{}", Value::from(members.iter().map(one).collect::<Vec<_>>()));
+        return place.format.print(
+            "images",
+            "image",
+            &Value::from(members.iter().map(one).collect::<Vec<_>>()),
+        );
     }
     for member in members {
         let image = path(&place.rados, member.pool, namespace, &member.name);
@@ -136,9 +140,13 @@ async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
 
 fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {
     let state = |snap: &GroupSnapshot| if snap.complete { "ok" } else { "incomplete" };
-    if format == Format::Json {
+    if format != Format::Plain {
         let one = |snap: &GroupSnapshot| json!({"snapshot": snap.name, "state": state(snap)});
-        return sayln!("{}", Value::from(snaps.iter().map(one).collect::<Vec<_>>()));
+        return format.print(
+            "group_snaps",
+            "group_snap",
+            &Value::from(snaps.iter().map(one).collect::<Vec<_>>()),
+        );
     }
     if !snaps.is_empty() {
         let titles = ["NAME", "STATUS"].map(str::to_owned);

@@ -14,12 +14,16 @@ use crate::failure::{Context, Failure};
 pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
     let image = place.open(text, Mode::Header).await?;
     let watchers = image.watchers().await.context(|| format!("status {text}"))?;
-    if place.format == Format::Json {
+    if place.format != Format::Plain {
         let one = |watcher: &loligo_rados::WatchItem| {
             let address = address(&watcher.addr);
             json!({"address": address, "client": watcher.name.num, "cookie": watcher.cookie})
         };
-        sayln!("{}", json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()}));
+        place.format.print(
+            "status",
+            "item",
+            &json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()}),
+        );
         return Ok(());
     }
     sayln!("Watchers:{}", if watchers.is_empty() { " none" } else { "" });
@@ -53,12 +57,12 @@ pub(super) async fn lock(place: &Place, command: &Lock) -> Result<(), Failure> {
 }
 
 fn list(info: &LockInfo, format: Format) {
-    if format == Format::Json {
+    if format != Format::Plain {
         let one = |holder: &loligo_rados::LockHolder| {
             let locker = holder.client.to_string();
             json!({"id": holder.cookie, "locker": locker, "address": address(&holder.addr)})
         };
-        sayln!("{}", Value::from(info.holders.iter().map(one).collect::<Vec<_>>()));
+        format.print("locks", "lock", &Value::from(info.holders.iter().map(one).collect::<Vec<_>>()));
         return;
     }
     let (is_shared, count) = (info.mode == Some(LockMode::Shared), info.holders.len());

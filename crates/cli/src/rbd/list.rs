@@ -40,8 +40,12 @@ pub(super) async fn long(
             let all = std::iter::once(titles).chain(rows.iter().map(|row| row.cells(&place.rados)));
             table([false, true, false, true, false, false], all.collect());
         }
-        Format::Json => {
-            sayln!("{}", Value::from(rows.iter().map(|row| row.json(&place.rados)).collect::<Vec<_>>()));
+        _ => {
+            place.format.print(
+                "images",
+                "image",
+                &Value::from(rows.iter().map(|row| row.json(&place.rados)).collect::<Vec<_>>()),
+            );
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod clones;
+mod config;
 mod defaults;
 mod diff;
 mod export;
@@ -18,7 +19,10 @@ mod transfer;
 mod trash;
 pub(crate) mod words;
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt as _};
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_cephx::conf::Conf;
 use loligo_rados::{Errno, IoCtx, PoolId, Rados};
@@ -28,7 +32,7 @@ use loligo_rbd::{
 use serde_json::json;
 
 use self::args::{
-    CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, PoolCommand, Quiet, Snap, Trash,
+    ById, CloneShape, Deep, Group, ImageMeta, Limit, Namespace, ObjectMap, PoolCommand, Quiet, Snap, Trash,
 };
 use self::spec::{At, GroupName, GroupSnapshotName, ImageName, ImageOrSnapshot, SnapshotName};
 use crate::args::Format;
@@ -36,8 +40,10 @@ use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
 use crate::name::{self, Name};
 use crate::object::print_lines;
+use crate::words::CalledAs;
 
 pub(crate) use self::args::RbdCommand;
+pub(crate) use self::show::bytes;
 
 /// Threads: one carries, the other reads and writes files.
 const WORKERS: usize = 2;
@@ -58,7 +64,8 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
         let rados = client.cluster().await?;
         let conf = conf.with_monitors(rados.monitors_settings());
         let pool = pool.unwrap_or_else(|| defaults::pool(&conf));
-        let place = Place { rados, pool, namespace, snap, conf, format };
+        let called = CalledAs::now();
+        let place = Place { rados, pool, namespace, snap, conf, format, called };
         let done = one(&place, command).await;
         place.rados.shutdown().await;
         done
@@ -74,6 +81,7 @@ struct Place {
     /// With what the monitors say.
     conf: Conf,
     format: Format,
+    called: CalledAs,
 }
 
 /// Refuses `-s` and `-N` where the command would drop them. Commands with images refuse `-s` themselves if
@@ -120,19 +128,19 @@ fn may_have_namespace(command: &RbdCommand) -> Result<(), Failure> {
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
         RbdCommand::Ls { place: named, long } => list(place, named.as_deref(), *long).await,
-        RbdCommand::Create { image, shape, size, .. } => {
+        RbdCommand::Create { image, shape, size, thick_provision, quiet } => {
             let (io, name) = place.image(image).await?;
+            if shape.image_format == Some(1) {
+                return create_old(place, (&io, &name), shape, *size).await;
+            }
             let new = shaped(place, &io, shape, *size).await?;
-            loligo_rbd::create(&io, &name, new).await.context(|| format!("create {image}"))
+            loligo_rbd::create(&io, &name, new).await.context(|| format!("create {image}"))?;
+            if *thick_provision { fill(&io, &name, quiet).await } else { Ok(()) }
         }
-        RbdCommand::Info { image } => info(place, image).await,
+        RbdCommand::Info { image, by } => info(place, image, by).await,
         RbdCommand::Status { image } => holders::status(place, image).await,
         RbdCommand::Lock(command) => holders::lock(place, command).await,
-        RbdCommand::Rm { image, quiet } => {
-            let (io, name) = place.image(image).await?;
-            let bar = Bar::new("Removing image", quiet);
-            loligo_rbd::remove(&io, &name, |n, of| bar.at(n, of)).await.context(|| format!("rm {image}"))
-        }
+        RbdCommand::Rm { image, quiet } => remove(place, image, quiet).await,
         RbdCommand::Rename { image, to } => rename(place, image, to).await,
         RbdCommand::Resize { image, size, allow_shrink, quiet } => {
             let shrink = if *allow_shrink { Shrink::Allowed } else { Shrink::Refused };
@@ -161,7 +169,9 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::MergeDiff { first, second, file, quiet } => diff::merge(first, second, file, quiet),
         RbdCommand::Du { image } => usage(place, image.as_deref()).await,
         RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
-        RbdCommand::Children { image, all } => clones::list(place, image, *all).await,
+        RbdCommand::Children { image, all, descendants, by } => {
+            clones::list(place, (image, by), *all, *descendants).await
+        }
         RbdCommand::Flatten { image, quiet } => {
             let bar = Bar::new("Image flatten", quiet);
             let open = place.open(image, Mode::ReadWrite).await?;
@@ -185,6 +195,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
         RbdCommand::Feature(command) => feature::run(place, command).await,
         RbdCommand::ObjectMap(command) => object_map(place, command).await,
         RbdCommand::ImageMeta(command) => image_meta(place, command).await,
+        RbdCommand::Config(command) => config::run(place, command).await,
         RbdCommand::Group(command) => group::run(place, command).await,
         RbdCommand::Pool(command) => pool::run(place, command).await,
         RbdCommand::Namespace(command) => namespace(place, command).await,
@@ -241,7 +252,18 @@ impl Place {
     /// The same of an image that is to be made of another: -s names a snapshot of that.
     async fn new_image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
         let name = named_so(text, ImageName::parse(text, None))?;
+        if self.called == CalledAs::Rbd && name.at.pool.is_none() {
+            // As stock `rbd`, to which -p names the pool of what is copied.
+            let namespace = name.at.namespace.as_deref().unwrap_or_default();
+            return Ok((self.io_at(&defaults::pool(&self.conf), namespace).await?, name.image));
+        }
         Ok((self.io(&name.at).await?, name.image))
+    }
+
+    /// An image that is named by its name or its id.
+    async fn open_by(&self, text: &str, by: &ById, mode: Mode) -> Result<Image, Failure> {
+        let (io, name) = self.image(text).await?;
+        open_named(&io, &name, by, mode).await.context(|| format!("open {text}"))
     }
 
     async fn snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
@@ -293,6 +315,10 @@ impl Place {
     }
 }
 
+async fn open_named(io: &IoCtx, name: &str, by: &ById, mode: Mode) -> Result<Image, Error> {
+    if by.by_id { Image::open_by_id(io, name, mode).await } else { Image::open(io, name, mode).await }
+}
+
 /// What a text names, or why it is refused.
 fn named_so<T>(text: &str, parsed: Result<T, &'static str>) -> Result<T, Failure> {
     parsed.map_err(|why| Failure::of(Errno::EINVAL, format!("'{text}'"), why))
@@ -329,9 +355,9 @@ async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Fail
     }
     match place.format {
         Format::Plain => print_lines(names.iter()),
-        Format::Json => {
+        _ => {
             let names: Vec<_> = names.iter().map(|name| name::text(name)).collect();
-            sayln!("{}", name::line(&json!(names)));
+            place.format.print("images", "name", &json!(names));
             Ok(())
         }
     }
@@ -400,9 +426,83 @@ async fn data_pool(place: &Place, io: &IoCtx, named: Option<&str>) -> Result<Opt
     Ok(Some(pool).filter(|pool| *pool != io.pool()))
 }
 
-async fn info(place: &Place, text: &str) -> Result<(), Failure> {
+/// Removes an image, or puts it into the trash where that is configured.
+async fn remove(place: &Place, text: &str, quiet: &Quiet) -> Result<(), Failure> {
+    let what = || format!("rm {text}");
+    let (io, name) = place.image(text).await?;
+    if place.conf.bool("rbd_move_to_trash_on_remove", false).context(what)? {
+        let keep = place.conf.u64("rbd_move_to_trash_on_remove_expire_seconds", 0).context(what)?;
+        return loligo_rbd::trash::put(&io, &name, Duration::from_secs(keep)).await.context(what);
+    }
+    let bar = Bar::new("Removing image", quiet);
+    match loligo_rbd::remove(&io, &name, |n, of| bar.at(n, of)).await {
+        Err(Error::HasClones(_))
+            if place.conf.bool("rbd_move_parent_to_trash_on_remove", false).context(what)? =>
+        {
+            loligo_rbd::trash::put_parent(&io, &name).await.context(what)
+        }
+        removed => removed.context(what),
+    }
+}
+
+/// Makes an image of the first format, where the user says that this is meant, as to stock `rbd`.
+async fn create_old(
+    place: &Place,
+    (io, name): (&IoCtx, &str),
+    shape: &CloneShape,
+    size: u64,
+) -> Result<(), Failure> {
+    let what = || format!("create {name}");
+    if std::env::var_os("RBD_FORCE_ALLOW_V1").is_none() {
+        let why = "images of format 1 are deprecated; a test that needs one sets RBD_FORCE_ALLOW_V1=1";
+        return Err(Failure::of(Errno::EINVAL, what(), why));
+    }
+    if !shape.image_feature.is_empty()
+        || shape.spread.stripe_unit.is_some()
+        || shape.spread.data_pool.is_some()
+    {
+        let why = "an image of format 1 has no features, no striping and no data pool";
+        return Err(Failure::of(Errno::EINVAL, what(), why));
+    }
+    let order = order(shape)?.unwrap_or(defaults::image(&place.conf, size)?.order);
+    loligo_rbd::create_old(io, name, size, order).await.context(what)
+}
+
+/// Bytes of zeros that are written at once, and such writes under way.
+const ZEROS: u64 = 4 << 20;
+const ZEROS_AT_ONCE: usize = 10;
+
+/// Writes zeros into all of an image, so that it has its room.
+async fn fill(io: &IoCtx, name: &str, quiet: &Quiet) -> Result<(), Failure> {
+    let what = || format!("create --thick-provision {name}");
+    let image = Image::open(io, name, Mode::ReadWrite).await.context(what)?;
+    let bar = Bar::new("Thick provisioning", quiet);
+    let (size, zeros) = (image.size(), Bytes::from(vec![0; ZEROS as usize]));
+    let writes = (0..size).step_by(ZEROS as usize).map(|at| {
+        let (image, zeros) = (&image, zeros.slice(..ZEROS.min(size - at) as usize));
+        async move { image.write(at, zeros).await }
+    });
+    let mut writes = stream::iter(writes).buffer_unordered(ZEROS_AT_ONCE);
+    let (mut done, mut written) = (0, Ok(()));
+    while let Some(one) = writes.next().await {
+        done += ZEROS;
+        bar.at(done.min(size), size);
+        if one.is_err() {
+            written = one;
+            break;
+        }
+    }
+    drop(writes);
+    closing(image, written, &what()).await
+}
+
+async fn info(place: &Place, text: &str, by: &ById) -> Result<(), Failure> {
     let (io, name, snap) = place.image_or_snapshot(text).await?;
-    let image = Image::open_header(&io, &name, snap.as_deref()).await.context(|| format!("open {text}"))?;
+    let image = match by.by_id {
+        true => Image::open_header_by_id(&io, &name, snap.as_deref()).await,
+        false => Image::open_header(&io, &name, snap.as_deref()).await,
+    };
+    let image = image.context(|| format!("open {text}"))?;
     let view = image.view();
     let snap = match &snap {
         Some(snap) => Some(view.snapshot(snap).context(|| format!("info {text}"))?),
@@ -501,24 +601,25 @@ async fn usage_of(io: &IoCtx, name: &str) -> Result<(String, Vec<Usage>), Error>
 
 async fn snap(place: &Place, command: &Snap) -> Result<(), Failure> {
     match command {
-        Snap::Ls { image, all } => list_snapshots(place, image, *all).await,
-        Snap::Purge { image: text, .. } => {
-            let image = place.open(text, Mode::ReadWrite).await?;
+        Snap::Ls { image, all, by } => list_snapshots(place, (image, by), *all).await,
+        Snap::Purge { image: text, by, .. } => {
+            let image = place.open_by(text, by, Mode::ReadWrite).await?;
             let done = purge(&image).await;
             closing(image, done, &format!("snap purge {text}")).await
         }
         Snap::Limit(limit) => snap_limit(place, limit).await,
         Snap::Rename { image, to } => rename_snapshot(place, image, to).await,
-        Snap::Create { image, .. }
-        | Snap::Rm { image, .. }
-        | Snap::Protect { image }
-        | Snap::Unprotect { image }
-        | Snap::Rollback { image, .. } => on_snapshot(place, image, command).await,
+        Snap::Create { image, .. } | Snap::Rollback { image, .. } => {
+            on_snapshot(place, image, &ById { by_id: false }, command).await
+        }
+        Snap::Rm { image, by, .. } | Snap::Protect { image, by } | Snap::Unprotect { image, by } => {
+            on_snapshot(place, image, by, command).await
+        }
     }
 }
 
-async fn list_snapshots(place: &Place, text: &str, all: bool) -> Result<(), Failure> {
-    let image = place.open(text, Mode::Header).await?;
+async fn list_snapshots(place: &Place, (text, by): (&str, &ById), all: bool) -> Result<(), Failure> {
+    let image = place.open_by(text, by, Mode::Header).await?;
     let made_with = if all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
     let made_with = made_with.context(|| format!("snap ls {text}"))?;
     show::snapshots(&image.view().snapshots, &made_with, all, place.format);
@@ -544,12 +645,15 @@ async fn rename_snapshot(place: &Place, text: &str, to: &str) -> Result<(), Fail
     closing(image, done, &what).await
 }
 
-async fn on_snapshot(place: &Place, text: &str, command: &Snap) -> Result<(), Failure> {
+async fn on_snapshot(place: &Place, text: &str, by: &ById, command: &Snap) -> Result<(), Failure> {
     let (io, image, name) = place.snapshot(text).await?;
-    let image = Image::open(&io, &image, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
+    let image = open_named(&io, &image, by, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
     let done = match command {
         Snap::Create { .. } => image.create_snapshot(&name).await,
-        Snap::Rm { .. } => image.remove_snapshot(&name).await,
+        Snap::Rm { force, .. } => match force {
+            true => remove_forced(place, &image, &name).await,
+            false => image.remove_snapshot(&name).await,
+        },
         Snap::Protect { .. } => image.protect_snapshot(&name).await,
         Snap::Unprotect { .. } => image.unprotect_snapshot(&name).await,
         Snap::Rollback { quiet, .. } => {
@@ -559,6 +663,21 @@ async fn on_snapshot(place: &Place, text: &str, command: &Snap) -> Result<(), Fa
         Snap::Ls { .. } | Snap::Purge { .. } | Snap::Rename { .. } | Snap::Limit(_) => Ok(()),
     };
     closing(image, done, &format!("snap {text}")).await
+}
+
+/// Flattens a snapshot's clones, so that nothing needs it any more, and removes it, be it protected.
+async fn remove_forced(place: &Place, image: &Image, name: &str) -> Result<(), Error> {
+    for child in image.children(Some(name)).await? {
+        let io = place.rados.ioctx_by_id(child.pool).with_namespace(child.namespace.clone());
+        let clone = Image::open_by_id(&io, &child.id, Mode::ReadWrite).await?;
+        let flat = clone.flatten(|_, _| {}).await;
+        let closed = clone.close().await;
+        flat.and(closed)?;
+    }
+    if image.view().snapshot(name).is_ok_and(|snap| snap.protected) {
+        image.unprotect_snapshot(name).await?;
+    }
+    image.remove_snapshot(name).await
 }
 
 async fn snap_limit(place: &Place, command: &Limit) -> Result<(), Failure> {
@@ -584,12 +703,19 @@ async fn purge(image: &Image) -> Result<(), Error> {
 
 async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {
     let (ObjectMap::Check { image: text, .. } | ObjectMap::Rebuild { image: text, .. }) = command;
-    let image = place.open(text, Mode::ReadWrite).await?;
-    let done = match command {
-        ObjectMap::Check { .. } => image.check_object_map().await,
-        ObjectMap::Rebuild { quiet, .. } => {
+    let (io, name, snap) = place.image_or_snapshot(text).await?;
+    let image = Image::open(&io, &name, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
+    let done = match (command, &snap) {
+        (ObjectMap::Check { .. }, None) => image.check_object_map().await,
+        (ObjectMap::Check { .. }, Some(snap)) => image.check_snapshot_object_map(snap).await,
+        (ObjectMap::Rebuild { quiet, .. }, snap) => {
             let bar = Bar::new("Object Map Rebuild", quiet);
-            image.rebuild_object_map(|n, of| bar.at(n, of)).await.map(|()| Vec::new())
+            let told = |n, of| bar.at(n, of);
+            let made = match snap {
+                None => image.rebuild_object_map(told).await,
+                Some(snap) => image.rebuild_snapshot_object_map(snap, told).await,
+            };
+            made.map(|()| Vec::new())
         }
     };
     let missed = closing(image, done, &format!("object-map {text}")).await?;
@@ -625,8 +751,9 @@ async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(), Failure> {
             let all: std::collections::BTreeMap<_, _> =
                 all.iter().map(|(key, value)| (key, String::from_utf8_lossy(value))).collect();
             match place.format {
+                Format::Plain if place.called == CalledAs::Rbd => show::metadata(&all),
                 Format::Plain => all.iter().for_each(|(key, value)| sayln!("{key}\t{value}")),
-                Format::Json => sayln!("{}", json!(all)),
+                _ => place.format.print("metadata", "item", &json!(all)),
             }
             Ok(())
         }

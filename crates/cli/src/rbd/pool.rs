@@ -32,9 +32,9 @@ async fn init(place: &Place, named: Option<&str>, force: bool) -> Result<(), Fai
 async fn stats(place: &Place, named: Option<&str>) -> Result<(), Failure> {
     let io = place.named(named).await?;
     let (images, trash) = pools::sums(&io).await.context(|| "pool stats".to_owned())?;
-    if place.format == Format::Json {
+    if place.format != Format::Plain {
         let one = |sum: &Sum| json!({"count": sum.images, "provisioned_bytes": sum.provisioned, "snap_count": sum.snapshots});
-        sayln!("{}", json!({"images": one(&images), "trash": one(&trash)}));
+        place.format.print("stats", "item", &json!({"images": one(&images), "trash": one(&trash)}));
         return Ok(());
     }
     let trashed =

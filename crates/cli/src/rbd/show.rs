@@ -1,5 +1,8 @@
 //! What is printed, in the words of `rbd`.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use loligo_rados::{Rados, SnapId};
 use loligo_rbd::group::{Belonging, InGroup};
 use loligo_rbd::{Image, Parent, SnapKind, Snapshot, Usage, features};
@@ -20,6 +23,8 @@ pub(super) struct Of<'a> {
 /// What an image is.
 pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<'_>, format: Format) {
     let view = image.view();
+    // A snapshot has an object map of its own.
+    let flags = snap.map_or(view.flags, |snap| snap.flags);
     let layout = image.layout();
     let (size, objects) = (image.size(), layout.object_count(image.size()));
     let [created, accessed, modified] = view.times.map(date);
@@ -28,7 +33,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     let data_pool = image.data_pool().map(|pool| pool_name(rados, pool));
     let group = group.map(|group| path(rados, group.pool, &group.namespace, &group.name));
     let is_old = image.format() == loligo_rbd::Format::First;
-    if format == Format::Json {
+    if format != Format::Plain {
         let mut all = json!({
             "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
             "object_size": layout.object_size(), "snapshot_count": view.snapshots.len(),
@@ -37,7 +42,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
         if !is_old {
             all["features"] = json!(features::names(view.features));
             all["op_features"] = json!(features::op_names(view.op_features));
-            all["flags"] = json!(features::flag_names(view.flags));
+            all["flags"] = json!(features::flag_names(flags));
             all["create_timestamp"] = created.into();
             all["access_timestamp"] = accessed.into();
             all["modify_timestamp"] = modified.into();
@@ -62,7 +67,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
             all["stripe_unit"] = unit.into();
             all["stripe_count"] = count.into();
         }
-        sayln!("{all}");
+        format.print("image", "item", &all);
         return;
     }
     sayln!("rbd image '{}':", image.name());
@@ -80,7 +85,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     if !is_old {
         sayln!("\tfeatures: {}", features::names(view.features).join(", "));
         sayln!("\top_features: {}", features::op_names(view.op_features).join(", "));
-        sayln!("\tflags: {}", features::flag_names(view.flags).join(", "));
+        sayln!("\tflags: {}", features::flag_names(flags).join(", "));
     }
     if let Some(group) = group {
         sayln!("\tgroup: {group}");
@@ -115,7 +120,7 @@ pub(super) struct MadeWith {
 pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, format: Format) {
     let made_with = |snap: &Snapshot| made_with.iter().find(|made| made.id == snap.info.id);
     let snaps = snaps.iter().filter(|snap| all || snap.info.kind == SnapKind::User);
-    if format == Format::Json {
+    if format != Format::Plain {
         let one = |snap: &Snapshot| {
             let info = &snap.info;
             // Whether it is protected is text, as `rbd` has it.
@@ -136,7 +141,7 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
             }
             one
         };
-        sayln!("{}", Value::from(snaps.map(one).collect::<Vec<_>>()));
+        format.print("snapshots", "snapshot", &Value::from(snaps.map(one).collect::<Vec<_>>()));
         return;
     }
     let row = |snap: &Snapshot| {
@@ -175,11 +180,23 @@ fn kind(kind: &SnapKind) -> &'static str {
     }
 }
 
+/// What is kept with an image, in the words of `rbd`.
+pub(super) fn metadata(pairs: &BTreeMap<&String, Cow<'_, str>>) {
+    match pairs.len() {
+        0 => return,
+        1 => sayln!("There is 1 metadatum on this image:\n"),
+        count => sayln!("There are {count} metadata on this image:\n"),
+    }
+    let titles = ["Key", "Value"].map(str::to_owned);
+    let rows = pairs.iter().map(|(key, value)| [(*key).clone(), value.clone().into_owned()]);
+    table([false; 2], std::iter::once(titles).chain(rows).collect());
+}
+
 /// A pool's namespaces.
 pub(super) fn namespaces(names: &[String], format: Format) {
-    if format == Format::Json {
+    if format != Format::Plain {
         let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-        sayln!("{}", Value::from(all));
+        format.print("namespaces", "namespace", &Value::from(all));
     } else if !names.is_empty() {
         table(
             [false],
@@ -197,7 +214,7 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
     let sum = |of: fn(&Usage) -> u64| rows.clone().map(|(_, _, usage)| of(usage)).sum::<u64>();
     let heads = images.iter().filter_map(|(_, _, all)| all.last());
     let (provisioned, used) = (heads.map(|usage| usage.provisioned).sum::<u64>(), sum(|usage| usage.used));
-    if format == Format::Json {
+    if format != Format::Plain {
         let one = |(name, id, usage): (&String, &String, &Usage)| {
             let mut all = json!({
                 "name": name, "id": id, "provisioned_size": usage.provisioned, "used_size": usage.used,
@@ -214,7 +231,7 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
             total["total_provisioned_size"] = provisioned.into();
             total["total_used_size"] = used.into();
         }
-        sayln!("{total}");
+        format.print("stats", "item", &total);
         return;
     }
     let row = |(name, _, usage): (&String, &String, &Usage)| {
@@ -239,7 +256,7 @@ pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
 }
 
 /// A number of bytes as Ceph prints it: a digit behind the point if there is one before it.
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let index = (n.max(1).ilog2() / 10) as usize;
     let unit = 1u64 << (10 * index);

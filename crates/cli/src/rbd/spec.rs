@@ -47,7 +47,7 @@ pub(super) struct GroupSnapshotName {
 type Wrong = &'static str;
 
 const NAMES_SNAPSHOT: Wrong = "names a snapshot, and the command takes none";
-const NAMES_NO_SNAPSHOT: Wrong = "names no snapshot: NAME@SNAPSHOT";
+const NAMES_NO_SNAPSHOT: Wrong = "names no snapshot: NAME@SNAPSHOT (snapshot name was not specified)";
 
 impl ImageName {
     /// A snapshot that the name or an option names is refused.

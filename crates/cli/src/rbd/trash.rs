@@ -72,13 +72,17 @@ fn time(words: &str) -> Result<UTime, Failure> {
 async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Failure> {
     let what = || "trash ls".to_owned();
     let mut images = trash::list(io).await.context(what)?;
-    images.retain(|image| all || image.source == source::USER);
+    images.retain(|image| all || trash::is_users(image.source));
     if !long {
         match place.format {
             Format::Plain => images.iter().for_each(|image| sayln!("{} {}", image.id, image.name)),
-            Format::Json => {
+            _ => {
                 let one = |image: &Trashed| json!({"id": image.id, "name": image.name});
-                sayln!("{}", Value::from(images.iter().map(one).collect::<Vec<_>>()));
+                place.format.print(
+                    "trash",
+                    "image",
+                    &Value::from(images.iter().map(one).collect::<Vec<_>>()),
+                );
             }
         }
         return Ok(());
@@ -92,8 +96,12 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     }
     match place.format {
         Format::Plain => show(place, &rows),
-        Format::Json => {
-            sayln!("{}", Value::from(rows.iter().map(|row| detailed(place, row)).collect::<Vec<_>>()));
+        _ => {
+            place.format.print(
+                "trash",
+                "image",
+                &Value::from(rows.iter().map(|row| detailed(place, row)).collect::<Vec<_>>()),
+            );
         }
     }
     Ok(())

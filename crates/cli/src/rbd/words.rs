@@ -29,6 +29,8 @@ const FORMS: &[(&[&str], &[Part])] = &[
     (&["snap limit set", "snap limit clear", "feature enable", "feature disable"], &[Source]),
     (&["lock ls", "lock list", "lock add", "lock rm", "lock remove"], &[Source]),
     (&["object-map check", "object-map rebuild", "image-meta list", "image-meta ls"], &[Source]),
+    (&["config image get", "config image set", "config image list", "config image ls"], &[Source]),
+    (&["config image remove", "config image rm"], &[Source]),
     (&["image-meta get", "image-meta set", "image-meta remove", "image-meta rm"], &[Source]),
 ];
 
@@ -43,9 +45,94 @@ pub(crate) fn has_size(command: &str) -> bool {
 /// The options of the forms; each has a value.
 const OPTIONS: [&str; 6] = ["--image", "--dest", "--dest-pool", "--dest-namespace", "--dest-snap", "--path"];
 
+/// The options of commands on groups; each has a value.
+const GROUP_OPTIONS: [&str; 6] =
+    ["--group", "--group-pool", "--group-namespace", "--image", "--image-pool", "--image-namespace"];
+
 /// Whether a word is an option of the forms.
 pub(crate) fn is_option(word: &str) -> bool {
-    OPTIONS.contains(&word.split('=').next().unwrap_or_default())
+    let option = word.split('=').next().unwrap_or_default();
+    OPTIONS.contains(&option) || GROUP_OPTIONS.contains(&option)
+}
+
+/// What follows the option's name in a word, or the next word.
+fn value_of(word: &str, words: &mut impl Iterator<Item = String>) -> Result<String, String> {
+    match word.split_once('=') {
+        Some((_, value)) => Ok(value.to_owned()),
+        None => words.next().ok_or_else(|| format!("{word} needs a value")),
+    }
+}
+
+/// The words behind the name of a command on groups: a group, and perhaps an image, instead of the options that
+/// name their parts.
+fn of_group(words: Vec<String>, takes_next: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+    let mut named: [Option<String>; GROUP_OPTIONS.len()] = Default::default();
+    let (mut options, mut left) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let option = word.split('=').next().unwrap_or_default();
+        match GROUP_OPTIONS.iter().position(|known| *known == option) {
+            Some(at) => named[at] = Some(value_of(&word, &mut words)?),
+            None if word.starts_with('-') && word != "-" => {
+                let next = takes_next(&word).then(|| words.next()).flatten();
+                options.extend([word].into_iter().chain(next));
+            }
+            None => left.push(word),
+        }
+    }
+    let [group, group_pool, group_namespace, image, image_pool, image_namespace] = named;
+    let group = in_place("--group", group, group_pool, group_namespace)?;
+    let image = in_place("--image", image, image_pool, image_namespace)?;
+    let mut left = left.into_iter();
+    // Without the option the group is the first word, and stands before the image.
+    options.extend(group.or_else(|| left.next()));
+    options.extend(image);
+    options.extend(left);
+    Ok(options)
+}
+
+fn in_place(
+    option: &str,
+    name: Option<String>,
+    pool: Option<String>,
+    namespace: Option<String>,
+) -> Result<Option<String>, String> {
+    match (name, pool, namespace) {
+        (None, None, None) => Ok(None),
+        (None, ..) => Err(format!("{option} is missing beside its pool or namespace")),
+        (Some(name), None, None) => Ok(Some(name)),
+        (Some(name), Some(pool), None) => Ok(Some(format!("{pool}/{name}"))),
+        (Some(name), Some(pool), Some(namespace)) => Ok(Some(format!("{pool}/{namespace}/{name}"))),
+        (Some(_), None, Some(_)) => Err(format!("{option}-namespace needs {option}-pool")),
+    }
+}
+
+/// Commands that name an image by its id alone, so that `--image-id` says nothing more.
+const BY_ID: [&str; 3] = ["trash rm", "trash remove", "trash restore"];
+
+/// The id is a word of its own, behind an option that says what it is.
+fn ids(command: &str, words: Vec<String>) -> Vec<String> {
+    if command.starts_with("group ") {
+        return words;
+    }
+    let (mut all, is_known) = (Vec::new(), BY_ID.contains(&command));
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let id = word.strip_prefix("--image-id=").map(str::to_owned);
+        match id {
+            None if word == "--" => {
+                all.push(word);
+                all.extend(words.by_ref());
+            }
+            None if word == "--image-id" && is_known => {}
+            None => all.push(word),
+            Some(id) => {
+                all.extend((!is_known).then(|| "--image-id".to_owned()));
+                all.push(id);
+            }
+        }
+    }
+    all
 }
 
 /// Options of the forms that a command line has; of two of a kind the last.
@@ -65,6 +152,8 @@ pub(crate) fn arranged(
     words: Vec<String>,
     takes_next: impl Fn(&str) -> bool,
 ) -> Result<Vec<String>, String> {
+    let words = ids(command, words);
+    let words = if command.starts_with("group ") { of_group(words, &takes_next)? } else { words };
     let Some((_, parts)) = FORMS.iter().find(|(commands, _)| commands.contains(&command)) else {
         return Ok(words);
     };
@@ -197,6 +286,20 @@ mod tests {
             ("lock add", "--image i id", "i id"),
             ("image-meta set", "--image i k v", "i k v"),
             ("rm", "--image i -- -j", "-- i -j"),
+            ("info", "--image-id 12ab", "--image-id 12ab"),
+            ("snap ls", "--image-id=12ab --all", "--image-id --all 12ab"),
+            ("trash rm", "--image-id 12ab --force", "12ab --force"),
+            ("trash restore", "--image-id=12ab --image i", "12ab --image i"),
+            ("config image set", "--image i k v", "i k v"),
+            (
+                "group image add",
+                "--group-pool p --group-namespace n --group g --image-pool p --image-namespace n --image i",
+                "p/n/g p/n/i",
+            ),
+            ("group image rm", "g --image-pool p --image i", "g p/i"),
+            ("group image rm", "g --snap 12 i", "--snap 12 g i"),
+            ("group snap create", "--group g --snap s", "--snap s g"),
+            ("group ls", "--size 3", "--size 3"),
             ("merge-diff", "--path x a b", "--path x a b"),
         ] {
             assert_eq!(arranged_so(command, words).as_deref(), Ok(read), "{command} {words}");
@@ -212,6 +315,8 @@ mod tests {
             ("cp", "i j --dest-namespace n"),
             ("snap rename", "i@s --dest-snap t"),
             ("rename", "i --dest-pool q"),
+            ("group create", "--group-pool p"),
+            ("group create", "--group g --group-namespace n"),
         ] {
             assert!(arranged_so(command, words).is_err(), "{command} {words}");
         }
