@@ -1,9 +1,10 @@
 //! Text that holds any bytes.
 //!
-//! Names of pools, of their snapshots and of applications are bytes in Ceph's maps and messages, while commands, their arguments and
-//! their answers are text here. Between the two every byte that is not part of UTF-8 stands as one character of the last private
-//! plane, [`FIRST`] plus the byte, so that nothing is lost on the way in and out. Characters of that block which arrive as such
-//! are taken apart into their bytes, so that no two texts mean the same.
+//! Names of pools, of their snapshots and of applications are bytes in Ceph's maps and messages, while commands,
+//! their arguments and their answers are text here. Between the two every byte that is not part of UTF-8 stands as
+//! one character of the last private plane, U+10FF00 plus the byte, so that nothing is lost on the way in and out.
+//! Characters of that block which arrive as such are taken apart into their bytes, so that no two texts mean the
+//! same.
 
 use loligo_maps::Name;
 

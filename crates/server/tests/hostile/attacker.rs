@@ -54,7 +54,7 @@ impl ConnectAuth for Credentials {
     fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
         match peer {
             EntityType::MON => self.0.mon_auth(),
-            service => self.0.service_auth(service),
+            service => self.0.service_auth(service, self.0.global_id()),
         }
     }
 }
