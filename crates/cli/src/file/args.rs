@@ -35,7 +35,7 @@ pub(crate) enum FileCommand {
         #[command(flatten)]
         transfer: Transfer,
         /// Note in an attribute of the striped file (loligo.put) how far it is written, and go on from there if such a note of the same
-        /// local file (same size and time of modification) is there. Without this, nothing is noted.
+        /// local file (same size and time of modification) is there. Without this, the note only says that the file is not whole yet.
         #[arg(long)]
         resume: bool,
     },
