@@ -303,7 +303,9 @@ async fn a_wait_for_the_lock_names_its_owner() {
     let both = async { tokio::join!(write, freed) };
     let (written, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is told");
     written.expect("written");
-    assert!(waits.all(Duration::ZERO).is_empty(), "{waits:?}");
+    // A notification that the lock is wanted may still be on its way; the lock itself is waited for no more.
+    let left = waits.all(Duration::ZERO);
+    assert!(!left.iter().any(|wait| wait.to_string().contains(&told)), "{left:?}");
     image.close().await.expect("closes");
     answering.abort();
 }
