@@ -163,7 +163,7 @@ impl Opener {
     }
 
     /// Bytes of memory that the begun frame takes when [`Opener::spare`] is called next: as much as has arrived of it again, or
-    /// [`RESERVE_MAX`], but not more than it has; and its length. `None` if no frame has begun.
+    /// `RESERVE_MAX`, but not more than it has; and its length. `None` if no frame has begun.
     pub fn begun_len(&self) -> Option<(usize, usize)> {
         let whole = self.frame_len(self.begun.as_ref()?);
         Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
