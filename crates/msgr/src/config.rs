@@ -73,7 +73,13 @@ pub struct Limits {
     /// [`SendError::Full`](crate::SendError::Full).
     pub queue_messages_max: usize,
     /// Bytes that may wait there. One message may exceed it if the queue is empty.
+    ///
+    /// A lossy connection that a peer has opened reads no further while an eighth of either bound waits for that peer, and ends
+    /// at the bound: answers are never left out.
     pub queue_bytes_max: usize,
+    /// How long a peer that has opened a lossy connection may take nothing while more is not read from it because of what
+    /// waits for it.
+    pub unread_timeout: Duration,
     /// Longest handshake, either side. (Ceph: `ms_connection_ready_timeout`.)
     pub handshake_timeout: Duration,
     /// First pause before connecting again. (Ceph: `ms_initial_backoff`.)
@@ -92,6 +98,7 @@ impl Default for Limits {
         Self {
             queue_messages_max: 65_536,
             queue_bytes_max: 512 << 20,
+            unread_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(10),
             backoff_min: Duration::from_millis(200),
             backoff_max: Duration::from_secs(15),

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use loligo_cephx::handshake::{ClientAuth, ServerAuth};
@@ -18,6 +19,13 @@ pub trait Dispatcher: Send + Sync + 'static {
     /// Work that outlives the call and must count against the policy's [`Throttle`](crate::Throttle) takes a
     /// [`Hold`](crate::Hold) ([`Connection::hold`]).
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>);
+
+    /// What to wait for before more is read from a peer that has opened a lossy connection, such as room for answers; asked
+    /// for behind each [`dispatch`](Self::dispatch) and when the connection begins. `None`: nothing.
+    fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let _ = conn;
+        None
+    }
 
     /// A connection that we opened is up: for the first time or, lossless, again.
     fn connected(&self, conn: &Arc<Connection>) {

@@ -62,6 +62,8 @@ pub enum Error {
     },
     /// A message had begun and did not go on, while others waited for its memory.
     Unfinished,
+    /// The peer does not read what is sent to it, and as much waits as may.
+    Unread,
     /// The handshake took too long.
     HandshakeTimeout(Duration),
     /// The peer left keepalives unanswered.
@@ -111,6 +113,7 @@ impl fmt::Display for Error {
                 )
             }
             Self::Unfinished => f.write_str("a message did not go on while others waited for its memory"),
+            Self::Unread => f.write_str("the peer does not read its answers, and as many wait as may"),
             Self::HandshakeTimeout(after) => write!(f, "no handshake within {} ms", after.as_millis()),
             Self::KeepaliveTimeout(after) => write!(f, "no sign of life for {} ms", after.as_millis()),
             Self::Wait => f.write_str("the peer is connecting to us itself"),

@@ -12,11 +12,12 @@ use std::thread::{self, Thread};
 
 use loligo_lane::{Action, Lane};
 use loligo_lockstat::Class;
-use loligo_msgr::{Cork, Hold};
+use loligo_msgr::Cork;
 use loligo_wire::message::Msg;
 
 use crate::replies::Replies;
-use crate::slot::Asker;
+use crate::slot::{Asker, Slot};
+use crate::unread::Held;
 
 /// Held to take out all that waits to be sent; leaving something takes no lock.
 static FINISHER: Class = Class::new("osd.finisher");
@@ -45,6 +46,8 @@ enum Item {
     Group(Arc<Replies>),
     /// A message to a watcher or a notifier.
     Message(Leaving),
+    /// A placement group in which requests wait for room for their answers.
+    Eased(Arc<Slot>),
 }
 
 impl Default for Finisher {
@@ -63,6 +66,11 @@ impl Finisher {
     /// Has messages sent. Never waits.
     pub(crate) fn send_messages(&self, messages: impl Iterator<Item = Leaving>) {
         self.push(messages.map(Item::Message));
+    }
+
+    /// Has placement groups look whether there is room for answers. Never waits.
+    pub(crate) fn ease(&self, slots: impl Iterator<Item = Arc<Slot>>) {
+        self.push(slots.map(Item::Eased));
     }
 
     fn push(&self, items: impl Iterator<Item = Item>) {
@@ -129,8 +137,8 @@ impl Shared {
     }
 }
 
-/// An answer, who gets it, and what counts the request against what may be read from clients.
-pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Hold);
+/// An answer, who gets it, and what counts the request and the answer.
+pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Held);
 
 thread_local! {
     /// A finisher's thread, to be woken when the store has given all answers that it has.
@@ -175,6 +183,7 @@ fn send_items(items: impl Iterator<Item = Item>) {
         match item {
             Item::Group(group) => groups.push(group),
             Item::Message(message) => messages.push(message),
+            Item::Eased(slot) => slot.eased(),
         }
     }
     send_all(groups, messages);
@@ -208,8 +217,7 @@ fn leave(leaving: Vec<Leaving>) {
     }
     let corks: Vec<Option<Cork<'_>>> = askers.iter().map(|asker| asker.cork()).collect();
     for (asker, msg, hold) in leaving {
-        asker.answer(msg);
-        drop(hold);
+        asker.answer_held(msg, hold);
     }
     drop(corks);
 }

@@ -40,6 +40,7 @@ mod session;
 mod slot;
 mod stats;
 mod trim;
+mod unread;
 mod watch;
 
 pub use errno::Errno;

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use loligo_cephx::caps::Access;
 use loligo_lockstat::{Class, Mutex};
 use loligo_logring::log;
 use loligo_maps::{OsdMap, PoolFlags, SnapSet};
@@ -220,6 +222,21 @@ impl Osd {
         ControlFlow::Break(())
     }
 
+    /// Whether the client may read all objects that its request copies. A stock OSD asks for the copy's pool only, so that whoever
+    /// may write anywhere may read everything.
+    fn allows_sources(&self, places: &Places, session: &Session, op: &MOSDOp) -> Result<(), Errno> {
+        for source in op.ops.iter().filter_map(exec::source_of) {
+            let Some(pool) = places.pool(source.locator.pool) else { continue };
+            let Some(caps) = session.caps_in(source.locator.pool, pool, places.epoch()) else { continue };
+            let object = if source.locator.key.is_empty() { &source.name[..] } else { &source.locator.key };
+            let reads = Access { read: true, ..Access::default() };
+            if !caps.allows_calls(reads, &source.locator.nspace, object, &[]) {
+                return Err(Errno::EPERM);
+            }
+        }
+        Ok(())
+    }
+
     /// The checks before a request may enter its slot, in a stock OSD's order; whether it may change its object.
     fn allowed(
         &self,
@@ -235,6 +252,7 @@ impl Osd {
             if !caps.allows_calls(needs.access, &op.locator.nspace, object, &needs.calls) {
                 return Err(Errno::EPERM);
             }
+            self.allows_sources(places, session, op)?;
         }
         self.limits.check_count(op)?;
         if exec::is_pg_request(op) {
@@ -338,6 +356,10 @@ impl Dispatcher for Door {
         self.osd.take(conn, msgs, Some(self.id));
     }
 
+    fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        self.osd.room(conn)
+    }
+
     fn reset(&self, conn: &Arc<Connection>, why: &Error) {
         self.osd.reset(conn, why);
     }
@@ -347,6 +369,11 @@ impl Dispatcher for Door {
 impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         self.take(conn, msgs, None);
+    }
+
+    fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let unread = &self.helpers.unread;
+        if unread.may_be_crowded() { unread.room(&Session::of(conn).account) } else { None }
     }
 
     fn reset(&self, conn: &Arc<Connection>, _: &Error) {

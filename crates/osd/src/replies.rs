@@ -19,7 +19,6 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::Hold;
 use loligo_store::{CommitListener, StoreError};
 use loligo_wire::Eversion;
 use loligo_wire::message::Msg;
@@ -28,6 +27,7 @@ use rustc_hash::FxHashMap;
 use crate::finisher::{self, Finisher, Leaving};
 use crate::history::{self, History, Track, TrackedOp};
 use crate::slot::{Asker, Helpers};
+use crate::unread::Held;
 
 /// Held to add one answer, or to take out those that may go.
 static REPLIES: Class = Class::new("osd.replies");
@@ -36,8 +36,8 @@ static REPLIES: Class = Class::new("osd.replies");
 pub(crate) struct Reply {
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) msg: Msg,
-    /// Counts the request against what may be read from clients, until it is answered.
-    pub(crate) hold: Hold,
+    /// What counts the request and its answer.
+    pub(crate) hold: Held,
     /// The moments of the request, if it is a client's.
     pub(crate) track: Option<Track>,
     pub(crate) place: Place,
@@ -181,8 +181,7 @@ impl Replies {
     fn send(&self, Reply { asker, msg, hold, track, .. }: Reply) -> Instant {
         let now = Instant::now();
         self.history.done(now, track.as_ref(), &asker, &msg);
-        asker.answer(msg);
-        drop(hold);
+        asker.answer_held(msg, hold);
         now
     }
 

@@ -12,6 +12,7 @@ use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, PoolId};
 
 use crate::place::Pool;
 use crate::slot::Slot;
+use crate::unread::Account;
 
 /// Held for one look-up, or to put in what was computed outside.
 static SESSION_CAPS: Class = Class::new("osd.session_caps");
@@ -30,6 +31,8 @@ pub(crate) struct Session {
     pools: Mutex<BTreeMap<PoolId, (Epoch, Arc<PoolCaps>)>>,
     /// Placement groups in which the client watches objects; `None` once the connection is lost.
     watching: Mutex<Option<Vec<Weak<Slot>>>>,
+    /// What the client has not read of its answers.
+    pub(crate) account: Arc<Account>,
     /// The newest map that this client was sent or has shown to have.
     epoch_known: AtomicU32,
 }
@@ -53,6 +56,7 @@ impl Session {
             addr: peer.from.or(peer.addr.sock).map(|sock| sock.ip()),
             pools: Mutex::new(&SESSION_CAPS, BTreeMap::new()),
             watching: Mutex::new(&SESSION_WATCHES, Some(Vec::new())),
+            account: Arc::default(),
             epoch_known: AtomicU32::new(0),
         }
     }

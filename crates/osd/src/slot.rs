@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use loligo_lane::{Action, Lane, PushError, RunEnd};
@@ -26,10 +27,14 @@ use crate::replies::{Key, Place, Replies, Reply};
 use crate::session::Session;
 use crate::stats::{Counters, PgStats, PoolStats};
 use crate::trim::TrimPg;
+use crate::unread::{Account, Held, Unread};
 use crate::watch::{Effects, Expired, Load, Outbox, Watches};
 
 #[cfg(test)]
 mod order;
+mod parked;
+#[cfg(test)]
+mod unread;
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
@@ -52,12 +57,14 @@ pub(crate) struct Helpers {
     pub(crate) clock: Arc<Clock>,
     pub(crate) load: Arc<Load>,
     pub(crate) history: Arc<History>,
+    pub(crate) unread: Arc<Unread>,
 }
 
 impl Default for Helpers {
     fn default() -> Self {
-        let history: Arc<History> = Arc::default();
-        Self { finisher: Arc::default(), clock: Arc::default(), load: Arc::default(), history }
+        let (finisher, history): (Arc<Finisher>, Arc<History>) = Default::default();
+        let unread = Unread::new(Arc::clone(&finisher));
+        Self { finisher, clock: Arc::default(), load: Arc::default(), history, unread }
     }
 }
 
@@ -70,6 +77,9 @@ pub(crate) struct Slot {
     replies: Arc<Replies>,
     helpers: Helpers,
     pub(crate) counters: Counters,
+    /// Requests that were taken out of the lane so far, and those of them that are parked. Written by whoever runs the lane.
+    arrived: AtomicU64,
+    parked: AtomicUsize,
 }
 
 /// What changes from request to request.
@@ -87,6 +97,8 @@ pub(crate) struct SlotState {
     /// Objects that a request waits for, with the requests that came for them since. A read that has its view of the object
     /// is not among them: nobody waits for its data but who asked for it.
     pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
+    /// Requests of connections that must take answers first, by the connections' numbers.
+    parked: BTreeMap<u64, VecDeque<Request>>,
     /// Who waits for the disk, to be told of.
     waits: Waits,
     /// Requests executed so far.
@@ -98,8 +110,19 @@ impl SlotState {
     pub(crate) fn new(version: Eversion, dups: Dups, load: Arc<Load>) -> Self {
         let (user_version, submitted) = (version.version, Eversion::default());
         let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
-        let waits = Waits::default();
-        Self { version, user_version, submitted, dups, watches, armed: None, waited_for, waits, executed: 0 }
+        let (parked, waits, executed) = (BTreeMap::new(), Waits::default(), 0);
+        Self {
+            version,
+            user_version,
+            submitted,
+            dups,
+            watches,
+            armed: None,
+            waited_for,
+            parked,
+            waits,
+            executed,
+        }
     }
 }
 
@@ -116,11 +139,32 @@ enum Item {
     Blocked(Arc<OsdMap>),
     /// Snapshots have been removed.
     Trim(Arc<TrimPg>),
+    /// Connections may have room for answers again.
+    Eased,
 }
 
 /// Whoever gets the answer.
 pub(crate) trait Asker: Send + Sync {
     fn answer(&self, reply: Msg);
+
+    /// The same for an answer that may be counted until it is read.
+    fn answer_held(&self, reply: Msg, held: Held) {
+        self.answer(reply);
+        drop(held);
+    }
+
+    /// Where its unread answers are counted, if they are.
+    fn account(&self) -> Option<Arc<Account>> {
+        None
+    }
+
+    /// Bytes that it has taken so far.
+    fn written(&self) -> u64 {
+        0
+    }
+
+    /// It takes nothing, and others wait.
+    fn give_up(&self) {}
 
     /// Gathers what is answered while the guard lives, if that makes sense.
     fn cork(&self) -> Option<Cork<'_>>;
@@ -155,8 +199,29 @@ impl Asker for Nobody {
 
 impl Asker for Connection {
     fn answer(&self, reply: Msg) {
-        // A client whose connection is gone asks again, with the same number.
+        // A client whose connection is gone, or ends because its queue is full, asks again, with the same number.
         let _ = self.send(reply);
+    }
+
+    fn answer_held(&self, reply: Msg, held: Held) {
+        let Held { hold, share } = held;
+        let _ = match share {
+            Some(share) => self.send_watched(reply, Arc::new(share.handed())),
+            None => self.send(reply),
+        };
+        drop(hold);
+    }
+
+    fn account(&self) -> Option<Arc<Account>> {
+        Some(Arc::clone(&Session::of(self).account))
+    }
+
+    fn written(&self) -> u64 {
+        Connection::written(self)
+    }
+
+    fn give_up(&self) {
+        Connection::give_up(self);
     }
 
     fn cork(&self) -> Option<Cork<'_>> {
@@ -181,14 +246,16 @@ pub(crate) struct Request {
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) op: MOSDOp,
     pub(crate) context: Context,
-    /// Counts the request against what may be read from clients, until it is answered.
-    pub(crate) hold: Hold,
+    /// Counts the request against what may be read from clients, and what its answer may take.
+    pub(crate) hold: Held,
     /// When its connection's reader had it.
     pub(crate) received: Instant,
     /// Nothing but this is to come of it: the refusal leaves behind the answers to what came before.
     pub(crate) refusal: Option<Errno>,
     /// The place that its answer has, if it reads the disk.
     pub(crate) place: Option<Place>,
+    /// Its number among those that came to the slot.
+    pub(crate) arrival: u64,
 }
 
 impl Request {
@@ -200,7 +267,8 @@ impl Request {
         hold: Hold,
         received: Instant,
     ) -> Self {
-        Self { asker, op, context, hold, received, refusal: None, place: None }
+        let hold = hold.into();
+        Self { asker, op, context, hold, received, refusal: None, place: None, arrival: 0 }
     }
 
     fn key(&self) -> Key {
@@ -224,6 +292,8 @@ impl Slot {
             replies,
             helpers: helpers.clone(),
             counters: Counters::default(),
+            arrived: AtomicU64::new(0),
+            parked: AtomicUsize::new(0),
         })
     }
 
@@ -318,10 +388,14 @@ impl Slot {
                 drop(told);
                 (request, kept)
             }
-            Item::New(request) => match self.behind_others(request) {
-                Some(request) => (request, None),
-                None => return,
-            },
+            Item::Eased => return self.unpark(before),
+            Item::New(request) => {
+                let request = self.arrives(request);
+                match self.room_for(request).and_then(|request| self.behind_others(request)) {
+                    Some(request) => (request, None),
+                    None => return,
+                }
+            }
         };
         if self.execute(request, kept.clone(), before) {
             return;
@@ -329,6 +403,7 @@ impl Slot {
         // Those who came for the object meanwhile, until one of them waits again.
         let Some(name) = kept else { return };
         while let Some(next) = self.next_for(&name) {
+            let Some(next) = self.room_for(next) else { continue };
             if self.execute(next, Some(name.clone()), before) {
                 return;
             }
@@ -344,7 +419,12 @@ impl Slot {
         let name = ObjectName::new(exec::oid_of(&request.op)).ok();
         match name.and_then(|name| state.waited_for.get_mut(&name)) {
             Some(queue) => {
-                queue.push_back(request);
+                // Behind all others, but for later ones of the same connection, if this one was parked.
+                let is_later = |other: &Request| {
+                    other.asker.id() == request.asker.id() && other.arrival > request.arrival
+                };
+                let at = queue.iter().rposition(|other| !is_later(other)).map_or(0, |at| at + 1);
+                queue.insert(at, request);
                 None
             }
             None => Some(request),
@@ -370,7 +450,7 @@ impl Slot {
         before: &mut Option<Instant>,
     ) -> bool {
         let mut place = request.place.unwrap_or(Place { key: request.key(), number: 0, is_reserved: false });
-        let Request { asker, op, context, hold, received, refusal, .. } = request;
+        let Request { asker, op, context, mut hold, received, refusal, arrival, .. } = request;
         let reached = before.map_or(received, |before| before.max(received));
         let track = Track { received, reached, executed: None, client: context.client };
         let executed = {
@@ -389,6 +469,8 @@ impl Slot {
                 if let Some(effects) = effects {
                     self.apply(*effects, &asker);
                 }
+                let len = reply.data_len() as u64;
+                hold.share = self.helpers.unread.count(&asker, hold.share.take(), len);
                 let track = context.task.is_none().then_some(track);
                 let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track, place });
                 *before = left.or(*before);
@@ -397,7 +479,10 @@ impl Slot {
             Executed::Nothing => false,
             Executed::Waits(op) => {
                 let place = Some(place);
-                let request = Request { asker, op: *op, context, hold, received, refusal: None, place };
+                let taken = context.budget.spent();
+                hold.share = self.helpers.unread.count(&asker, hold.share.take(), taken);
+                let request =
+                    Request { asker, op: *op, context, hold, received, refusal: None, place, arrival };
                 self.wait(request, track, kept)
             }
         }
@@ -460,7 +545,7 @@ impl Slot {
     /// Messages to watchers and notifiers go through the finisher: there may be thousands.
     fn send(&self, out: Outbox) {
         if !out.is_empty() {
-            let messages = out.into_iter().map(|(asker, msg)| (asker, msg, Hold::default()));
+            let messages = out.into_iter().map(|(asker, msg)| (asker, msg, Held::default()));
             self.helpers.finisher.send_messages(messages);
         }
     }

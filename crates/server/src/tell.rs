@@ -1,6 +1,7 @@
 //! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for clients that may do
 //! everything there.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use loligo_admin::{Admin, Command, Failure, Refusal};
@@ -96,6 +97,10 @@ impl Dispatcher for OsdDoor {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         self.teller.take(conn, msgs);
         self.osd.dispatch(conn, msgs);
+    }
+
+    fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        self.osd.room(conn)
     }
 
     fn reset(&self, conn: &Arc<Connection>, why: &Error) {

@@ -81,6 +81,8 @@ pub struct Connection {
     pub(crate) in_seq: AtomicU64,
     /// Counts reads of the socket: signs of life.
     reads: AtomicU64,
+    /// Bytes that the kernel has taken, in all. Written by whoever writes the socket.
+    written: AtomicU64,
     pub(crate) driver_wake: Notify,
     /// Has no permits, and is closed when nothing more will be dispatched.
     ended: Semaphore,
@@ -108,6 +110,7 @@ impl Connection {
             session: Mutex::new(&SESSION, session),
             in_seq: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             driver_wake: Notify::new(),
             ended: Semaphore::new(0),
             identity: OnceLock::new(),
@@ -120,6 +123,9 @@ impl Connection {
     ///
     /// A message sent on a closed connection is dropped ([`SendError::Closed`]); one sent on a connection in standby wakes
     /// it. Messages arrive in the order in which they were queued. `header.seq` must be 0.
+    ///
+    /// A lossy connection that the peer has opened ends when its queue is full: the peer asks again on another one, where on
+    /// this one it would miss an answer without knowing.
     pub fn send(&self, msg: Msg) -> Result<(), SendError> {
         self.push(Item::Plain(msg))
     }
@@ -149,7 +155,13 @@ impl Connection {
     /// If the connection is closed or its queue full, they are dropped: all of them, on a lossy connection.
     pub fn leave(&self, msgs: Box<dyn Unpacked>) -> Result<(), Dropped> {
         if !self.is_lossless() {
-            return self.queue.push_for_task(msgs).map_err(|_| Dropped);
+            let refused = |refusal| {
+                if refusal == Refusal::Full && self.serves_lossy_peer() {
+                    self.give_up();
+                }
+                Dropped
+            };
+            return self.queue.push_for_task(msgs).map_err(refused);
         }
         // They are kept until they are acknowledged, and the connection may stand by.
         let mut sent = Ok(());
@@ -195,6 +207,17 @@ impl Connection {
     pub fn refuse(&self, kind: u16, source: DecodeError) {
         self.session().shut_down.get_or_insert(Error::Malformed { kind, source });
         self.close();
+    }
+
+    /// Ends the socket of a peer that does not read what is sent to it; says so in the log.
+    /// [`Dispatcher::reset`](crate::Dispatcher::reset) will be called.
+    pub fn give_up(&self) {
+        self.shut_down(Error::Unread);
+    }
+
+    /// Bytes that the kernel has taken of what was sent: as long as they grow, the peer reads.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is dropped; a guard that
@@ -247,6 +270,10 @@ impl Connection {
             Err(refused) => *refused,
         };
         match refused {
+            (Refusal::Full, _) if self.serves_lossy_peer() => {
+                self.give_up();
+                Err(SendError::Closed)
+            }
             (Refusal::Full, item) => {
                 let msg = item.into_msg().expect("nobody has the ticket of a message that was not queued");
                 Err(SendError::Full(Box::new(msg)))
@@ -269,6 +296,11 @@ impl Connection {
 
     pub(crate) fn is_lossless(&self) -> bool {
         !self.policy.lossy
+    }
+
+    /// Whether the peer has opened the connection, and opens another when it loses this one.
+    pub(crate) fn serves_lossy_peer(&self) -> bool {
+        self.policy.server && self.policy.lossy
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -344,6 +376,8 @@ impl Connection {
         }
         drop(session);
         socket.shut_down();
+        // A reader that does not read at the moment.
+        self.driver_wake.notify_one();
     }
 
     /// Asks the peer for a sign of life.
@@ -384,6 +418,20 @@ impl Connection {
         }
     }
 
+    /// Waits until the reader must leave its socket: as [`Connection::interrupted`], or the socket was ended.
+    pub(crate) async fn socket_ended(&self) {
+        loop {
+            {
+                let session = self.session();
+                let is_over = session.state == State::Closed || session.incoming.is_some();
+                if is_over || session.shut_down.is_some() {
+                    return;
+                }
+            }
+            self.driver_wake.notified().await;
+        }
+    }
+
     /// Waits, in standby, until there is something to do: something to send (not for servers: they wait for the peer), or
     /// as [`Connection::interrupted`].
     pub(crate) async fn roused(&self) {
@@ -402,6 +450,12 @@ impl Connection {
     /// Corrects the guess about what is on its way, now and then.
     pub(crate) fn settle(&self) {
         self.queue.settle();
+    }
+
+    /// Whether no more is read because of what waits for the peer.
+    #[cfg(test)]
+    pub(crate) fn is_long(&self) -> bool {
+        self.queue.is_long()
     }
 
     /// How often the socket was read.

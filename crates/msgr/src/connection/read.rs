@@ -51,6 +51,9 @@ impl Connection {
             if let Err(e) = opened {
                 return e;
             }
+            if let Err(e) = self.until_taken(ctx).await {
+                return e;
+            }
             if let Err(e) = self.fill(socket, &mut opener, &mut grant).await {
                 return e;
             }
@@ -124,6 +127,36 @@ impl Connection {
         }
     }
 
+    /// Waits until the peer has taken so much of what it has asked for that it may ask for more.
+    async fn until_taken(self: &Arc<Self>, ctx: &Context) -> Result<(), Error> {
+        if !self.serves_lossy_peer() {
+            return Ok(());
+        }
+        if let Some(room) = ctx.dispatcher.room(self) {
+            tokio::select! {
+                biased;
+                () = room => {}
+                () = self.socket_ended() => return Err(interruption()),
+            }
+        }
+        let mut written = self.written();
+        while self.queue.is_long() {
+            tokio::select! {
+                biased;
+                () = self.queue.shorter.notified() => {}
+                () = self.socket_ended() => return Err(interruption()),
+                () = tokio::time::sleep(ctx.config.limits.unread_timeout) => {
+                    let now = self.written();
+                    if now == written {
+                        return Err(Error::Unread);
+                    }
+                    written = now;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the socket once, when there is something and the throttle allows it.
     async fn fill(&self, socket: &Socket, opener: &mut Opener, grant: &mut Grant) -> Result<(), Error> {
         if let Some(throttle) = &self.policy.throttle
@@ -132,7 +165,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = throttle.wait() => {}
-                () = self.interrupted() => return Err(interruption()),
+                () = self.socket_ended() => return Err(interruption()),
             }
         }
         // A peer that always has something to say must not keep other tasks from this thread.
@@ -148,7 +181,7 @@ impl Connection {
         while !grant.grow(begun, whole) {
             tokio::select! {
                 biased;
-                () = self.interrupted() => return Err(interruption()),
+                () = self.socket_ended() => return Err(interruption()),
                 () = grant.evicted() => return Err(Error::Unfinished),
                 readable = socket.readable(), if !has_more => {
                     readable?;

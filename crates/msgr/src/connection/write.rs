@@ -109,7 +109,9 @@ impl Connection {
             if let Err(e) = self.seal(&mut baton) {
                 return self.shut_down_socket(&baton.writer.socket, e.into());
             }
-            match baton.writer.flush() {
+            let flushed = baton.writer.flush();
+            self.note_written(&baton.writer);
+            match flushed {
                 Flush::Done => {}
                 Flush::Blocked => return self.hand_over(baton),
                 Flush::Failed(e) => return self.shut_down_socket(&baton.writer.socket, e.into()),
@@ -123,6 +125,11 @@ impl Connection {
                 return self.hand_over(baton);
             }
         }
+    }
+
+    fn note_written(&self, writer: &Writer) {
+        // Relaxed: who looks at it looks again seconds later.
+        self.written.store(writer.watched.written, Ordering::Relaxed);
     }
 
     fn hand_over(&self, baton: Box<Baton<Writer>>) {
@@ -180,7 +187,9 @@ impl Connection {
                 self.shut_down_socket(&baton.writer.socket, e.into());
                 continue;
             }
-            match baton.writer.flush() {
+            let flushed = baton.writer.flush();
+            self.note_written(&baton.writer);
+            match flushed {
                 Flush::Done if baton.is_loaded() => self.run_loaded(baton, BUDGET),
                 Flush::Done => self.run(baton, BUDGET),
                 Flush::Blocked => self.hand_over(baton),

@@ -9,6 +9,7 @@ mod faults;
 mod flow;
 mod refusals;
 mod simulated;
+mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ struct Peer {
     holds: Mutex<Vec<Hold>>,
     /// Answer each message with one of the same number.
     echo: bool,
+    /// Bytes of data in each of those.
+    echo_bytes: usize,
     /// Count messages against the throttle until the test lets them go.
     keep: bool,
     batches: AtomicUsize,
@@ -110,7 +113,8 @@ impl Dispatcher for Peer {
             }
             self.tids.lock().expect("not poisoned").push(tid);
             if self.echo {
-                let _ = conn.send(small(tid));
+                let answer = if self.echo_bytes > 0 { large(tid, self.echo_bytes) } else { small(tid) };
+                let _ = conn.send(answer);
             }
         }
         self.changed.notify_waiters();

@@ -19,6 +19,22 @@ const TRUNCATE_SEQ: u8 = 64;
 /// Bytes of an omap that are taken at once.
 const OMAP_PAGE: usize = 1 << 20;
 
+/// An object that an operation reads beside the request's own.
+pub(crate) struct Source {
+    pub(crate) locator: ObjectLocator,
+    pub(crate) name: Bytes,
+}
+
+/// The object that an operation copies, if it copies one and says which. These are the only operations that read an object of
+/// another name.
+pub(crate) fn source_of(op: &OsdOp) -> Option<Source> {
+    if !matches!(op.code, OpCode::COPY_FROM | OpCode::COPY_FROM2) {
+        return None;
+    }
+    let mut r = Reader::new(&op.data);
+    Some(Source { name: r.get().ok()?, locator: r.get().ok()? })
+}
+
 impl Execution<'_> {
     pub(super) fn copy_from(&mut self, op: &OsdOp) -> Output {
         let args = op.copy_from_args();
@@ -102,7 +118,7 @@ impl Execution<'_> {
     fn take_over(&mut self, source: &dyn ObjectView) -> Result<(), Errno> {
         let (fetches, size) = (&self.context.fetches, source.size());
         self.context.limits.check_range(0, size)?;
-        self.budget.spend(size)?;
+        self.context.budget.spend(size)?;
         let extents = fetches.now(|| source.extents(0, size))?;
         let mut changes = vec![Change::Truncate { size: 0 }, Change::ClearXattrs, Change::ClearOmap];
         for (mut offset, len) in extents {
@@ -116,7 +132,7 @@ impl Execution<'_> {
         for (name, value) in
             fetches.now(|| source.xattrs())?.into_iter().filter(|(n, _)| !super::attrs::is_own(n))
         {
-            self.budget.spend((name.len() + value.len()) as u64)?;
+            self.context.budget.spend((name.len() + value.len()) as u64)?;
             changes.push(Change::SetXattr { name, value });
         }
         let mut has_omap = false;
@@ -153,7 +169,7 @@ impl Execution<'_> {
                 bytes_max: OMAP_PAGE,
             };
             let page = self.context.fetches.now(|| source.omap_page(range))?;
-            self.budget.spend(page.pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())?;
+            self.context.budget.spend(page.pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())?;
             let last = page.pairs.last().map(|(key, _)| key.clone());
             found |= last.is_some();
             changes.push(Change::SetOmap { pairs: page.pairs });

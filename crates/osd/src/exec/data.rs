@@ -146,7 +146,7 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(args.offset, args.length)?;
-        self.budget.spend(args.length)?;
+        self.context.budget.spend(args.length)?;
         self.put(args.offset, Bytes::from(op.data.repeat((args.length / pattern) as usize)))
     }
 
@@ -302,14 +302,14 @@ impl<'a> Execution<'a> {
         let Some(view) = &self.view else {
             return Ok(Bytes::new());
         };
-        self.budget.spend(len.min(view.size().saturating_sub(offset)))?;
+        self.context.budget.spend(len.min(view.size().saturating_sub(offset)))?;
         Ok(joined(self.context.fetches.now(|| view.read(offset, len))?))
     }
 
     fn extents(&mut self, extent: Extent) -> Result<Vec<(u64, u64)>, Errno> {
         let view = self.stored()?;
         let extents = self.context.fetches.now(|| view.extents(extent.offset, extent.length))?;
-        self.budget.spend(extents.len() as u64 * EXTENT_LEN)?;
+        self.context.budget.spend(extents.len() as u64 * EXTENT_LEN)?;
         Ok(extents)
     }
 }

@@ -9,7 +9,6 @@ use loligo_wire::{SnapId, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
-use super::limits::Budget;
 use super::ranges::Ranges;
 use super::snaps::SnapSet;
 use crate::errno::Errno;
@@ -30,7 +29,6 @@ pub(crate) struct Execution<'a> {
     pub(crate) collection: &'a dyn Collection,
     /// The object: the head, also where a clone is read.
     pub(crate) oid: ObjectRef<'a>,
-    pub(super) budget: Budget,
     /// The object before the request, which is what every operation reads.
     pub(crate) view: Option<Arc<dyn ObjectView>>,
     /// Whether it exists by now; a whiteout does not.
@@ -80,7 +78,6 @@ impl<'a> Execution<'a> {
             context,
             collection,
             oid,
-            budget: Budget::new(&context.limits),
             exists: view.is_some() && !info.whiteout,
             size: view.as_ref().map_or(0, |view| view.size()),
             info,
@@ -215,7 +212,7 @@ impl<'a> Execution<'a> {
 
     /// Counts against what one request may do.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
-        self.budget.spend(bytes)
+        self.context.budget.spend(bytes)
     }
 
     /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,

@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
 
 use crate::errno::Errno;
@@ -86,21 +88,31 @@ impl Limits {
 }
 
 /// What is left of a request's [`Limits::work_bytes`].
-pub(super) struct Budget {
-    left: u64,
+#[derive(Default)]
+pub(crate) struct Budget {
+    left: Cell<u64>,
+    spent: Cell<u64>,
 }
 
 impl Budget {
-    pub(super) fn new(limits: &Limits) -> Self {
-        Self { left: limits.work_bytes }
+    /// Before each execution of the request.
+    pub(super) fn start(&self, limits: &Limits) {
+        self.left.set(limits.work_bytes);
+        self.spent.set(0);
     }
 
     pub(super) fn left(&self) -> u64 {
-        self.left
+        self.left.get()
     }
 
-    pub(super) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
-        self.left = self.left.checked_sub(bytes).ok_or(Errno::EMSGSIZE)?;
+    /// What the newest execution has spent, or was about to spend when it ended.
+    pub(crate) fn spent(&self) -> u64 {
+        self.spent.get()
+    }
+
+    pub(super) fn spend(&self, bytes: u64) -> Result<(), Errno> {
+        self.left.set(self.left.get().checked_sub(bytes).ok_or(Errno::EMSGSIZE)?);
+        self.spent.set(self.spent.get() + bytes);
         Ok(())
     }
 }

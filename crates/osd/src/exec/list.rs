@@ -9,7 +9,6 @@ use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 
 use super::Context;
 use super::execution::Outputs;
-use super::limits::Budget;
 use crate::classes;
 use crate::errno::Errno;
 use crate::filing::Cut;
@@ -37,7 +36,6 @@ pub(super) fn list(
     outputs: &mut Outputs,
 ) -> Result<i32, Errno> {
     let mut last = 0;
-    let mut budget = Budget::new(&context.limits);
     for one in &op.ops {
         let form = match one.code {
             OpCode::PGNLS | OpCode::PGNLS_FILTER => Form::WithNamespaces,
@@ -46,7 +44,7 @@ pub(super) fn list(
             OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET | OpCode::SCRUBLS => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };
-        budget.spend(PAGE_COST)?;
+        context.budget.spend(PAGE_COST)?;
         let mut r = Reader::new(&one.data);
         let filter = match one.code {
             OpCode::PGNLS_FILTER | OpCode::PGLS_FILTER => Some(Filter::decode(&mut r)?),

@@ -41,8 +41,10 @@ use execution::Outputs;
 use snaps::Then;
 
 pub(crate) use access::Needs;
+pub(crate) use copy::source_of;
 pub(crate) use execution::{DONE, Execution, Output};
 pub(crate) use fetches::Fetches;
+pub(crate) use limits::Budget;
 pub use limits::Limits;
 pub(crate) use rules::PoolRules;
 pub(crate) use snaps::{SnapContext, SnapSet};
@@ -75,6 +77,7 @@ pub(crate) struct Context {
     /// Bytes of that data.
     pub(crate) data_len: usize,
     pub(crate) fetches: Fetches,
+    pub(crate) budget: Budget,
 }
 
 impl Context {
@@ -97,6 +100,7 @@ impl Context {
             data_crc: None,
             data_len: 0,
             fetches: Fetches::default(),
+            budget: Budget::default(),
         }
     }
 
@@ -157,6 +161,7 @@ pub(crate) fn execute(
     counters: &Counters,
 ) -> Executed {
     context.fetches.start();
+    context.budget.start(&context.limits);
     let mut known = Known::default();
     let reply = if context.task.is_some() {
         task::run(context, op, collection, state, &mut known)

@@ -41,7 +41,7 @@ impl<'a> Execution<'a> {
     fn page(&mut self, after: &[u8], keys_max: u64, prefix: &[u8]) -> Result<OmapPage, Errno> {
         let limits = &self.context.limits;
         // A page ends early rather than spend more than there is; its last pair may still be too much.
-        let bytes_max = self.budget.left().min(limits.omap_bytes as u64) as usize;
+        let bytes_max = self.context.budget.left().min(limits.omap_bytes as u64) as usize;
         let range = OmapRange {
             // Also behind the empty key: a listing never shows that one.
             after: Some(after),
@@ -66,7 +66,7 @@ impl<'a> Execution<'a> {
             Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_header())?,
             _ => Bytes::new(),
         };
-        self.budget.spend(header.len() as u64)?;
+        self.context.budget.spend(header.len() as u64)?;
         self.same_result(header)
     }
 
@@ -109,7 +109,9 @@ impl<'a> Execution<'a> {
     }
 
     fn spend_on(&mut self, pairs: &KeyValues) -> Result<(), Errno> {
-        self.budget.spend(pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64 + PAIR_LEN).sum())
+        self.context
+            .budget
+            .spend(pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64 + PAIR_LEN).sum())
     }
 
     pub(super) fn set_omap(&mut self, op: &OsdOp) -> Output {

@@ -225,7 +225,7 @@ impl<'a> Execution<'a> {
             clones.push(SnapClone { id: SnapId::HEAD, size, ..SnapClone::default() });
         }
         let output = ObjectSnaps { clones, seq: snaps.seq }.to_bytes();
-        self.budget.spend(output.len() as u64)?;
+        self.context.budget.spend(output.len() as u64)?;
         Ok((0, output))
     }
 }

@@ -73,7 +73,7 @@ impl Executor {
         let key = Key { conn: inbox.conn, hash };
         let msg = Msg { ..Msg::new(&loligo_wire::message::osd::MOSDMap::default()).with_tid(Tid(number)) };
         let place = Place { key, number, is_reserved: false };
-        let reply = Reply { asker, msg, hold: Hold::default(), track: None, place };
+        let reply = Reply { asker, msg, hold: Held::default(), track: None, place };
         let newest = self.submitted.load(Ordering::Relaxed);
         match self.dice.below(10) {
             // A change that the store makes safe later.
@@ -186,7 +186,7 @@ fn a_store_that_stops_leaves_nothing_behind() {
     let reply = |number, is_reserved| Reply {
         asker: Arc::clone(&inbox) as Arc<dyn Asker>,
         msg: Msg::new(&loligo_wire::message::osd::MOSDMap::default()).with_tid(Tid(number)),
-        hold: Hold::default(),
+        hold: Held::default(),
         track: None,
         place: Place { key: Key { conn: 1, hash: 0 }, number, is_reserved },
     };

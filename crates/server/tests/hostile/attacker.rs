@@ -87,6 +87,18 @@ impl Attacker {
         addr: (SocketAddr, u32),
         global_id: Option<u64>,
     ) -> Self {
+        Self::connect_by(server, admin, auth, addr, global_id, Policy::lossy_client()).await
+    }
+
+    /// The same, with a policy of its own towards the OSD.
+    pub(crate) async fn connect_by(
+        server: &Handle,
+        admin: &Rados,
+        auth: &Arc<Credentials>,
+        addr: (SocketAddr, u32),
+        global_id: Option<u64>,
+        policy: Policy,
+    ) -> Self {
         let (ears, mut heard) = unbounded_channel();
         let mut config = Config::new(EntityType::CLIENT);
         config.log = Arc::new(|_, _| {});
@@ -100,7 +112,7 @@ impl Attacker {
         let answer = soon("the monitor", heard.recv()).await.expect("the messenger lives");
         assert_eq!(answer.header.kind, MMonGetVersionReply::KIND);
         let osd_addr = osd_addr(admin, server).await;
-        let osd = messenger.connect(EntityType::OSD, osd_addr, Policy::lossy_client(), auth.clone());
+        let osd = messenger.connect(EntityType::OSD, osd_addr, policy, auth.clone());
         Self { _messenger: messenger, osd, heard, epoch: admin.map_epoch(), tid: 0 }
     }
 
@@ -112,6 +124,23 @@ impl Attacker {
         ops: [OsdOp; N],
         flags: OsdFlags,
     ) -> i32 {
+        self.send(pool, object, ops, flags);
+        loop {
+            let (tid, result) = self.answer().await;
+            if tid == Tid(self.tid) {
+                return result;
+            }
+        }
+    }
+
+    /// Sends operations on an object, and does not wait.
+    pub(crate) fn send<const N: usize>(
+        &mut self,
+        pool: PoolId,
+        object: &str,
+        ops: [OsdOp; N],
+        flags: OsdFlags,
+    ) {
         self.tid += 1;
         let ops = ops.into_iter().collect();
         let flags = flags | OsdFlags::ONDISK;
@@ -119,10 +148,14 @@ impl Attacker {
         op.map_epoch = self.epoch;
         op.hash = loligo_maps::ObjectHash::RJENKINS.of(b"", object.as_bytes());
         self.osd.send(Msg::new(&op).with_tid(Tid(self.tid))).expect("queued");
+    }
+
+    /// The next answer: to which request, and what came of that.
+    pub(crate) async fn answer(&mut self) -> (Tid, i32) {
         loop {
             let msg = soon("an answer", self.heard.recv()).await.expect("the messenger lives");
-            if msg.header.kind == MOSDOpReply::KIND && msg.header.tid == Tid(self.tid) {
-                return msg.open::<MOSDOpReply>().expect("a reply").result;
+            if msg.header.kind == MOSDOpReply::KIND {
+                return (msg.header.tid, msg.open::<MOSDOpReply>().expect("a reply").result);
             }
         }
     }

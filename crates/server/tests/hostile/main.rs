@@ -3,4 +3,6 @@
 
 mod attacker;
 mod claims;
+mod copies;
 mod crowd;
+mod late;

@@ -177,7 +177,7 @@ impl<W> OutQueue<W> {
     /// Releases the lock; tells those who wait for place, if there is some now. Returns whether something is left to be done.
     #[inline(always)]
     fn release(&self, inner: Guard<'_, W>) -> bool {
-        if inner.crowded || self.has_place_for_left(&inner) != inner.is_open() {
+        if inner.crowded | inner.holds_reader || self.has_place_for_left(&inner) != inner.is_open() {
             return self.release_and_tell(inner);
         }
         inner.release()
@@ -187,6 +187,8 @@ impl<W> OutQueue<W> {
     fn release_and_tell(&self, mut inner: Guard<'_, W>) -> bool {
         let place = inner.crowded && !self.is_full(&inner);
         inner.crowded &= !place;
+        let is_shorter = inner.holds_reader && (inner.state == State::Closed || !self.is_long_now(&inner));
+        inner.holds_reader &= !is_shorter;
         if self.has_place_for_left(&inner) {
             inner.open()
         } else {
@@ -195,6 +197,9 @@ impl<W> OutQueue<W> {
         let is_left = inner.release();
         if place {
             self.place.notify_waiters();
+        }
+        if is_shorter {
+            self.shorter.notify_one();
         }
         is_left
     }

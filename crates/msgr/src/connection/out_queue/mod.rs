@@ -52,6 +52,9 @@ static OUT_QUEUE: Class = Class::new("msgr.out_queue");
 const RUN_MESSAGES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 4 << 20;
 
+/// A queue is long when this part of what it may hold waits in it.
+const LONG_PART: usize = 8;
+
 /// Messages for which a queue first gets memory, and those for which it keeps it.
 const FIRST_MESSAGES: usize = 8;
 pub(crate) const KEPT_MESSAGES: usize = 256;
@@ -95,6 +98,8 @@ pub(crate) struct OutQueue<W> {
     pub(crate) place: Notify,
     /// Wakes the writer task: it has been given the baton, or something was left that it is to look at.
     pub(crate) writer_wake: Notify,
+    /// Less waits than the reader was told of by [`OutQueue::is_long`].
+    pub(crate) shorter: Notify,
 }
 
 /// To be given back by one of the `unlock`s: see `left`.
@@ -121,6 +126,8 @@ struct Inner<W> {
     extremes: (i64, i64),
     /// Somebody waits for place.
     crowded: bool,
+    /// The reader waits until less waits here.
+    holds_reader: bool,
     /// The writer task is to be woken, if it has been given the baton.
     wake_writer: bool,
 }
@@ -174,6 +181,7 @@ impl<W> OutQueue<W> {
             balance: 0,
             extremes: (0, 0),
             crowded: false,
+            holds_reader: false,
             wake_writer: false,
         };
         let whole = Bound { items: messages_max, bytes: bytes_max };
@@ -186,6 +194,7 @@ impl<W> OutQueue<W> {
             lossless,
             place: Notify::new(),
             writer_wake: Notify::new(),
+            shorter: Notify::new(),
         }
     }
 
@@ -396,6 +405,27 @@ impl<W> OutQueue<W> {
         inner.crowded |= full;
         self.unlock_and_go(inner);
         if closed { Err(Refusal::Closed) } else { Ok(!full) }
+    }
+
+    /// Whether so much waits that the peer should take some of it before it asks for more; if so, `shorter` will be notified.
+    /// Perhaps not, if somebody else has the lock: then another time.
+    pub(crate) fn is_long(&self) -> bool {
+        let Some(inner) = self.inner.try_lock() else { return false };
+        let may_be = self.is_long_now(&inner);
+        self.unlock_and_go(inner);
+        if !may_be {
+            return false;
+        }
+        let mut inner = self.lock();
+        let is_long = inner.state != State::Closed && self.is_long_now(&inner);
+        inner.holds_reader = is_long;
+        self.unlock_and_go(inner);
+        is_long
+    }
+
+    fn is_long_now(&self, inner: &Inner<W>) -> bool {
+        inner.len() >= (self.messages_max / LONG_PART).max(1)
+            || inner.waiting_bytes + inner.unacked_bytes >= (self.bytes_max / LONG_PART).max(1)
     }
 
     fn is_full(&self, inner: &Inner<W>) -> bool {
