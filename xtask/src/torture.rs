@@ -36,6 +36,10 @@ pub(crate) struct Options {
     /// How often Ceph's random models run against the server, all of them with each store.
     #[arg(long, default_value_t = 20)]
     models: u64,
+    /// How often gateways are stopped for longer than a cluster remembers their watches, while stock clients take
+    /// the locks of their images.
+    #[arg(long, default_value_t = 10)]
+    gateway_stops: u64,
     /// The first seed: another one, another torture.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -90,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         succeed(&mut chaos)?;
         cluster.down()?;
     }
-    if options.crowd > 0 || options.steps > 0 {
+    if options.crowd > 0 || options.steps > 0 || options.gateway_stops > 0 {
         // With it come the stock programs.
         let cluster = stock_cluster()?;
         if options.crowd > 0 {
@@ -100,6 +104,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         if options.steps > 0 {
             println!("== {} steps on a stock cluster and here", options.steps);
             differential(options, &cluster)?;
+        }
+        if options.gateway_stops > 0 {
+            println!("== gateways are stopped {} times", options.gateway_stops);
+            gateways(options, &cluster)?;
         }
         cluster.down()?;
     }
@@ -123,6 +131,16 @@ fn crowd(options: &Options) -> Result<()> {
     crowd.env("LOLIGO_BIN", workspace().join("target/release/loligo"));
     crowd.env("LOLIGO_CROWD_SECONDS", options.crowd.to_string()).env("LOLIGO_CROWD_CLIENTS", "64");
     succeed(crowd.env("LOLIGO_CROWD_SEED", options.seed.to_string()))
+}
+
+fn gateways(options: &Options, cluster: &Cluster) -> Result<()> {
+    let mut stopping = cargo();
+    stopping.args(["test", "--release", "--package", "loligo", "--test", "nbd_blocklist", "--"]);
+    stopping.args(["--ignored", "--nocapture", "a_gateway_that_was_stopped"]);
+    stopping.env("CEPH_CONF", cluster.conf()).env("LOLIGO_STOCK_CONF", cluster.conf());
+    // The seed 1 is that of the ordinary tests, which always wait equally long.
+    stopping.env("LOLIGO_GATEWAY_SEED", (options.seed + 1).to_string());
+    succeed(stopping.env("LOLIGO_GATEWAY_STOPS", options.gateway_stops.to_string()))
 }
 
 fn differential(options: &Options, cluster: &Cluster) -> Result<()> {

@@ -1,12 +1,16 @@
 //! Goal: a gateway whose client is put on the blocklist ends no more than it must: the export whose lock another
-//! client took meanwhile is lost and says so, others go on with a client of another identity. Method: `loligo nbd`
-//! on a stock cluster is stopped (SIGSTOP) beside stock programs that take the lock of one of its images.
+//! client took meanwhile is lost and says so, others go on with a client of another identity. The same for a gateway
+//! whose lock was broken without a blocklist: it changes nothing any more. Method: `loligo nbd` on a stock cluster is
+//! stopped (SIGSTOP) beside stock programs that take the lock of one of its images.
+//!
+//! `LOLIGO_GATEWAY_STOPS` says how often gateways are stopped (1), each time one for each way to take a lock;
+//! `LOLIGO_GATEWAY_SEED` for how long (1: always for 40 s). `cargo xtask torture` does it often.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use serde_json::Value;
 
@@ -27,7 +31,7 @@ impl Place {
         let dir = env::temp_dir().join(format!("loligo-nbd-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("room");
         let conf = env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
-        let images = ["taken", "kept"].map(|image| format!("nbd-{image}-{}", std::process::id()));
+        let images = ["taken", "kept"].map(|image| format!("nbd-{image}-{name}-{}", std::process::id()));
         let mut place = Self { dir, conf, images, gateway: None };
         for image in &place.images {
             place.done("rbd", &["-p", "p", "create", image, "--size", "16M"]);
@@ -111,8 +115,7 @@ fn stopped(name: &str) {
     place.signal("-STOP");
     place.done("ceph", &["osd", "blocklist", "add", &owner]);
     // It breaks the lock of an owner that does not watch any more.
-    let bench = ["--io-type", "write", "--io-size", "4K", "--io-total", "4K", "--io-threads", "1"];
-    place.done("rbd", &[&["-p", "p", "bench", taken], &bench[..]].concat());
+    place.bench(taken, &[]);
     assert!(place.done("ceph", &["osd", "blocklist", "ls"]).contains(&owner));
     place.signal("-CONT");
     let begun = Instant::now();
@@ -135,7 +138,81 @@ fn stopped(name: &str) {
     drop(place.gateway_ended());
 }
 
+/// How the lock of a gateway that does not watch any more is taken.
+#[derive(Clone, Copy, Debug)]
+enum Taking {
+    /// A stock client asks for it while the watch is still remembered, until it may break it.
+    Asked,
+    /// A stock client finds the watch gone.
+    Found,
+    /// The same without a blocklist.
+    Unblocked,
+    /// A person breaks it, without a blocklist.
+    ByHand,
+}
+
+/// What stock programs take so that they do not blocklist an owner.
+const UNBLOCKED: &str = "--rbd_blocklist_on_break_lock=false";
+
+/// Stops a gateway until the OSD has forgotten its watches, while the lock of one of its images is taken.
+fn watch_lost(taking: Taking, round: u64, stopped_for: Duration) {
+    let place = Place::new(&format!("{taking:?}{round}").to_lowercase());
+    let [taken, kept] = &place.images;
+    for image in &place.images {
+        assert!(place.does(image, "write -P 1 0 64k"), "{image}");
+    }
+    place.signal("-STOP");
+    thread::scope(|scope| {
+        let asked = matches!(taking, Taking::Asked).then(|| scope.spawn(|| place.bench(taken, &[])));
+        thread::sleep(stopped_for);
+        match taking {
+            Taking::Asked => asked.expect("begun above").join().expect("it has written"),
+            Taking::Found => place.bench(taken, &[]),
+            Taking::Unblocked => place.bench(taken, &[UNBLOCKED]),
+            Taking::ByHand => place.break_by_hand(taken),
+        }
+    });
+    let before = place.content(taken);
+    place.signal("-CONT");
+    // The first may come before the gateway has heard of anything.
+    let begun = Instant::now();
+    loop {
+        assert!(!place.does(taken, "write -P 9 0 4k"), "{taking:?}: written without the lock");
+        if place.export(taken)["state"] == "lost" {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{taking:?}: {}", place.export(taken));
+    }
+    assert!(place.does(kept, "write -P 2 64k 64k") && place.does(kept, "read -P 1 0 64k"), "{taking:?}");
+    assert_eq!(place.export(kept)["state"], "ready", "{taking:?}: {}", place.export(kept));
+    assert!(place.content(taken) == before, "{taking:?}: what the other client wrote was written over");
+    place.signal("-TERM");
+    drop(place.gateway_ended());
+}
+
 impl Place {
+    /// Has a stock client write to an image.
+    fn bench(&self, image: &str, options: &[&str]) {
+        let bench = ["--io-type", "write", "--io-size", "4K", "--io-total", "4K", "--io-threads", "1"];
+        let bench = [&["-p", "p", "bench", image, "--io-pattern", "seq"], &bench[..], options].concat();
+        self.done("rbd", &bench);
+    }
+
+    fn break_by_hand(&self, image: &str) {
+        let locks = self.done("rbd", &["-p", "p", "lock", "ls", image, "--format", "json"]);
+        let locks: Value = serde_json::from_str(&locks).expect("JSON");
+        let (id, locker) = (locks[0]["id"].as_str(), locks[0]["locker"].as_str());
+        let lock = [id.expect("it is locked"), locker.expect("by a client"), UNBLOCKED];
+        self.done("rbd", &[&["-p", "p", "lock", "rm", image], &lock[..]].concat());
+    }
+
+    /// What an image holds, as a stock client reads it.
+    fn content(&self, image: &str) -> Vec<u8> {
+        let output = self.run("rbd", &["-p", "p", "export", image, "-", "--no-progress"]);
+        assert!(output.status.success(), "{image}: {}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    }
+
     /// Waits until the gateway has ended as it was told to, and removes its images.
     fn gateway_ended(mut self) -> Self {
         let status = self.gateway.take().expect("it runs").wait().expect("a child");
@@ -151,4 +228,21 @@ impl Place {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn a_blocklisted_gateway_loses_what_another_client_has() {
     stopped("blocklist");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn a_gateway_that_was_stopped_takes_no_lock_again() {
+    let setting = |name: &str| env::var(name).map_or(1, |text| text.parse().expect("a number"));
+    let (rounds, seed) = (setting("LOLIGO_GATEWAY_STOPS"), setting("LOLIGO_GATEWAY_SEED"));
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for round in 0..rounds {
+        // The OSD forgets a watch after 30 s.
+        let stopped_for = Duration::from_secs(if seed == 1 { 40 } else { rng.u64(32..50) });
+        thread::scope(|scope| {
+            for taking in [Taking::Asked, Taking::Found, Taking::Unblocked, Taking::ByHand] {
+                scope.spawn(move || watch_lost(taking, round, stopped_for));
+            }
+        });
+    }
 }

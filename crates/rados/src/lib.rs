@@ -45,9 +45,9 @@ mod waits;
 pub use builder::Builder;
 pub use error::{Errno, Error};
 pub use ioctx::{
-    Answer, Checksum, ChecksumKind, IoCtx, ListCursor, ListedObject, LockGuard, LockHolder, LockInfo,
-    LockMode, LockOptions, LockState, Notification, Notified, ObjectList, ObjectStat, Outcome, PoolSnapshot,
-    ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
+    Answer, Checksum, ChecksumKind, Confirmation, IoCtx, ListCursor, ListedObject, LockGuard, LockHolder,
+    LockInfo, LockMode, LockOptions, LockState, Notification, Notified, ObjectList, ObjectStat, Outcome,
+    PoolSnapshot, ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
 };
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 pub use loligo_wire::message::mon::ClusterStatfs;

@@ -175,8 +175,9 @@ impl Image {
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
+        let is_ours = inner.snap.is_some() || inner.is_owner();
         let is_readable = inner.view.load().check_readable().is_ok() && inner.check_watch().is_ok();
-        let may = is_inside && is_readable && !inner.caching.is_left();
+        let may = is_inside && is_readable && is_ours && !inner.caching.is_left();
         let file = inner.caching.file.load();
         file.as_ref().filter(|_| may).is_some_and(|file| file.read_cached(inner, offset, buf))
     }
@@ -286,7 +287,15 @@ impl Inner {
             let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
             self.caching.none_is_left();
         }
-        let file = self.caching.file.load_full().filter(|_| self.check_watch().is_ok());
+        let file = self.caching.file.load_full();
+        if file.is_some() && self.snap.is_none() {
+            let confirmed = self.confirm_lock().await;
+            // If it is lost, what the cluster has is read.
+            if self.check_watch().is_ok() {
+                confirmed?;
+            }
+        }
+        let file = file.filter(|_| self.check_watch().is_ok());
         match file {
             Some(file) => file.read(self, offset, len).await,
             None => self.read(offset, len).await,
@@ -336,6 +345,7 @@ impl Inner {
     async fn write_object_back(&self, object: u64, extents: &[(u64, Bytes)]) -> Result<(), Error> {
         self.check_watch()?;
         self.check_view()?;
+        self.confirm_lock().await?;
         let (Some((first, _)), Some((last, end))) = (extents.first(), extents.last()) else { return Ok(()) };
         let len = last + end.len() as u64 - first;
         let extent = ObjectExtent { object: ObjectNo(object), offset: *first, len };

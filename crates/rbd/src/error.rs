@@ -152,6 +152,12 @@ pub enum Error {
         /// The client that has it now, as far as that is known.
         by: String,
     },
+    /// The exclusive lock was taken away from this client while it held it.
+    #[error("the exclusive lock was broken while it was held here, and {by} has, or had, the lock since")]
+    LockBroken {
+        /// The client that has it now, as far as that is known.
+        by: String,
+    },
     /// There is no such lock to give up or to break.
     #[error("there is no lock of {0}")]
     NoLock(String),
@@ -221,7 +227,7 @@ impl Error {
             | Self::NoGroup(_)
             | Self::NotInTrash(_) => Errno::ENOENT,
             Self::LockTaken { errno, .. } | Self::OldFormat { errno, .. } => *errno,
-            Self::LockLost { .. } => Errno::EBLOCKLISTED,
+            Self::LockLost { .. } | Self::LockBroken { .. } => Errno::EBLOCKLISTED,
             Self::InGroup => EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),

@@ -19,6 +19,7 @@ use crate::object_map::{Keeper, LOCK};
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::room::Room;
+use crate::tenure::Tenure;
 use crate::view::{Fixed, Format, View};
 use crate::{Error, lock, names, old, view};
 
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) freed: Notify,
     /// The watch's name.
     pub(crate) cookie: AtomicU64,
+    /// What becomes of the lock while it is ours.
+    pub(crate) tenure: Tenure,
     /// Why nothing can be changed any more: an errno, or 0.
     pub(crate) ended: AtomicI32,
     /// How much of the I/O to many objects is under way.
@@ -168,6 +171,7 @@ impl Image {
         }
         let watch = inner.io.watch(&*inner.header, Duration::ZERO).await?;
         inner.cookie.store(watch.cookie(), Ordering::Release);
+        inner.tenure.watched(watch.confirmation());
         // What happened between the reading of the header and the watch was not heard.
         inner.stale.store(true, Ordering::Release);
         let (stop, stopped) = oneshot::channel();
@@ -347,6 +351,7 @@ impl Inner {
             owned: AtomicBool::new(false),
             freed: Notify::new(),
             cookie: AtomicU64::new(0),
+            tenure: Tenure::default(),
             ended: AtomicI32::new(0),
             copies: Copies::default(),
             caching: Caching::default(),

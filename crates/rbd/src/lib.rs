@@ -75,6 +75,7 @@ mod sparse;
 mod sparsify;
 mod successor;
 mod switch;
+mod tenure;
 pub mod trash;
 mod usage;
 mod view;

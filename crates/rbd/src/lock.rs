@@ -68,13 +68,17 @@ impl Inner {
         loop {
             self.refresh_if_stale().await?;
             self.check_view()?;
+            self.confirm_lock().await?;
             if self.may_write() {
                 self.map.be_certain().await?;
                 self.write_back().await?;
                 self.begin_caching();
                 return Ok(all);
             }
-            self.acquire().await?;
+            // If it is ours there is doubt again.
+            if !self.owned.load(Ordering::Acquire) {
+                self.acquire().await?;
+            }
         }
     }
 
@@ -86,6 +90,7 @@ impl Inner {
     }
 
     pub(crate) fn check_watch(&self) -> Result<(), Error> {
+        self.tenure.check()?;
         match self.ended.load(Ordering::Acquire) {
             0 => Ok(()),
             errno => Err(Errno(errno).into()),
@@ -93,7 +98,7 @@ impl Inner {
     }
 
     pub(crate) fn may_write(&self) -> bool {
-        !self.view.load().has(feature::EXCLUSIVE_LOCK) || self.owned.load(Ordering::Acquire)
+        !self.view.load().has(feature::EXCLUSIVE_LOCK) || self.is_owner()
     }
 
     pub(crate) fn client_id(&self) -> ClientId {
@@ -137,7 +142,8 @@ impl Inner {
         self.check()?;
         self.refresh_if_stale().await?;
         self.check_view()?;
-        if !self.may_write() {
+        self.confirm_lock().await?;
+        if !self.may_write() && !self.owned.load(Ordering::Acquire) {
             if !self.try_lock().await? {
                 return Ok(false);
             }
@@ -161,6 +167,7 @@ impl Inner {
     /// The lock has been taken.
     async fn begin_to_own(&self) -> Result<(), Error> {
         self.opened().await?;
+        self.tenure.begins();
         self.owned.store(true, Ordering::Release);
         if let Err(e) = self.check_view() {
             // The owner before has made it an image that is not written to from here.
@@ -251,7 +258,8 @@ impl Inner {
         flushed.and(released)
     }
 
-    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when the lock is somebody else's.
+    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when the
+    /// lock is somebody else's. A lock that is not there to be given up is lost.
     pub(crate) async fn give_up(&self) -> Result<(), Error> {
         self.end_caching().await?;
         if !self.owned.swap(false, Ordering::AcqRel) {
@@ -259,11 +267,21 @@ impl Inner {
         }
         self.map.close().await?;
         match self.io.unlock(&*self.header, LOCK, &self.lock_options().cookie).await {
-            Err(e) if !e.is_not_found() => return Err(e.into()),
-            _ => {}
+            Err(e) if e.is_not_found() => self.was_not_held().await?,
+            done => done?,
         }
+        self.tenure.ends();
         self.announce(Message::ReleasedLock(self.client_id()));
         Ok(())
+    }
+
+    /// Why there was no lock of ours to be given up: it is lost, unless the image is gone as a whole.
+    async fn was_not_held(&self) -> Result<(), Error> {
+        match self.io.lock_info(&*self.header, LOCK).await {
+            Err(e) if e.is_not_found() => Ok(()),
+            Err(e) => Err(e.into()),
+            Ok(now) => Err(self.lose_lock(&now).await),
+        }
     }
 
     /// Tells all who have the image open, without waiting for them.
@@ -304,6 +322,7 @@ pub(crate) async fn listen(inner: Arc<Inner>, mut watch: Watch, mut stop: onesho
                 Ok(WatchNews::Missed) => {
                     inner.stale.store(true, Ordering::Release);
                     inner.freed.notify_waiters();
+                    inner.doubt_lock();
                 }
                 Err(e) => {
                     inner.ended.store(e.errno().0, Ordering::Release);
@@ -316,9 +335,21 @@ pub(crate) async fn listen(inner: Arc<Inner>, mut watch: Watch, mut stop: onesho
 
 fn heard(inner: &Arc<Inner>, notification: Notification) {
     let owned = inner.owned.load(Ordering::Acquire);
+    let is_foreign = notification.notifier.0 != inner.client_id().client;
     match Message::from_bytes(&notification.payload) {
-        Ok(Message::HeaderUpdate) => inner.stale.store(true, Ordering::Release),
-        Ok(Message::AcquiredLock(_) | Message::ReleasedLock(_)) => inner.freed.notify_waiters(),
+        Ok(Message::HeaderUpdate) => {
+            inner.stale.store(true, Ordering::Release);
+            if is_foreign {
+                // A lock that was broken by hand is told so.
+                inner.doubt_lock();
+            }
+        }
+        Ok(Message::AcquiredLock(client) | Message::ReleasedLock(client)) => {
+            inner.freed.notify_waiters();
+            if client != inner.client_id() {
+                inner.doubt_lock();
+            }
+        }
         Ok(Message::RequestLock(client)) if owned && client != inner.client_id() => {
             notification.answer(response(0));
             let inner = Arc::clone(inner);

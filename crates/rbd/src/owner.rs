@@ -237,6 +237,7 @@ impl Image {
         loop {
             inner.check()?;
             inner.check_header().await?;
+            inner.confirm_lock().await?;
             if inner.may_write() {
                 return Ok(false);
             }

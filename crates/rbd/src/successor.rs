@@ -7,7 +7,6 @@
 //! itself, and then all of this is refused.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use loligo_rados::{LockInfo, Rados};
 use loligo_wire::rbd::feature;
@@ -18,7 +17,7 @@ use crate::image::{At, Image, Inner, Which};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
-/// How the exclusive lock is held: the client, and its cookie.
+/// How the exclusive lock is held, or was when it was last heard of: the client, and its cookie.
 struct Holding {
     client: EntityNum,
     cookie: String,
@@ -38,12 +37,13 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other
-    /// clients might see of it. [`Error::LockLost`] if somebody else has, or had, the exclusive lock. As
-    /// [`Image::open`]. After all but the first two the call can be repeated.
+    /// clients might see of it. [`Error::LockLost`] or [`Error::LockBroken`] if somebody else has, or had, the
+    /// exclusive lock. As [`Image::open`]. After all but the first three the call can be repeated.
     pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
         let old = &self.inner;
         if !old.is_read_only() {
             old.flush_cache().await?;
+            old.tenure.check()?;
         }
         let io = rados.ioctx_by_id(old.io.pool()).with_namespace(old.io.namespace().to_vec());
         let at = old.snap.map_or(At::Head, At::Id);
@@ -86,7 +86,7 @@ impl Inner {
         Holding {
             client: EntityNum::client(GlobalId(id.client)),
             cookie: format!("{COOKIE}{}", id.watch),
-            is_owner: self.owned.load(Ordering::Acquire),
+            is_owner: self.tenure.is_unreturned(),
         }
     }
 }

@@ -5,7 +5,7 @@ use loligo_rbd::{Error, Image, Mode, NewClone};
 use serde_json::{Value, json};
 
 use super::args::{ById, CloneShape};
-use super::{Place, data_pool, defaults, open_named, order, wanted};
+use super::{Place, config, data_pool, defaults, open_named, order, wanted};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
@@ -22,7 +22,7 @@ pub(super) async fn make(
         features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, &io, shape.spread.data_pool.as_deref()).await?,
-        format: defaults::clone_format(&place.conf)?,
+        format: defaults::clone_format(&config::of_pool_of(place, &io).await)?,
     };
     let made = loligo_rbd::clone(&from, &parent, &snap, &io, &name, new).await;
     let no_parent = matches!(&made, Err(Error::NoSnapshot(_) | Error::NoImage(_)));

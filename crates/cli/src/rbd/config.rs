@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use loligo_cephx::conf::Conf;
 use loligo_cephx::conf::table::{self, Known};
 use loligo_rados::{Errno, IoCtx};
 use loligo_rbd::{Error, Image, Mode, pools};
@@ -229,6 +230,18 @@ async fn of_image(place: &Place, setting: &Setting) -> Result<(), Failure> {
 async fn of_both(io: &IoCtx, image: &Image) -> Result<[Settings; 2], Error> {
     let of_pool = settings(&pools::metadata(io).await?, "pool");
     Ok([of_pool, settings(&image.metadata().await?, "image")])
+}
+
+/// The configuration with what the pool of `io` says instead, be it on the command line: librbd has it so. What
+/// cannot be read says nothing, as there; nor does what is no value.
+pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
+    let mut conf = place.conf.clone();
+    for (name, (value, _)) in settings(&pools::metadata(io).await.unwrap_or_default(), "pool") {
+        if Level::Pool.checked(&name, &value).is_ok() {
+            conf.set(&name, &value);
+        }
+    }
+    conf
 }
 
 fn get(pairs: &BTreeMap<String, Bytes>, key: &str) -> Result<(), Failure> {

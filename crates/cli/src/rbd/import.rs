@@ -8,7 +8,7 @@ use std::path::Path;
 use loligo_rbd::{Image, Mode, image_file};
 
 use super::args::{ExportFormat, Import};
-use super::{Bar, Place, defaults, diff, shaped_as, transfer};
+use super::{Bar, Place, config, defaults, diff, shaped_as, transfer};
 use crate::failure::{Context, Failure};
 
 const EISDIR: i32 = 21;
@@ -30,7 +30,10 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
     let (io, name) = place.image(options.image.as_deref().unwrap_or(own_name)).await?;
     let (from, size) = open(&options.file).context(what)?;
     let (new, mut begun) = match options.export_format {
-        ExportFormat::Bytes => (defaults::image(&place.conf, size.unwrap_or(0))?, Begun::Bytes(from)),
+        ExportFormat::Bytes => {
+            let conf = config::of_pool_of(place, &io).await;
+            (defaults::image(&conf, size.unwrap_or(0))?, Begun::Bytes(from))
+        }
         ExportFormat::Whole => {
             let reader = image_file::Reader::new(from).context(what)?;
             (reader.head().new_image().context(what)?, Begun::Whole(reader))

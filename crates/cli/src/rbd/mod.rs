@@ -377,7 +377,8 @@ fn text_names(names: impl IntoIterator<Item = Bytes>, what: &str) -> Vec<String>
 }
 
 async fn shaped(place: &Place, io: &IoCtx, shape: &CloneShape, size: u64) -> Result<NewImage, Failure> {
-    shaped_as(place, io, shape, defaults::image(&place.conf, size)?).await
+    let conf = config::of_pool_of(place, io).await;
+    shaped_as(place, io, shape, defaults::image(&conf, size)?).await
 }
 
 /// What is configured, with what the command line says instead.
@@ -420,8 +421,11 @@ fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
 
 /// The pool for the data of an image in `io`'s pool, if that is another one: as named, or else as configured.
 async fn data_pool(place: &Place, io: &IoCtx, named: Option<&str>) -> Result<Option<PoolId>, Failure> {
-    let configured = defaults::data_pool(&place.conf);
-    let Some(name) = named.map(str::to_owned).or(configured) else { return Ok(None) };
+    let name = match named {
+        Some(name) => Some(name.to_owned()),
+        None => defaults::data_pool(&config::of_pool_of(place, io).await),
+    };
+    let Some(name) = name else { return Ok(None) };
     let pool = place.rados.pool_id(&name).await.context(|| format!("open data pool {name}"))?;
     Ok(Some(pool).filter(|pool| *pool != io.pool()))
 }
@@ -430,14 +434,15 @@ async fn data_pool(place: &Place, io: &IoCtx, named: Option<&str>) -> Result<Opt
 async fn remove(place: &Place, text: &str, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("rm {text}");
     let (io, name) = place.image(text).await?;
-    if place.conf.bool("rbd_move_to_trash_on_remove", false).context(what)? {
-        let keep = place.conf.u64("rbd_move_to_trash_on_remove_expire_seconds", 0).context(what)?;
+    let conf = config::of_pool_of(place, &io).await;
+    if conf.bool("rbd_move_to_trash_on_remove", false).context(what)? {
+        let keep = conf.u64("rbd_move_to_trash_on_remove_expire_seconds", 0).context(what)?;
         return loligo_rbd::trash::put(&io, &name, Duration::from_secs(keep)).await.context(what);
     }
     let bar = Bar::new("Removing image", quiet);
     match loligo_rbd::remove(&io, &name, |n, of| bar.at(n, of)).await {
         Err(Error::HasClones(_))
-            if place.conf.bool("rbd_move_parent_to_trash_on_remove", false).context(what)? =>
+            if conf.bool("rbd_move_parent_to_trash_on_remove", false).context(what)? =>
         {
             loligo_rbd::trash::put_parent(&io, &name).await.context(what)
         }
@@ -464,7 +469,8 @@ async fn create_old(
         let why = "an image of format 1 has no features, no striping and no data pool";
         return Err(Failure::of(Errno::EINVAL, what(), why));
     }
-    let order = order(shape)?.unwrap_or(defaults::image(&place.conf, size)?.order);
+    let conf = config::of_pool_of(place, io).await;
+    let order = order(shape)?.unwrap_or(defaults::image(&conf, size)?.order);
     loligo_rbd::create_old(io, name, size, order).await.context(what)
 }
 

@@ -1,4 +1,4 @@
-//! New images as the configuration wants them: the command line, `CEPH_ARGS`, ceph.conf, the monitors.
+//! New images as the configuration wants them: the pool, the command line, `CEPH_ARGS`, ceph.conf, the monitors.
 
 use std::fs;
 
@@ -27,6 +27,34 @@ pub(crate) fn by_their_words(place: &Place) {
         assert!(place.done("info x").contains("exclusive-lock"), "{unknown}");
         place.done("rm x");
     }
+    as_the_pool_says(place);
+}
+
+/// A pool's settings come before all that is said elsewhere, save by the options of a command.
+fn as_the_pool_says(place: &Place) {
+    let set = |key: &str, value: &str| place.done(&format!("config pool set {} {key} {value}", place.pool));
+    let rm = |key: &str| place.done(&format!("config pool rm {} {key}", place.pool));
+    let shaped = |line: &str| {
+        place.done(line);
+        let info = place.done("info x");
+        place.done("rm x");
+        info
+    };
+    set("rbd_default_order", "20");
+    set("rbd_default_features", "layering,exclusive-lock");
+    let info = shaped("create x --size 1M --rbd-default-order 16");
+    assert!(info.contains("order 20") && info.contains("features: layering, exclusive-lock\n"), "{info}");
+    assert!(shaped("create x --size 1M --object-size 8K").contains("order 13"));
+    set("rbd_move_to_trash_on_remove", "true");
+    place.done("create x --size 1M");
+    place.done("rm x");
+    let trash = place.done("trash ls");
+    let id = trash.split_whitespace().next().expect("it is in the trash");
+    place.done(&format!("trash rm {id}"));
+    for key in ["rbd_default_order", "rbd_default_features", "rbd_move_to_trash_on_remove"] {
+        rm(key);
+    }
+    assert!(shaped("create x --size 1M").contains("order 22"));
 }
 
 /// Both make the same image of the same options, wherever they are said.
@@ -60,6 +88,30 @@ pub(crate) fn beside(place: &Place) {
     let with_file = format!("-c {} create NAME --size 4M", own.display());
     assert!(same_shape(place, &with_file).contains("order 18"));
     place.ceph(&["config", "rm", "client", "rbd_default_order"]);
+    by_the_pool(place);
+}
+
+fn by_the_pool(place: &Place) {
+    let settings = [
+        ("rbd_default_order", "20"),
+        ("rbd_default_features", "5"),
+        ("rbd_default_stripe_unit", "65536"),
+        ("rbd_default_stripe_count", "4"),
+    ];
+    for (key, value) in settings {
+        place.done(&format!("config pool set {} {key} {value}", place.pool));
+        // A stripe unit alone is no layout.
+        if key != "rbd_default_stripe_unit" {
+            same_shape(place, "import file NAME --no-progress --rbd-default-order 17");
+        }
+    }
+    assert!(same_shape(place, "create NAME --size 4M --rbd-default-order 21").contains("order 20"));
+    same_shape(place, "create NAME --size 4M --object-size 1M --image-feature layering");
+    let copied = format!("cp {pool}/from {pool}/NAME --no-progress", pool = place.pool);
+    assert!(same_shape(place, &copied).contains("order 22"), "a copy is as what is copied");
+    for (key, _) in settings {
+        place.done(&format!("config pool rm {} {key}", place.pool));
+    }
 }
 
 /// Has both make an image, and removes it; what it is.

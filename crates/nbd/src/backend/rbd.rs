@@ -9,7 +9,7 @@ use loligo_rados::Rados;
 use loligo_rbd::{CacheOptions, Error, Image, ImageCache, Shrink};
 use tokio::sync::Notify;
 
-use super::renewal::{Clustered, Heritage, NotPassed, Passing, Retiring};
+use super::renewal::{Clustered, Heritage, Losing, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
@@ -144,6 +144,16 @@ impl Clustered for Rbd {
             let image = alone.await?;
             let failed = failed.load(Ordering::Acquire);
             Some(Box::new(Orphan { image, read_only, failed }) as Box<dyn Heritage>)
+        })
+    }
+
+    fn lost(&self) -> Losing {
+        let lost = self.held().map(|held| held.image.lock_lost());
+        Box::pin(async move {
+            match lost {
+                Some(lost) => lost.await.to_string(),
+                None => std::future::pending().await,
+            }
         })
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! | state | means | leaves it |
 //! |---|---|---|
-//! | open | requests are carried out | the client is blocklisted: to *renewing* |
+//! | open | requests are carried out | the client is blocklisted: to *renewing*; its lock was broken: to *lost* |
 //! | renewing | requests wait | opened: to *open*; another client has the lock, or data are lost: to *lost* |
 //! | lost | requests fail | its end |
 //!
@@ -35,6 +35,9 @@ pub(super) trait Clustered: Backend {
     /// Ends it, without a word to the cluster, and returns what a successor needs. To be called when its
     /// client is blocklisted and has been shut down.
     fn retire(&self) -> Retiring;
+
+    /// Waits until nothing can be changed by it any more, though its client lives: then why.
+    fn lost(&self) -> Losing;
 }
 
 /// What is left of a back end whose client is dead.
@@ -45,6 +48,9 @@ pub(super) trait Heritage: Send + Sync {
 
 /// The end of a back end: what is left of it, unless it was closed already.
 pub(super) type Retiring = Pin<Box<dyn Future<Output = Option<Box<dyn Heritage>>> + Send>>;
+
+/// A wait for what makes a back end useless.
+pub(super) type Losing = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// An attempt to open a back end anew.
 pub(super) type Passing<'a> =
@@ -118,7 +124,15 @@ impl Drop for Renewable {
 /// Opens it anew, as often as that is needed.
 async fn renew(shared: Arc<Shared>, mut opened: Arc<Opened>, opener: Arc<Opener>) {
     loop {
-        opened.rados.blocklisted().await;
+        let why_lost = tokio::select! {
+            biased;
+            () = opened.rados.blocklisted() => None,
+            why = opened.backend.lost() => Some(why),
+        };
+        if let Some(why) = why_lost {
+            shared.becomes(Now::Lost(why));
+            return;
+        }
         if !shared.becomes(Now::Renewing("its client was blocklisted".to_owned())) {
             return;
         }

@@ -9,7 +9,7 @@ use loligo_rados::{PoolId, Rados};
 use loligo_stripe::{Buffers, Error, File, Segment, Striper};
 
 use super::rbd::steps;
-use super::renewal::{Clustered, Heritage, NotPassed, Passing, Retiring};
+use super::renewal::{Clustered, Heritage, Losing, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Fault, Io, Piece};
 
@@ -60,6 +60,10 @@ impl Clustered for Striped {
     fn retire(&self) -> Retiring {
         drop(self.file.lock().take());
         Box::pin(std::future::ready(Some(Box::new(self.origin.clone()) as Box<dyn Heritage>)))
+    }
+
+    fn lost(&self) -> Losing {
+        Box::pin(std::future::pending())
     }
 }
 

@@ -32,7 +32,7 @@ pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
 pub use self::read_op::{Answer, Checksum, ChecksumKind, ReadOp};
 pub use self::snaps::PoolSnapshot;
 use self::snaps::SnapContext;
-pub use self::watch::{Notification, Notified, Watch, WatchNews, WatcherId};
+pub use self::watch::{Confirmation, Notification, Notified, Watch, WatchNews, WatcherId};
 pub use self::write_op::WriteOp;
 
 /// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::osd::{
     ListWatchersResponse, MOSDOp, MWatchNotify, OpCode, OsdFlags, OsdOp, WatchArgs, WatchEvent, WatchItem,
 };
@@ -21,8 +21,6 @@ use crate::Error;
 use crate::error::Errno;
 use crate::objecter::{Heard, Linger, Trouble};
 use crate::waits::Reason;
-
-static CONFIRMED: Class = Class::new("rados.watch.confirmed");
 
 /// How often a watch tells its OSD that it is alive (Ceph: `objecter_tick_interval`).
 const PING_EVERY: Duration = Duration::from_secs(5);
@@ -43,11 +41,11 @@ impl IoCtx {
         beginning.register().await?;
         let keeper = beginning.0.take().expect("it is taken here alone");
         let (linger, oid) = (Arc::clone(&keeper.linger), keeper.oid.clone());
-        let confirmed = Arc::clone(&keeper.confirmed);
+        let confirmation = keeper.confirmation.clone();
         let (stop, stopped) = oneshot::channel();
         let runtime = Handle::current();
         let task = runtime.spawn(keeper.keep(stopped));
-        Ok(Watch { ioctx: self.clone(), oid, linger, confirmed, stop: Some(stop), task, runtime })
+        Ok(Watch { ioctx: self.clone(), oid, linger, confirmation, stop: Some(stop), task, runtime })
     }
 
     /// Tells all who watch an object something, and waits for their answers, at most `timeout` (in whole seconds; zero is the
@@ -159,7 +157,7 @@ pub struct Watch {
     ioctx: IoCtx,
     oid: Vec<u8>,
     linger: Arc<Linger>,
-    confirmed: Arc<Mutex<Instant>>,
+    confirmation: Confirmation,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<(), Error>>,
     runtime: Handle,
@@ -205,13 +203,47 @@ impl Watch {
 
     /// How long ago the watch was known to be there: what was notified until then has been heard.
     pub fn confirmed_before(&self) -> Duration {
-        self.confirmed.lock().elapsed()
+        self.confirmation.age()
+    }
+
+    /// The same for others: tells it as long as it is asked, and takes no lock.
+    pub fn confirmation(&self) -> Confirmation {
+        self.confirmation.clone()
     }
 
     /// Ends the watch and waits until the OSD knows it.
     pub async fn unwatch(mut self) -> Result<(), Error> {
         drop(self.stop.take());
         (&mut self.task).await.unwrap_or(Err(Error::Shutdown))
+    }
+}
+
+/// When a watch was last known to be there.
+#[derive(Clone, Debug)]
+pub struct Confirmation(Arc<Confirmed>);
+
+#[derive(Debug)]
+struct Confirmed {
+    begun: Instant,
+    /// Microseconds since `begun`.
+    at: AtomicU64,
+}
+
+impl Confirmation {
+    fn new() -> Self {
+        Self(Arc::new(Confirmed { begun: Instant::now(), at: AtomicU64::new(0) }))
+    }
+
+    /// How long ago that was: see [`Watch::confirmed_before`].
+    pub fn age(&self) -> Duration {
+        // Relaxed, here and below: nothing else belongs to the time.
+        let at = Duration::from_micros(self.0.at.load(Ordering::Relaxed));
+        self.0.begun.elapsed().saturating_sub(at)
+    }
+
+    fn confirm(&self, at: Instant) {
+        let at = at.saturating_duration_since(self.0.begun).as_micros();
+        self.0.at.store(u64::try_from(at).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -319,15 +351,15 @@ struct Keeper {
     oid: Vec<u8>,
     linger: Arc<Linger>,
     timeout_s: u32,
-    confirmed: Arc<Mutex<Instant>>,
+    confirmation: Confirmation,
 }
 
 impl Keeper {
     fn new(ioctx: &IoCtx, oid: Vec<u8>, timeout_s: u32) -> Self {
         let enlisted = Enlisted::new(ioctx);
         let linger = Arc::clone(&enlisted.linger);
-        let confirmed = Arc::new(Mutex::new(&CONFIRMED, Instant::now()));
-        Self { _enlisted: enlisted, ioctx: ioctx.clone(), oid, linger, timeout_s, confirmed }
+        let confirmation = Confirmation::new();
+        Self { _enlisted: enlisted, ioctx: ioctx.clone(), oid, linger, timeout_s, confirmation }
     }
 
     /// Registers the watch where it belongs now.
@@ -346,7 +378,7 @@ impl Keeper {
                 Err(Error::NewIdentity) => {}
                 told => {
                     told?;
-                    *self.confirmed.lock() = sent;
+                    self.confirmation.confirm(sent);
                     return Ok(());
                 }
             }

@@ -209,6 +209,39 @@ async fn who_is_on_the_blocklist_is_told_what_is_lost() {
     assert!(stored(&io, "disk").await == model);
 }
 
+/// Nobody is blocklisted: what was written before the lock was broken is not written over what another client
+/// wrote since, and is told as lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn whose_lock_was_broken_is_told_what_is_lost() {
+    let (server, io) = place().await;
+    loligo_rbd::create(&io, "disk", small(features::DEFAULT, None)).await.expect("made");
+    let robbed_io = connect(&server).await.ioctx(POOL).await.expect("the pool");
+    let robbed = opened(&robbed_io, "disk", &lazy()).await;
+    robbed.write(0, vec![1; 4096].into()).await.expect("written");
+    robbed.flush().await.expect("flushed");
+    robbed.write(0, vec![2; 4096].into()).await.expect("written");
+    let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
+    let holder = robbed.lock_info().await.expect("a lock").holders.remove(0);
+    let broken = image.break_lock(holder.client, &holder.cookie, loligo_rbd::Evicted::No).await;
+    broken.expect("broken");
+    image.write(0, vec![3; 512].into()).await.expect("written");
+    // It is free again.
+    image.close().await.expect("closes");
+    let lost = robbed.lock_lost().await;
+    assert!(matches!(lost, Error::LockBroken { .. }), "{lost}");
+    let refused = robbed.write(8192, vec![4].into()).await.expect_err("the lock is lost");
+    assert!(matches!(refused, Error::LockBroken { .. }), "{refused}");
+    assert!(!robbed.is_lock_owner());
+    // What is read is the cluster's.
+    assert_eq!(robbed.read(0, 512).await.expect("read"), vec![3; 512]);
+    let closed = robbed.close().await.expect_err("what it had is lost");
+    assert!(matches!(closed, Error::WriteBack(_)), "{closed}");
+    let mut model = vec![0; 1 << 20];
+    model[..4096].fill(1);
+    model[..512].fill(3);
+    assert!(stored(&io, "disk").await == model);
+}
+
 /// What cannot be written back is not given away: the one who wants the lock waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_stays_while_something_cannot_be_written_back() {

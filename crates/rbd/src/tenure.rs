@@ -1,0 +1,214 @@
+//! What is known of the exclusive lock from the moment that it is taken to the moment that it is given up.
+//!
+//! A lock that is held can be taken away: a client that finds the owner's watch gone breaks it, a person
+//! breaks it by hand. Most of them blocklist the owner, whose requests fail from then on; some do not. The
+//! lock may also be free again by the time the owner hears of all this, since whoever took it has done its
+//! work. What was written in between must not be written over by an owner that takes the free lock again as
+//! if nothing had happened. So a lock that is gone without having been given up is *lost*: for this opening
+//! of the image for good, and for those that [inherit](crate::Image::succeed) it.
+//!
+//! | state | means |
+//! |---|---|
+//! | owned | the lock is ours, as far as is known |
+//! | owned, doubted | somebody may have taken it away: nothing is changed before the cluster says that it is ours |
+//! | unreturned | it was ours, and no answer says that it was given up |
+//! | lost | it was ours, and is not: nothing is changed any more |
+//!
+//! There is doubt when the watch had to be made anew, when others say that they have the lock or have changed
+//! the header, and when the watch was not confirmed for some time: the process may have been stopped.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use loligo_rados::{Confirmation, LockInfo};
+use loligo_wire::{EntityNum, GlobalId};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::Error;
+use crate::image::{Image, Inner};
+use crate::lock::COOKIE;
+use crate::object_map::LOCK;
+
+/// For how long a watch that was confirmed is relied on: two of its signs of life. Others break the lock of a
+/// watch that the OSD has dropped, after 30 s (`osd_client_watch_timeout`).
+const CONFIRMED_FOR: Duration = Duration::from_secs(10);
+
+/// How long is waited for the word whether the client that lost a lock is blocklisted.
+const MAP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub(crate) struct Tenure {
+    /// Somebody has taken the lock, and it was not given up since.
+    unreturned: AtomicBool,
+    /// How often there was reason to doubt, and how many of these reasons were looked into.
+    doubts: AtomicU64,
+    settled: AtomicU64,
+    /// When the lock was last seen to be ours: milliseconds since `begun`.
+    seen: AtomicU64,
+    begun: Instant,
+    /// Of the watch.
+    confirmation: OnceLock<Confirmation>,
+    lost: watch::Sender<Option<Loss>>,
+}
+
+/// The end of a lock that was not given up.
+#[derive(Clone)]
+struct Loss {
+    /// Who has it instead.
+    by: String,
+    /// Whether whoever broke it has put this client on the blocklist.
+    is_blocklisted: bool,
+}
+
+impl Loss {
+    fn error(&self) -> Error {
+        let by = self.by.clone();
+        if self.is_blocklisted { Error::LockLost { by } } else { Error::LockBroken { by } }
+    }
+}
+
+impl Default for Tenure {
+    fn default() -> Self {
+        Self {
+            unreturned: AtomicBool::new(false),
+            doubts: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            begun: Instant::now(),
+            confirmation: OnceLock::new(),
+            lost: watch::Sender::new(None),
+        }
+    }
+}
+
+impl Tenure {
+    /// There is a watch now.
+    pub(crate) fn watched(&self, confirmation: Confirmation) {
+        // An image has one watch.
+        let _ = self.confirmation.set(confirmation);
+    }
+
+    pub(crate) fn begins(&self) {
+        self.unreturned.store(true, Ordering::Release);
+        self.was_seen(self.begun.elapsed());
+    }
+
+    /// It was given up.
+    pub(crate) fn ends(&self) {
+        self.unreturned.store(false, Ordering::Release);
+    }
+
+    /// Whether there was one whose end is not known.
+    pub(crate) fn is_unreturned(&self) -> bool {
+        self.unreturned.load(Ordering::Acquire)
+    }
+
+    /// Somebody may have taken it away.
+    pub(crate) fn doubt(&self) {
+        self.doubts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn is_doubted(&self) -> bool {
+        self.settled.load(Ordering::Acquire) != self.doubts.load(Ordering::Acquire) || self.is_unconfirmed()
+    }
+
+    /// Neither the watch nor the lock itself was seen for some time.
+    fn is_unconfirmed(&self) -> bool {
+        let is_old = |confirmation: &Confirmation| confirmation.age() > CONFIRMED_FOR;
+        // Relaxed: a time, to which nothing else belongs.
+        let seen = || Duration::from_millis(self.seen.load(Ordering::Relaxed));
+        self.confirmation.get().is_some_and(is_old)
+            && self.begun.elapsed().saturating_sub(seen()) > CONFIRMED_FOR
+    }
+
+    fn was_seen(&self, at: Duration) {
+        self.seen.fetch_max(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Refuses what needs a lock that is lost.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.lost.borrow().as_ref().map_or(Ok(()), |loss| Err(loss.error()))
+    }
+}
+
+impl Image {
+    /// Waits until the exclusive lock is lost: it was ours, and somebody has taken it away. Nothing can be
+    /// changed by this image any more then; what it has under way may fail, or may not. That the client is
+    /// [blocklisted](loligo_rados::Rados::blocklisted) is known elsewhere.
+    ///
+    /// The future does not keep the image open; if that is closed before, it waits for ever.
+    pub fn lock_lost(&self) -> impl Future<Output = Error> + Send + use<> {
+        let mut lost = self.inner.tenure.lost.subscribe();
+        async move {
+            let loss = lost.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
+            match loss {
+                Some(loss) => loss.error(),
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Whether the lock is ours beyond doubt.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.owned.load(Ordering::Acquire) && !self.tenure.is_doubted()
+    }
+
+    /// Somebody may have taken the lock away, if it was ours: finds out, without keeping anybody waiting.
+    pub(crate) fn doubt_lock(self: &Arc<Self>) {
+        if !self.owned.load(Ordering::Acquire) {
+            return;
+        }
+        self.tenure.doubt();
+        let inner = Arc::clone(self);
+        // What fails is tried again by the next change.
+        tokio::spawn(async move { inner.confirm_lock().await });
+    }
+
+    /// Looks whether the lock is still ours, if there is doubt.
+    pub(crate) async fn confirm_lock(&self) -> Result<(), Error> {
+        self.tenure.check()?;
+        if !self.owned.load(Ordering::Acquire) || !self.tenure.is_doubted() {
+            return Ok(());
+        }
+        // On the heap, so that futures are small where there is no doubt.
+        Box::pin(self.look_at_lock()).await
+    }
+
+    async fn look_at_lock(&self) -> Result<(), Error> {
+        let (doubts, now) = (self.tenure.doubts.load(Ordering::Acquire), self.tenure.begun.elapsed());
+        let info = self.io.lock_info(&*self.header, LOCK).await?;
+        if !self.is_held_here(&info) && self.owned.load(Ordering::Acquire) {
+            return Err(self.lose_lock(&info).await);
+        }
+        self.tenure.settled.fetch_max(doubts, Ordering::AcqRel);
+        self.tenure.was_seen(now);
+        Ok(())
+    }
+
+    fn is_held_here(&self, info: &LockInfo) -> bool {
+        let id = self.client_id();
+        let (client, cookie) = (EntityNum::client(GlobalId(id.client)), format!("{COOKIE}{}", id.watch));
+        info.holders.iter().any(|holder| holder.client == client && holder.cookie == cookie)
+    }
+
+    /// The lock was ours, and is not any more, though it was not given up.
+    pub(crate) async fn lose_lock(&self, now: &LockInfo) -> Error {
+        let rados = self.io.rados();
+        // The client's map may be older than what was done to it.
+        let _ = timeout(MAP_TIMEOUT, rados.wait_for_latest_osdmap()).await;
+        let by = match now.holders.first() {
+            Some(holder) => holder.client.to_string(),
+            None => "another client".to_owned(),
+        };
+        let loss = Loss { by, is_blocklisted: rados.is_blocklisted() };
+        let error = loss.error();
+        self.owned.store(false, Ordering::Release);
+        self.tenure.lost.send_if_modified(|lost| lost.is_none() && lost.replace(loss).is_none());
+        error
+    }
+}
