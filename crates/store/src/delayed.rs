@@ -108,6 +108,10 @@ impl Collection for DelayedCollection {
         self.inner.object(oid)
     }
 
+    fn room(&self) -> Fetch<()> {
+        self.inner.room()
+    }
+
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
         let version = txn.version;
         if self.inner.submit(txn)? == Commit::Done {

@@ -36,6 +36,12 @@ pub trait Collection: Send + Sync {
     /// An object as it is now: everything submitted is seen, committed or not. `None` if it does not exist.
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>>;
 
+    /// When there is room for another transaction: whoever can wait asks before each, so that what is submitted does not gather
+    /// faster than it is made safe. Nothing is reserved, and a transaction is taken in any case.
+    fn room(&self) -> Fetch<()> {
+        Fetch::Now(())
+    }
+
     /// Does a transaction. An error means that nothing was done.
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError>;
 
@@ -115,6 +121,16 @@ pub trait ObjectView: Send + Sync {
 
     /// All extended attributes.
     fn xattrs(&self) -> Fetch<KeyValues>;
+
+    /// Bytes of the names and values of all extended attributes.
+    fn xattr_bytes(&self) -> u64 {
+        0
+    }
+
+    /// About how many bytes of memory a clone of the object takes at once: attributes, and of the omap what is in memory.
+    fn cloned_bytes(&self) -> u64 {
+        self.xattr_bytes()
+    }
 
     /// The omap's header; empty if none was set.
     fn omap_header(&self) -> Fetch<Bytes>;

@@ -164,7 +164,8 @@ impl Checkpointer {
     fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
         // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left it.
         let tail = self.core.journal_head.load(Ordering::Acquire);
-        self.core.large_bytes.store(0, Ordering::Relaxed);
+        self.core.large_bytes.store(0, Ordering::SeqCst);
+        self.core.let_in();
         let (removed, open) = self.collections.removed_and_open();
         let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
         // What is written down stays readable from memory, but not at the cost of all that is there already.

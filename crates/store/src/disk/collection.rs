@@ -578,6 +578,10 @@ impl Collection for Arc<DiskCollection> {
         Fetch::Later(later)
     }
 
+    fn room(&self) -> Fetch<()> {
+        self.core.room()
+    }
+
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
         self.core.check()?;
         check(&txn, self.core.journal_len)?;

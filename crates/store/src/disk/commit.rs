@@ -66,7 +66,7 @@ impl Committer {
                     let last = batch.is_empty() && core.commits.is_empty();
                     together(|| said(&group, last));
                     keep(&core, &group);
-                    core.handled(group.len());
+                    core.handled(&group);
                 }
                 ControlFlow::Continue(())
             });

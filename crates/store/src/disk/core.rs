@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use bytes::Bytes;
-use loligo_lane::{Action, Bound, Lane, PushError};
+use loligo_lane::{Action, Bound, Lane};
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::Eversion;
 use smallvec::SmallVec;
@@ -20,16 +20,22 @@ use super::pool::Pool;
 use super::reader::{Job, Looks, Reader, Reading};
 use super::space::Space;
 use super::store::SmallWrites;
-use crate::StoreError;
+use crate::{Completer, Fetch, Later, StoreError};
 
 /// Held to take out all records that wait; adding one takes no lock.
 static COMMITS: Class = Class::new("store.commits");
 /// Held to take a reference.
 static MAP: Class = Class::new("store.map");
 static ON_STOP: Class = Class::new("store.on_stop");
+/// Held to add one who waits for room, or to take all out.
+static WAITERS: Class = Class::new("store.room");
 
-/// Records that wait for the journal, and their bytes: twice what the OSD lets in from its clients.
+/// Records that wait for the journal, and their bytes, at which whoever can wait does: twice what the OSD lets in from its
+/// clients. Nobody is refused: what a record says is done in memory already.
 pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
+/// Bytes of large writes in memory until the next checkpoint, at which the same holds. While one is under way there may be as
+/// many again.
+const LARGE_BYTES_MAX: u64 = 512 << 20;
 
 /// So many records at once make it worth while to write the data of small writes to its place, in a write of its own, rather than twice:
 /// into the journal first.
@@ -63,9 +69,9 @@ impl Pending {
     }
 }
 
-/// What became of a record that was given to the committer; if nothing, whether that is for want of room.
+/// What became of a record that was given to the committer; nothing if the store has stopped.
 #[must_use]
-pub(super) struct Pushed(Result<Action, bool>);
+pub(super) struct Pushed(Option<Action>);
 
 type OnStop = Box<dyn FnOnce(&StoreError) + Send>;
 
@@ -98,6 +104,12 @@ pub(super) struct Core {
     /// Records given to the committer, and those with which it has done: see [`Core::committer_is_past`].
     pushed: AtomicU64,
     handled: AtomicU64,
+    /// Bytes of the records that the committer has not done with.
+    waiting_bytes: AtomicUsize,
+    waiting_max: Bound,
+    /// Those who wait for room, and whether there are any.
+    waiters: Mutex<Vec<Completer<()>>>,
+    has_waiters: AtomicBool,
     /// Bytes of small writes that the data cache got since the last checkpoint began.
     pub(super) kept_bytes: AtomicUsize,
     /// Records in the committer's newest group.
@@ -130,7 +142,7 @@ pub(super) struct Start {
     pub(super) next_object: u64,
     /// Of the data cache, at most.
     pub(super) cache_bytes: usize,
-    /// Records that may wait for the journal.
+    /// Records that may wait for the journal before others are asked to wait.
     pub(super) waiting_max: Bound,
     pub(super) small_writes: SmallWrites,
 }
@@ -153,7 +165,7 @@ impl Core {
             looks: Looks::default(),
             data_cache: DataCache::new(start.cache_bytes),
             buffers: Buffers::new(),
-            commits: Lane::weighed(&COMMITS, start.waiting_max, Pending::weight),
+            commits: Lane::new(&COMMITS, usize::MAX),
             journal_len: start.journal_len,
             journal_head: AtomicU64::new(start.journal_at),
             journal_limit: AtomicU64::new(start.journal_limit),
@@ -163,6 +175,10 @@ impl Core {
             next_object: AtomicU64::new(start.next_object),
             pushed: AtomicU64::new(0),
             handled: AtomicU64::new(0),
+            waiting_bytes: AtomicUsize::new(0),
+            waiting_max: start.waiting_max,
+            waiters: Mutex::new(&WAITERS, Vec::new()),
+            has_waiters: AtomicBool::new(false),
             kept_bytes: AtomicUsize::new(0),
             group_records: AtomicUsize::new(0),
             small_writes: start.small_writes,
@@ -207,7 +223,49 @@ impl Core {
         drop(self.commits.close());
         let hooks = std::mem::take(&mut *self.on_stop.lock());
         hooks.into_iter().for_each(|hook| hook(&StoreError::Stopped));
+        self.let_in();
         self.wake();
+    }
+
+    /// When whoever has a change and can wait should make it.
+    pub(super) fn room(&self) -> Fetch<()> {
+        if self.has_room() {
+            return Fetch::Now(());
+        }
+        let (later, completer) = Later::new();
+        self.waiters.lock().push(completer);
+        // SeqCst, as in `let_in`: either that one sees this, or this sees what that one has made room with.
+        self.has_waiters.store(true, Ordering::SeqCst);
+        self.want_checkpoint();
+        if self.has_room() || self.why_stopped().is_some() {
+            self.let_in();
+        }
+        Fetch::Later(later)
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting = self.pushed.load(Ordering::SeqCst).saturating_sub(self.handled.load(Ordering::SeqCst));
+        (waiting as usize) < self.waiting_max.items
+            && self.waiting_bytes.load(Ordering::SeqCst) < self.waiting_max.bytes
+            && self.large_bytes.load(Ordering::SeqCst) < LARGE_BYTES_MAX
+    }
+
+    /// Lets those go on who wait for room, if there is some, or none will ever be.
+    pub(super) fn let_in(&self) {
+        if !self.has_waiters.load(Ordering::SeqCst) {
+            return;
+        }
+        let stopped = self.why_stopped().is_some();
+        if !stopped && !self.has_room() {
+            return;
+        }
+        self.has_waiters.store(false, Ordering::SeqCst);
+        let waiters = std::mem::take(&mut *self.waiters.lock());
+        // On another thread: the committer has other things to do than to go on with requests.
+        self.pool.push(move || {
+            let answer = || if stopped { Err(StoreError::Stopped) } else { Ok(()) };
+            waiters.into_iter().for_each(|waiter| waiter.complete(answer()));
+        });
     }
 
     /// Has `hook` called when the store stops; now, if it has.
@@ -247,21 +305,16 @@ impl Core {
     pub(super) fn push(&self, pending: Pending) -> Pushed {
         // Under the lock of the record's collection, which a checkpoint takes before it looks.
         self.pushed.fetch_add(1, Ordering::Relaxed);
-        Pushed(self.commits.push(pending).map_err(|e| matches!(e, PushError::Full(_))))
+        self.waiting_bytes.fetch_add(pending.weight(), Ordering::Relaxed);
+        Pushed(self.commits.push(pending).ok())
     }
 
-    /// Wakes the committer if need be. If the record found no room, the store stops: what it says was done in memory, and
-    /// nobody can take it back.
+    /// Wakes the committer if need be.
     pub(super) fn pushed_record(&self, pushed: Pushed) -> Result<(), StoreError> {
         match pushed.0 {
-            Ok(Action::Submit) => self.committer.get().into_iter().for_each(Thread::unpark),
-            Ok(_) => {}
-            Err(is_full) => {
-                if is_full {
-                    self.stop("too many records wait for the journal".to_owned());
-                }
-                return Err(StoreError::Stopped);
-            }
+            Some(Action::Submit) => self.committer.get().into_iter().for_each(Thread::unpark),
+            Some(_) => {}
+            None => return Err(StoreError::Stopped),
         }
         Ok(())
     }
@@ -293,10 +346,12 @@ impl Core {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// The committer has done with so many more records.
-    pub(super) fn handled(&self, count: usize) {
-        // Release: with what it wrote for them.
-        self.handled.fetch_add(count as u64, Ordering::Release);
+    /// The committer has done with these records.
+    pub(super) fn handled(&self, group: &[Pending]) {
+        self.waiting_bytes.fetch_sub(group.iter().map(Pending::weight).sum(), Ordering::SeqCst);
+        // Release, and more: with what it wrote for them, and before it is looked who waits.
+        self.handled.fetch_add(group.len() as u64, Ordering::SeqCst);
+        self.let_in();
     }
 
     /// Whether the committer has done with the first `pushed` records. Until then it may be about to write large data to

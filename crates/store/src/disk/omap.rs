@@ -116,6 +116,11 @@ impl Omap {
         Arc::make_mut(self.new.get_or_insert_default())
     }
 
+    /// Keys in memory.
+    pub(super) fn changed_keys(&self) -> usize {
+        self.newest_first().map(|delta| delta.keys.len()).sum()
+    }
+
     /// Whether all there is of it is in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         match self.lowest() {

@@ -17,6 +17,9 @@ use super::reader::Reading;
 use crate::store::{OmapPage, OmapRange};
 use crate::{Completer, Data, Fetch, Info, KeyValues, Later, ObjectName, ObjectView, StoreError};
 
+/// What a pair takes in memory beside its bytes, which clones share.
+const PAIR_BYTES: usize = 128;
+
 /// Read in one go at most.
 const READ_BLOCKS_MAX: usize = 1024;
 /// A read that is longer looks for its blocks in the data cache only up to the first that is not there, since the disk reads the others in one
@@ -397,6 +400,15 @@ impl ObjectView for DiskView {
 
     fn xattrs(&self) -> Fetch<KeyValues> {
         Fetch::Now(self.onode.xattrs.clone())
+    }
+
+    fn xattr_bytes(&self) -> u64 {
+        self.onode.xattrs.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum()
+    }
+
+    fn cloned_bytes(&self) -> u64 {
+        let pairs = self.onode.xattrs.len() + self.onode.omap.changed_keys();
+        (pairs * PAIR_BYTES) as u64
     }
 
     fn omap_header(&self) -> Fetch<Bytes> {

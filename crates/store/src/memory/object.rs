@@ -339,6 +339,18 @@ impl ObjectView for Object {
         Fetch::Now(self.extras.as_deref().map(all).unwrap_or_default())
     }
 
+    fn xattr_bytes(&self) -> u64 {
+        self.extras.as_deref().map_or(0, |extras| extras.xattr_bytes)
+    }
+
+    fn cloned_bytes(&self) -> u64 {
+        let bytes = |e: &Extras| {
+            let pairs = (e.omap.len() + e.xattrs.len()) as u64;
+            e.xattr_bytes + e.omap_bytes + e.omap_header.len() as u64 + pairs * PAIR_COST
+        };
+        self.extras.as_deref().map_or(0, bytes)
+    }
+
     fn omap_header(&self) -> Fetch<Bytes> {
         let header = |e: &Extras| Bytes::copy_from_slice(&e.omap_header);
         Fetch::Now(self.extras.as_deref().map(header).unwrap_or_default())

@@ -1,5 +1,6 @@
 //! Goal: what only a rare order of threads can break does not break. Method: that order is forced.
 
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -209,7 +210,7 @@ fn an_omap_is_cloned_without_reading_it() {
 }
 
 #[test]
-fn a_record_that_finds_no_room_stops_the_store() {
+fn who_finds_no_room_waits_and_the_store_goes_on() {
     let machine = Machine::new(1, 64 << 20);
     let pool = Pool::start(0).expect("no threads");
     let start = Start {
@@ -231,15 +232,36 @@ fn a_record_that_finds_no_room_stops_the_store() {
         (PgId { pool: PoolId(1), seed: 0 }, CollectionRow { number: 1, ..CollectionRow::default() });
     // Nobody takes records out of its lane.
     let collection = DiskCollection::new(Arc::clone(&core), id, &row, Vec::new(), disk, Arc::default());
-    let (tell, stopped) = mpsc::channel();
-    core.on_stop(Box::new(move |_| tell.send(()).expect("the test waits")));
     let submit = |version| collection.submit(one(version, b"a", Change::Create)).map(drop);
     assert_eq!([submit(1), submit(2)], [Ok(()), Ok(())]);
-    assert_eq!(core.why_stopped(), None);
-    assert_eq!(submit(3), Err(StoreError::Stopped));
-    assert!(core.why_stopped().is_some_and(|why| why.contains("too many records")));
-    stopped.try_recv().expect("told before the caller was");
-    assert_eq!(submit(4), Err(StoreError::Stopped));
+    let (tell, told) = mpsc::channel();
+    let wait = || {
+        let tell = tell.clone();
+        match collection.room() {
+            Fetch::Now(()) => tell.send(Ok(())).expect("the test waits"),
+            Fetch::Later(later) => later.then(move |answer| tell.send(answer).expect("the test waits")),
+        }
+    };
+    wait();
+    assert!(told.try_recv().is_err(), "there is no room");
+    assert_eq!(submit(3), Ok(()), "who does not wait is not refused");
+    let mut taken = VecDeque::new();
+    let mut take = || {
+        let _ = core.commits.run_batch(1, |batch| {
+            taken.extend(batch.drain(..));
+            std::ops::ControlFlow::Break(())
+        });
+        core.handled(&[taken.pop_front().expect("a record")]);
+    };
+    take();
+    assert!(told.try_recv().is_err(), "as many wait as may");
+    take();
+    told.recv().expect("the pool tells").expect("there is room");
+    assert_eq!(submit(4), Ok(()));
+    wait();
+    core.stop("a disk".to_owned());
+    assert_eq!(told.recv(), Ok(Err(StoreError::Stopped)));
+    assert_eq!(submit(5), Err(StoreError::Stopped));
 }
 
 #[test]
