@@ -16,7 +16,7 @@ use loligo_msgr::Cork;
 use loligo_wire::message::Msg;
 
 use crate::replies::Replies;
-use crate::slot::{Asker, Slot};
+use crate::slot::Asker;
 use crate::unread::Held;
 
 /// Held to take out all that waits to be sent; leaving something takes no lock.
@@ -46,8 +46,6 @@ enum Item {
     Group(Arc<Replies>),
     /// A message to a watcher or a notifier.
     Message(Leaving),
-    /// A placement group in which requests wait for room for their answers.
-    Eased(Arc<Slot>),
 }
 
 impl Default for Finisher {
@@ -66,11 +64,6 @@ impl Finisher {
     /// Has messages sent. Never waits.
     pub(crate) fn send_messages(&self, messages: impl Iterator<Item = Leaving>) {
         self.push(messages.map(Item::Message));
-    }
-
-    /// Has placement groups look whether there is room for answers. Never waits.
-    pub(crate) fn ease(&self, slots: impl Iterator<Item = Arc<Slot>>) {
-        self.push(slots.map(Item::Eased));
     }
 
     fn push(&self, items: impl Iterator<Item = Item>) {
@@ -183,7 +176,6 @@ fn send_items(items: impl Iterator<Item = Item>) {
         match item {
             Item::Group(group) => groups.push(group),
             Item::Message(message) => messages.push(message),
-            Item::Eased(slot) => slot.eased(),
         }
     }
     send_all(groups, messages);

@@ -9,6 +9,9 @@
 //!   idle, in the very thread that read it; else whoever runs the slot takes it along. Nobody waits for anybody.
 //! - A slot executes one request at a time, so the operations of a request happen together or not at all, and each sees all
 //!   requests before it.
+//! - What a request may do, make and leave unread is bounded and counted before it is done: bytes of work (`exec/limits.rs`), bytes
+//!   made of few (`made`), messages to watchers (`watch/load.rs`), answers that its client has not read (`unread`). One that turns
+//!   out to be much work is executed by threads that serve no sockets (`hands`).
 //! - A write that comes again (a client that lost its connection sends it with the same number) gets the recorded result.
 //!
 //! - Snapshots are clones in the same placement group; watches are kept with their objects and served in the slot; methods of
@@ -31,7 +34,9 @@ mod exec;
 mod filing;
 mod finisher;
 pub mod fuzz;
+mod hands;
 mod history;
+mod made;
 mod osd;
 mod place;
 mod replies;

@@ -17,7 +17,7 @@ use loligo_wire::message::{Message, Msg};
 use loligo_wire::{EntityAddr, OsdId, PoolId, SnapId};
 
 use crate::errno::Errno;
-use crate::exec::{self, Context, Limits, Needs, PoolRules, Room, SnapContext};
+use crate::exec::{self, Budget, Context, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
@@ -207,6 +207,7 @@ impl Osd {
             limits: self.limits,
             data_crc: msg.data_crc,
             data_len: msg.data_len(),
+            budget: Budget::light(),
             ..Context::plain(session.client, tid, places.epoch(), id, pool.pool.pg_num())
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;

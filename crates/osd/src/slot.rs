@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
-use loligo_lane::{Action, Lane, PushError, RunEnd};
+use loligo_lane::{Action, Lane, PushError};
 use loligo_lockstat::{Class, Mutex};
 use loligo_maps::OsdMap;
 use loligo_msgr::{Connection, Cork, Hold};
@@ -15,14 +15,16 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags};
 use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, Eversion, PgId, Tid};
 use smallvec::smallvec;
-use tokio::runtime::Handle;
 
+use self::turn::Turn;
 use crate::clock::Clock;
 use crate::dups::Dups;
 use crate::errno::Errno;
 use crate::exec::{self, Context, Executed, Task};
 use crate::finisher::Finisher;
+use crate::hands::Hands;
 use crate::history::{History, Track, TrackedOp, Waiting, Waits};
+use crate::made::Made;
 use crate::replies::{Key, Place, Replies, Reply};
 use crate::session::Session;
 use crate::stats::{Counters, PgStats, PoolStats};
@@ -33,6 +35,7 @@ use crate::watch::{Effects, Expired, Load, Outbox, Watches};
 #[cfg(test)]
 mod order;
 mod parked;
+mod turn;
 #[cfg(test)]
 mod unread;
 
@@ -46,10 +49,6 @@ static SLOT_STATE: Class = Class::new("osd.slot_state");
 /// Requests that wait in one slot. The messenger's throttles bound the bytes.
 const WAITING_MAX: usize = 64 << 10;
 
-/// Requests that one thread executes before it hands a busy slot over: a millisecond or so of small operations, so that a
-/// connection's reader does not serve others' requests for long.
-const RUN_BUDGET: usize = 512;
-
 /// What all slots of an OSD share.
 #[derive(Clone)]
 pub(crate) struct Helpers {
@@ -57,14 +56,17 @@ pub(crate) struct Helpers {
     pub(crate) clock: Arc<Clock>,
     pub(crate) load: Arc<Load>,
     pub(crate) history: Arc<History>,
+    pub(crate) hands: Arc<Hands>,
     pub(crate) unread: Arc<Unread>,
+    pub(crate) made: Arc<Made>,
 }
 
 impl Default for Helpers {
     fn default() -> Self {
-        let (finisher, history): (Arc<Finisher>, Arc<History>) = Default::default();
-        let unread = Unread::new(Arc::clone(&finisher));
-        Self { finisher, clock: Arc::default(), load: Arc::default(), history, unread }
+        let (clock, load, history): (_, _, Arc<History>) = Default::default();
+        let hands: Arc<Hands> = Arc::default();
+        let (unread, made) = (Unread::new(Arc::clone(&hands)), Made::new(Arc::clone(&hands)));
+        Self { finisher: Arc::default(), clock, load, history, hands, unread, made }
     }
 }
 
@@ -103,6 +105,8 @@ pub(crate) struct SlotState {
     waits: Waits,
     /// Requests executed so far.
     executed: u64,
+    /// Where what requests make is counted.
+    pub(crate) made: Arc<Made>,
 }
 
 impl SlotState {
@@ -111,6 +115,7 @@ impl SlotState {
         let (user_version, submitted) = (version.version, Eversion::default());
         let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
         let (parked, waits, executed) = (BTreeMap::new(), Waits::default(), 0);
+        let made = Made::new(Arc::default());
         Self {
             version,
             user_version,
@@ -122,6 +127,7 @@ impl SlotState {
             parked,
             waits,
             executed,
+            made,
         }
     }
 }
@@ -141,6 +147,10 @@ enum Item {
     Trim(Arc<TrimPg>),
     /// Connections may have room for answers again.
     Eased,
+    /// A request was executed beside the others: its answer, and the version that it tells of.
+    Done(Box<Reply>, Eversion),
+    /// Requests are to be executed that came for this object while it was waited for.
+    Behind(ObjectName),
 }
 
 /// Whoever gets the answer.
@@ -204,12 +214,12 @@ impl Asker for Connection {
     }
 
     fn answer_held(&self, reply: Msg, held: Held) {
-        let Held { hold, share } = held;
+        let Held { hold, share, made } = held;
         let _ = match share {
             Some(share) => self.send_watched(reply, Arc::new(share.handed())),
             None => self.send(reply),
         };
-        drop(hold);
+        drop((hold, made));
     }
 
     fn account(&self) -> Option<Arc<Account>> {
@@ -283,7 +293,8 @@ impl Slot {
         let collection = store.open(pg, Arc::clone(&replies) as _)?;
         replies.begin(collection.version());
         let load = Arc::clone(&helpers.load);
-        let state = SlotState::new(collection.version(), Dups::new(collection.records()), load);
+        let mut state = SlotState::new(collection.version(), Dups::new(collection.records()), load);
+        state.made = Arc::clone(&helpers.made);
         Ok(Self {
             pg,
             lane: Lane::new(&SLOT, WAITING_MAX),
@@ -364,20 +375,7 @@ impl Slot {
         true
     }
 
-    fn run(self: &Arc<Self>) {
-        // When the request before was done with, which is when the next one's turn came.
-        let mut before = None;
-        while self.lane.run(RUN_BUDGET, |item| self.one(item, &mut before)) == RunEnd::Again {
-            // A thread of the store has no runtime, and nothing better to do.
-            if let Ok(runtime) = Handle::try_current() {
-                let slot = Arc::clone(self);
-                runtime.spawn(async move { slot.run() });
-                return;
-            }
-        }
-    }
-
-    fn one(self: &Arc<Self>, item: Item, before: &mut Option<Instant>) {
+    fn one(self: &Arc<Self>, item: Item, turn: &mut Turn) {
         let (request, kept) = match item {
             Item::Tick => return self.expire(),
             Item::Lost(conn) => return self.forget(conn),
@@ -388,7 +386,13 @@ impl Slot {
                 drop(told);
                 (request, kept)
             }
-            Item::Eased => return self.unpark(before),
+            Item::Eased => return self.unpark(turn),
+            Item::Done(reply, tells_of) => {
+                let tells_of = tells_of.min(self.state.lock().submitted);
+                turn.before = self.replies.give(tells_of, *reply).or(turn.before);
+                return;
+            }
+            Item::Behind(name) => return self.execute_behind(name, turn),
             Item::New(request) => {
                 let request = self.arrives(request);
                 match self.room_for(request).and_then(|request| self.behind_others(request)) {
@@ -397,14 +401,24 @@ impl Slot {
                 }
             }
         };
-        if self.execute(request, kept.clone(), before) {
+        if self.execute(request, kept.clone(), turn) {
             return;
         }
-        // Those who came for the object meanwhile, until one of them waits again.
-        let Some(name) = kept else { return };
+        if let Some(name) = kept {
+            self.execute_behind(name, turn);
+        }
+    }
+
+    /// Executes those that came for an object while it was waited for, until one of them waits again.
+    fn execute_behind(self: &Arc<Self>, name: ObjectName, turn: &mut Turn) {
         while let Some(next) = self.next_for(&name) {
             let Some(next) = self.room_for(next) else { continue };
-            if self.execute(next, Some(name.clone()), before) {
+            if self.execute(next, Some(name.clone()), turn) {
+                return;
+            }
+            if turn.is_over() {
+                // Until then it counts as waited for. There is somebody who runs the lane: us.
+                let _ = self.lane.requeue(VecDeque::from([Item::Behind(name)]));
                 return;
             }
         }
@@ -443,15 +457,10 @@ impl Slot {
 
     /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still, as the request
     /// has to wait again.
-    fn execute(
-        self: &Arc<Self>,
-        request: Request,
-        kept: Option<ObjectName>,
-        before: &mut Option<Instant>,
-    ) -> bool {
+    fn execute(self: &Arc<Self>, request: Request, kept: Option<ObjectName>, turn: &mut Turn) -> bool {
         let mut place = request.place.unwrap_or(Place { key: request.key(), number: 0, is_reserved: false });
         let Request { asker, op, context, mut hold, received, refusal, arrival, .. } = request;
-        let reached = before.map_or(received, |before| before.max(received));
+        let reached = turn.before.map_or(received, |before| before.max(received));
         let track = Track { received, reached, executed: None, client: context.client };
         let executed = {
             let mut state = self.state.lock();
@@ -464,23 +473,25 @@ impl Slot {
                 None => exec::execute(&context, op, &*self.collection, &mut state, &self.counters),
             }
         };
+        turn.did(context.budget.work() + context.data_len as u64);
         match executed {
             Executed::Answer(reply, tells_of, effects) => {
                 if let Some(effects) = effects {
                     self.apply(*effects, &asker);
                 }
                 let len = reply.data_len() as u64;
-                hold.share = self.helpers.unread.count(&asker, hold.share.take(), len);
+                hold.made = context.making.take();
+                hold.share = self.helpers.unread.count(&asker, hold.share.take(), len, !context.writes);
                 let track = context.task.is_none().then_some(track);
                 let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track, place });
-                *before = left.or(*before);
+                turn.before = left.or(turn.before);
                 false
             }
             Executed::Nothing => false,
             Executed::Waits(op) => {
                 let place = Some(place);
                 let taken = context.budget.spent();
-                hold.share = self.helpers.unread.count(&asker, hold.share.take(), taken);
+                hold.share = self.helpers.unread.count(&asker, hold.share.take(), taken, !context.writes);
                 let request =
                     Request { asker, op: *op, context, hold, received, refusal: None, place, arrival };
                 self.wait(request, track, kept)
@@ -545,7 +556,11 @@ impl Slot {
     /// Messages to watchers and notifiers go through the finisher: there may be thousands.
     fn send(&self, out: Outbox) {
         if !out.is_empty() {
-            let messages = out.into_iter().map(|(asker, msg)| (asker, msg, Held::default()));
+            let messages = out.into_iter().map(|(asker, out)| {
+                let msg = out.pack();
+                let share = self.helpers.unread.count(&asker, None, msg.len() as u64, true);
+                (asker, msg, Held { share, ..Held::default() })
+            });
             self.helpers.finisher.send_messages(messages);
         }
     }

@@ -17,7 +17,8 @@ use loligo_msgr::{Hold, Watcher};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::finisher::Finisher;
+use crate::hands::Hands;
+use crate::made::Permit;
 use crate::slot::{Asker, Slot};
 
 /// Answers of fewer bytes are not counted.
@@ -37,8 +38,10 @@ static PARKED: Class = Class::new("osd.unread_parked");
 /// What all connections have outstanding.
 pub(crate) struct Unread {
     bytes: AtomicU64,
+    /// What requests make that wait and whose answers are small. It counts for their connections alone.
+    pending: AtomicU64,
     listed: Mutex<Vec<Listed>>,
-    finisher: Arc<Finisher>,
+    hands: Arc<Hands>,
 }
 
 /// What one connection has outstanding.
@@ -74,15 +77,20 @@ impl Default for Account {
 }
 
 impl Unread {
-    pub(crate) fn new(finisher: Arc<Finisher>) -> Arc<Self> {
-        Arc::new(Self { bytes: AtomicU64::new(0), listed: Mutex::new(&LISTED, Vec::new()), finisher })
+    pub(crate) fn new(hands: Arc<Hands>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            listed: Mutex::new(&LISTED, Vec::new()),
+            hands,
+        })
     }
 
-    /// Whether some connection may have no room: one look at one number.
+    /// Whether some connection may have no room: a look at two numbers.
     #[inline]
     pub(crate) fn may_be_crowded(&self) -> bool {
         // Relaxed: whoever is let go on is one request late at most.
-        self.bytes.load(Ordering::Relaxed) >= CONNECTION_MAX
+        self.bytes.load(Ordering::Relaxed) + self.pending.load(Ordering::Relaxed) >= CONNECTION_MAX
     }
 
     /// Whether a connection must take answers before it gets more.
@@ -91,13 +99,14 @@ impl Unread {
         own >= CONNECTION_MAX || (own > 0 && self.bytes.load(Ordering::SeqCst) >= ALL_MAX)
     }
 
-    /// Counts what a request takes until the share is dropped; `share` is what it was counted with before. Never refuses:
-    /// requests that may take much wait before they are executed.
+    /// Counts what a request takes until the share is dropped: its answer, or (`is_answer` is false) what it makes while it waits.
+    /// `share` is what it was counted with before. Never refuses: requests that may take much wait before they are executed.
     pub(crate) fn count(
         self: &Arc<Self>,
         asker: &Arc<dyn Asker>,
         share: Option<Share>,
         bytes: u64,
+        is_answer: bool,
     ) -> Option<Share> {
         if bytes < COUNTED_FROM {
             return None;
@@ -108,7 +117,7 @@ impl Unread {
         }
         let account = asker.account()?;
         self.list(asker, &account);
-        let mut share = Share { unread: Arc::clone(self), account, bytes: 0, is_handed: false };
+        let mut share = Share { unread: Arc::clone(self), account, bytes: 0, is_handed: false, is_answer };
         share.resize(bytes);
         Some(share)
     }
@@ -200,7 +209,9 @@ impl Unread {
         account.room.notify_waiters();
         let parked = std::mem::take(&mut *account.parked.lock());
         // On a thread of its own: who reads or writes a socket has not come to execute requests.
-        self.finisher.ease(parked.into_iter().filter_map(|slot| slot.upgrade()));
+        for slot in parked.into_iter().filter_map(|slot| slot.upgrade()) {
+            self.hands.give(move || slot.eased());
+        }
     }
 }
 
@@ -210,6 +221,7 @@ pub(crate) struct Share {
     account: Arc<Account>,
     bytes: u64,
     is_handed: bool,
+    is_answer: bool,
 }
 
 impl Share {
@@ -218,7 +230,7 @@ impl Share {
         match bytes.checked_sub(before) {
             Some(more) => {
                 self.account.bytes.fetch_add(more, Ordering::SeqCst);
-                self.unread.bytes.fetch_add(more, Ordering::SeqCst);
+                self.all().fetch_add(more, Ordering::SeqCst);
             }
             None => self.give_back(before - bytes),
         }
@@ -226,8 +238,12 @@ impl Share {
 
     fn give_back(&self, bytes: u64) {
         let own = self.account.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        let all = self.unread.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.unread.eased(&self.account, own, all);
+        let all = self.all().fetch_sub(bytes, Ordering::SeqCst);
+        self.unread.eased(&self.account, own, if self.is_answer { all } else { 0 });
+    }
+
+    fn all(&self) -> &AtomicU64 {
+        if self.is_answer { &self.unread.bytes } else { &self.unread.pending }
     }
 
     /// The answer depends on nothing but its client from now on.
@@ -261,11 +277,13 @@ pub(crate) struct Held {
     pub(crate) hold: Hold,
     /// Counts its answer against what they may leave unread.
     pub(crate) share: Option<Share>,
+    /// Counts what the request has made.
+    pub(crate) made: Option<Arc<Permit>>,
 }
 
 impl From<Hold> for Held {
     fn from(hold: Hold) -> Self {
-        Self { hold, share: None }
+        Self { hold, share: None, made: None }
     }
 }
 

@@ -18,10 +18,11 @@ impl<'a> Execution<'a> {
 
     pub(super) fn xattrs(&mut self) -> Output {
         let view = self.stored()?;
+        // Taken, and packed.
+        self.context.spend(2 * view.xattr_bytes())?;
         let all = self.context.fetches.now(|| view.xattrs())?;
         let all = all.into_iter().filter(|(name, _)| !is_own(name));
         let output = all.collect::<BTreeMap<Bytes, Bytes>>().to_bytes();
-        self.context.budget.spend(output.len() as u64)?;
         Ok((0, output))
     }
 
@@ -68,7 +69,7 @@ impl<'a> Execution<'a> {
             return Ok(None);
         }
         let value = self.context.fetches.now(|| view.xattr(name))?;
-        self.context.budget.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
+        self.context.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
         Ok(value)
     }
 }

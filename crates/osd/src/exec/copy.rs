@@ -16,6 +16,8 @@ use crate::errno::Errno;
 
 /// The request says what the last truncation was (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
 const TRUNCATE_SEQ: u8 = 64;
+/// What it costs to take a pair of an omap along, beside its bytes.
+const PAIR_COST: u64 = 128;
 /// Bytes of an omap that are taken at once.
 const OMAP_PAGE: usize = 1 << 20;
 
@@ -118,7 +120,9 @@ impl Execution<'_> {
     fn take_over(&mut self, source: &dyn ObjectView) -> Result<(), Errno> {
         let (fetches, size) = (&self.context.fetches, source.size());
         self.context.limits.check_range(0, size)?;
-        self.context.budget.spend(size)?;
+        let attributes = source.xattr_bytes();
+        self.context.spend(size + attributes)?;
+        self.makes(size + attributes)?;
         let extents = fetches.now(|| source.extents(0, size))?;
         let mut changes = vec![Change::Truncate { size: 0 }, Change::ClearXattrs, Change::ClearOmap];
         for (mut offset, len) in extents {
@@ -132,7 +136,6 @@ impl Execution<'_> {
         for (name, value) in
             fetches.now(|| source.xattrs())?.into_iter().filter(|(n, _)| !super::attrs::is_own(n))
         {
-            self.context.budget.spend((name.len() + value.len()) as u64)?;
             changes.push(Change::SetXattr { name, value });
         }
         let mut has_omap = false;
@@ -169,7 +172,10 @@ impl Execution<'_> {
                 bytes_max: OMAP_PAGE,
             };
             let page = self.context.fetches.now(|| source.omap_page(range))?;
-            self.context.budget.spend(page.pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum())?;
+            let bytes = page.pairs.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum();
+            self.context.spend(bytes)?;
+            self.context.works(page.pairs.len() as u64 * PAIR_COST)?;
+            self.makes(bytes)?;
             let last = page.pairs.last().map(|(key, _)| key.clone());
             found |= last.is_some();
             changes.push(Change::SetOmap { pairs: page.pairs });

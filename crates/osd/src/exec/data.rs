@@ -14,6 +14,9 @@ const MISMATCH_BASE: u64 = 4095;
 /// What a range costs in the answer of a read of ranges.
 const EXTENT_LEN: u64 = 16;
 
+/// What it costs to find it.
+const EXTENT_COST: u64 = 64;
+
 impl<'a> Execution<'a> {
     pub(super) fn read(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
@@ -75,9 +78,7 @@ impl<'a> Execution<'a> {
         let len = extent.length.min(size.saturating_sub(extent.offset));
         // No more is compared than was sent.
         let stored = self.bytes(extent.offset, len.min(op.data.len() as u64))?;
-        // What lies behind the object's end compares as zeros.
-        let stored = stored.iter().copied().chain(std::iter::repeat(0));
-        match op.data.iter().zip(stored).position(|(given, stored)| *given != stored) {
+        match difference(&op.data, &stored) {
             None => DONE,
             Some(at) => Err(Errno((MISMATCH_BASE + at as u64) as i32)),
         }
@@ -146,7 +147,8 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(args.offset, args.length)?;
-        self.context.budget.spend(args.length)?;
+        self.context.spend(args.length)?;
+        self.makes(args.length)?;
         self.put(args.offset, Bytes::from(op.data.repeat((args.length / pattern) as usize)))
     }
 
@@ -302,16 +304,27 @@ impl<'a> Execution<'a> {
         let Some(view) = &self.view else {
             return Ok(Bytes::new());
         };
-        self.context.budget.spend(len.min(view.size().saturating_sub(offset)))?;
+        self.context.spend(len.min(view.size().saturating_sub(offset)))?;
         Ok(joined(self.context.fetches.now(|| view.read(offset, len))?))
     }
 
     fn extents(&mut self, extent: Extent) -> Result<Vec<(u64, u64)>, Errno> {
         let view = self.stored()?;
         let extents = self.context.fetches.now(|| view.extents(extent.offset, extent.length))?;
-        self.context.budget.spend(extents.len() as u64 * EXTENT_LEN)?;
+        self.context.spend(extents.len() as u64 * EXTENT_COST)?;
         Ok(extents)
     }
+}
+
+/// Where bytes differ first from stored ones; what lies behind the object's end compares as zeros.
+fn difference(given: &[u8], stored: &[u8]) -> Option<usize> {
+    let both = given.len().min(stored.len());
+    let differs = |at: usize| given.get(at) != stored.get(at);
+    if given[..both] != stored[..both] {
+        return (0..both).find(|at| differs(*at));
+    }
+    let behind = given[both..].iter().position(|byte| *byte != 0)?;
+    Some(both + behind)
 }
 
 /// The range of an operation. What old CephFS clients send for "never truncated" is the same as nothing.

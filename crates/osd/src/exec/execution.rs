@@ -12,6 +12,7 @@ use super::Context;
 use super::ranges::Ranges;
 use super::snaps::SnapSet;
 use crate::errno::Errno;
+use crate::made::Made;
 use crate::watch::{Effects, Load, Watchers};
 
 /// The result and output of one operation.
@@ -19,6 +20,9 @@ pub(crate) type Output = Result<(i32, Bytes), Errno>;
 
 /// An operation that says nothing but that it went well.
 pub(crate) const DONE: Output = Ok((0, Bytes::new()));
+
+/// What an operation costs beside what it reads and makes.
+const OP_COST: u64 = 64;
 
 /// Results and outputs, in the order of the operations; shorter than they are if one failed.
 pub(super) type Outputs = SmallVec<[(i32, Bytes); 2]>;
@@ -48,8 +52,12 @@ pub(crate) struct Execution<'a> {
     pub(crate) watchers: Option<&'a Watchers>,
     /// What all watches and notifications of the OSD come to; `None` where no client asks.
     pub(crate) load: Option<&'a Load>,
+    /// Where what the request makes is counted; `None` where it makes nothing.
+    pub(super) made: Option<&'a Arc<Made>>,
     /// What is to be done for watchers if the request goes well.
     pub(crate) effects: Option<Box<Effects>>,
+    /// Whether it has rolled back to a clone.
+    pub(super) rolled_back: bool,
     /// Whether it failed because of what it was to copy: the placement group's history says nothing of that.
     pub(super) copy_failed: bool,
     /// When the source of a copy was changed: that comes along.
@@ -88,7 +96,9 @@ impl<'a> Execution<'a> {
             user_modify: false,
             watchers: None,
             load: None,
+            made: None,
             effects: None,
+            rolled_back: false,
             copy_failed: false,
             copied_mtime: None,
             explanation: Bytes::new(),
@@ -116,7 +126,8 @@ impl<'a> Execution<'a> {
                 Err(errno) if self.context.fetches.waiting() => return Err(errno),
                 Err(errno) => {
                     outputs.push((errno.code(), std::mem::take(&mut self.explanation)));
-                    if !op.flags.contains(OpFlags::FAILOK) {
+                    // What one request may do is no operation's to exceed.
+                    if self.context.budget.is_exhausted() || !op.flags.contains(OpFlags::FAILOK) {
                         return Err(errno);
                     }
                     self.result = 0;
@@ -148,6 +159,7 @@ impl<'a> Execution<'a> {
     fn one(&mut self, op: &OsdOp) -> Output {
         self.user_modify |=
             op.code.is_modify() && !matches!(op.code, OpCode::WATCH | OpCode::COPY_FROM | OpCode::COPY_FROM2);
+        self.context.spend(OP_COST)?;
         self.check_rules(op)?;
         match op.code {
             OpCode::READ | OpCode::SYNC_READ => self.read(op),
@@ -212,7 +224,14 @@ impl<'a> Execution<'a> {
 
     /// Counts against what one request may do.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
-        self.context.budget.spend(bytes)
+        self.context.spend(bytes)
+    }
+
+    /// Counts bytes that are about to be made, against what all requests may have made at a time. An error may mean that the
+    /// request waits.
+    pub(super) fn makes(&self, bytes: u64) -> Result<(), Errno> {
+        let Some(made) = self.made else { return Ok(()) };
+        self.context.making.add(&self.context.fetches, made, self.context.client, bytes)
     }
 
     /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,

@@ -61,7 +61,7 @@ impl Fetches {
     }
 
     /// The same for what is not kept from others: the answer is remembered also if it is there at once.
-    pub(super) fn once<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
+    pub(crate) fn once<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
         let number = self.next.get();
         let value = self.now(ask)?;
         if !self.answers.borrow().iter().any(|(n, _)| *n == number) {
@@ -82,6 +82,13 @@ impl Fetches {
     /// Whether the execution has ended because something has to be waited for.
     pub(crate) fn waiting(&self) -> bool {
         self.waits.borrow().is_some()
+    }
+
+    /// Ends the execution, to be repeated at once.
+    pub(super) fn pause(&self) {
+        let mut waits = self.waits.borrow_mut();
+        // The number is no read's.
+        waits.get_or_insert_with(|| (u32::MAX, Box::new(|callback: Callback| callback(Box::new(())))));
     }
 
     /// What has to be waited for.

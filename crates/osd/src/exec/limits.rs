@@ -2,6 +2,7 @@ use std::cell::Cell;
 
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
 
+use super::Context;
 use crate::errno::Errno;
 
 /// How large things may be.
@@ -32,7 +33,8 @@ pub struct Limits {
     /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one
     /// request of four operations for each.
     pub ops: usize,
-    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object.
+    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object. A request
+    /// that wants more ends with EMSGSIZE, also if its operations may fail.
     pub work_bytes: u64,
 }
 
@@ -87,18 +89,40 @@ impl Limits {
     }
 }
 
-/// What is left of a request's [`Limits::work_bytes`].
+/// More work than this is not done where sockets are read.
+const HEAVY: u64 = 12 << 20;
+/// How much more than [`Limits::work_bytes`] all executions of one request may spend together: it is executed again from the
+/// start whenever it has waited for the disk.
+const EXECUTIONS: u64 = 4;
+
+/// What is left of a request's [`Limits::work_bytes`], and how much work it is.
 #[derive(Default)]
 pub(crate) struct Budget {
     left: Cell<u64>,
+    /// What this execution has spent, and what all before it have.
     spent: Cell<u64>,
+    spent_before: Cell<u64>,
+    /// What this execution has done, in bytes of copying; what is spent is a part of it.
+    work: Cell<u64>,
+    is_exhausted: Cell<bool>,
+    /// The request begins where others wait behind it, and goes elsewhere if it turns out to be heavy.
+    begins_light: bool,
+    is_heavy: Cell<bool>,
 }
 
 impl Budget {
+    /// Of a request that begins in a thread which serves others, too.
+    pub(crate) fn light() -> Self {
+        Self { begins_light: true, ..Self::default() }
+    }
+
     /// Before each execution of the request.
     pub(super) fn start(&self, limits: &Limits) {
-        self.left.set(limits.work_bytes);
-        self.spent.set(0);
+        let before = self.spent_before.get() + self.spent.replace(0);
+        self.spent_before.set(before);
+        self.work.set(0);
+        let left = (EXECUTIONS * limits.work_bytes).saturating_sub(before);
+        self.left.set(left.min(limits.work_bytes));
     }
 
     pub(super) fn left(&self) -> u64 {
@@ -110,9 +134,95 @@ impl Budget {
         self.spent.get()
     }
 
-    pub(super) fn spend(&self, bytes: u64) -> Result<(), Errno> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or(Errno::EMSGSIZE)?);
+    /// The work of the newest execution.
+    pub(crate) fn work(&self) -> u64 {
+        self.work.get()
+    }
+
+    /// Whether something was refused: the request ends, whatever its operations allow to fail.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.get()
+    }
+
+    /// Whether it is not to be executed where sockets are read.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.is_heavy.get()
+    }
+
+    /// To be called before the work is done.
+    fn spend(&self, bytes: u64) -> Result<(), Errno> {
+        let Some(left) = self.left.get().checked_sub(bytes).filter(|_| !self.is_exhausted.get()) else {
+            self.is_exhausted.set(true);
+            return Err(Errno::EMSGSIZE);
+        };
+        self.left.set(left);
         self.spent.set(self.spent.get() + bytes);
+        self.add(bytes);
         Ok(())
+    }
+
+    fn add(&self, work: u64) {
+        self.work.set(self.work.get().saturating_add(work));
+    }
+
+    /// Whether it has just turned out to be heavy.
+    fn turns_heavy(&self) -> bool {
+        let turns = self.begins_light && self.work.get() > HEAVY && !self.is_heavy.get();
+        self.is_heavy.set(self.is_heavy.get() | turns);
+        turns
+    }
+}
+
+impl Context {
+    /// Counts work that is about to be done, against what one request may do. If an error comes the work must not be done;
+    /// it may mean that the request is executed again elsewhere.
+    pub(crate) fn spend(&self, bytes: u64) -> Result<(), Errno> {
+        self.budget.spend(bytes)?;
+        self.goes_on()
+    }
+
+    /// The same for work that no request is refused for, since the client has sent so much or a stock OSD does it, too.
+    pub(super) fn works(&self, bytes: u64) -> Result<(), Errno> {
+        self.budget.add(bytes);
+        self.goes_on()
+    }
+
+    fn goes_on(&self) -> Result<(), Errno> {
+        if self.budget.turns_heavy() {
+            self.fetches.pause();
+            return Err(Errno::EIO);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_and_its_repetitions_have_bounds() {
+        let limits = Limits::default();
+        let budget = Budget::default();
+        for _ in 0..EXECUTIONS {
+            budget.start(&limits);
+            assert_eq!(budget.spend(limits.work_bytes), Ok(()));
+            assert!(!budget.is_exhausted());
+        }
+        budget.start(&limits);
+        assert_eq!(budget.spend(1), Err(Errno::EMSGSIZE));
+        assert_eq!(budget.spend(0), Err(Errno::EMSGSIZE), "nothing more is done");
+        assert!(budget.is_exhausted() && budget.work() == 0);
+    }
+
+    #[test]
+    fn what_is_heavy_goes_elsewhere_once() {
+        let (limits, light) = (Limits::default(), Budget::light());
+        light.start(&limits);
+        assert_eq!((light.spend(HEAVY), light.turns_heavy()), (Ok(()), false));
+        light.add(1);
+        assert!(light.turns_heavy() && light.is_heavy() && !light.turns_heavy());
+        light.start(&limits);
+        assert_eq!((light.spend(2 * HEAVY), light.turns_heavy(), light.is_heavy()), (Ok(()), false, true));
     }
 }

@@ -27,7 +27,7 @@ const LOOKED_AT_MAX: usize = 4096;
 const FILTERED_MAX: usize = 256;
 
 /// What looking at them counts against what a request may do; each object's name is copied.
-const PAGE_COST: u64 = 1 << 20;
+const PAGE_COST: u64 = 4 << 20;
 
 pub(super) fn list(
     context: &Context,
@@ -44,7 +44,7 @@ pub(super) fn list(
             OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET | OpCode::SCRUBLS => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };
-        context.budget.spend(PAGE_COST)?;
+        context.spend(PAGE_COST)?;
         let mut r = Reader::new(&one.data);
         let filter = match one.code {
             OpCode::PGNLS_FILTER | OpCode::PGLS_FILTER => Some(Filter::decode(&mut r)?),
@@ -103,6 +103,7 @@ impl Filter {
             return Ok(false);
         };
         let value = context.fetches.now(|| object.xattr(&self.xattr))?;
+        context.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
         Ok(value.is_some_and(|value| value == self.value))
     }
 }

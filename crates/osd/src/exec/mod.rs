@@ -33,6 +33,7 @@ use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
 
 use crate::errno::Errno;
+use crate::made::Making;
 use crate::place::Places;
 use crate::slot::SlotState;
 use crate::stats::Counters;
@@ -78,6 +79,7 @@ pub(crate) struct Context {
     pub(crate) data_len: usize,
     pub(crate) fetches: Fetches,
     pub(crate) budget: Budget,
+    pub(crate) making: Making,
 }
 
 impl Context {
@@ -101,7 +103,15 @@ impl Context {
             data_len: 0,
             fetches: Fetches::default(),
             budget: Budget::default(),
+            making: Making::default(),
         }
+    }
+
+    /// Before each execution.
+    fn start(&self) {
+        self.fetches.start();
+        self.budget.start(&self.limits);
+        self.making.start();
     }
 
     /// Whether a snapshot is being removed.
@@ -160,8 +170,7 @@ pub(crate) fn execute(
     state: &mut SlotState,
     counters: &Counters,
 ) -> Executed {
-    context.fetches.start();
-    context.budget.start(&context.limits);
+    context.start();
     let mut known = Known::default();
     let reply = if context.task.is_some() {
         task::run(context, op, collection, state, &mut known)
@@ -239,7 +248,7 @@ fn read_request(
     counters: &Counters,
     known: &mut Known,
 ) -> Answered {
-    let mut outputs = Outputs::new();
+    let outputs = Outputs::new();
     let found = find(context, &op, collection);
     let mark = context.fetches.mark();
     let view = match found {
@@ -247,13 +256,45 @@ fn read_request(
         Err(_) if context.fetches.waiting() => return Err(Box::new(op)),
         Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
     };
-    known.tells_of = Some(view.info().version);
     let oid = oid_of(&op);
-    let loaded = watch::load(context, &op.ops, &mut state.watches, oid, &*view);
-    let mut execution = Execution::new(context, collection, oid, Some(Arc::clone(&view)));
-    execution.watchers = state.watches.of(oid);
-    execution.load = Some(state.watches.load());
-    let result = loaded.and_then(|()| execution.run(&op.ops, &mut outputs));
+    if let Err(errno) = watch::load(context, &op.ops, &mut state.watches, oid, &*view) {
+        if context.fetches.waiting() {
+            context.fetches.keep_view(&view, mark);
+            return Err(Box::new(op));
+        }
+        known.tells_of = Some(view.info().version);
+        return Ok(Some(answer(context, op, errno.code(), outputs)));
+    }
+    let watched = Watched { watchers: state.watches.of(oid), load: Some(state.watches.load()) };
+    let newest = (state.version, state.user_version);
+    read(context, op, collection, (view, mark), watched, newest, counters, known)
+}
+
+/// What a request that reads may want to know of who watches its object.
+#[derive(Default)]
+struct Watched<'a> {
+    watchers: Option<&'a watch::Watchers>,
+    load: Option<&'a watch::Load>,
+}
+
+/// Reads an object that was found; `newest` are the placement group's versions.
+#[expect(clippy::too_many_arguments, reason = "the request, where it happens, and what is known there")]
+fn read(
+    context: &Context,
+    op: MOSDOp,
+    collection: &dyn Collection,
+    (view, mark): (Arc<dyn ObjectView>, u32),
+    watched: Watched<'_>,
+    newest: (Eversion, u64),
+    counters: &Counters,
+    known: &mut Known,
+) -> Answered {
+    let mut outputs = Outputs::new();
+    known.tells_of = Some(view.info().version);
+    let mut execution = Execution::new(context, collection, oid_of(&op), Some(Arc::clone(&view)));
+    execution.watchers = watched.watchers;
+    execution.load = watched.load;
+    let result = execution.run(&op.ops, &mut outputs);
     if context.fetches.waiting() {
         drop(execution);
         context.fetches.keep_view(&view, mark);
@@ -267,9 +308,43 @@ fn read_request(
     let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
     Ok(Some(match result {
         Ok(_) => reply.with_read_versions(version_as_read(user_version), user_version),
-        Err(Errno::ENOENT) => reply.with_read_versions(state.version, state.user_version),
+        Err(Errno::ENOENT) => reply.with_read_versions(newest.0, newest.1),
         Err(_) => reply,
     }))
+}
+
+/// Whether a request that has its view of the object, and so sees nothing of what is written meanwhile, needs nothing else of its
+/// placement group: then it can be executed beside others.
+pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
+    let asks_group = |code| {
+        use OpCode as C;
+        matches!(code, C::CALL | C::WATCH | C::NOTIFY | C::NOTIFY_ACK | C::LIST_WATCHERS)
+    };
+    let reads = context.task.is_none() && !context.writes && !is_pg_request(op);
+    reads && context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code))
+}
+
+/// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An answer comes with the version
+/// that it tells of.
+pub(crate) fn execute_alone(
+    context: &Context,
+    op: MOSDOp,
+    collection: &dyn Collection,
+    newest: (Eversion, u64),
+    counters: &Counters,
+) -> Executed {
+    context.start();
+    let mut known = Known::default();
+    let Some(view) = context.fetches.resume() else { return Executed::Nothing };
+    let mark = context.fetches.mark();
+    match read(context, op, collection, (view, mark), Watched::default(), newest, counters, &mut known) {
+        Ok(Some(reply)) => {
+            let reply = Msg { data_crc: known.data_crc, ..Msg::new(&reply).with_tid(context.tid) };
+            Executed::Answer(reply, known.tells_of.unwrap_or_default(), None)
+        }
+        Ok(None) => Executed::Nothing,
+        Err(op) => Executed::Waits(op),
+    }
 }
 
 /// The object that a request reads: the head, or what it was at a snapshot.

@@ -14,8 +14,14 @@ use loligo_wire::{Encode, Reader, Writer};
 use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
 
-/// What a pair costs in an answer beside its bytes.
-const PAIR_LEN: u64 = 8;
+/// What it costs to take a pair beside its bytes.
+const PAIR_COST: u64 = 128;
+/// What it costs to look for a key.
+const KEY_COST: u64 = 64;
+/// Keys whose values are taken at once.
+const KEYS_AT_ONCE: usize = 1024;
+/// How much more it is to put pairs into a map than to copy their bytes.
+const SET_COST: u64 = 4;
 
 impl<'a> Execution<'a> {
     pub(super) fn omap_keys(&mut self, op: &OsdOp) -> Output {
@@ -41,12 +47,14 @@ impl<'a> Execution<'a> {
     fn page(&mut self, after: &[u8], keys_max: u64, prefix: &[u8]) -> Result<OmapPage, Errno> {
         let limits = &self.context.limits;
         // A page ends early rather than spend more than there is; its last pair may still be too much.
-        let bytes_max = self.context.budget.left().min(limits.omap_bytes as u64) as usize;
+        let keys_max = keys_max.min(limits.omap_entries);
+        let left = self.context.budget.left().saturating_sub(keys_max * PAIR_COST);
+        let bytes_max = left.min(limits.omap_bytes as u64) as usize;
         let range = OmapRange {
             // Also behind the empty key: a listing never shows that one.
             after: Some(after),
             prefix,
-            keys_max: keys_max.min(limits.omap_entries) as usize,
+            keys_max: keys_max as usize,
             bytes_max,
         };
         // A map that this very request has begun cannot be gone through yet.
@@ -66,7 +74,7 @@ impl<'a> Execution<'a> {
             Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_header())?,
             _ => Bytes::new(),
         };
-        self.context.budget.spend(header.len() as u64)?;
+        self.context.spend(header.len() as u64)?;
         self.same_result(header)
     }
 
@@ -100,21 +108,27 @@ impl<'a> Execution<'a> {
     }
 
     fn values(&mut self, keys: &[Bytes]) -> Result<KeyValues, Errno> {
-        let values = match &self.view {
-            Some(view) if self.info.has_omap => self.context.fetches.now(|| view.omap_values(keys))?,
-            _ => KeyValues::new(),
+        self.context.spend(keys.len() as u64 * KEY_COST)?;
+        let Some(view) = self.view.as_ref().filter(|_| self.info.has_omap) else {
+            return Ok(KeyValues::new());
         };
-        self.spend_on(&values)?;
+        let mut values = KeyValues::new();
+        // How much the values are is known only when they are there; so not all are taken before they are counted.
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            let found = self.context.fetches.now(|| view.omap_values(some))?;
+            self.spend_on(&found)?;
+            values.extend(found);
+        }
         Ok(values)
     }
 
-    fn spend_on(&mut self, pairs: &KeyValues) -> Result<(), Errno> {
+    fn spend_on(&self, pairs: &KeyValues) -> Result<(), Errno> {
         self.context
-            .budget
-            .spend(pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64 + PAIR_LEN).sum())
+            .spend(pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64 + PAIR_COST).sum())
     }
 
     pub(super) fn set_omap(&mut self, op: &OsdOp) -> Output {
+        self.context.works(op.data.len() as u64 * SET_COST)?;
         let pairs: BTreeMap<Bytes, Bytes> = Reader::new(&op.data).get()?;
         self.info.has_omap = true;
         self.make(Change::SetOmap { pairs: pairs.into_iter().collect() });
@@ -138,6 +152,7 @@ impl<'a> Execution<'a> {
 
     pub(super) fn remove_omap(&mut self, op: &OsdOp) -> Output {
         self.must_exist()?;
+        self.context.works(op.data.len() as u64 * SET_COST)?;
         let keys: BTreeSet<Bytes> = Reader::new(&op.data).get()?;
         self.changes.push(Change::RemoveOmap { keys: keys.into_iter().collect() });
         DONE

@@ -21,6 +21,8 @@ const ATTRIBUTE: Bytes = Bytes::from_static(b"\0snaps");
 /// Parts that a clone's overlap may have. A stock OSD has no bound. What is forgotten counts as changed, which costs only
 /// those who ask what has changed.
 const OVERLAP_PARTS_MAX: usize = 4096;
+/// What it costs to look at one of them.
+const PART_COST: u64 = 32;
 
 /// The newest snapshot id that a context may name (`CEPH_MAXSNAP`).
 const SNAP_MAX: SnapId = SnapId(u64::MAX - 2);
@@ -202,6 +204,13 @@ impl<'a> Execution<'a> {
     fn rollback_to(&mut self, id: SnapId) -> Output {
         let source = ObjectRef { snap: id, ..self.oid };
         let clone = self.context.fetches.now(|| self.collection.object(source))?.ok_or(Errno::EIO)?;
+        let cloned = clone.cloned_bytes();
+        self.makes(cloned)?;
+        // Once is what a stock OSD does, too; a request may ask for it thousands of times.
+        if std::mem::replace(&mut self.rolled_back, true) {
+            let parts: usize = self.snaps.clones.iter().map(|clone| 1 + clone.overlap.iter().len()).sum();
+            self.context.spend(cloned + clone.size() / 16 + parts as u64 * PART_COST)?;
+        }
         let mut common = Ranges::first(self.size);
         for clone in self.snaps.clones.iter().filter(|clone| clone.id >= id) {
             common.intersect(&clone.overlap);
@@ -225,7 +234,7 @@ impl<'a> Execution<'a> {
             clones.push(SnapClone { id: SnapId::HEAD, size, ..SnapClone::default() });
         }
         let output = ObjectSnaps { clones, seq: snaps.seq }.to_bytes();
-        self.context.budget.spend(output.len() as u64)?;
+        self.context.spend(output.len() as u64)?;
         Ok((0, output))
     }
 }

@@ -38,6 +38,7 @@ impl Execution<'_> {
 
     /// Replaces the map. One whose keys are out of order is put in order.
     pub(super) fn put_tmap(&mut self, op: &OsdOp) -> Output {
+        self.makes(op.data.len() as u64)?;
         let data = if is_ordered(&op.data)? { op.data.clone() } else { ordered(&op.data)? };
         self.nested(&OsdOp::write_full(data))
     }
@@ -47,6 +48,9 @@ impl Execution<'_> {
             return DONE;
         }
         let (_, stored) = self.tmap()?;
+        let most = (stored.len() + op.data.len()) as u64;
+        self.context.spend(most)?;
+        self.makes(most)?;
         let updated = match merged(&stored, &op.data)? {
             Some(updated) => updated,
             None => updated_in_any_order(&stored, &op.data)?,

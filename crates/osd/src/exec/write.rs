@@ -116,10 +116,15 @@ fn write(
     known: &mut Known,
 ) -> Written {
     let oid = oid_of(op);
+    // What comes faster than the store can make it safe waits here.
+    if let Err(errno) = context.fetches.now(|| collection.room()) {
+        return Written::Failed(errno);
+    }
     let prepared = prepare(context, op, state, oid, view.as_ref());
     let mut execution = Execution::new(context, collection, oid, view);
     execution.watchers = state.watches.of(oid);
     execution.load = Some(state.watches.load());
+    execution.made = Some(&state.made);
     execution.user_version = state.user_version;
     let result = prepared.and_then(|snaps| {
         execution.snaps = snaps;
@@ -148,7 +153,9 @@ fn write(
     if let Some(id) = execution.clone_to_come() {
         // The store has to know that there is none: it must not have to look on the disk then.
         let clone = ObjectRef { snap: id, ..oid };
-        if let Err(errno) = context.fetches.now(|| collection.object(clone)) {
+        let cloned = execution.view.as_ref().map_or(0, |view| view.cloned_bytes());
+        let made = execution.makes(cloned);
+        if let Err(errno) = made.and_then(|()| context.fetches.now(|| collection.object(clone))) {
             return Written::Failed(errno);
         }
     }

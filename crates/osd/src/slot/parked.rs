@@ -1,11 +1,15 @@
 //! Requests of connections that must take answers before they get more (`unread`): they are kept here, in order, and each
 //! later request of their connection behind them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
+use super::turn::Turn;
 use super::{Item, Request, Slot};
+
+/// Requests with fewer bytes of data are not counted against what may be read from clients while they are parked.
+const SMALL: usize = 64 << 10;
 
 impl Slot {
     /// Told that connections may have room for answers again.
@@ -16,7 +20,9 @@ impl Slot {
     /// Numbers a request as it leaves the lane.
     pub(super) fn arrives(&self, request: Request) -> Request {
         // Relaxed: only whoever runs the lane counts.
-        Request { arrival: self.arrived.fetch_add(1, Ordering::Relaxed), ..request }
+        let arrival = self.arrived.load(Ordering::Relaxed);
+        self.arrived.store(arrival + 1, Ordering::Relaxed);
+        Request { arrival, ..request }
     }
 
     /// The request, if it may be executed; it is parked if its connection must take answers first, or has requests parked.
@@ -29,32 +35,43 @@ impl Slot {
     }
 
     #[cold]
-    fn park(self: &Arc<Self>, request: Request) -> Option<Request> {
+    fn park(self: &Arc<Self>, mut request: Request) -> Option<Request> {
         let Some(account) = request.asker.account() else { return Some(request) };
         let conn = request.asker.id();
         let mut state = self.state.lock();
         if !state.parked.contains_key(&conn) && !self.helpers.unread.is_over(&account) {
             return Some(request);
         }
+        // No more is read from its connection. What others may send must not depend on when that one goes on, and it takes little.
+        let is_small = request.context.data_len < SMALL;
+        let hold = is_small.then(|| std::mem::take(&mut request.hold.hold));
         state.parked.entry(conn).or_default().push_back(request);
         drop(state);
+        drop(hold);
         self.parked.fetch_add(1, Ordering::Relaxed);
         if self.helpers.unread.park(&account, self) {
             // Room was made before anybody knew that it is wanted here.
-            self.helpers.finisher.ease([Arc::clone(self)].into_iter());
+            let slot = Arc::clone(self);
+            self.helpers.hands.give(move || slot.eased());
         }
         None
     }
 
     /// Executes what is parked, as far as there is room.
-    pub(super) fn unpark(self: &Arc<Self>, before: &mut Option<Instant>) {
+    pub(super) fn unpark(self: &Arc<Self>, turn: &mut Turn) {
         let conns: Vec<u64> = self.state.lock().parked.keys().copied().collect();
         for conn in conns {
-            while let Some(request) = self.next_parked(conn) {
+            while !turn.is_over()
+                && let Some(request) = self.next_parked(conn)
+            {
                 if let Some(request) = self.behind_others(request) {
-                    self.execute(request, None, before);
+                    self.execute(request, None, turn);
                 }
             }
+        }
+        if turn.is_over() && self.parked.load(Ordering::Relaxed) > 0 {
+            // There is somebody who runs the lane: us.
+            let _ = self.lane.requeue(VecDeque::from([Item::Eased]));
         }
     }
 

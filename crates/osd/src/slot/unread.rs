@@ -119,3 +119,69 @@ fn what_waits_for_room_is_not_executed_before_what_came_earlier() {
     let tids = late.tids.lock().expect("not poisoned").clone();
     assert!(tids.into_iter().eq(0..=REQUESTS));
 }
+
+#[test]
+fn what_requests_make_waits_until_others_are_done_with_theirs() {
+    const PART: u64 = 64 << 20;
+    let store = MemoryStore::new(1 << 30);
+    let helpers = Helpers::default();
+    let slot = Slot::open(PgId { pool: PoolId(1), seed: 0 }, &store, &helpers).expect("a slot");
+    let (slot, client) = (Arc::new(slot), Slow::new(1));
+    for tid in 1..=5 {
+        let same = OsdOp::write_same(0, PART, Bytes::from_static(&[7; 4096]));
+        submit(&slot, &client, tid, &format!("o{tid}"), same);
+    }
+    // What is answered counts until the test takes it, as else until the store has it safe.
+    assert_eq!(
+        helpers.made.counted(),
+        (2 * PART, 1),
+        "two of one client at a time, and the rest behind the third"
+    );
+    let other = Slow::new(2);
+    submit(&slot, &client, 6, "small", OsdOp::write_full(Bytes::from_static(b"x")));
+    submit(&slot, &other, 1, "small", OsdOp::write_full(Bytes::from_static(b"y")));
+    assert_eq!((client.answers(), other.answers()), (2, 1), "nobody waits for others");
+    while client.answers() < 6 {
+        assert!(helpers.made.counted().0 <= 2 * PART);
+        client.unread.lock().expect("not poisoned").truncate(0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut tids = client.tids.lock().expect("not poisoned").clone();
+    tids.sort_unstable();
+    assert!(tids.into_iter().eq(1..=6));
+    client.unread.lock().expect("not poisoned").clear();
+    assert_eq!(helpers.made.counted(), (0, 0));
+}
+
+#[test]
+fn a_heavy_read_keeps_nobody_waiting_but_its_own_client() {
+    let store = MemoryStore::new(1 << 30);
+    let helpers = Helpers::default();
+    let slot = Slot::open(PgId { pool: PoolId(1), seed: 0 }, &store, &helpers).expect("a slot");
+    let (slot, heavy, other) = (Arc::new(slot), Slow::new(1), Slow::new(2));
+    submit(&slot, &other, 0, "o", OsdOp::write_full(vec![1; 16 << 20].into()));
+    // Nobody has a hand free.
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Arc::new(StdMutex::new(gate));
+    for _ in 0..64 {
+        let gate = Arc::clone(&gate);
+        helpers.hands.give(move || {
+            let _ = gate.lock().expect("not poisoned").recv();
+        });
+    }
+    let locator = ObjectLocator::in_pool(PoolId(1));
+    let op = MOSDOp::new(locator, b"o".to_vec(), smallvec![OsdOp::read(0, 0)], OsdFlags::empty());
+    let budget = exec::Budget::light();
+    let context = Context { budget, ..Context::plain(1, Tid(1), Epoch(1), PoolId(1), 1) };
+    let asker = Arc::clone(&heavy) as Arc<dyn Asker>;
+    assert!(slot.submit(Request::new(asker, op, context, Hold::default(), Instant::now())));
+    submit(&slot, &heavy, 2, "o", OsdOp::read(0, 1));
+    submit(&slot, &other, 1, "o", OsdOp::read(0, 1));
+    submit(&slot, &other, 2, "o", OsdOp::write(0, Bytes::from_static(b"new")));
+    assert_eq!((heavy.answers(), other.answers()), (0, 3));
+    drop(go);
+    while heavy.answers() < 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(*heavy.tids.lock().expect("not poisoned"), [1, 2], "in order");
+}

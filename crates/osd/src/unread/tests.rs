@@ -39,19 +39,19 @@ fn unread() -> Arc<Unread> {
 
 fn count(unread: &Arc<Unread>, conn: &Arc<Conn>, bytes: u64) -> Share {
     let asker = Arc::clone(conn) as Arc<dyn Asker>;
-    unread.count(&asker, None, bytes).expect("enough to be counted")
+    unread.count(&asker, None, bytes, true).expect("enough to be counted")
 }
 
 #[test]
 fn one_connection_and_all_have_bounds_and_get_back_what_was_read() {
     let (unread, own) = (unread(), Arc::new(Conn::default()));
     let asker = Arc::clone(&own) as Arc<dyn Asker>;
-    assert!(unread.count(&asker, None, COUNTED_FROM - 1).is_none(), "small ones are not counted");
+    assert!(unread.count(&asker, None, COUNTED_FROM - 1, true).is_none(), "small ones are not counted");
     let most = count(&unread, &own, CONNECTION_MAX - COUNTED_FROM);
     assert!(!unread.is_over(&own.account) && !unread.may_be_crowded());
     let more = count(&unread, &own, COUNTED_FROM);
     assert!(unread.is_over(&own.account) && unread.may_be_crowded());
-    let fewer = unread.count(&asker, Some(most), COUNTED_FROM).expect("counted");
+    let fewer = unread.count(&asker, Some(most), COUNTED_FROM, true).expect("counted");
     assert!(!unread.is_over(&own.account), "it was less than thought");
     drop((fewer, more.handed()));
     let others: Vec<_> = (0..8).map(|_| Arc::new(Conn::default())).collect();

@@ -21,8 +21,43 @@ const WATCH_BYTES: u64 = 400;
 const NOTIFIES_MAX: u64 = 16 << 10;
 /// What they take with the answers so far, in bytes; more are refused with ENOBUFS.
 pub(crate) const NOTIFIES_BYTES_MAX: u64 = 128 << 20;
-/// What a notification takes beside its payload, in bytes.
+/// What a notification takes beside its payload, in bytes, and what it takes for each watcher: the message, with the payload once
+/// more, and the notes of who has not answered.
 const NOTIFY_BYTES: u64 = 300;
+const WATCHER_BYTES: u64 = 200;
+/// Messages to watchers that one request may cause; its first notification may cause more. More are refused with EMSGSIZE.
+const MESSAGES_MAX: usize = 65_000;
+
+/// What a notification of so many watchers takes.
+pub(super) fn notify_bytes(watchers: usize, payload_len: usize) -> u64 {
+    let payload = payload_len as u64;
+    NOTIFY_BYTES + payload + watchers as u64 * (WATCHER_BYTES + payload)
+}
+
+/// What a request has come to so far and is not counted yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// Notifications that will wait for watchers.
+    notifies: u64,
+    /// What those will take, and answers of watchers.
+    bytes: u64,
+    /// Messages to watchers.
+    messages: usize,
+}
+
+impl Pending {
+    /// One more notification of so many watchers.
+    pub(super) fn notify(&mut self, watchers: usize, bytes: u64) {
+        self.notifies += 1;
+        self.bytes += bytes;
+        self.messages += watchers;
+    }
+
+    /// One more answer.
+    pub(super) fn answer(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+}
 
 /// Held to look up and change some numbers.
 static LOAD: Class = Class::new("osd.watch_load");
@@ -57,15 +92,22 @@ impl Load {
         if fits { Ok(()) } else { Err(Errno::ENFILE) }
     }
 
-    /// Whether there is room for one more notification of `bytes`, beside `pending` bytes of its request.
-    pub(super) fn admits_notify(&self, pending: usize, bytes: usize) -> Result<(), Errno> {
-        let room = self.0.lock().notifies < NOTIFIES_MAX;
-        if room { self.admits_answer(pending, bytes) } else { Err(Errno::ENOBUFS) }
+    /// Whether a request that has come to `pending` may notify so many watchers, which takes `bytes`.
+    pub(super) fn admits_notify(&self, pending: Pending, watchers: usize, bytes: u64) -> Result<(), Errno> {
+        if pending.messages > 0 && pending.messages + watchers > MESSAGES_MAX {
+            return Err(Errno::EMSGSIZE);
+        }
+        let room = self.0.lock().notifies + pending.notifies < NOTIFIES_MAX;
+        if room { self.admits_bytes(pending, bytes) } else { Err(Errno::ENOBUFS) }
     }
 
-    /// Whether there is room for `bytes` that a watcher answers, beside `pending` bytes of its request.
-    pub(super) fn admits_answer(&self, pending: usize, bytes: usize) -> Result<(), Errno> {
-        let after = self.0.lock().notify_bytes + (pending + bytes) as u64;
+    /// Whether there is room for `bytes` that a watcher answers.
+    pub(super) fn admits_answer(&self, pending: Pending, bytes: usize) -> Result<(), Errno> {
+        self.admits_bytes(pending, bytes as u64)
+    }
+
+    fn admits_bytes(&self, pending: Pending, bytes: u64) -> Result<(), Errno> {
+        let after = self.0.lock().notify_bytes + pending.bytes + bytes;
         if after <= NOTIFIES_BYTES_MAX { Ok(()) } else { Err(Errno::ENOBUFS) }
     }
 
@@ -90,9 +132,8 @@ impl Load {
         }
     }
 
-    /// A notification begins to wait.
-    pub(super) fn notify(&self, payload_len: usize) -> u64 {
-        let bytes = payload_len as u64 + NOTIFY_BYTES;
+    /// A notification begins to wait, which takes `bytes` ([`notify_bytes`]).
+    pub(super) fn notify(&self, bytes: u64) -> u64 {
         let mut counts = self.0.lock();
         counts.notifies += 1;
         counts.notify_bytes += bytes;
@@ -157,15 +198,35 @@ mod tests {
 
     #[test]
     fn notifications_are_bounded_in_number_and_bytes() {
-        let load = Load::default();
-        let each: Vec<u64> = (0..NOTIFIES_MAX).map(|_| load.notify(0)).collect();
-        assert_eq!(load.admits_notify(0, 0), Err(Errno::ENOBUFS));
+        let (load, none) = (Load::default(), Pending::default());
+        let each: Vec<u64> = (0..NOTIFIES_MAX - 1).map(|_| load.notify(1)).collect();
+        assert_eq!(load.admits_notify(none, 1, 1), Ok(()));
+        let mut one = none;
+        one.notify(1, 1);
+        assert_eq!(load.admits_notify(one, 1, 1), Err(Errno::ENOBUFS), "the request has made one already");
         each.into_iter().for_each(|bytes| load.done(bytes));
-        let most = NOTIFIES_BYTES_MAX as usize;
-        assert_eq!((load.admits_notify(0, most), load.admits_notify(1, most)), (Ok(()), Err(Errno::ENOBUFS)));
-        let bytes = load.notify(1 << 20) + load.answer(most - (2 << 20));
-        assert_eq!(load.admits_notify(0, 1 << 20), Err(Errno::ENOBUFS));
+        let most = NOTIFIES_BYTES_MAX;
+        assert_eq!(load.admits_notify(none, 1, most), Ok(()));
+        assert_eq!(load.admits_notify(one, 1, most), Err(Errno::ENOBUFS));
+        let answered = (2 << 20) as usize;
+        let bytes = load.notify(1 << 20) + load.answer(most as usize - answered);
+        assert_eq!(load.admits_notify(none, 1, (1 << 20) + 1), Err(Errno::ENOBUFS));
         load.done(bytes);
-        assert_eq!(load.admits_notify(0, most), Ok(()));
+        assert_eq!(load.admits_notify(none, 1, most), Ok(()));
+    }
+
+    #[test]
+    fn a_request_causes_so_many_messages() {
+        let load = Load::default();
+        let mut pending = Pending::default();
+        assert_eq!(
+            load.admits_notify(pending, MESSAGES_MAX + 1, 1),
+            Ok(()),
+            "one notification of all who watch"
+        );
+        pending.notify(MESSAGES_MAX - 1, 1);
+        assert_eq!(load.admits_notify(pending, 1, 1), Ok(()));
+        assert_eq!(load.admits_notify(pending, 2, 1), Err(Errno::EMSGSIZE));
+        assert!(notify_bytes(1000, 1 << 20) > 1000 << 20, "the payload is there for each watcher");
     }
 }

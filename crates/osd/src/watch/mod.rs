@@ -12,20 +12,19 @@ mod notify;
 mod ops;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loligo_store::{ObjectName, ObjectRef};
 use loligo_wire::EntityAddr;
-use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::slot::Asker;
-pub(crate) use load::Load;
+pub(crate) use load::{Load, Pending};
 use notify::Notify;
+pub(crate) use notify::Outgoing;
 pub(crate) use ops::load;
 
 /// A watcher: the client's name for its watch, and its global id. Ordered as Ceph lists them.
@@ -47,7 +46,7 @@ pub(crate) struct Watch {
     /// When it ends if nothing is heard; never, if it is connected and has promised nothing.
     deadline: Option<Instant>,
     /// Notifications that it has not answered.
-    unanswered: Vec<u64>,
+    unanswered: BTreeSet<u64>,
 }
 
 /// What a request does to watches if it goes well.
@@ -59,12 +58,17 @@ pub(crate) struct Effects {
     pub(crate) pinged: Vec<WatchKey>,
     pub(crate) notified: Vec<Notified>,
     pub(crate) answered: Vec<Answered>,
+    /// What the last two come to.
+    pending: Pending,
+    /// All watches that there were are among those that end.
+    all_end: bool,
 }
 
 impl Effects {
     pub(crate) fn on(object: ObjectName) -> Self {
         let (ended, connected, pinged) = (Vec::new(), Vec::new(), Vec::new());
-        Self { object, ended, connected, pinged, notified: Vec::new(), answered: Vec::new() }
+        let (notified, answered, pending) = (Vec::new(), Vec::new(), Pending::default());
+        Self { object, ended, connected, pinged, notified, answered, pending, all_end: false }
     }
 }
 
@@ -96,8 +100,8 @@ pub(crate) struct Answered {
     pub(crate) reply: Bytes,
 }
 
-/// Messages to send when no lock is held.
-pub(crate) type Outbox = Vec<(Arc<dyn Asker>, Msg)>;
+/// What is to be packed and sent when no lock is held.
+pub(crate) type Outbox = Vec<(Arc<dyn Asker>, Outgoing)>;
 
 /// A watch whose time is up.
 pub(crate) type Expired = (ObjectName, WatchKey);
@@ -166,7 +170,7 @@ impl Watches {
         found.iter().for_each(|((_, client), _, _)| self.load.watch(*client, object.len()));
         let watchers = found.into_iter().map(|(key, timeout_s, addr)| {
             let deadline = Some(now + seconds(timeout_s));
-            (key, Watch { timeout_s, addr, conn: None, pings: true, deadline, unanswered: Vec::new() })
+            (key, Watch { timeout_s, addr, conn: None, pings: true, deadline, unanswered: BTreeSet::new() })
         });
         self.objects.insert(object, Watched { name, watchers: watchers.collect() });
     }
@@ -210,7 +214,7 @@ impl Watches {
         if let Some(conn) = watch.conn {
             self.forget_at(conn.id(), &object, key);
             if tell {
-                out.push((conn, Msg::new(&disconnected(key.0))));
+                out.push((conn, Outgoing::Disconnect { cookie: key.0 }));
             }
         }
         for id in watch.unanswered {
@@ -238,7 +242,7 @@ impl Watches {
                 conn: None,
                 pings: new.pings,
                 deadline: None,
-                unanswered: Vec::new(),
+                unanswered: BTreeSet::new(),
             }
         });
         if watch.conn.as_ref().is_some_and(|old| old.id() == conn.id()) {
@@ -249,7 +253,7 @@ impl Watches {
         let deadline = watch.deadline;
         for id in &watch.unanswered {
             if let Some(notify) = self.notifies.get(id) {
-                out.push((Arc::clone(conn), notify.message(new.key.0, *id)));
+                out.push((Arc::clone(conn), notify.told(new.key.0)));
             }
         }
         let old = watch.conn.replace(Arc::clone(conn));
@@ -341,19 +345,6 @@ fn seconds(n: u32) -> Duration {
 fn key_of(oid: ObjectRef<'_>) -> Box<[u8]> {
     let lens = [oid.nspace.len() as u32, oid.key.len() as u32].map(u32::to_le_bytes).concat();
     [&lens, oid.nspace, oid.key, oid.name].concat().into_boxed_slice()
-}
-
-fn disconnected(cookie: u64) -> MWatchNotify {
-    MWatchNotify {
-        event: WatchEvent::Disconnect,
-        cookie,
-        version: 0,
-        notify_id: 0,
-        payload: Bytes::new(),
-        return_code: 0,
-        notifier_gid: 0,
-        answers: Bytes::new(),
-    }
 }
 
 #[cfg(test)]

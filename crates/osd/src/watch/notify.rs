@@ -10,19 +10,17 @@ use loligo_wire::Writer;
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 
-use super::{Answered, Notified, Outbox, WatchKey, Watches, key_of, seconds};
+use super::{Answered, Notified, Outbox, WatchKey, Watches, key_of, load, seconds};
 use crate::slot::Asker;
 
 /// What the notifier is told if watchers have not answered in time.
 const ETIMEDOUT: i32 = 110;
 
 /// A notification that watchers have not all answered.
-pub(super) struct Notify {
+pub(crate) struct Notify {
     conn: Arc<dyn Asker>,
-    client: u64,
     cookie: u64,
-    version: u64,
-    payload: Bytes,
+    news: Arc<News>,
     /// Who has not answered yet.
     waits_for: BTreeSet<WatchKey>,
     /// By the watchers' global ids and cookies, as the answer lists them.
@@ -33,23 +31,68 @@ pub(super) struct Notify {
     pub(super) bytes: u64,
 }
 
-impl Notify {
-    /// The message to the watcher that calls its watch `cookie`.
-    pub(super) fn message(&self, cookie: u64, id: u64) -> Msg {
-        Msg::new(&MWatchNotify {
-            event: WatchEvent::Notify,
-            cookie,
-            version: self.version,
-            notify_id: id,
-            payload: self.payload.clone(),
+/// What all watchers are told.
+pub(crate) struct News {
+    id: u64,
+    client: u64,
+    version: u64,
+    payload: Bytes,
+}
+
+/// A message that is packed when no lock is held: there may be thousands, each with a payload of its own.
+pub(crate) enum Outgoing {
+    /// To a watcher: news for the watch of this name.
+    News { cookie: u64, news: Arc<News> },
+    /// To the notifier: who answered what, and who did not, in time or at all.
+    Completion { notify: Box<Notify>, timed_out: bool },
+    /// To a watcher: its watch of this name has ended.
+    Disconnect { cookie: u64 },
+}
+
+impl Outgoing {
+    pub(crate) fn pack(self) -> Msg {
+        let nothing = MWatchNotify {
+            event: WatchEvent::Disconnect,
+            cookie: 0,
+            version: 0,
+            notify_id: 0,
+            payload: Bytes::new(),
             return_code: 0,
-            notifier_gid: self.client,
+            notifier_gid: 0,
             answers: Bytes::new(),
+        };
+        Msg::new(&match self {
+            Self::News { cookie, news } => MWatchNotify {
+                event: WatchEvent::Notify,
+                cookie,
+                version: news.version,
+                notify_id: news.id,
+                payload: news.payload.clone(),
+                notifier_gid: news.client,
+                ..nothing
+            },
+            Self::Completion { notify, timed_out } => MWatchNotify {
+                event: WatchEvent::NotifyComplete,
+                cookie: notify.cookie,
+                version: notify.news.version,
+                notify_id: notify.news.id,
+                return_code: if timed_out { -ETIMEDOUT } else { 0 },
+                notifier_gid: notify.news.client,
+                answers: notify.answers(),
+                ..nothing
+            },
+            Self::Disconnect { cookie } => MWatchNotify { cookie, ..nothing },
         })
     }
+}
 
-    /// The message to the notifier: who answered what, and who did not.
-    fn completion(&self, id: u64, timed_out: bool) -> Msg {
+impl Notify {
+    /// The message to the watcher that calls its watch `cookie`.
+    pub(super) fn told(&self, cookie: u64) -> Outgoing {
+        Outgoing::News { cookie, news: Arc::clone(&self.news) }
+    }
+
+    fn answers(&self) -> Bytes {
         let mut w = Writer::new();
         w.put(&self.replies);
         w.count(self.waits_for.len());
@@ -57,16 +100,12 @@ impl Notify {
             w.u64(*client);
             w.u64(*cookie);
         }
-        Msg::new(&MWatchNotify {
-            event: WatchEvent::NotifyComplete,
-            cookie: self.cookie,
-            version: self.version,
-            notify_id: id,
-            payload: Bytes::new(),
-            return_code: if timed_out { -ETIMEDOUT } else { 0 },
-            notifier_gid: self.client,
-            answers: w.into_bytes(),
-        })
+        w.into_bytes()
+    }
+
+    /// What its notifier is told.
+    fn completed(self, timed_out: bool) -> (Arc<dyn Asker>, Outgoing) {
+        (Arc::clone(&self.conn), Outgoing::Completion { notify: Box::new(self), timed_out })
     }
 }
 
@@ -82,10 +121,13 @@ impl Watches {
         let object = key_of(oid);
         let mut notify = Notify {
             conn: Arc::clone(conn),
-            client: new.client,
             cookie: new.cookie,
-            version: new.version,
-            payload: new.payload,
+            news: Arc::new(News {
+                id: new.id,
+                client: new.client,
+                version: new.version,
+                payload: new.payload,
+            }),
             waits_for: BTreeSet::new(),
             replies: BTreeMap::new(),
             deadline: now + seconds(new.timeout_s),
@@ -94,18 +136,19 @@ impl Watches {
         };
         if let Some(watched) = self.objects.get_mut(&object) {
             for (key, watch) in &mut watched.watchers {
-                watch.unanswered.push(new.id);
+                watch.unanswered.insert(new.id);
                 notify.waits_for.insert(*key);
                 if let Some(watcher) = &watch.conn {
-                    out.push((Arc::clone(watcher), notify.message(key.0, new.id)));
+                    out.push((Arc::clone(watcher), notify.told(key.0)));
                 }
             }
         }
         if notify.waits_for.is_empty() {
-            out.push((Arc::clone(conn), notify.completion(new.id, false)));
+            out.push(notify.completed(false));
         } else {
             self.note(notify.deadline);
-            notify.bytes = self.load.notify(notify.payload.len());
+            let bytes = load::notify_bytes(notify.waits_for.len(), notify.news.payload.len());
+            notify.bytes = self.load.notify(bytes);
             self.notifies.insert(new.id, notify);
         }
     }
@@ -113,9 +156,8 @@ impl Watches {
     pub(super) fn answer(&mut self, oid: ObjectRef<'_>, answered: &Answered, out: &mut Outbox) {
         let Some(watched) = self.objects.get_mut(&*key_of(oid)) else { return };
         let mut settled = Vec::new();
-        let mut take = |key: WatchKey, unanswered: &mut Vec<u64>| {
-            if let Some(at) = unanswered.iter().position(|id| *id == answered.id) {
-                unanswered.swap_remove(at);
+        let mut take = |key: WatchKey, unanswered: &mut BTreeSet<u64>| {
+            if unanswered.remove(&answered.id) {
                 settled.push(key);
             }
         };
@@ -149,19 +191,20 @@ impl Watches {
             && let Some(notify) = self.notifies.remove(&id)
         {
             self.load.done(notify.bytes);
-            out.push((Arc::clone(&notify.conn), notify.completion(id, false)));
+            out.push(notify.completed(false));
         }
     }
 
     pub(super) fn time_out(&mut self, id: u64, out: &mut Outbox) {
         let Some(notify) = self.notifies.remove(&id) else { return };
         self.load.done(notify.bytes);
-        out.push((Arc::clone(&notify.conn), notify.completion(id, true)));
-        let Some(watched) = self.objects.get_mut(&notify.object) else { return };
-        for key in &notify.waits_for {
-            if let Some(watch) = watched.watchers.get_mut(key) {
-                watch.unanswered.retain(|unanswered| *unanswered != id);
+        if let Some(watched) = self.objects.get_mut(&notify.object) {
+            for key in &notify.waits_for {
+                if let Some(watch) = watched.watchers.get_mut(key) {
+                    watch.unanswered.remove(&id);
+                }
             }
         }
+        out.push(notify.completed(true));
     }
 }

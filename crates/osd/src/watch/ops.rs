@@ -8,6 +8,7 @@ use loligo_store::{ObjectName, ObjectRef, ObjectView};
 use loligo_wire::message::osd::{ListWatchersResponse, OpCode, Ops, OsdOp, WatchArgs, WatchItem};
 use loligo_wire::{Encode, EntityNum, GlobalId, Reader, Writer};
 
+use super::load::notify_bytes;
 use super::{Answered, Connected, Effects, Load, Notified, Watches, record};
 use crate::errno::Errno;
 use crate::exec::{Context, DONE, Execution, Output};
@@ -18,6 +19,9 @@ const WATCH_TIMEOUT_S: u32 = 30;
 const NOTIFY_TIMEOUT_S: u32 = 30;
 /// Longer than anything lives; keeps times in bounds.
 const TIMEOUT_S_MAX: u32 = 1 << 24;
+
+/// What it costs to go through the watchers of an object or to list them, in bytes for each.
+const WATCHER_LEN: u64 = 128;
 
 /// Tells the notifications of one epoch apart.
 static NEXT_NOTIFY: AtomicU32 = AtomicU32::new(1);
@@ -121,13 +125,17 @@ impl Execution<'_> {
     /// The object goes: everybody who watches it is told.
     pub(crate) fn forget_watchers(&mut self) -> Result<(), Errno> {
         self.info.watched = false;
-        if let Some(watchers) = self.watchers.filter(|watchers| !watchers.is_empty()) {
+        // Once in a request: it may remove and make its object thousands of times.
+        let is_told = self.effects.as_ref().is_some_and(|effects| effects.all_end);
+        if let Some(watchers) = self.watchers.filter(|watchers| !watchers.is_empty() && !is_told) {
+            self.effects()?.all_end = true;
             self.effects()?.ended.extend(watchers.keys().map(|key| (*key, true)));
         }
         Ok(())
     }
 
     pub(crate) fn list_watchers(&mut self) -> Output {
+        self.spend(self.watchers.map_or(0, |watchers| watchers.len()) as u64 * WATCHER_LEN)?;
         let item = |((cookie, client), watch): (&(u64, u64), &super::Watch)| WatchItem {
             name: EntityNum::client(GlobalId(*client)),
             cookie: *cookie,
@@ -136,7 +144,6 @@ impl Execution<'_> {
         };
         let entries = self.watchers.into_iter().flatten().map(item).collect();
         let output = ListWatchersResponse { entries }.to_bytes();
-        self.spend(output.len() as u64)?;
         Ok((0, output))
     }
 
@@ -145,10 +152,12 @@ impl Execution<'_> {
         // Begins with a version that nobody looks at. What cannot be read is nothing, as in a stock OSD.
         let timeout_s = r.u32().and_then(|_| r.u32()).unwrap_or(0);
         let payload = r.get::<Bytes>().unwrap_or_default();
-        if self.watchers.is_some_and(|watchers| !watchers.is_empty()) {
-            let notified = self.effects.iter().flat_map(|effects| &effects.notified);
-            let pending = notified.map(|notified| notified.payload.len()).sum();
-            self.load_admits(|load| load.admits_notify(pending, payload.len()))?;
+        let watchers = self.watchers.map_or(0, |watchers| watchers.len());
+        if watchers > 0 {
+            let bytes = notify_bytes(watchers, payload.len());
+            let pending = self.effects.as_ref().map(|effects| effects.pending).unwrap_or_default();
+            self.load_admits(|load| load.admits_notify(pending, watchers, bytes))?;
+            self.effects()?.pending.notify(watchers, bytes);
         }
         // Relaxed: a number that nobody else has is all that is wanted.
         let number = NEXT_NOTIFY.fetch_add(1, Ordering::Relaxed);
@@ -172,15 +181,20 @@ impl Execution<'_> {
         let mut parts =
             || Ok::<_, Errno>((r.u64()?, r.u64()?, if r.is_empty() { Bytes::new() } else { r.get()? }));
         let client = self.context.client;
+        let all = self.watchers.map_or(0, |watchers| watchers.len());
         let answered = match parts() {
             Ok((id, cookie, reply)) => Answered { id, client, cookie: Some(cookie), reply },
             // As the oldest clients say it: the number stands where the cookie should.
             Err(_) => Answered { id: op.cookie(), client, cookie: None, reply: Bytes::new() },
         };
+        if answered.cookie.is_none() {
+            // All watches of the object are gone through.
+            self.spend(all as u64 * WATCHER_LEN)?;
+        }
         if !answered.reply.is_empty() {
-            let others = self.effects.iter().flat_map(|effects| &effects.answered);
-            let pending = others.map(|answered| answered.reply.len()).sum();
+            let pending = self.effects.as_ref().map(|effects| effects.pending).unwrap_or_default();
             self.load_admits(|load| load.admits_answer(pending, answered.reply.len()))?;
+            self.effects()?.pending.answer(answered.reply.len());
         }
         self.effects()?.answered.push(answered);
         self.same_result(Bytes::new())

@@ -3,6 +3,8 @@
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Cork;
+use loligo_wire::message::Msg;
+use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 use loligo_wire::{Reader, SnapId};
 
 use super::*;
@@ -67,7 +69,7 @@ fn answer(id: u64, (cookie, client): WatchKey, reply: &'static [u8]) -> Effects 
 }
 
 fn send(out: Outbox) {
-    out.into_iter().for_each(|(conn, msg)| conn.answer(msg));
+    out.into_iter().for_each(|(conn, out)| conn.answer(out.pack()));
 }
 
 /// Who answered what, and who did not: global ids and cookies.

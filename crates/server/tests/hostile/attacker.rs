@@ -11,7 +11,7 @@ use loligo_msgr::{Config, ConnectAuth, Connection, Dispatcher, Messenger, Policy
 use loligo_rados::{Builder, Rados};
 use loligo_server::Handle;
 use loligo_wire::message::mon::{MMonGetVersion, MMonGetVersionReply};
-use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, ObjectLocator, OsdFlags, OsdOp};
+use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, MWatchNotify, ObjectLocator, OsdFlags, OsdOp};
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -76,6 +76,8 @@ pub(crate) struct Attacker {
     heard: UnboundedReceiver<Msg>,
     epoch: Epoch,
     tid: u64,
+    /// Messages about watches and notifications that came so far.
+    pub(crate) told: usize,
 }
 
 impl Attacker {
@@ -113,7 +115,7 @@ impl Attacker {
         assert_eq!(answer.header.kind, MMonGetVersionReply::KIND);
         let osd_addr = osd_addr(admin, server).await;
         let osd = messenger.connect(EntityType::OSD, osd_addr, policy, auth.clone());
-        Self { _messenger: messenger, osd, heard, epoch: admin.map_epoch(), tid: 0 }
+        Self { _messenger: messenger, osd, heard, epoch: admin.map_epoch(), tid: 0, told: 0 }
     }
 
     /// Runs operations on an object; what comes of them.
@@ -153,11 +155,24 @@ impl Attacker {
     /// The next answer: to which request, and what came of that.
     pub(crate) async fn answer(&mut self) -> (Tid, i32) {
         loop {
-            let msg = soon("an answer", self.heard.recv()).await.expect("the messenger lives");
+            let msg = self.next().await;
             if msg.header.kind == MOSDOpReply::KIND {
                 return (msg.header.tid, msg.open::<MOSDOpReply>().expect("a reply").result);
             }
         }
+    }
+
+    /// Waits until so many messages about watches and notifications have come in all.
+    pub(crate) async fn until_told(&mut self, messages: usize) {
+        while self.told < messages {
+            self.next().await;
+        }
+    }
+
+    async fn next(&mut self) -> Msg {
+        let msg = soon("a message", self.heard.recv()).await.expect("the messenger lives");
+        self.told += usize::from(msg.header.kind == MWatchNotify::KIND);
+        msg
     }
 
     pub(crate) async fn write(&mut self, pool: PoolId) -> i32 {

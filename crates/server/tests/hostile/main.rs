@@ -6,3 +6,4 @@ mod claims;
 mod copies;
 mod crowd;
 mod late;
+mod work;

@@ -1,0 +1,145 @@
+//! Threads for what takes long, so that whoever reads sockets does not.
+//!
+//! A thread that serves connections executes requests where they arrive, which is the fastest way as long as each takes
+//! microseconds. What takes longer, and what comes of a socket's or the store's thread that has something else to do, is done by
+//! these: at most half as many as there are processors, made when they are needed first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+
+use loligo_lockstat::{Class, Mutex};
+use tokio::runtime::Handle;
+
+/// Held to add or to take out one job.
+static HANDS: Class = Class::new("osd.hands");
+
+/// Threads at most.
+const THREADS_MAX: usize = 8;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A pool of threads. Jobs are bounded by whoever asks: one for each placement group or request.
+pub(crate) struct Hands {
+    state: Arc<Mutex<State>>,
+    /// Where short work goes on.
+    runtime: OnceLock<Handle>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    idle: Vec<Thread>,
+    threads: usize,
+    closed: bool,
+}
+
+impl Default for Hands {
+    fn default() -> Self {
+        Self { state: Arc::new(Mutex::new(&HANDS, State::default())), runtime: OnceLock::new() }
+    }
+}
+
+impl Hands {
+    /// The runtime whose threads do short work, once it is known.
+    pub(crate) fn runtime(&self) -> Option<Handle> {
+        self.runtime.get().cloned()
+    }
+
+    /// Remembers that.
+    pub(crate) fn learn(&self, runtime: &Handle) {
+        let _ = self.runtime.get_or_init(|| runtime.clone());
+    }
+
+    /// Has a job done. Never waits, unless no thread can be made.
+    pub(crate) fn give(&self, job: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock();
+        state.jobs.push_back(Box::new(job));
+        let idle = state.idle.pop();
+        let is_more = idle.is_none() && state.threads < threads_max();
+        state.threads += usize::from(is_more);
+        drop(state);
+        match idle {
+            Some(thread) => thread.unpark(),
+            None if is_more => self.add_thread(),
+            None => {}
+        }
+    }
+
+    fn add_thread(&self) {
+        let shared = Arc::clone(&self.state);
+        let spawned = thread::Builder::new().name("loligo-hands".to_owned()).spawn(move || work(&shared));
+        if spawned.is_ok() {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        // If there is none at all, whoever gives a job does it.
+        let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
+        drop(state);
+        jobs.into_iter().for_each(|job| job());
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let (idle, jobs) = (std::mem::take(&mut state.idle), std::mem::take(&mut state.jobs));
+        drop(state);
+        idle.iter().for_each(Thread::unpark);
+        drop(jobs);
+    }
+}
+
+fn threads_max() -> usize {
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (processors / 2).clamp(1, THREADS_MAX)
+}
+
+fn work(shared: &Mutex<State>) {
+    let me = thread::current();
+    loop {
+        let mut state = shared.lock();
+        let job = state.jobs.pop_front();
+        let is_over = job.is_none() && state.closed;
+        if job.is_none() && !is_over && state.idle.iter().all(|thread| thread.id() != me.id()) {
+            state.idle.push(me.clone());
+        }
+        drop(state);
+        match job {
+            Some(job) => job(),
+            None if is_over => return,
+            None => thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn jobs_are_done_by_few_threads_and_those_end() {
+        let hands = Hands::default();
+        let (tell, told) = channel();
+        for number in 0..100 {
+            let tell = tell.clone();
+            hands.give(move || tell.send((number, thread::current().id())).expect("the test waits"));
+        }
+        drop(tell);
+        let mut done: Vec<_> = told.iter().collect();
+        done.sort_by_key(|(number, _)| *number);
+        assert!(done.iter().map(|(number, _)| *number).eq(0..100));
+        let mut threads: Vec<_> = done.iter().map(|(_, thread)| *thread).collect();
+        threads.dedup();
+        assert!(threads.iter().all(|thread| *thread != thread::current().id()));
+        let state = Arc::downgrade(&hands.state);
+        drop(hands);
+        while state.strong_count() > 0 {
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Whose turn it is: how long one thread executes a placement group's requests, and which thread does.
+//!
+//! A turn ends by the work done, not by the number of requests alone, since one may be a thousand times another. A request
+//! that turns out to be heavy (`exec/limits.rs`) ends before it has done much, and is executed from the start by one of the
+//! [`Hands`](crate::hands::Hands), so that whoever reads sockets serves other placement groups meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::runtime::Handle;
+
+use loligo_lane::RunEnd;
+
+use super::{Item, Request, Slot};
+use crate::exec::{self, Executed};
+use crate::history::Track;
+use crate::replies::Reply;
+
+/// Requests that one thread executes before it hands a busy slot over: a millisecond or so of small operations, so that a
+/// connection's reader does not serve others' requests for long.
+const REQUESTS_MAX: usize = 512;
+/// The same in bytes of copying.
+const WORK_MAX: u64 = 4 << 20;
+
+/// What one thread has done for a placement group without a pause.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// When the request before was done with, which is when the next one's turn came.
+    pub(super) before: Option<Instant>,
+    requests: usize,
+    work: u64,
+}
+
+impl Turn {
+    /// A request was executed, which was so much work.
+    pub(super) fn did(&mut self, work: u64) {
+        self.requests += 1;
+        self.work += work;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.requests >= REQUESTS_MAX || self.work >= WORK_MAX
+    }
+}
+
+/// How a turn ended.
+enum End {
+    /// Nothing is left.
+    Idle,
+    /// There is more to do.
+    Again,
+    /// The next one is not to be executed here.
+    Heavy,
+}
+
+impl Item {
+    fn is_heavy(&self) -> bool {
+        matches!(self, Self::Again(request, ..) if request.context.budget.is_heavy())
+    }
+
+    /// Whether it is a heavy request that others need not wait for.
+    fn stands_alone(&self) -> bool {
+        let alone = |request: &Request| exec::stands_alone(&request.context, &request.op);
+        matches!(self, Self::Again(request, ..) if request.context.budget.is_heavy() && alone(request))
+    }
+}
+
+impl Slot {
+    /// Executes what is there, if nobody does.
+    pub(super) fn run(self: &Arc<Self>) {
+        self.take_turns(false);
+    }
+
+    fn take_turns(self: &Arc<Self>, by_hand: bool) {
+        loop {
+            let end = self.take_turn(by_hand);
+            let slot = Arc::clone(self);
+            match end {
+                End::Idle => return,
+                End::Heavy => {
+                    Handle::try_current().iter().for_each(|runtime| self.helpers.hands.learn(runtime));
+                    self.helpers.hands.give(move || slot.take_turns(true));
+                    return;
+                }
+                End::Again => {
+                    let runtime =
+                        if by_hand { self.helpers.hands.runtime() } else { Handle::try_current().ok() };
+                    if let Some(runtime) = runtime {
+                        self.helpers.hands.learn(&runtime);
+                        runtime.spawn(async move { slot.run() });
+                        return;
+                    }
+                    // A thread of the store has no runtime, and nothing better to do.
+                }
+            }
+        }
+    }
+
+    /// Executes a heavy request beside the others of its placement group; its answer is given where theirs are.
+    fn execute_alone(self: &Arc<Self>, item: Item) {
+        let Item::Again(request, waited, _) = item else { return };
+        let mut state = self.state.lock();
+        let told = state.waits.end(waited);
+        let newest = (state.version, state.user_version);
+        drop(state);
+        drop(told);
+        let Request { asker, op, context, mut hold, received, refusal, place, arrival } = request;
+        let executed = exec::execute_alone(&context, op, &*self.collection, newest, &self.counters);
+        let track = Track { received, reached: received, executed: None, client: context.client };
+        let share = hold.share.take();
+        match (executed, place) {
+            (Executed::Answer(msg, tells_of, _), Some(place)) => {
+                hold.share = self.helpers.unread.count(&asker, share, msg.data_len() as u64, true);
+                let reply = Reply { asker, msg, hold, track: Some(track), place };
+                self.push(Item::Done(Box::new(reply), tells_of));
+            }
+            (Executed::Waits(op), _) => {
+                hold.share = self.helpers.unread.count(&asker, share, context.budget.spent(), true);
+                let op = *op;
+                self.wait(
+                    Request { asker, op, context, hold, received, refusal, place, arrival },
+                    track,
+                    None,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn take_turn(self: &Arc<Self>, by_hand: bool) -> End {
+        let Some(mut run) = self.lane.begin() else { return End::Idle };
+        let mut turn = Turn::default();
+        while let Some(item) = run.pop() {
+            if item.stands_alone() {
+                let slot = Arc::clone(self);
+                self.helpers.hands.give(move || slot.execute_alone(item));
+                continue;
+            }
+            if !by_hand && item.is_heavy() {
+                return match run.hand_over(VecDeque::from([item])) {
+                    RunEnd::Again => End::Heavy,
+                    RunEnd::Idle => End::Idle,
+                };
+            }
+            self.one(item, &mut turn);
+            if turn.is_over() {
+                return match run.end() {
+                    RunEnd::Again => End::Again,
+                    RunEnd::Idle => End::Idle,
+                };
+            }
+        }
+        End::Idle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_by_number_or_by_work() {
+        let mut turn = Turn::default();
+        (1..REQUESTS_MAX).for_each(|_| turn.did(1));
+        assert!(!turn.is_over());
+        turn.did(1);
+        assert!(turn.is_over());
+        let mut turn = Turn::default();
+        turn.did(WORK_MAX);
+        assert!(turn.is_over());
+    }
+}
