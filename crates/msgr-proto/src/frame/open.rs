@@ -401,7 +401,7 @@ impl Opener {
             return Ok(None);
         }
         if let Some(allowed) = &mut self.allowed {
-            *allowed = allowed.saturating_sub(packed.memory().0);
+            *allowed = allowed.saturating_sub(packed.most());
         }
         self.buf.advance(packed.whole.len);
         let complete = packed.whole.complete;

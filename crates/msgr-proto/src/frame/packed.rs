@@ -23,6 +23,8 @@ pub(super) struct Packed {
     /// The part that is next.
     index: usize,
     inflater: Option<Inflater>,
+    /// The most memory that it took at once.
+    most: usize,
 }
 
 impl Packed {
@@ -43,7 +45,7 @@ impl Packed {
             at += pad(len);
         }
         let parts = [const { Bytes::new() }; PARTS];
-        Self { whole, header, method, places, parts, index: 0, inflater: None }
+        Self { whole, header, method, places, parts, index: 0, inflater: None, most: 0 }
     }
 
     /// Bytes of memory that the message takes after the next step, and at its end or more: as it came, and as
@@ -65,9 +67,11 @@ impl Packed {
             if self.inflater.is_none() {
                 self.inflater = Some(Inflater::new(self.method, packed, max as usize)?);
             }
-            if self.memory().0 > allowed {
+            let next = self.memory().0;
+            if next > allowed {
                 return Ok(false);
             }
+            self.most = self.most.max(next);
             let Some(inflater) = &mut self.inflater else { continue };
             if let Some(part) = inflater.step(packed)? {
                 self.parts[self.index] = part;
@@ -76,6 +80,11 @@ impl Packed {
             }
         }
         Ok(true)
+    }
+
+    /// Bytes of memory that it took at most.
+    pub(super) fn most(&self) -> usize {
+        self.most.max(self.whole.len)
     }
 
     /// The message, at its end.
