@@ -201,7 +201,7 @@ impl Connection {
             grant.has_more();
             tokio::select! {
                 biased;
-                () = self.interrupted() => return Err(interruption()),
+                () = self.socket_ended() => return Err(interruption()),
                 () = grant.evicted() => return Err(Error::Unfinished),
                 () = grant.wait() => {}
             }
