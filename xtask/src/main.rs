@@ -1,10 +1,12 @@
-//! Developer commands: `cargo xtask test | lint | bench | torture | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | bench | torture | miri | ci | stock-ceph`.
 //!
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
 
+mod audit;
 mod bench;
 mod failures;
 mod lint;
+mod miri;
 mod process;
 mod stock;
 mod suites;
@@ -37,6 +39,8 @@ enum Command {
     Bench(bench::Options),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
     Torture(torture::Options),
+    /// Has Miri look for undefined behaviour in the crates with unsafe code of their own; needs a nightly toolchain.
+    Miri,
     /// What CI runs: test, then lint.
     Ci,
     /// Starts and stops a stock Ceph cluster on loopback.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
+        Command::Miri => miri::run(),
         Command::Ci => test::run(&test::Options::default()).and_then(|()| lint::run()),
         Command::StockCeph { command } => stock::run(&command),
     };

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::Result;
 use crate::process::{output_of, workspace};
+use crate::{Result, audit};
 
 /// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
 const FLOORS: [(&str, u32); 21] = [
@@ -48,6 +48,7 @@ pub(crate) fn run() -> Result<()> {
         check_arrows(name, *floor, &fs::read_to_string(manifest)?, &mut found);
     }
     found.extend(machine_paths()?);
+    found.extend(audit::run()?);
     if found.is_empty() { Ok(()) } else { Err(format!("rules broken:\n  {}", found.join("\n  ")).into()) }
 }
 

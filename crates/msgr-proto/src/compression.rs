@@ -13,19 +13,20 @@
 //! | lz4 | a count of blocks in 32 bits; of each its length and its compressed length; the blocks, each with those before it as dictionary |
 //!
 //! Nothing that a peer claims is believed: a segment never becomes longer than the bound that an uncompressed one has, and
-//! memory is taken only for what has arrived or for what its format could make of that.
+//! memory is taken only for what its format could make of what has arrived; for messages, only when the caller
+//! [allows](crate::Opener::allow) it.
 //!
 //! Sources: `src/msg/async/compression_onwire.cc`, `src/msg/async/frames_v2.cc`, `src/compressor/*`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use bytes::Bytes;
-use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use loligo_cephx::conf::{Conf, ConfError};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::Misbehaviour;
+use crate::inflate::Inflater;
 
 /// A way to compress (`Compressor::CompressionAlgorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,13 +145,6 @@ const ZLIB_LEVEL: u32 = 5;
 const ZSTD_LEVEL: i32 = 1;
 /// What stands in front of a DEFLATE stream: which program made it, which nobody looks at.
 const ZLIB_MARK: u8 = 0;
-/// How far back a zstd frame may refer, as a power of two in bytes: what all levels but the three slowest do. A decoder takes
-/// that much memory for a frame that claims it.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// More than any byte of these formats can stand for: snappy's longest copy takes 3 bytes for 64, LZ4's lengths grow by 255 with
-/// each byte.
-const SNAPPY_RATIO_MAX: u64 = 32;
-const LZ4_RATIO_MAX: u64 = 256;
 
 /// Compresses a segment; `None` if that is impossible, and the frame goes out as it is.
 pub(crate) fn compress(method: Method, plain: &[u8]) -> Option<Vec<u8>> {
@@ -192,65 +186,12 @@ pub(crate) fn decompress(method: Method, packed: &[u8], max: usize) -> Result<By
     if packed.is_empty() {
         return Ok(Bytes::new());
     }
-    let plain = match method {
-        Method::Snappy => unpack_snappy(packed, max),
-        Method::Zlib => read_all(DeflateDecoder::new(&packed[1..]), max),
-        Method::Zstd => unpack_zstd(packed, max),
-        Method::Lz4 => unpack_lz4(packed, max),
-    };
-    plain.map(Bytes::from).ok_or(Misbehaviour::Compressed { method, len: packed.len(), max })
-}
-
-/// Reads to the end; `None` on an error and if there are more than `max` bytes. Memory grows with what is really there.
-fn read_all(from: impl Read, max: usize) -> Option<Vec<u8>> {
-    let mut plain = Vec::new();
-    from.take(max as u64 + 1).read_to_end(&mut plain).ok()?;
-    (plain.len() <= max).then_some(plain)
-}
-
-fn unpack_snappy(packed: &[u8], max: usize) -> Option<Vec<u8>> {
-    let len = snap::raw::decompress_len(packed).ok()?;
-    if len > max || len as u64 > packed.len() as u64 * SNAPPY_RATIO_MAX {
-        return None;
-    }
-    snap::raw::Decoder::new().decompress_vec(packed).ok()
-}
-
-fn unpack_zstd(packed: &[u8], max: usize) -> Option<Vec<u8>> {
-    let (len, frame) = packed.split_first_chunk()?;
-    let len = u32::from_le_bytes(*len) as usize;
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(frame).ok()?.single_frame();
-    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).ok()?;
-    read_all(decoder, max.min(len)).filter(|plain| plain.len() == len)
-}
-
-fn unpack_lz4(packed: &[u8], max: usize) -> Option<Vec<u8>> {
-    let mut r = Reader::new(packed);
-    let lens: Vec<(u32, u32)> = r.get().ok()?;
-    let mut total = 0_u64;
-    for (plain, packed) in &lens {
-        if u64::from(*plain) > u64::from(*packed) * LZ4_RATIO_MAX {
-            return None;
+    let mut inflater = Inflater::new(method, packed, max)?;
+    loop {
+        if let Some(plain) = inflater.step(packed)? {
+            return Ok(plain);
         }
-        total += u64::from(*plain);
     }
-    let packed_total: u64 = lens.iter().map(|(_, packed)| u64::from(*packed)).sum();
-    if total > max as u64 || packed_total > packed.len() as u64 {
-        return None;
-    }
-    let mut plain = vec![0; total as usize];
-    let mut at = 0;
-    for (len, packed_len) in lens {
-        let block = r.raw(packed_len as usize).ok()?;
-        let (before, rest) = plain.split_at_mut(at);
-        let target = rest.get_mut(..len as usize)?;
-        let made = lz4_flex::block::decompress_into_with_dict(block, target, before).ok()?;
-        if made != target.len() {
-            return None;
-        }
-        at += made;
-    }
-    Some(plain)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;
+mod inflate;
 mod limits;
 mod out;
 mod session;

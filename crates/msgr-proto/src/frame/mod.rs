@@ -17,6 +17,7 @@
 
 mod header;
 mod open;
+mod packed;
 mod preamble;
 mod seal;
 

@@ -4,6 +4,7 @@ use loligo_wire::message::{Data, Header, Msg};
 use loligo_wire::{Decode, UTime};
 
 use super::header::{HEADER_LEN, decode_header};
+use super::packed::Packed;
 use super::preamble::{FLAG_COMPRESSED, Preamble, SEGMENTS_MAX, check_crc};
 use super::{
     CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_ABORTED, STATUS_COMPLETE, STATUS_MASK,
@@ -41,6 +42,10 @@ pub struct Opener {
     begun: Option<Preamble>,
     /// What is summed already of the begun frame's data.
     summed: Summed,
+    /// A compressed message at the start of the buffer, checked, and on its way.
+    packed: Option<Box<Packed>>,
+    /// Bytes that compressed messages may take; `None`: as many as they like.
+    allowed: Option<usize>,
     /// Bounds for messages; `None` as long as the peer is in the handshake: then there are none.
     limits: Option<Limits>,
     read_len: usize,
@@ -96,6 +101,8 @@ impl Opener {
             compression: None,
             begun: None,
             summed: Summed::NOTHING,
+            packed: None,
+            allowed: None,
             limits: None,
             read_len: READ_LEN_MIN,
         }
@@ -169,6 +176,18 @@ impl Opener {
         Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
     }
 
+    /// Allows so many bytes of memory for the next compressed messages, as they came and as they become, together. When that is
+    /// used up [`Opener::next`] returns `None`, and [`Opener::packed_len`] says what is needed. Without a call there is no bound.
+    pub fn allow(&mut self, bytes: usize) {
+        self.allowed = Some(bytes);
+    }
+
+    /// Bytes of memory that a compressed message, which is there and waits for an allowance, takes for its next step, and in
+    /// all or more. `None` if none waits: then read on.
+    pub fn packed_len(&self) -> Option<(usize, usize)> {
+        self.packed.as_ref().map(|packed| packed.memory())
+    }
+
     /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for before the rest is
     /// read.
     pub fn begun_message_len(&self) -> Option<usize> {
@@ -176,15 +195,27 @@ impl Opener {
         Some((1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum())
     }
 
-    /// Takes the next frame out; `None` if no whole one is there.
+    /// Takes the next frame out; `None` if no whole one is there, or it is compressed and takes more than is
+    /// [allowed](Opener::allow).
     ///
     /// # Errors
     /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection is lost then.
     #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
     pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
-        while let Some(whole) = self.whole_frame()? {
+        loop {
+            if self.packed.is_some() {
+                match self.unpack()? {
+                    Some((frame, true)) => return Ok(Some(frame)),
+                    Some(_) => continue,
+                    None => return Ok(None),
+                }
+            }
+            let Some(whole) = self.whole_frame()? else { return Ok(None) };
             let frame = match whole.preamble.tag {
-                Tag::Message if whole.preamble.compressed => self.take_compressed(&whole)?,
+                Tag::Message if whole.preamble.compressed => {
+                    self.packed = Some(self.packed(whole)?);
+                    continue;
+                }
                 Tag::Message => self.take_message(&whole)?,
                 tag @ (Tag::Ack | Tag::Keepalive2 | Tag::Keepalive2Ack) => self.take_small(tag, &whole)?,
                 other => return Err(Misbehaviour::Unexpected(other).into()),
@@ -193,7 +224,6 @@ impl Opener {
                 return Ok(Some(frame));
             }
         }
-        Ok(None)
     }
 
     /// Takes the next frame of the handshake out: its tag and payload. Appends the frame, as it came, to `transcript`.
@@ -346,30 +376,36 @@ impl Opener {
         Ok(Frame::Message(Msg { header, front, middle, data: bulk, data_crc: whole.data_crc }))
     }
 
-    /// A message whose segments are compressed: each becomes a buffer of its own.
-    fn take_compressed(&mut self, whole: &WholeFrame) -> Result<Frame, ProtoError> {
+    /// A message whose segments are compressed, of which only the header is decompressed yet.
+    fn packed(&self, whole: WholeFrame) -> Result<Box<Packed>, ProtoError> {
         let (Some(method), Some(limits)) = (self.compression, self.limits) else {
             return Err(Misbehaviour::Flags(FLAG_COMPRESSED).into());
         };
-        let pad = |len: usize| if self.gcm.is_some() { padded(len) } else { len };
-        let max = [limits.front_len_max, limits.middle_len_max, limits.data_len_max];
         let first = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
         let header = decompress(method, first, HEADER_LEN)?;
         if header.len() != HEADER_LEN {
             return Err(Misbehaviour::HeaderLen(header.len() as u32).into());
         }
         let header = decode_header(&header).map_err(bad_payload(Tag::Message))?;
-        let mut at = whole.second;
-        let mut parts = [const { Bytes::new() }; SEGMENTS_MAX - 1];
-        for (i, (part, max)) in parts.iter_mut().zip(max).enumerate() {
-            let len = whole.preamble.len(i + 1);
-            *part = decompress(method, &self.buf[at..at + len], max as usize)?;
-            at += pad(len);
+        let is_padded = self.gcm.is_some();
+        let pad = |len| if is_padded { padded(len) } else { len };
+        Ok(Box::new(Packed::new(whole, header, method, &limits, pad)))
+    }
+
+    /// Goes on with the compressed message; the frame, and whether its sender completed it, or `None` if it needs more than is
+    /// allowed.
+    fn unpack(&mut self) -> Result<Option<(Frame, bool)>, ProtoError> {
+        let Some(mut packed) = self.packed.take() else { return Ok(None) };
+        if !packed.advance(&self.buf, self.allowed.unwrap_or(usize::MAX))? {
+            self.packed = Some(packed);
+            return Ok(None);
         }
-        self.buf.advance(whole.len);
-        let [front, middle, data] = parts;
-        let data = if data.is_empty() { Data::new() } else { Data::from_buf([data]) };
-        Ok(Frame::Message(Msg { header, front, middle, data, data_crc: None }))
+        if let Some(allowed) = &mut self.allowed {
+            *allowed = allowed.saturating_sub(packed.most());
+        }
+        self.buf.advance(packed.whole.len);
+        let complete = packed.whole.complete;
+        Ok(Some((Frame::Message(packed.into_msg()), complete)))
     }
 
     fn take_small(&mut self, tag: Tag, whole: &WholeFrame) -> Result<Frame, ProtoError> {
@@ -398,16 +434,17 @@ fn take(buf: &mut BytesMut, len: usize) -> Bytes {
 }
 
 /// A frame at the start of the buffer, checked.
-struct WholeFrame {
-    preamble: Preamble,
+#[derive(Debug)]
+pub(super) struct WholeFrame {
+    pub(super) preamble: Preamble,
     /// Where segment 0 starts.
     first: usize,
     /// Where segment 1 starts.
-    second: usize,
+    pub(super) second: usize,
     /// The frame's length as it travels.
-    len: usize,
+    pub(super) len: usize,
     /// Whether the sender completed it; else it must be dropped.
-    complete: bool,
+    pub(super) complete: bool,
     /// In crc mode the checksum of segment 3, if there is one.
     data_crc: Option<u32>,
 }

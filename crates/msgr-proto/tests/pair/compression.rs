@@ -85,6 +85,43 @@ fn messages_arrive_as_they_were() {
     }
 }
 
+/// A message that is compressed takes memory only as its receiver allows it, step by step, and says before each how much.
+#[test]
+fn nothing_is_decompressed_beyond_what_is_allowed() {
+    const LEN: usize = 16 << 20;
+    for mode in MODES {
+        for method in Method::ALL {
+            let both = wants(&[method]);
+            let (mut client, mut server) = setup(mode, both.clone(), both).pair().established();
+            let msg = message(9000, 0, &[LEN]);
+            let mut bytes = sealed(&mut client.sealer, &msg);
+            bytes.extend(sealed(&mut client.sealer, &message(100, 0, &[])));
+            let opener = &mut server.opener;
+            opener.allow(4096);
+            opener.spare().extend_from_slice(&bytes);
+            let mut allowed = 4096;
+            let got = loop {
+                match opener.next().expect("it can be opened") {
+                    Some(Frame::Message(msg)) => break msg,
+                    Some(other) => panic!("{other:?}"),
+                    None => {}
+                }
+                let (next, whole) = opener.packed_len().expect("it waits for an allowance");
+                assert!(allowed < next && next <= whole + 2, "{method:?}: {allowed} {next} {whole}");
+                assert!(opener.next().expect("nothing is wrong").is_none(), "it still waits");
+                allowed = next;
+                opener.allow(next);
+            };
+            assert!(allowed > LEN && got.data.concat() == msg.data.concat(), "{method:?}");
+            assert!(opener.next().expect("nothing is wrong").is_none(), "the allowance is used up");
+            // What does not say how long it becomes takes some more at first.
+            opener.allow(256 << 10);
+            assert!(matches!(opener.next(), Ok(Some(Frame::Message(msg))) if msg.front.len() == 100));
+            assert_eq!((opener.packed_len(), opener.buffered()), (None, 0));
+        }
+    }
+}
+
 /// Once it is agreed everything may be compressed, what opens the session first of all.
 #[test]
 fn the_session_s_opening_is_compressed_already() {

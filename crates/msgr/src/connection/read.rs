@@ -44,9 +44,14 @@ impl Connection {
         mut opener: Opener,
     ) -> Error {
         let mut arrivals = Arrivals::default();
+        opener.allow(FREE_BYTES);
         let mut grant = ctx.config.admission.begun.grant();
         loop {
             let opened = self.open_frames(ctx, &mut opener, &mut arrivals);
+            if !arrivals.msgs.is_empty() {
+                // What had begun is whole.
+                grant.release();
+            }
             self.deliver(ctx, &mut arrivals).await;
             if let Err(e) = opened {
                 return e;
@@ -54,13 +59,17 @@ impl Connection {
             if let Err(e) = self.until_taken(ctx).await {
                 return e;
             }
-            if let Err(e) = self.fill(socket, &mut opener, &mut grant).await {
+            let next = match opener.packed_len() {
+                Some(needs) => self.unpack(&mut opener, &mut grant, needs).await,
+                None => self.fill(socket, &mut opener, &mut grant).await,
+            };
+            if let Err(e) = next {
                 return e;
             }
         }
     }
 
-    /// Opens all whole frames.
+    /// Opens all whole frames, as far as there is memory for what those that are compressed become.
     fn open_frames(&self, ctx: &Context, opener: &mut Opener, arrivals: &mut Arrivals) -> Result<(), Error> {
         while let Some(frame) = opener.next()? {
             match frame {
@@ -157,8 +166,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the socket once, when there is something and the throttle allows it.
-    async fn fill(&self, socket: &Socket, opener: &mut Opener, grant: &mut Grant) -> Result<(), Error> {
+    /// Waits as long as there is too much of what the peer has sent before, and lets others run.
+    async fn throttled(&self) -> Result<(), Error> {
         if let Some(throttle) = &self.policy.throttle
             && throttle.is_full()
         {
@@ -170,6 +179,43 @@ impl Connection {
         }
         // A peer that always has something to say must not keep other tasks from this thread.
         tokio::task::coop::consume_budget().await;
+        Ok(())
+    }
+
+    /// Charges the next step of a compressed message, which has come whole, before it is made: to no more than the connection's
+    /// free bytes, or to the budget. What was opened before it is handed on, and the throttle's.
+    async fn unpack(
+        &self,
+        opener: &mut Opener,
+        grant: &mut Grant,
+        (next, whole): (usize, usize),
+    ) -> Result<(), Error> {
+        self.throttled().await?;
+        if next <= FREE_BYTES {
+            grant.release();
+            opener.allow(FREE_BYTES);
+            return Ok(());
+        }
+        while !grant.grow(next, whole) {
+            // The peer has sent all of it: it is not to blame that others wait.
+            grant.has_more();
+            tokio::select! {
+                biased;
+                () = self.socket_ended() => return Err(interruption()),
+                () = grant.evicted() => return Err(Error::Unfinished),
+                () = grant.wait() => {}
+            }
+        }
+        opener.allow(next);
+        // A step takes a millisecond.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    /// Reads the socket once, when there is something and the throttle allows it.
+    async fn fill(&self, socket: &Socket, opener: &mut Opener, grant: &mut Grant) -> Result<(), Error> {
+        self.throttled().await?;
+        opener.allow(FREE_BYTES);
         let Some((begun, whole)) = opener.begun_len().filter(|(begun, _)| *begun > FREE_BYTES) else {
             grant.release();
             return match socket.read_buf(opener.spare()).await? {

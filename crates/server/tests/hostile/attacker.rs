@@ -181,7 +181,7 @@ impl Attacker {
 }
 
 /// The OSD as the map names it.
-async fn osd_addr(admin: &Rados, server: &Handle) -> EntityAddr {
+pub(crate) async fn osd_addr(admin: &Rados, server: &Handle) -> EntityAddr {
     let dump = command(admin, serde_json::json!({"prefix": "osd dump", "format": "json"})).await;
     let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");
     let nonce = &dump["osds"][0]["public_addrs"]["addrvec"][0]["nonce"];

@@ -2,8 +2,11 @@
 //! each attack beside an honest client; counted are bytes, sockets and operations.
 
 mod attacker;
+mod bombs;
 mod claims;
 mod copies;
+#[path = "../../../../fuzz/counting.rs"]
+mod counting;
 mod crowd;
 mod late;
 mod work;

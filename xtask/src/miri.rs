@@ -1,0 +1,57 @@
+//! `cargo xtask miri`: the tests of crates with unsafe code of their own, under an interpreter that notices
+//! undefined behaviour.
+
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::process::{output_of, succeed, workspace};
+
+/// The packages, and what their tests are given.
+const PACKAGES: [(&str, &[&str]); 3] = [
+    ("loligo-lane", &[]),
+    ("loligo-lockstat", &[]),
+    // The rings and what merges them. Its other tests send signals and kill processes of their own.
+    ("loligo-logring", &["--lib", "--", "raw::", "merge::", "arrivals::", "entry::"]),
+];
+
+/// What Miri cannot run: it has no such system calls.
+const LEFT_OUT: [&str; 2] = [
+    "loligo-logring: signal handlers (crash.rs) and the tests of whole programs",
+    "loligo-store: the ring of the disk reader (ring.rs), which is io_uring's",
+];
+
+/// Tests wait for real time and read files of the system.
+const FLAGS: &str = "-Zmiri-disable-isolation";
+
+/// Random cases of each property: the interpreter is some hundred times slower.
+const CASES: &str = "4";
+
+pub(crate) fn run() -> Result<()> {
+    if !is_there() {
+        println!("left out: Miri is not installed (rustup component add miri rust-src --toolchain nightly)");
+        return Ok(());
+    }
+    for (package, arguments) in PACKAGES {
+        println!("== Miri: {package}");
+        let mut miri = nightly();
+        miri.args(["miri", "test", "--package", package]).args(arguments);
+        succeed(miri.env("MIRIFLAGS", FLAGS).env("PROPTEST_CASES", CASES))?;
+    }
+    LEFT_OUT.iter().for_each(|what| println!("left out: {what}"));
+    Ok(())
+}
+
+fn is_there() -> bool {
+    output_of(nightly().args(["miri", "--version"]).stderr(Stdio::null())).is_ok()
+}
+
+/// Cargo of the nightly toolchain: the one that runs this is another.
+fn nightly() -> Command {
+    let mut cargo = Command::new("rustup");
+    cargo.args(["run", "nightly", "cargo"]).current_dir(workspace());
+    cargo
+        .env_remove("CARGO")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env("CARGO_TARGET_DIR", workspace().join("target/miri"));
+    cargo
+}
