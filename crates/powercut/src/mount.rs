@@ -74,11 +74,13 @@ impl Mount {
     /// # Errors
     /// What the system says, for instance that a program still uses it.
     pub fn end(mut self) -> Result<(), MountError> {
-        self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join).map_err(|source| MountError {
-            what: "cannot unmount",
-            dir: self.dir.clone(),
-            source,
-        })
+        let ended = self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join);
+        match ended {
+            // So the kernel tells the session's thread that the mount is gone.
+            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+            Err(source) => Err(MountError { what: "cannot unmount", dir: self.dir.clone(), source }),
+            Ok(()) => Ok(()),
+        }
     }
 }
 
