@@ -15,6 +15,9 @@ pub(crate) struct Options {
     /// How often the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
+    /// How often the power of a server's disk fails, where FUSE can be mounted.
+    #[arg(long, default_value_t = 200)]
+    cuts: u64,
     /// Simulated disks whose power is cut, or which fail.
     #[arg(long, default_value_t = 10_000)]
     disks: u64,
@@ -53,6 +56,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         killing.args(["test", "--release", "--package", "loligo", "--test", "torture", "--", "--nocapture"]);
         killing.env("LOLIGO_TORTURE_KILLS", options.kills.to_string()).env("LOLIGO_TORTURE_SEED", &seed);
         succeed(&mut killing)?;
+    }
+    if options.cuts > 0 {
+        println!("== {} cuts of the power", options.cuts);
+        let mut cutting = cargo();
+        cutting.args(["test", "--release", "--package", "loligo", "--test", "power", "--", "--nocapture"]);
+        cutting.env("LOLIGO_POWER_CUTS", options.cuts.to_string()).env("LOLIGO_POWER_SEED", &seed);
+        succeed(&mut cutting)?;
     }
     if options.disks > 0 {
         println!("== {} simulated disks", options.disks);

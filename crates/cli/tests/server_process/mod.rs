@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A server that can be killed.
-pub(crate) struct ServerProcess(Child);
+pub(crate) struct ServerProcess(pub(crate) Child);
 
 impl ServerProcess {
     pub(crate) fn start(dir: &Path) -> Self {
