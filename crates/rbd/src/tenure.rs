@@ -10,7 +10,7 @@
 //! | state | means |
 //! |---|---|
 //! | owned | the lock is ours, as far as is known |
-//! | owned, doubted | somebody may have taken it away: nothing is changed before the cluster says that it is ours |
+//! | doubted | somebody may have taken it away: nothing is changed before the cluster says that it is ours |
 //! | unreturned | it was ours, and no answer says that it was given up |
 //! | lost | it was ours, and is not: nothing is changed any more |
 //!
@@ -41,7 +41,9 @@ const MAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(crate) struct Tenure {
-    /// Somebody has taken the lock, and it was not given up since.
+    /// Counts how often the lock was taken.
+    number: AtomicU64,
+    /// It was taken, and not given up since.
     unreturned: AtomicBool,
     /// How often there was reason to doubt, and how many of these reasons were looked into.
     doubts: AtomicU64,
@@ -73,6 +75,7 @@ impl Loss {
 impl Default for Tenure {
     fn default() -> Self {
         Self {
+            number: AtomicU64::new(0),
             unreturned: AtomicBool::new(false),
             doubts: AtomicU64::new(0),
             settled: AtomicU64::new(0),
@@ -92,6 +95,7 @@ impl Tenure {
     }
 
     pub(crate) fn begins(&self) {
+        self.number.fetch_add(1, Ordering::AcqRel);
         self.unreturned.store(true, Ordering::Release);
         self.was_seen(self.begun.elapsed());
     }
@@ -181,8 +185,14 @@ impl Inner {
 
     async fn look_at_lock(&self) -> Result<(), Error> {
         let (doubts, now) = (self.tenure.doubts.load(Ordering::Acquire), self.tenure.begun.elapsed());
+        let number = self.tenure.number.load(Ordering::Acquire);
         let info = self.io.lock_info(&*self.header, LOCK).await?;
-        if !self.is_held_here(&info) && self.owned.load(Ordering::Acquire) {
+        // Given up meanwhile, and perhaps taken again: that is no loss, and there is still doubt.
+        let is_owned = self.owned.load(Ordering::Acquire);
+        if !is_owned || self.tenure.number.load(Ordering::Acquire) != number {
+            return Ok(());
+        }
+        if !self.is_held_here(&info) {
             return Err(self.lose_lock(&info).await);
         }
         self.tenure.settled.fetch_max(doubts, Ordering::AcqRel);

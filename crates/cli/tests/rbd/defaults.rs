@@ -1,4 +1,5 @@
-//! New images as the configuration wants them: the pool, the command line, `CEPH_ARGS`, ceph.conf, the monitors.
+//! New images as the configuration wants them: the pool, the command line, `CEPH_ARGS`, ceph.conf, the
+//! monitors.
 
 use std::fs;
 

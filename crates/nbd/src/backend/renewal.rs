@@ -7,7 +7,7 @@
 //!
 //! | state | means | leaves it |
 //! |---|---|---|
-//! | open | requests are carried out | the client is blocklisted: to *renewing*; its lock was broken: to *lost* |
+//! | open | requests are carried out | the client is blocklisted: to *renewing*; its lock is lost: to *lost* |
 //! | renewing | requests wait | opened: to *open*; another client has the lock, or data are lost: to *lost* |
 //! | lost | requests fail | its end |
 //!

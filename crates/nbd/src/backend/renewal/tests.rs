@@ -211,7 +211,7 @@ async fn a_lock_that_was_broken_is_not_taken_again() {
     place.registry.close().await;
 }
 
-/// It hears of the request for its lock before it knows that the lock is gone, and that it is blocklisted last.
+/// It hears that the lock is wanted before it knows that the lock is gone, and last that it is blocklisted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_gone_when_it_was_asked_for_is_lost() {
     let place = Place::new().await;
