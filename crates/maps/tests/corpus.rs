@@ -12,7 +12,7 @@ const TARGETS: [Target; 4] = [
     ("monmap", fuzz::monmap),
     ("crush", fuzz::crush),
     ("osdmap", fuzz::osdmap),
-    ("incremental", fuzz::incremental),
+    ("map_incremental", fuzz::incremental),
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {

@@ -13,6 +13,8 @@
 
 pub mod command;
 mod file;
+#[doc(hidden)]
+pub mod fuzz;
 mod monitor;
 pub mod output;
 mod service;

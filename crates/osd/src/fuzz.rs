@@ -1,4 +1,9 @@
-//! Entry point for fuzzing. A corpus file is one message, in the format of `loligo_wire::fuzz`.
+//! Entry points for fuzzing: one request, as a message in the format of `loligo_wire::fuzz`, and what clients
+//! do one after the other, as a script.
+
+mod model;
+mod script;
+mod sequence;
 
 use std::sync::Arc;
 
@@ -13,6 +18,8 @@ use loligo_wire::message::osd::{MOSDOp, MOSDOpReply};
 use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
 use smallvec::smallvec;
 
+pub use sequence::sequences;
+
 use crate::dups::Dups;
 use crate::exec::{self, Context, Executed, Limits, Needs, SnapContext};
 use crate::replies::Replies;
@@ -22,7 +29,8 @@ use crate::stats::Counters;
 /// Small, so that a request that gets beyond them is noticed.
 const WORK_BYTES: u64 = 4 << 20;
 
-/// Executes whatever request the bytes are, on an object that has some of everything, and again as a repetition.
+/// Executes whatever request the bytes are, on an object that has some of everything, and again as a
+/// repetition.
 pub fn requests(data: &[u8]) {
     let Ok(msg) = loligo_wire::fuzz::parse(data) else { return };
     let Ok(op) = msg.open::<MOSDOp>() else { return };

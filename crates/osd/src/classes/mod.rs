@@ -104,6 +104,12 @@ pub(crate) fn method(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     find(class, method).map(|(_, method)| method)
 }
 
+/// Some class and one of its methods, whatever the numbers are: for fuzzing.
+pub(crate) fn nth(class: usize, method: usize) -> (&'static str, &'static str) {
+    let class = CLASSES[class % CLASSES.len()];
+    (class.name, class.methods[method % class.methods.len()].name)
+}
+
 /// Whether a class offers this filter to listings (`CLASS.FILTER`).
 pub(crate) fn has_filter(name: &[u8]) -> bool {
     name == hello::FILTER
