@@ -19,6 +19,8 @@ use loligo_wire::message::{Message, Msg};
 use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, GlobalId, UTime};
 use zeroize::Zeroizing;
 
+use crate::command;
+use crate::output::json::Node;
 use crate::session::{Peer, Session};
 use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
@@ -190,7 +192,12 @@ impl Monitor {
             send(&mut self.out, id, &MMonMap { monmap: self.state.monmap().to_bytes() });
         }
         if session.take_due("config", self.config_version).is_some() {
-            let settings = self.state.config().settings_of(&session.peer.identity.name);
+            let name = &session.peer.identity.name;
+            let mut place = self.state.place_of(name);
+            if place.location.is_empty() && !session.host.is_empty() {
+                place.location.push(("host".to_owned(), session.host.clone()));
+            }
+            let settings = self.state.config().settings_at(name, &place);
             let config =
                 settings.into_iter().map(|(option, (_, value))| (option.to_owned(), value.to_owned()));
             send(&mut self.out, id, &MConfig { config: config.collect() });
@@ -208,6 +215,17 @@ impl Monitor {
                 send(&mut self.out, id, &message);
             }
         }
+    }
+
+    /// The monitor's part among the monitors: what `ceph tell mon.a mon_status` shows.
+    pub fn status(&self, now: UTime) -> Node {
+        command::mon_status(&self.state, &self.peers(), now)
+    }
+
+    /// Who is connected: what `ceph tell mon.a sessions` shows.
+    pub fn describe_sessions(&self) -> Node {
+        let epoch = self.state.osdmap().epoch.0;
+        Node::array(self.sessions.values().map(|session| session.describe(epoch)))
     }
 
     /// Kinds and features of everybody connected.

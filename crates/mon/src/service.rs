@@ -63,6 +63,7 @@ pub struct MonService {
 }
 
 type Job = Box<dyn FnOnce(&mut State, UTime) + Send>;
+type Look = Box<dyn FnOnce(&Monitor) + Send>;
 
 enum Event {
     Open(Arc<Connection>),
@@ -70,6 +71,8 @@ enum Event {
     Close(SessionId),
     /// Something to do, and whom to tell when what came of it is saved.
     Call(Job, oneshot::Sender<()>),
+    /// Something to find out.
+    Look(Look),
     Stop,
 }
 
@@ -151,12 +154,20 @@ impl MonService {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// The monitor's part among the monitors, in JSON: what `ceph tell mon.a mon_status` shows.
+    /// Finds something out, where nothing changes meanwhile.
     ///
     /// # Errors
     /// The monitor has stopped.
-    pub async fn status(&self) -> Result<String, Stopped> {
-        self.call(|state, now| crate::command::mon_status(state, now).to_string()).await
+    pub async fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Monitor) -> R + Send + 'static,
+    ) -> Result<R, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let look = move |monitor: &Monitor| {
+            let _ = answer.send(look(monitor));
+        };
+        self.post(Event::Look(Box::new(look)))?;
+        answered.await.map_err(|_| Stopped)
     }
 
     /// Ends the task. The messenger should be shut down before.
@@ -303,6 +314,7 @@ impl Driver {
                 self.monitor.change(|state| call(state, UTime::now()));
                 self.callers.push(saved);
             }
+            Event::Look(look) => look(&self.monitor),
             Event::Stop => {}
         }
     }

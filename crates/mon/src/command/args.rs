@@ -93,6 +93,19 @@ impl Args {
         }
     }
 
+    /// All values of an argument that may be a number or a text, as texts.
+    pub fn values(&self, name: &str) -> Vec<String> {
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match self.0.get(name) {
+            Some(Value::Array(items)) => items.iter().map(text).collect(),
+            Some(one) => vec![text(one)],
+            None => Vec::new(),
+        }
+    }
+
     /// Whether a flag is set. Older clients send the flag's own text for true.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {

@@ -37,6 +37,9 @@ pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
         let status = format!("prior_version {prior} != crush version {version}");
         return Err(Failure::new(Errno::EPERM, status));
     }
+    if call.input.is_empty() {
+        return Err(Failure::invalid("Failed to parse crushmap: End of buffer"));
+    }
     let crush = CrushMap::decode(&mut Reader::new(call.input))
         .map_err(|e| Failure::invalid(format!("Failed to parse crushmap: {e}")))?;
     check_pools(map, &crush)?;

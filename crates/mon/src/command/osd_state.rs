@@ -69,6 +69,23 @@ fn osds(map: &OsdMap, ids: &[&str]) -> Result<Vec<OsdId>, Failure> {
     Ok(osds)
 }
 
+/// Stops OSDs, which here would stop everything.
+pub(super) fn stop(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let mut status = String::new();
+    for osd in osds(map, &call.args.texts("ids"))? {
+        if call.state.is_served(osd) {
+            return Err(only_one(osd));
+        }
+        status += &if map.exists(osd) {
+            format!("osd.{osd} is already down. ")
+        } else {
+            format!("osd.{osd} does not exist. ")
+        };
+    }
+    Ok(Reply::status(status))
+}
+
 pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     let osd = existing(call)?;
     let weight = call.args.float("weight").unwrap_or_default();

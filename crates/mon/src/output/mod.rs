@@ -6,6 +6,8 @@ pub mod table;
 pub mod units;
 pub mod xml;
 
+pub use crate::view::one_addr;
+
 /// How a command's output is wanted (`format` in the command).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

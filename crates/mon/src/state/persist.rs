@@ -100,6 +100,7 @@ impl State {
             auth_cipher: file.auth_cipher()?,
             config: file.config()?,
             config_log: file.config_log()?,
+            overrides: BTreeMap::new(),
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),
