@@ -1,8 +1,9 @@
 //! The monitor: messages in, messages out.
 //!
-//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands over messages in
-//! order, and after some of them asks for the [`Effects`]: first it saves what must be saved, then it hands on maps and keys,
-//! then it sends what is to be sent. So nobody hears of a change that could be forgotten.
+//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands
+//! over messages in order, and after some of them asks for the [`Effects`]: first it saves what must be
+//! saved, then it hands on maps and keys, then it sends what is to be sent. So nobody hears of a change that
+//! could be forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -237,8 +238,9 @@ impl Monitor {
 /// There is no manager, and there never was another map.
 const MGRMAP_EPOCH: u32 = 1;
 
-/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map. Stock clients take a
-/// whole map only where the message says that there are no older ones, and else ask again and again for what they lack.
+/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map.
+/// Stock clients take a whole map only where the message says that there are no older ones, and else ask
+/// again and again for what they lack.
 fn osdmap_messages(state: &State, start: u64) -> Vec<MOSDMap> {
     let (maps, newest) = (state.maps(), state.osdmap().epoch);
     let message = |oldest| MOSDMap { fsid: state.fsid(), oldest, newest, ..MOSDMap::default() };

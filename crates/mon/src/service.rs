@@ -1,7 +1,7 @@
 //! The monitor on the network: a task that drives a [`Monitor`].
 //!
-//! Connections hand their messages to the task, which works off what is there, saves once, and then answers. What waits
-//! there is bounded by the connections' [`Throttle`].
+//! Connections hand their messages to the task, which works off what is there, saves once, and then answers.
+//! What waits there is bounded by the connections' [`Throttle`].
 
 use std::collections::HashMap;
 use std::io;
@@ -87,7 +87,8 @@ impl KeyDatabase for Keys {
 }
 
 impl MonService {
-    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed on.
+    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed
+    /// on.
     ///
     /// # Errors
     /// The state could not be saved, or its secrets cannot be read.
@@ -193,7 +194,8 @@ impl MonService {
 #[error("the monitor has stopped")]
 pub struct Stopped;
 
-/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients' tickets stay good.
+/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients'
+/// tickets stay good.
 fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceKeys>> {
     let (mon_ttl, service_ttl, now) = (auth.mon_ticket_ttl, auth.service_ticket_ttl, (auth.clock)());
     let rotation = Rotation { mon_ttl, service_ttl, cipher: state.auth_cipher() };
@@ -237,7 +239,8 @@ impl AcceptAuth for MonService {
 /// A pause before a save that failed for want of descriptors or memory is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are final.
+/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are
+/// final.
 async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
     let content = Arc::new(content);
     loop {

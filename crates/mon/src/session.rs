@@ -111,15 +111,17 @@ impl Session {
         self.subscriptions.retain(|what, _| !is_gone(what));
     }
 
-    /// Remembers a subscription to something that there is; names of other things, of any length, are not kept.
+    /// Remembers a subscription to something that there is; names of other things, of any length, are not
+    /// kept.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
         if SUBJECTS.contains(&what) || log_lines::is_level(what) {
             self.subscriptions.insert(what.to_owned(), subscription);
         }
     }
 
-    /// The version that the client wants next of something that now has the version `newest`; `None` if it wants none yet.
-    /// What is told then is what the client gets: the subscription goes on behind `newest`, or ends.
+    /// The version that the client wants next of something that now has the version `newest`; `None` if it
+    /// wants none yet. What is told then is what the client gets: the subscription goes on behind `newest`,
+    /// or ends.
     pub(crate) fn take_due(&mut self, what: &str, newest: u64) -> Option<u64> {
         let subscription = self.subscriptions.get_mut(what)?;
         let start = subscription.start;

@@ -56,8 +56,8 @@ impl Drop for Measuring<'_> {
 }
 
 impl Osd {
-    /// Writes, waits until all of it is safe, and takes it away again. Returns how long that took; `None`: another
-    /// bench is under way. Takes its time: not for a thread that serves clients.
+    /// Writes, waits until all of it is safe, and takes it away again. Returns how long that took; `None`:
+    /// another bench is under way. Takes its time: not for a thread that serves clients.
     ///
     /// # Errors
     /// The store does not take the writes.

@@ -1,5 +1,5 @@
-//! Commands of what is not here: modules of a manager, file systems, metadata servers. They are answered as a cluster
-//! does that has none of them, so that programs that ask get a clear answer.
+//! Commands of what is not here: modules of a manager, file systems, metadata servers. They are answered as a
+//! cluster does that has none of them, so that programs that ask get a clear answer.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};

@@ -115,9 +115,10 @@ impl Args {
         }
     }
 
-    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers and
-    /// booleans printed. `caps`, which are pairs of a service and what is allowed there, become `caps_SERVICE`.
-    /// What the command does not take is not there, so that what is checked is what is executed.
+    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers
+    /// and booleans printed. `caps`, which are pairs of a service and what is allowed there, become
+    /// `caps_SERVICE`. What the command does not take is not there, so that what is checked is what is
+    /// executed.
     pub fn as_text(&self, command: &Command) -> impl Iterator<Item = (String, String)> {
         let caps = self.texts("caps");
         let (pairs, _) = caps.as_chunks::<2>();

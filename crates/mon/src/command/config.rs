@@ -139,14 +139,15 @@ fn section(call: &Call<'_>) -> Result<String, Failure> {
     section_of(who).ok_or_else(|| Failure::invalid(format!("unrecognized config target '{who}'")))
 }
 
-/// `global`, a type or a name, with a mask or without; a mask alone is meant for all.
+/// `global`, a type or a name, with a mask or without; a mask alone is meant for all. Of what is said twice
+/// the last counts, as in stock.
 pub(super) fn section_of(who: &str) -> Option<String> {
     let (mut base, mut location, mut class) = (None, None, None);
     for part in who.split('/') {
         match part.split_once(':') {
             Some(("class", value)) => class = Some(value),
             Some((kind, value)) => location = Some((kind, value)),
-            None if base.is_some() || !is_section(part) => return None,
+            None if !is_section(part) => return None,
             None => base = Some(part),
         }
     }

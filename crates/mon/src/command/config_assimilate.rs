@@ -1,4 +1,5 @@
-//! `config assimilate-conf`: takes a ceph.conf into the configuration database, and gives back what it cannot hold.
+//! `config assimilate-conf`: takes a ceph.conf into the configuration database, and gives back what it cannot
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +23,8 @@ pub(super) fn assimilate(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::output(print(&left)))
 }
 
-/// What the database takes, and what it does not: options that are not known, that it may not hold, whose values are
-/// none, and those that it has in this section already, with another value.
+/// What the database takes, and what it does not: options that are not known, that it may not hold, whose
+/// values are none, and those that it has in this section already, with another value.
 fn sort(call: &Call<'_>, given: Sections) -> (Vec<(String, String, String)>, Sections) {
     let config = call.state.config();
     let there: BTreeMap<(&str, &str), BTreeSet<&str>> =
@@ -51,11 +52,7 @@ fn sort(call: &Call<'_>, given: Sections) -> (Vec<(String, String, String)>, Sec
 }
 
 fn print(sections: &Sections) -> String {
-    let mut out = String::from("\n");
-    if sections.is_empty() {
-        return out;
-    }
-    out.clear();
+    let mut out = String::new();
     for (section, settings) in sections {
         out += &format!("\n[{section}]\n");
         settings.iter().for_each(|(name, value)| out += &format!("\t{name} = {value}\n"));

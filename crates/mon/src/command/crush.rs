@@ -90,8 +90,8 @@ impl TreeNode {
     }
 }
 
-/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have the
-/// devices of one class only are shown if `with_shadows`.
+/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have
+/// the devices of one class only are shown if `with_shadows`.
 fn walk(crush: &CrushMap, with_shadows: bool) -> Vec<TreeNode> {
     let buckets = || crush.buckets.iter().flatten();
     let is_root = |id: i32| !buckets().any(|b| b.items.contains(&id));
@@ -115,8 +115,8 @@ fn push(crush: &CrushMap, id: i32, weight: u32, depth: usize, nodes: &mut Vec<Tr
     }
 }
 
-/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then devices by
-/// their classes and numbers; devices without a class first.
+/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then
+/// devices by their classes and numbers; devices without a class first.
 fn children(crush: &CrushMap, id: i32) -> Vec<(i32, u32)> {
     let Some(bucket) = crush.bucket(id) else { return Vec::new() };
     let weight = |at| bucket.item_weight(at).unwrap_or_default();

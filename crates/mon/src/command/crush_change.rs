@@ -1,5 +1,6 @@
-//! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their objects, as in a stock
-//! cluster: what a map or a rule leaves without an OSD waits until another one gives it one.
+//! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their
+//! objects, as in a stock cluster: what a map or a rule leaves without an OSD waits until another one gives
+//! it one.
 
 use loligo_maps::crush::{CrushBuildError, CrushMap, RuleKind, StepOp, Tunables};
 use loligo_maps::{Name, OsdMap};

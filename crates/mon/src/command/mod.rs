@@ -1,8 +1,9 @@
 //! Commands: what the `ceph` program and `rados_mon_command` send.
 //!
-//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the functions are in one
-//! file for each family. [`find`] and [`Args`] take a command apart, the monitor checks capabilities, and the function
-//! answers with output for programs ([`Reply::output`]) and a text for people ([`Reply::status`]).
+//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the
+//! functions are in one file for each family. [`find`] and [`Args`] take a command apart, the monitor checks
+//! capabilities, and the function answers with output for programs ([`Reply::output`]) and a text for people
+//! ([`Reply::status`]).
 
 mod absent;
 mod args;
@@ -219,7 +220,8 @@ pub fn find(prefix: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|c| c.prefix == prefix)
 }
 
-/// The command with this name that takes these arguments, where several have the name; else the first of them.
+/// The command with this name that takes these arguments, where several have the name; else the first of
+/// them.
 pub fn find_for(prefix: &str, args: &Args) -> Option<&'static Command> {
     let named = || COMMANDS.iter().filter(|c| c.prefix == prefix);
     named().find(|command| args.check(command).is_ok()).or_else(|| named().next())

@@ -247,7 +247,7 @@ pub(crate) fn mon_status(state: &State, sessions: &[(EntityType, u64)], now: UTi
         "quorum_age": super::status::seconds_since(now, state.started()),
         "features": object! {
             "required_con": "0",
-            "required_mon": Vec::new(),
+            "required_mon": Node::array(MON_FEATURES),
             "quorum_con": features::SUPPORTED.to_string(),
             "quorum_mon": Node::array(MON_FEATURES),
         },

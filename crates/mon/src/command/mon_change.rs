@@ -4,8 +4,8 @@ use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::MON_ID;
 use crate::view;
 
-/// A monitor beside this one could not reach it: it would take the quorum away, as in a stock cluster whose second
-/// monitor never comes.
+/// A monitor beside this one could not reach it: it would take the quorum away, as in a stock cluster whose
+/// second monitor never comes.
 pub(super) fn add(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name");
     if name != MON_ID {

@@ -1,5 +1,6 @@
-//! `osd perf | blocked-by | numa-status | last-stat-seq`: what OSDs report of themselves. In Ceph the manager answers
-//! them, from reports that it collects; here nothing is reported, so that nothing is slow and nobody waits.
+//! `osd perf | blocked-by | numa-status | last-stat-seq`: what OSDs report of themselves. In Ceph the manager
+//! answers them, from reports that it collects; here nothing is reported, so that nothing is slow and nobody
+//! waits.
 
 use loligo_wire::OsdId;
 
@@ -78,8 +79,8 @@ pub(super) fn numa_status(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// The number of an OSD's newest report. What an OSD would report is known at once, so that the newest is always the
-/// one that `ceph tell osd.N flush_pg_stats` has answered.
+/// The number of an OSD's newest report. What an OSD would report is known at once, so that the newest is
+/// always the one that `ceph tell osd.N flush_pg_stats` has answered.
 pub(super) fn last_stat_seq(call: &mut Call<'_>) -> Outcome {
     let osd = osd::osd_arg(call, "id")?;
     let seq = if call.state.is_served(osd) { stat_seq(call.state.osdmap(), osd) } else { 0 };

@@ -1,5 +1,6 @@
-//! `osd pg-temp | primary-temp | pg-upmap | pg-upmap-items | rm-pg-upmap… | force-create-pg`: placement groups that are
-//! somewhere else than CRUSH says. All OSDs have the same store, so that this chooses who answers, and nothing moves.
+//! `osd pg-temp | primary-temp | pg-upmap | pg-upmap-items | rm-pg-upmap… | force-create-pg`: placement
+//! groups that are somewhere else than CRUSH says. All OSDs have the same store, so that this chooses who
+//! answers, and nothing moves.
 
 use loligo_maps::Incremental;
 use loligo_wire::{OsdId, PgId};
@@ -67,7 +68,8 @@ pub(super) fn rm_upmap_items(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// Would make a lost placement group anew. None is lost here, so that the only thing it could do is to lose one.
+/// Would make a lost placement group anew. None is lost here, so that the only thing it could do is to lose
+/// one.
 pub(super) fn force_create(call: &mut Call<'_>) -> Outcome {
     let text = call.args.required("pgid");
     let pg: PgId = text.parse().map_err(|_| Failure::invalid(format!("invalid pgid '{text}'")))?;

@@ -117,7 +117,8 @@ fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     let (epoch, since) = (call.state.osdmap().epoch, call.state.started());
     for pg in pgs {
         let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
-        // Without the objects that the first one misses, and the part of the log that is on disk: it is all of it.
+        // Without the objects that the first one misses, and the part of the log that is on disk: it is all
+        // of it.
         let mut sums = sum_cells(std::slice::from_ref(pg));
         sums.remove(1);
         sums.pop();

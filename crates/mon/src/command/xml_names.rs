@@ -1,4 +1,5 @@
-//! What a monitor of 16.2.15 calls, in XML, the outermost element of each command's answer, and its items if it is an array.
+//! What a monitor of 16.2.15 calls, in XML, the outermost element of each command's answer, and its items if
+//! it is an array.
 
 use super::{Args, Call};
 use crate::output::xml::{ITEM, Names};

@@ -27,7 +27,8 @@ const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
 const HOST_LEN_MAX: usize = 256;
 /// Lines of a log that one message may add.
 const LOG_LINES_MAX: usize = 100;
-/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are not kept.
+/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are
+/// not kept.
 const LOG_NAME_MAX: usize = 256;
 const LOG_ADDRS_MAX: usize = 8;
 
@@ -197,7 +198,8 @@ impl Monitor {
         if rule < 0 || known { Ok(()) } else { Err(Failure::missing(format!("there is no rule {rule}"))) }
     }
 
-    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's objects.
+    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's
+    /// objects.
     fn may_pool_op(&self, id: SessionId, message: &MPoolOp, pool: PoolId) -> bool {
         let Some(session) = self.sessions.get(&id) else { return false };
         let about_snap_ids =

@@ -1,5 +1,5 @@
-//! What commands print: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML ([`xml`]), tables for people
-//! ([`table`]), and numbers with units ([`units`]).
+//! What commands print: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML ([`xml`]),
+//! tables for people ([`table`]), and numbers with units ([`units`]).
 
 pub mod json;
 pub mod table;

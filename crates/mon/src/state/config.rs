@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use loligo_wire::EntityName;
 
-/// Who a setting is for: `global`, a type such as `client`, or a name such as `client.admin`; behind it a mask may
-/// stand, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
+/// Who a setting is for: `global`, a type such as `client`, or a name such as `client.admin`; behind it a
+/// mask may stand, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
 pub type Section = String;
 
 /// Where a program runs, by which masks choose.
@@ -112,8 +112,8 @@ impl ConfigDb {
     }
 }
 
-/// How closely a section means a program at a place: by its name before its type, then by the mask; `None`: not at
-/// all.
+/// How closely a section means a program at a place: by its name before its type, then by the mask; `None`:
+/// not at all.
 fn rank(section: &str, who: &EntityName, place: &Place) -> Option<(usize, usize)> {
     let (base, mask) = split_mask(section);
     let closeness = match base {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(at("hdd", &[("host", "other"), rack]).as_deref(), Some("5"));
         assert_eq!(db.value(&osd, "osd_max_backfills"), Some("1"));
         let shown: Vec<_> = db.iter().map(|(section, ..)| section).collect();
-        assert_eq!(shown, ["osd/class:ssd", "osd/host:h", "osd/host:h/class:hdd", "osd", "osd/rack:r"]);
+        assert_eq!(shown, ["osd/class:ssd", "osd/host:h/class:hdd", "osd/host:h", "osd", "osd/rack:r"]);
     }
 
     #[test]

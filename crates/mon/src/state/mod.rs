@@ -1,7 +1,7 @@
 //! What the monitor knows of the cluster.
 //!
-//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is told by
-//! [`State::take_changes`]. [`persist`] turns it into bytes and back.
+//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is
+//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back.
 
 pub mod config;
 pub mod config_log;
@@ -124,7 +124,8 @@ pub struct NewCluster {
 }
 
 impl State {
-    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do everything.
+    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do
+    /// everything.
     ///
     /// # Errors
     /// A host name that cannot stand in a CRUSH map, such as `default`.
@@ -325,8 +326,8 @@ impl State {
         Ok(())
     }
 
-    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds itself
-    /// marked down boots again, unless the cluster says that none shall.
+    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds
+    /// itself marked down boots again, unless the cluster says that none shall.
     ///
     /// # Errors
     /// A change that cannot be applied.

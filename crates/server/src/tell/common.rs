@@ -4,7 +4,7 @@ use loligo_admin::{Admin, Command, Failure};
 use loligo_mon::object;
 use loligo_mon::output::json::Node;
 
-use super::render::{Shape, add, add_text, shaped};
+use super::render::{Shape, add, shaped};
 
 /// The commit of Ceph 16.2.15, whose answers these are.
 const GIT_VERSION: &str = "618f440892089921c3e944a991122ddc44e60516";
@@ -31,7 +31,6 @@ pub(super) fn register(admin: &Admin) {
         "stats",
     ];
     admin.command(heap.required("heapcmd", &heap_commands).optional("value", &[]));
-    add_text(admin, "smart", "What devices say of their health: no device is known.", Ok("{\n}"));
     let counters = |prefix: &str| {
         let reset = |request: &loligo_admin::Request| match request.arg("var").unwrap_or_default() {
             name @ ("all" | "osd" | "mon" | "cluster") => {

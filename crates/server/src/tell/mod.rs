@@ -29,7 +29,8 @@ const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;
 
-/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes beyond is refused.
+/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes
+/// beyond is refused.
 const RUNNING_MAX: usize = 16;
 
 /// Carries out the commands that come as messages.
@@ -165,8 +166,8 @@ enum Malformed {
     NoPrefix,
 }
 
-/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the object
-/// is ignored.
+/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the
+/// object is ignored.
 fn request_of(text: &str) -> Result<String, Malformed> {
     let value = serde_json::Deserializer::from_str(text).into_iter().next();
     let mut fields: Map<String, Value> = match value {

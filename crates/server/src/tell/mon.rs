@@ -37,6 +37,7 @@ pub(super) fn register(admin: &Admin, mon: &Arc<MonService>) {
     };
     let help = "Give back room in the monitor's store, which is one file and has none to give.";
     admin.command(Command::new("compact", help, compact));
+    add_text(admin, "smart", "What devices say of their health: no device is known.", Ok("{\n}\n"));
     register_quorum(admin);
     register_ops(admin);
 }

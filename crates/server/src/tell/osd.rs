@@ -17,8 +17,8 @@ use super::render::{Shape, add, add_text, shaped};
 
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
-/// What is counted in `osd_bench_small_size_max_iops` and its kin, by their defaults: requests a second of less than
-/// a mebibyte, bytes a second of more, and for how long.
+/// What is counted in `osd_bench_small_size_max_iops` and its kin, by their defaults: requests a second of
+/// less than a mebibyte, bytes a second of more, and for how long.
 const BENCH_SMALL_IOPS: u64 = 100;
 const BENCH_LARGE_BYTES: u64 = 100 << 20;
 const BENCH_SECONDS: u64 = 30;
@@ -232,6 +232,7 @@ fn register_lists(admin: &Admin, asker: &Arc<Asker>) {
 
 /// What stock OSDs have to do that has no counterpart here: it is done when it is asked.
 fn register_idle(admin: &Admin) {
+    add_text(admin, "smart", "What devices say of their health: no device is known.", Ok("{\n}"));
     for (prefix, help) in [
         ("flush_journal", "Write what is in the journal to the store, which is done all the time."),
         ("flush_store_cache", "Forget what is cached of the store."),

@@ -53,7 +53,7 @@ pub(super) fn register(admin: &Admin, osd: &Arc<Osd>, mon: &Arc<MonService>) {
                 UTime::from_system(UTime::now().to_system() - back.map_or(WEEK, Duration::from_secs));
             Ok(object! { "deep": kind.is_deep(), "stamp": stamp(stamp_at) })
         };
-        let scrub = shaped(prefix, "Have a placement group scrubbed.", Shape::of("scrub"), scrub);
+        let scrub = shaped(prefix, "Have a placement group scrubbed.", Shape::of("result"), scrub);
         admin.command(scrub.optional("pgid", &[]).optional_int("time"));
     }
 }

@@ -1,5 +1,5 @@
-//! Answers in the format that is asked for. A daemon that is told something writes indented JSON where nothing else is
-//! said.
+//! Answers in the format that is asked for. A daemon that is told something writes indented JSON where
+//! nothing else is said.
 
 use loligo_admin::{Admin, Answer, Command, Failure, Request};
 use loligo_mon::output::json::Node;

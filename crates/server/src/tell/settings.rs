@@ -1,5 +1,5 @@
-//! `config get | set | unset | show | diff | help` and `injectargs` of one running daemon. What is said to a daemon is
-//! kept until the process ends, and goes before what the configuration database says.
+//! `config get | set | unset | show | diff | help` and `injectargs` of one running daemon. What is said to a
+//! daemon is kept until the process ends, and goes before what the configuration database says.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,8 @@ const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 
-/// Options whose changes a stock daemon of release 16 watches for; of others it says that it may not notice them.
+/// Options whose changes a stock daemon of release 16 watches for; of others it says that it may not notice
+/// them.
 const WATCHED_BY_OSD: &[&str] = &[
     "clog_to_graylog",
     "clog_to_graylog_host",
@@ -240,7 +241,9 @@ impl Settings {
     fn diff(&self, _: &Request) -> Result<Node, Failure> {
         let [mon, said, own] = self.set_values()?;
         let mut diff = Node::Object(Vec::new());
-        for option in table::all() {
+        let mut options: Vec<_> = table::all().collect();
+        options.sort_unstable_by_key(|option| option.name);
+        for option in options {
             let default = option.default_for(&self.who);
             let sources = [("mon", &mon), ("file", &own), ("override", &said)];
             let set: Vec<_> = sources
@@ -358,7 +361,8 @@ fn typed(option: &OptionFacts, value: &str) -> Node {
     number.unwrap_or_else(|| Node::from(value))
 }
 
-/// `--name value`, `--name=value`, `--name` and `--no-name` of what is true or false; and what is none of them.
+/// `--name value`, `--name=value`, `--name` and `--no-name` of what is true or false; and what is none of
+/// them.
 fn options(text: &str) -> (Vec<(String, Option<String>)>, Vec<String>) {
     let (mut options, mut left) = (Vec::new(), Vec::new());
     let mut words = text.split_whitespace().peekable();
