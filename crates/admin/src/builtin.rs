@@ -99,7 +99,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(options)
 }
 
-fn change(admin: &Admin, name: &str, value: &str) -> Result<(), Failure> {
+pub(super) fn change(admin: &Admin, name: &str, value: &str) -> Result<(), Failure> {
     let what = || format!("error setting '{name}' to '{value}'");
     let option = admin.find_option(name).ok_or_else(|| no_option(&what()))?;
     let set = option.set.as_ref();

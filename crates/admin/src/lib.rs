@@ -28,7 +28,7 @@ mod socket;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use loligo_lockstat::{Class, RwLock};
@@ -47,6 +47,17 @@ const LASTING_MAX: Duration = Duration::from_secs(30);
 /// Commands and options of an admin socket. Clones are the same.
 #[derive(Clone)]
 pub struct Admin(Arc<RwLock<Tables>>);
+
+/// A table that is there as long as somebody owns it.
+#[derive(Clone)]
+pub struct WeakAdmin(Weak<RwLock<Tables>>);
+
+impl WeakAdmin {
+    /// The table, if it is still there.
+    pub fn upgrade(&self) -> Option<Admin> {
+        self.0.upgrade().map(Admin)
+    }
+}
 
 #[derive(Default)]
 struct Tables {
@@ -87,6 +98,29 @@ impl Admin {
         self.0.read().options.values().cloned().collect()
     }
 
+    /// All settings' names and values.
+    pub fn values(&self) -> Vec<(String, String)> {
+        self.options().iter().map(|option| (option.name.clone(), (option.get)())).collect()
+    }
+
+    /// Whether a setting of exactly this name can be changed.
+    pub fn is_settable(&self, name: &str) -> bool {
+        self.0.read().options.get(name).is_some_and(|option| option.set.is_some())
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// There is none of this name, it cannot be changed, or not to this value.
+    pub fn change(&self, name: &str, value: &str) -> Result<(), Failure> {
+        builtin::change(self, name, value)
+    }
+
+    /// The same table, for a command that stands in it: one that owned the table would keep it for ever.
+    pub fn downgrade(&self) -> WeakAdmin {
+        WeakAdmin(Arc::downgrade(&self.0))
+    }
+
     /// By its name, in which Ceph's programs may write `-` or a space for `_`.
     fn find_option(&self, name: &str) -> Option<Arc<ConfigOption>> {
         self.0.read().options.get(&name.replace(['-', ' '], "_")).cloned()
@@ -105,7 +139,7 @@ impl Admin {
     async fn answer(&self, request: &[u8]) -> String {
         let answer = self.run_to_the_end(request).await.map_err(|refusal| match refusal {
             Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
-            Refusal::Failed(failure) => failure.to_string(),
+            Refusal::Misfit(failure) | Refusal::Failed(failure) => failure.to_string(),
         });
         answer.unwrap_or_else(|why| format!("ERROR: {why}\n"))
     }
@@ -115,15 +149,23 @@ impl Admin {
     /// # Errors
     /// There is no such command, or it cannot do what it is asked; it is one that [takes its time](Command::lasting).
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
+        self.run_with_status(request).map(|(answer, _)| answer)
+    }
+
+    /// The same, with what is for people beside the answer.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub fn run_with_status(&self, request: &[u8]) -> Result<(String, String), Refusal> {
         match self.begin(request)? {
-            Begun::Done(answer) => Ok(answer),
+            Begun::Done(answer, status) => Ok((answer, status)),
             Begun::Lasting(_) => Err(Failure::new("this command is for the admin socket").into()),
         }
     }
 
     async fn run_to_the_end(&self, request: &[u8]) -> Result<String, Refusal> {
         match self.begin(request)? {
-            Begun::Done(answer) => Ok(answer),
+            Begun::Done(answer, _) => Ok(answer),
             Begun::Lasting(answer) => match timeout(LASTING_MAX, answer).await {
                 Ok(answer) => Ok(answer?),
                 Err(_) => {
@@ -137,10 +179,14 @@ impl Admin {
     fn begin(&self, request: &[u8]) -> Result<Begun, Refusal> {
         let (words, mut request) = protocol::parse(request)?;
         let (command, rest) = self.find(&words).ok_or_else(|| Refusal::Unknown(words.join(" ")))?;
-        command.bind(rest, &mut request)?;
+        command.bind(rest, &mut request).map_err(Refusal::Misfit)?;
         Ok(match &command.run {
-            Run::Own(run) => Begun::Done(run(&request)?),
-            Run::OfTable(run) => Begun::Done(run(self, &request)?),
+            Run::Own(run) => Begun::Done(run(&request)?, String::new()),
+            Run::Told(run) => {
+                let (answer, status) = run(&request)?;
+                Begun::Done(answer, status)
+            }
+            Run::OfTable(run) => Begun::Done(run(self, &request)?, String::new()),
             Run::Lasting(run) => Begun::Lasting(run(&request)),
         })
     }
@@ -185,6 +231,8 @@ impl fmt::Display for Failure {
 pub enum Refusal {
     /// There is no command of these words.
     Unknown(String),
+    /// The arguments do not fit the command.
+    Misfit(Failure),
     /// The command has failed.
     Failed(Failure),
 }
@@ -203,13 +251,15 @@ pub type LastingAnswer = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A command that has been begun.
 enum Begun {
-    Done(String),
+    /// The answer, and what is for people beside it.
+    Done(String, String),
     Lasting(LastingAnswer),
 }
 
 /// What a command does.
 enum Run {
     Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
+    Told(Box<dyn Fn(&Request) -> Result<(String, String), Failure> + Send + Sync>),
     Lasting(Box<dyn Fn(&Request) -> LastingAnswer + Send + Sync>),
     /// It is about the table that it stands in, which it must not own: that would keep both, and all that other commands own,
     /// for ever.
@@ -234,6 +284,8 @@ struct Arg {
     choices: Vec<String>,
     /// It takes all words that are left.
     takes_rest: bool,
+    /// It is a whole number.
+    is_int: bool,
 }
 
 impl Command {
@@ -256,6 +308,15 @@ impl Command {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Lasting(Box::new(run)) }
     }
 
+    /// A command that has something to tell people beside its answer.
+    pub fn with_status(
+        prefix: impl Into<String>,
+        help: impl Into<String>,
+        run: impl Fn(&Request) -> Result<(String, String), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Told(Box::new(run)) }
+    }
+
     fn of_table(prefix: &str, help: &str, run: fn(&Admin, &Request) -> Answer) -> Self {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::OfTable(run) }
     }
@@ -263,6 +324,23 @@ impl Command {
     /// Adds an argument that must be given.
     pub fn required(self, name: &str, choices: &[&str]) -> Self {
         self.arg(name, choices, true, false)
+    }
+
+    /// Adds a whole number that must be given.
+    pub fn required_int(self, name: &str) -> Self {
+        self.arg(name, &[], true, false).int()
+    }
+
+    /// Adds a whole number that may be given.
+    pub fn optional_int(self, name: &str) -> Self {
+        self.arg(name, &[], false, false).int()
+    }
+
+    fn int(mut self) -> Self {
+        if let Some(last) = self.args.last_mut() {
+            last.is_int = true;
+        }
+        self
     }
 
     /// Adds an argument that may be given.
@@ -275,9 +353,14 @@ impl Command {
         self.arg(name, &[], true, true)
     }
 
+    /// Adds a last argument that takes all words that are left, if there are any.
+    pub fn optional_rest(self, name: &str) -> Self {
+        self.arg(name, &[], false, true)
+    }
+
     fn arg(mut self, name: &str, choices: &[&str], required: bool, takes_rest: bool) -> Self {
         let choices = choices.iter().map(|&choice| choice.to_owned()).collect();
-        self.args.push(Arg { name: name.to_owned(), required, choices, takes_rest });
+        self.args.push(Arg { name: name.to_owned(), required, choices, takes_rest, is_int: false });
         self
     }
 
@@ -317,6 +400,9 @@ impl Arg {
                 self.name,
                 self.choices.join(", ")
             ))),
+            Some(value) if self.is_int && value.parse::<i64>().is_err() => {
+                Err(Failure::new(format!("{} is '{value}', not a whole number", self.name)))
+            }
             _ => Ok(()),
         }
     }
@@ -327,7 +413,11 @@ impl Arg {
 
     fn describe(&self) -> Value {
         let mut described = json!({ "name": self.name, "req": self.required.to_string() });
-        described["type"] = json!(if self.choices.is_empty() { "CephString" } else { "CephChoices" });
+        described["type"] = json!(match () {
+            () if self.is_int => "CephInt",
+            () if self.choices.is_empty() => "CephString",
+            () => "CephChoices",
+        });
         if !self.choices.is_empty() {
             described["strings"] = json!(self.choices.join("|"));
         }

@@ -59,7 +59,8 @@ impl StateFile {
         State::from_json(&bytes).map(Some).map_err(content)
     }
 
-    /// Replaces what it holds: after a crash it holds either the old state or the new one. Waits for the disk.
+    /// Replaces what it holds: after a crash it holds either the old state or the new one. Waits for the
+    /// disk.
     pub fn save(&self, content: &[u8]) -> io::Result<()> {
         let mut temporary = self.path.clone().into_os_string();
         temporary.push(".new");

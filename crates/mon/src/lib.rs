@@ -2,13 +2,14 @@
 //!
 //! - [`state::State`]: what the monitor knows, without clock, socket or file.
 //! - [`command`]: the commands of the `ceph` program, with their signatures.
-//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network, and [`StateFile`]
+//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network, and
+//! [`StateFile`]
 //!   keeps its state.
 //! - [`text`]: commands and names are any bytes.
 //! - [`output`]: JSON and tables in the shapes that Ceph's tools know.
 //!
-//! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the commands that a
-//! stock cluster sends to its manager and that make sense without one are answered here.
+//! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the
+//! commands that a stock cluster sends to its manager and that make sense without one are answered here.
 #![forbid(unsafe_code)]
 
 pub mod command;

@@ -1,8 +1,9 @@
 //! The monitor: messages in, messages out.
 //!
-//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands over messages in
-//! order, and after some of them asks for the [`Effects`]: first it saves what must be saved, then it hands on maps and keys,
-//! then it sends what is to be sent. So nobody hears of a change that could be forgotten.
+//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands
+//! over messages in order, and after some of them asks for the [`Effects`]: first it saves what must be
+//! saved, then it hands on maps and keys, then it sends what is to be sent. So nobody hears of a change that
+//! could be forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use loligo_wire::message::{Message, Msg};
 use loligo_wire::{Encode as _, EntityAddr, EntityType, Epoch, GlobalId, UTime};
 use zeroize::Zeroizing;
 
+use crate::command;
+use crate::output::json::Node;
 use crate::session::{Peer, Session};
 use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
@@ -190,7 +193,12 @@ impl Monitor {
             send(&mut self.out, id, &MMonMap { monmap: self.state.monmap().to_bytes() });
         }
         if session.take_due("config", self.config_version).is_some() {
-            let settings = self.state.config().settings_of(&session.peer.identity.name);
+            let name = &session.peer.identity.name;
+            let mut place = self.state.place_of(name);
+            if place.location.is_empty() && !session.host.is_empty() {
+                place.location.push(("host".to_owned(), session.host.clone()));
+            }
+            let settings = self.state.config().settings_at(name, &place);
             let config =
                 settings.into_iter().map(|(option, (_, value))| (option.to_owned(), value.to_owned()));
             send(&mut self.out, id, &MConfig { config: config.collect() });
@@ -210,6 +218,17 @@ impl Monitor {
         }
     }
 
+    /// The monitor's part among the monitors: what `ceph tell mon.a mon_status` shows.
+    pub fn status(&self, now: UTime) -> Node {
+        command::mon_status(&self.state, &self.peers(), now)
+    }
+
+    /// Who is connected: what `ceph tell mon.a sessions` shows.
+    pub fn describe_sessions(&self) -> Node {
+        let epoch = self.state.osdmap().epoch.0;
+        Node::array(self.sessions.values().map(|session| session.describe(epoch)))
+    }
+
     /// Kinds and features of everybody connected.
     fn peers(&self) -> Vec<(EntityType, u64)> {
         self.sessions.values().map(|session| (session.peer.kind, session.peer.features)).collect()
@@ -219,8 +238,9 @@ impl Monitor {
 /// There is no manager, and there never was another map.
 const MGRMAP_EPOCH: u32 = 1;
 
-/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map. Stock clients take a
-/// whole map only where the message says that there are no older ones, and else ask again and again for what they lack.
+/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map.
+/// Stock clients take a whole map only where the message says that there are no older ones, and else ask
+/// again and again for what they lack.
 fn osdmap_messages(state: &State, start: u64) -> Vec<MOSDMap> {
     let (maps, newest) = (state.maps(), state.osdmap().epoch);
     let message = |oldest| MOSDMap { fsid: state.fsid(), oldest, newest, ..MOSDMap::default() };

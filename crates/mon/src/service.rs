@@ -1,7 +1,7 @@
 //! The monitor on the network: a task that drives a [`Monitor`].
 //!
-//! Connections hand their messages to the task, which works off what is there, saves once, and then answers. What waits
-//! there is bounded by the connections' [`Throttle`].
+//! Connections hand their messages to the task, which works off what is there, saves once, and then answers.
+//! What waits there is bounded by the connections' [`Throttle`].
 
 use std::collections::HashMap;
 use std::io;
@@ -63,6 +63,7 @@ pub struct MonService {
 }
 
 type Job = Box<dyn FnOnce(&mut State, UTime) + Send>;
+type Look = Box<dyn FnOnce(&Monitor) + Send>;
 
 enum Event {
     Open(Arc<Connection>),
@@ -70,6 +71,8 @@ enum Event {
     Close(SessionId),
     /// Something to do, and whom to tell when what came of it is saved.
     Call(Job, oneshot::Sender<()>),
+    /// Something to find out.
+    Look(Look),
     Stop,
 }
 
@@ -84,7 +87,8 @@ impl KeyDatabase for Keys {
 }
 
 impl MonService {
-    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed on.
+    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed
+    /// on.
     ///
     /// # Errors
     /// The state could not be saved, or its secrets cannot be read.
@@ -151,12 +155,20 @@ impl MonService {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// The monitor's part among the monitors, in JSON: what `ceph tell mon.a mon_status` shows.
+    /// Finds something out, where nothing changes meanwhile.
     ///
     /// # Errors
     /// The monitor has stopped.
-    pub async fn status(&self) -> Result<String, Stopped> {
-        self.call(|state, now| crate::command::mon_status(state, now).to_string()).await
+    pub async fn look<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Monitor) -> R + Send + 'static,
+    ) -> Result<R, Stopped> {
+        let (answer, answered) = oneshot::channel();
+        let look = move |monitor: &Monitor| {
+            let _ = answer.send(look(monitor));
+        };
+        self.post(Event::Look(Box::new(look)))?;
+        answered.await.map_err(|_| Stopped)
     }
 
     /// Ends the task. The messenger should be shut down before.
@@ -182,7 +194,8 @@ impl MonService {
 #[error("the monitor has stopped")]
 pub struct Stopped;
 
-/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients' tickets stay good.
+/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients'
+/// tickets stay good.
 fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceKeys>> {
     let (mon_ttl, service_ttl, now) = (auth.mon_ticket_ttl, auth.service_ticket_ttl, (auth.clock)());
     let rotation = Rotation { mon_ttl, service_ttl, cipher: state.auth_cipher() };
@@ -226,7 +239,8 @@ impl AcceptAuth for MonService {
 /// A pause before a save that failed for want of descriptors or memory is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are final.
+/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are
+/// final.
 async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
     let content = Arc::new(content);
     loop {
@@ -303,6 +317,7 @@ impl Driver {
                 self.monitor.change(|state| call(state, UTime::now()));
                 self.callers.push(saved);
             }
+            Event::Look(look) => look(&self.monitor),
             Event::Stop => {}
         }
     }

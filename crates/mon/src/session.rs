@@ -9,8 +9,11 @@ use loligo_wire::EntityAddr;
 use loligo_wire::EntityType;
 use loligo_wire::message::mon::Subscription;
 
+use crate::command::release_of;
 use crate::command::{Args, Caller, Command};
 use crate::monitor::log_lines;
+use crate::output::json::{Node, object};
+use crate::view;
 
 /// What clients can subscribe to, beside lines of the log.
 const SUBJECTS: [&str; 4] = ["monmap", "config", "mgrmap", "osdmap"];
@@ -36,18 +39,44 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     caps: MonCaps,
     subscriptions: BTreeMap<String, Subscription>,
+    /// The machine that the client says it runs on.
+    pub(crate) host: String,
 }
 
 impl Session {
     pub(crate) fn new(peer: Peer) -> Self {
         // A capability that cannot be read allows nothing; only an edited state file can hold one.
         let caps = MonCaps::parse(&peer.identity.caps).unwrap_or_default();
-        Self { peer, caps, subscriptions: BTreeMap::new() }
+        Self { peer, caps, subscriptions: BTreeMap::new(), host: String::new() }
     }
 
     pub(crate) fn caller(&self) -> Caller {
         let reads_keys = self.may("auth", Perms::R | Perms::X);
         Caller { name: self.peer.identity.name.clone(), addr: self.peer.addr, reads_keys }
+    }
+
+    /// As a stock monitor lists sessions.
+    pub(crate) fn describe(&self, osdmap_epoch: u32) -> Node {
+        let Peer { kind, features, addr, identity, .. } = &self.peer;
+        let number = if *kind == EntityType::CLIENT { "?".to_owned() } else { identity.name.id.clone() };
+        let follows_map = self.subscriptions.contains_key("osdmap");
+        object! {
+            "name": format!("{kind}.{number}"),
+            "entity_name": identity.name.to_string(),
+            "addrs": object! { "addrvec": Node::array([view::one_addr(addr)]) },
+            "socket_addr": view::one_addr(addr),
+            "con_type": kind.to_string(),
+            "con_features": *features,
+            "con_features_hex": format!("{features:x}"),
+            "con_features_release": release_of(*features),
+            "open": true,
+            "caps": object! { "text": identity.caps.as_str() },
+            "authenticated": true,
+            "global_id": identity.global_id.0,
+            "global_id_status": "new_ok",
+            "osd_epoch": if follows_map { osdmap_epoch } else { 0 },
+            "remote_host": self.host.as_str(),
+        }
     }
 
     pub(crate) fn ip(&self) -> Option<IpAddr> {
@@ -82,15 +111,17 @@ impl Session {
         self.subscriptions.retain(|what, _| !is_gone(what));
     }
 
-    /// Remembers a subscription to something that there is; names of other things, of any length, are not kept.
+    /// Remembers a subscription to something that there is; names of other things, of any length, are not
+    /// kept.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
         if SUBJECTS.contains(&what) || log_lines::is_level(what) {
             self.subscriptions.insert(what.to_owned(), subscription);
         }
     }
 
-    /// The version that the client wants next of something that now has the version `newest`; `None` if it wants none yet.
-    /// What is told then is what the client gets: the subscription goes on behind `newest`, or ends.
+    /// The version that the client wants next of something that now has the version `newest`; `None` if it
+    /// wants none yet. What is told then is what the client gets: the subscription goes on behind `newest`,
+    /// or ends.
     pub(crate) fn take_due(&mut self, what: &str, newest: u64) -> Option<u64> {
         let subscription = self.subscriptions.get_mut(what)?;
         let start = subscription.start;

@@ -1,10 +1,10 @@
 //! Text that holds any bytes.
 //!
-//! Names of pools, of their snapshots and of applications are bytes in Ceph's maps and messages, while commands,
-//! their arguments and their answers are text here. Between the two every byte that is not part of UTF-8 stands as
-//! one character of the last private plane, U+10FF00 plus the byte, so that nothing is lost on the way in and out.
-//! Characters of that block which arrive as such are taken apart into their bytes, so that no two texts mean the
-//! same.
+//! Names of pools, of their snapshots and of applications are bytes in Ceph's maps and messages, while
+//! commands, their arguments and their answers are text here. Between the two every byte that is not part of
+//! UTF-8 stands as one character of the last private plane, U+10FF00 plus the byte, so that nothing is lost
+//! on the way in and out. Characters of that block which arrive as such are taken apart into their bytes, so
+//! that no two texts mean the same.
 
 use loligo_maps::Name;
 
@@ -52,8 +52,9 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().filter_map(|byte| char::from_u32(FIRST + u32::from(*byte))));
 }
 
-/// JSON in which halves of surrogate pairs that stand alone (`\udcff`) are the three bytes that a stock monitor makes of them.
-/// Python's programs, among them `ceph`, write bytes of their command line so that are no UTF-8.
+/// JSON in which halves of surrogate pairs that stand alone (`\udcff`) are the three bytes that a stock
+/// monitor makes of them. Python's programs, among them `ceph`, write bytes of their command line so that are
+/// no UTF-8.
 pub(crate) fn without_lone_surrogates(json: String) -> String {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json;

@@ -133,14 +133,16 @@ impl Space {
 /// The default of `osd_failsafe_full_ratio`.
 pub(crate) const FAILSAFE: f32 = 0.97;
 
-/// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] has something to do.
+/// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] has
+/// something to do.
 pub fn has_quotas(map: &OsdMap) -> bool {
     map.pools.values().any(|pool| {
         pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 || pool.flags.has(PoolFlags::FULL_QUOTA)
     })
 }
 
-/// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool on them.
+/// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool
+/// on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fullness {
     /// There is room.
@@ -154,8 +156,8 @@ pub enum Fullness {
 }
 
 impl Fullness {
-    /// Of a store with such a space. As for a stock OSD (`OSDService::recalc_full_state`) no ratio is smaller than the one before, and none
-    /// that is 0 counts: then it is full at 0.97 (`osd_failsafe_full_ratio`).
+    /// Of a store with such a space. As for a stock OSD (`OSDService::recalc_full_state`) no ratio is smaller
+    /// than the one before, and none that is 0 counts: then it is full at 0.97 (`osd_failsafe_full_ratio`).
     pub fn of(space: Space, map: &OsdMap) -> Self {
         let mut near = map.nearfull_ratio;
         let mut backfill = map.backfillfull_ratio.max(near);
@@ -173,8 +175,8 @@ impl Fullness {
         }
     }
 
-    /// The health check of OSDs, the word for them in its summary, and the word in `osd.0 is …`; none if there is
-    /// room.
+    /// The health check of OSDs, the word for them in its summary, and the word in `osd.0 is …`; none if
+    /// there is room.
     pub fn check(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
             Self::Room => None,

@@ -8,10 +8,12 @@ use crate::text;
 
 /// `{"addrvec": [{"type": "v2", "addr": "127.0.0.1:3300", "nonce": 0}]}`
 pub(crate) fn addrvec(addrs: &EntityAddrVec) -> Node {
-    let describe = |addr: &EntityAddr| {
-        object! { "type": kind_word(addr.kind), "addr": socket(addr), "nonce": addr.nonce }
-    };
-    object! { "addrvec": Node::array(addrs.0.iter().map(describe)) }
+    object! { "addrvec": Node::array(addrs.0.iter().map(one_addr)) }
+}
+
+/// `{"type": "v2", "addr": "127.0.0.1:3300", "nonce": 0}`
+pub fn one_addr(addr: &EntityAddr) -> Node {
+    object! { "type": kind_word(addr.kind), "addr": socket(addr), "nonce": addr.nonce }
 }
 
 /// The one address that tools show which know only one: `127.0.0.1:3300/0`.
@@ -44,12 +46,22 @@ pub(crate) fn bracketed(addrs: &EntityAddrVec) -> String {
     format!("[{}]", each.join(","))
 }
 
+/// Names of releases, from the first on.
+#[rustfmt::skip] // a table
+pub(crate) const RELEASES: [&str; 20] = [
+    "argonaut", "bobtail", "cuttlefish", "dumpling", "emperor", "firefly", "giant", "hammer", "infernalis", "jewel",
+    "kraken", "luminous", "mimic", "nautilus", "octopus", "pacific", "quincy", "reef", "squid", "tentacle",
+];
+
 /// The name of a release.
 pub(crate) fn release(number: u8) -> &'static str {
-    const FIRST: u8 = 12;
-    const NAMES: [&str; 9] =
-        ["luminous", "mimic", "nautilus", "octopus", "pacific", "quincy", "reef", "squid", "tentacle"];
-    number.checked_sub(FIRST).and_then(|i| NAMES.get(usize::from(i))).copied().unwrap_or("unknown")
+    number.checked_sub(1).and_then(|at| RELEASES.get(usize::from(at))).copied().unwrap_or("unknown")
+}
+
+/// All addresses with what tells two programs at one address apart.
+pub(crate) fn with_nonces(addrs: &EntityAddrVec) -> String {
+    let each: Vec<_> = addrs.0.iter().map(|addr| format!("{addr}/{}", addr.nonce)).collect();
+    format!("[{}]", each.join(","))
 }
 
 /// The words for a set of bits, by bit number; unknown bits have none.

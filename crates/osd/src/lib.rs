@@ -26,6 +26,7 @@
 //! sockets only as [`Connection`](loligo_msgr::Connection)s.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod classes;
 mod clock;
 mod dups;
@@ -48,9 +49,11 @@ mod trim;
 mod unread;
 mod watch;
 
+pub use bench::Bench;
 pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Door, Osd, OsdConfig};
 pub use scrub::{Damage, Fault, PgScrub, ScrubJob, ScrubKind, ScrubPolicy, ScrubReport, Scrubbed};
 pub use stats::{PgStats, PoolStats};
+pub use watch::WatchFacts;

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -26,6 +27,7 @@ use crate::session::{Session, peer_addrs};
 use crate::slot::{Asker, Helpers, Request};
 use crate::stats::{PgStats, PoolStats};
 use crate::trim::Trims;
+use crate::watch::WatchFacts;
 
 /// Held while one map takes the place of another; requests never take it.
 static MAP_CHANGE: Class = Class::new("osd.map_change");
@@ -47,6 +49,8 @@ pub struct Osd {
     helpers: Helpers,
     trims: Arc<Trims>,
     pub(crate) scrubs: Scrubs,
+    /// Whether the store is being measured.
+    pub(crate) benching: AtomicBool,
 }
 
 impl Osd {
@@ -60,6 +64,7 @@ impl Osd {
             helpers: Helpers::default(),
             trims: Arc::default(),
             scrubs: Scrubs::default(),
+            benching: AtomicBool::new(false),
         })
     }
 
@@ -145,6 +150,16 @@ impl Osd {
         places.pools().flat_map(|(_, pool)| pool.slots.iter()).for_each(|slot| slot.tell_waiting(&mut ops));
         ops.sort_by_key(|op| std::cmp::Reverse(op.age));
         ops
+    }
+
+    /// The clients that watch objects, as far as their placement groups know of them.
+    pub fn watches(&self) -> Vec<WatchFacts> {
+        let places = self.places.load();
+        places.pools().flat_map(|(_, pool)| pool.slots.iter()).flat_map(|slot| slot.watch_facts()).collect()
+    }
+
+    pub(crate) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
     }
 
     /// How full the store is.

@@ -30,7 +30,7 @@ use crate::session::Session;
 use crate::stats::{Counters, PgStats, PoolStats};
 use crate::trim::TrimPg;
 use crate::unread::{Account, Held, Unread};
-use crate::watch::{Effects, Expired, Load, Outbox, Watches};
+use crate::watch::{Effects, Expired, Load, Outbox, WatchFacts, Watches};
 
 #[cfg(test)]
 mod order;
@@ -602,6 +602,11 @@ impl Slot {
         let waiting = self.state.lock().waits.oldest();
         ops.extend(waiting.into_iter().map(Waiting::tell));
         self.replies.tell_waiting(ops);
+    }
+
+    /// The watches of this group's objects.
+    pub(crate) fn watch_facts(&self) -> Vec<WatchFacts> {
+        self.state.lock().watches.all()
     }
 
     /// What this group holds and was asked.

@@ -29,7 +29,7 @@ use crate::dir::DataDir;
 use crate::handle::Facts;
 use crate::scrub::{self, ScrubFile};
 use crate::tell::{self, MonDoor, OsdDoor};
-use crate::{Auth, Builder, StartError, fullness, ops, perf, quota};
+use crate::{Auth, Builder, StartError, fullness, quota};
 
 /// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
 const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
@@ -82,18 +82,15 @@ impl Cluster {
         fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
         quota::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
         let scrubs = scrub_file.map(|file| (file, Arc::clone(&osd)));
-        let admin = Admin::new();
-        tell::register(&admin, Arc::clone(&osd));
-        ops::register(&admin, &osd);
-        let (mut messengers, osd_addrs) = doors.open_osds(&osd, &admin, &mon).await?;
+        let admins: Vec<Admin> = doors.osd_ids().map(|id| tell::osd_admin(&osd, &mon, id)).collect();
+        let (mut messengers, osd_addrs) = doors.open_osds(&osd, &admins, &mon).await?;
+        let mon_admin = tell::mon_admin(&mon, &osd);
         drop(osd);
         let boot = Boot { osds: Boot::osds_at(&messengers)?, host: host_name() };
         let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
         booted.map_err(io::Error::other)??;
 
-        let mon_admin = Admin::new();
-        tell::register_mon(&mon_admin, &mon);
         let mon_door = MonDoor::new(Arc::clone(&mon), mon_admin.clone());
         let (mon_messenger, mon_addr) = doors.open_mon(mon_door, &mon).await?;
         let addrs = mon_messenger.addrs();
@@ -118,13 +115,12 @@ impl Cluster {
             conf: dir.conf(),
             keyring: dir.keyring(),
             admin_socket: dir.admin_socket(),
-            admin: admin.clone(),
+            admin: admins.first().cloned().unwrap_or_default(),
         };
-        perf::register(&admin, figures_of);
-        for admin in [&admin, &mon_admin] {
+        for admin in admins.iter().chain([&mon_admin]) {
             register_settings(admin, &facts, &builder, disk.is_some());
         }
-        let socket = AdminSocket::open(&facts.admin_socket, admin);
+        let socket = AdminSocket::open(&facts.admin_socket, facts.admin.clone());
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
         Ok(Self { facts, mon, messengers, disk, scrubs, _admin, _dir: dir })
     }
@@ -282,16 +278,20 @@ impl Doors {
         }
     }
 
+    fn osd_ids(&self) -> impl Iterator<Item = OsdId> + use<> {
+        (0..).map(OsdId).take(self.osds_last.len())
+    }
+
     /// Opens a door for each OSD; all lead to the same one, and their clients share the room for requests.
     async fn open_osds(
         &self,
         osd: &Arc<Osd>,
-        admin: &Admin,
+        admins: &[Admin],
         mon: &MonService,
     ) -> Result<(Vec<Arc<Messenger>>, Vec<SocketAddr>), StartError> {
         let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
         let (mut messengers, mut addrs) = (Vec::new(), Vec::new());
-        for (id, last) in (0..).map(OsdId).zip(&self.osds_last) {
+        for ((id, last), admin) in self.osd_ids().zip(&self.osds_last).zip(admins) {
             let door = OsdDoor::new(Door::new(Arc::clone(osd), id), admin.clone());
             let (messenger, addr) = self.open_osd(id, door, *last, mon, Arc::clone(&throttle)).await?;
             messengers.push(messenger);
@@ -429,7 +429,13 @@ impl AcceptAuth for OsdAuth {
 }
 
 /// What the OSD stores, in the monitor's terms.
-struct OsdUsage(Arc<Osd>);
+pub(crate) struct OsdUsage(Arc<Osd>);
+
+impl OsdUsage {
+    pub(crate) fn new(osd: Arc<Osd>) -> Self {
+        Self(osd)
+    }
+}
 
 impl UsageSource for OsdUsage {
     fn usage(&self) -> Usage {

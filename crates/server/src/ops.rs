@@ -3,79 +3,94 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_admin::{Admin, Command, Request};
+use loligo_admin::Admin;
+use loligo_mon::object;
+use loligo_mon::output::json::Node;
 use loligo_osd::{BLOCKED_S, KEPT_MAX, KEPT_S, Osd, SLOW_MAX, SLOW_S, TrackedOp};
 use loligo_wire::UTime;
-use serde_json::{Value, json};
+
+use crate::tell::render::{self, Shape};
 
 /// Adds the commands.
 pub(crate) fn register(admin: &Admin, osd: &Arc<Osd>) {
-    let add = |prefix: &str, help: &str, dump: fn(&Osd) -> Value| {
+    let add = |prefix: &str, help: &str, root: &'static str, dump: fn(&Osd) -> Node| {
         let osd = Arc::clone(osd);
-        admin.command(Command::new(prefix, help, move |request: &Request| Ok(request.json(&dump(&osd)))));
+        render::add(admin, prefix, help, Shape::of(root).with(ITEMS), move || dump(&osd));
     };
-    add("dump_ops_in_flight", "The requests that wait.", in_flight);
-    add("ops", "The requests that wait.", in_flight);
-    add("dump_blocked_ops", "The requests that have waited for long.", blocked);
-    add("dump_slow_ops", "The requests that have waited for long.", blocked);
-    add("dump_historic_ops", "The slowest requests of late.", |osd| historic(osd.historic_ops()));
-    add("dump_historic_ops_by_duration", "The slowest requests of late, the slowest last.", |osd| {
-        let mut ops = osd.historic_ops();
-        ops.sort_by_key(|op| op.duration);
-        historic(ops)
+    add("dump_ops_in_flight", "The requests that wait.", "ops_in_flight", in_flight);
+    add("ops", "The requests that wait.", "ops_in_flight", in_flight);
+    add("dump_blocked_ops", "The requests that have waited for long.", "ops_in_flight", blocked);
+    add("dump_slow_ops", "The requests that have waited for long.", "ops_in_flight", blocked);
+    add("dump_historic_ops", "The slowest requests of late.", "op_history", |osd| {
+        historic(osd.historic_ops())
     });
-    add("dump_historic_slow_ops", "The newest of the very slow requests.", slow);
+    add(
+        "dump_historic_ops_by_duration",
+        "The slowest requests of late, the slowest last.",
+        "op_history",
+        |osd| {
+            let mut ops = osd.historic_ops();
+            ops.sort_by_key(|op| op.duration);
+            historic(ops)
+        },
+    );
+    add("dump_historic_slow_ops", "The newest of the very slow requests.", "OpHistory slow_ops", slow);
 }
 
-fn in_flight(osd: &Osd) -> Value {
-    let ops = all(&osd.ops_in_flight());
+/// What is in arrays, in XML.
+const ITEMS: &[(&str, &str)] = &[("ops", "op"), ("Ops", "Op"), ("events", "event")];
+
+fn in_flight(osd: &Osd) -> Node {
+    let ops = osd.ops_in_flight();
     let count = ops.len();
-    json!({ "ops": ops, "num_ops": count })
+    object! { "ops": all(&ops), "num_ops": count }
 }
 
-fn blocked(osd: &Osd) -> Value {
+fn blocked(osd: &Osd) -> Node {
     let mut ops = osd.ops_in_flight();
     ops.retain(|op| op.age >= Duration::from_secs(BLOCKED_S));
-    let ops = all(&ops);
     let count = ops.len();
-    json!({ "ops": ops, "complaint_time": BLOCKED_S, "num_blocked_ops": count })
+    object! { "ops": all(&ops), "complaint_time": BLOCKED_S, "num_blocked_ops": count }
 }
 
-fn historic(ops: Vec<TrackedOp>) -> Value {
-    json!({ "size": KEPT_MAX, "duration": KEPT_S, "ops": all(&ops) })
+fn historic(ops: Vec<TrackedOp>) -> Node {
+    object! { "size": KEPT_MAX, "duration": KEPT_S, "ops": all(&ops) }
 }
 
-fn slow(osd: &Osd) -> Value {
-    json!({ "num to keep": SLOW_MAX, "threshold to keep": SLOW_S, "Ops": all(&osd.historic_slow_ops()) })
+fn slow(osd: &Osd) -> Node {
+    object! { "num to keep": SLOW_MAX, "threshold to keep": SLOW_S, "Ops": all(&osd.historic_slow_ops()) }
 }
 
-fn all(ops: &[TrackedOp]) -> Vec<Value> {
-    ops.iter().map(describe).collect()
+fn all(ops: &[TrackedOp]) -> Node {
+    Node::array(ops.iter().map(describe))
 }
 
 /// As Ceph's `TrackedOp`. An event lasts until the next one; the last one tells of all.
-fn describe(op: &TrackedOp) -> Value {
+fn describe(op: &TrackedOp) -> Node {
     let begins = op.events.iter().map(|(_, at)| *at);
     let ends = begins.clone().skip(1).map(Some).chain([None]);
     let events = op.events.iter().zip(ends).map(|((event, at), end)| {
         let lasted = end.map_or(op.duration, |end| end.saturating_sub(*at));
-        json!({ "event": event, "time": time(later(op.initiated_at, *at)), "duration": lasted.as_secs_f64() })
+        object! {
+            "event": event.to_string(), "time": time(later(op.initiated_at, *at)), "duration": lasted.as_secs_f64(),
+        }
     });
-    json!({
-        "description": op.description,
+    let addr = op.client_addr.sock.map(|sock| format!("{sock}/{}", op.client_addr.nonce));
+    object! {
+        "description": op.description.to_string(),
         "initiated_at": time(op.initiated_at),
         "age": op.age.as_secs_f64(),
         "duration": op.duration.as_secs_f64(),
-        "type_data": {
-            "flag_point": op.flag_point,
-            "client_info": {
+        "type_data": object! {
+            "flag_point": op.flag_point.to_string(),
+            "client_info": object! {
                 "client": format!("client.{}", op.client),
-                "client_addr": op.client_addr.sock.map_or_else(|| "-".to_owned(), |sock| format!("{sock}/{}", op.client_addr.nonce)),
+                "client_addr": addr.unwrap_or_else(|| "-".to_owned()),
                 "tid": op.tid.0,
             },
-            "events": events.collect::<Vec<_>>(),
+            "events": Node::array(events),
         },
-    })
+    }
 }
 
 fn later(time: UTime, by: Duration) -> UTime {

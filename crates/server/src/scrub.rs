@@ -82,7 +82,7 @@ async fn save(osd: &Arc<Osd>, file: Option<&Arc<ScrubFile>>) {
 fn policy(state: &State) -> ScrubPolicy {
     let who = EntityName { kind: EntityType::OSD, id: "0".to_owned() };
     let seconds = |option: &str, general: Duration| {
-        let set = state.config().value(&who, option).and_then(|value| value.parse().ok());
+        let set = state.running_value(&who, option).and_then(|value| value.parse().ok());
         set.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(general)
     };
     let general = ScrubPolicy::default();

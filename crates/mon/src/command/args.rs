@@ -93,6 +93,19 @@ impl Args {
         }
     }
 
+    /// All values of an argument that may be a number or a text, as texts.
+    pub fn values(&self, name: &str) -> Vec<String> {
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match self.0.get(name) {
+            Some(Value::Array(items)) => items.iter().map(text).collect(),
+            Some(one) => vec![text(one)],
+            None => Vec::new(),
+        }
+    }
+
     /// Whether a flag is set. Older clients send the flag's own text for true.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
@@ -102,9 +115,10 @@ impl Args {
         }
     }
 
-    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers and
-    /// booleans printed. `caps`, which are pairs of a service and what is allowed there, become `caps_SERVICE`.
-    /// What the command does not take is not there, so that what is checked is what is executed.
+    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers
+    /// and booleans printed. `caps`, which are pairs of a service and what is allowed there, become
+    /// `caps_SERVICE`. What the command does not take is not there, so that what is checked is what is
+    /// executed.
     pub fn as_text(&self, command: &Command) -> impl Iterator<Item = (String, String)> {
         let caps = self.texts("caps");
         let (pairs, _) = caps.as_chunks::<2>();

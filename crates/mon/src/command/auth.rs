@@ -179,7 +179,8 @@ fn check_caps(caps: &Caps) -> Result<(), Failure> {
     })
 }
 
-/// The key in the command's input with the capabilities there, if the command names none; a new key without input.
+/// The key in the command's input with the capabilities there, if the command names none; a new key without
+/// input.
 fn given_entry(call: &Call<'_>, name: &EntityName, caps: Caps) -> Result<Entry, Failure> {
     if call.input.is_empty() {
         return Ok(Entry { key: CryptoKey::generate_of(key_type(call)?, call.now), caps });

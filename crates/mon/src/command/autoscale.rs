@@ -1,4 +1,5 @@
-//! `osd pool autoscale-status`: how many placement groups pools would have by what they hold. Nothing here scales by itself.
+//! `osd pool autoscale-status`: how many placement groups pools would have by what they hold. Nothing here
+//! scales by itself.
 
 use loligo_maps::PgPool;
 use loligo_wire::PoolId;
@@ -143,8 +144,8 @@ fn set_ratios(lines: &mut [Line]) {
     }
 }
 
-/// Pools get placement groups by their part of the space, each of what those before it have left; bulk ones share equally what
-/// is left then.
+/// Pools get placement groups by their part of the space, each of what those before it have left; bulk ones
+/// share equally what is left then.
 fn set_ideals(lines: &mut [Line], target: f64) {
     let mut left = target;
     for line in lines.iter_mut().filter(|line| !line.is_bulk) {

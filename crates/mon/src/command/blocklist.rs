@@ -68,7 +68,8 @@ fn rm(call: &mut Call<'_>, addr: EntityAddr) -> Outcome {
     Ok(Reply::status(format!("un-blocklisting {}", shown(&addr))))
 }
 
-/// Networks follow single clients, in one array: the two arrays one behind the other that a stock monitor writes are no JSON.
+/// Networks follow single clients, in one array: the two arrays one behind the other that a stock monitor
+/// writes are no JSON.
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let Blocklist { addrs, ranges } = &call.state.osdmap().blocklist;
     let all: Vec<(&EntityAddr, &UTime)> = addrs.iter().chain(ranges).collect();

@@ -6,6 +6,7 @@ use loligo_wire::{EntityName, EntityType};
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
+use crate::state::config::split_mask;
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name").trim();
@@ -22,7 +23,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
 }
 
 /// A value as it is stored, if it may be.
-fn checked(option: &OptionFacts, value: &str) -> Result<String, Failure> {
+pub(super) fn checked(option: &OptionFacts, value: &str) -> Result<String, Failure> {
     let value = option.parse_value(value).map_err(|rejected| {
         let errno = if rejected.out_of_range { Errno::ERANGE } else { Errno::EINVAL };
         Failure::new(errno, format!("error parsing value: {}", rejected.why))
@@ -47,11 +48,11 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let who = whoever(call)?;
-    let config = call.state.config();
+    let (config, place) = (call.state.config(), call.state.place_of(&who));
     if let Some(key) = call.args.text("key") {
         let missing = || Failure::missing(format!("unrecognized key '{key}'"));
         let option = options::find(key).ok_or_else(missing)?;
-        let value = match config.value(&who, key) {
+        let value = match config.value_at(&who, &place, key) {
             Some(value) => value.to_owned(),
             // The one that every program of a cluster has.
             None if option.name == "fsid" => call.state.fsid().to_string(),
@@ -59,12 +60,13 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
         };
         return Ok(Reply::output(value + "\n"));
     }
-    let settings = config.settings_of(&who);
+    let settings = config.settings_at(&who, &place);
     let node = |_: &Call<'_>| {
         Node::map(settings.iter().map(|(option, (section, value))| {
             let at_runtime = options::find(option).is_some_and(|option| option.at_runtime);
+            let (section, mask) = split_mask(section);
             let facts = object! {
-                "value": *value, "section": *section, "mask": object! {}, "can_update_at_runtime": at_runtime,
+                "value": *value, "section": section, "mask": mask_fields(mask), "can_update_at_runtime": at_runtime,
             };
             (option, facts)
         }))
@@ -82,18 +84,45 @@ pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
 
 fn describe((section, name, value): (&str, &str, &str)) -> Node {
     let facts = options::find(name);
-    object! {
+    let (section, mask) = split_mask(section);
+    let mut node = object! {
         "section": section, "name": name, "value": value, "level": level(name),
-        "can_update_at_runtime": facts.is_some_and(|option| option.at_runtime), "mask": "",
+        "can_update_at_runtime": facts.is_some_and(|option| option.at_runtime), "mask": mask,
+    };
+    if let Node::Object(fields) = mask_fields(mask) {
+        fields.into_iter().for_each(|(name, value)| node.push(&name, value));
     }
+    node
 }
 
+/// What a mask says, in JSON.
+fn mask_fields(mask: &str) -> Node {
+    let mut node = Node::Object(Vec::new());
+    for (kind, value) in mask.split('/').filter_map(|part| part.split_once(':')) {
+        if kind == "class" {
+            node.push("device_class", value);
+        } else {
+            node.push("location_type", kind);
+            node.push("location_value", value);
+        }
+    }
+    node
+}
+
+/// Types stand two blanks to the right of `global`, and names two more.
 fn table<'a>(settings: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String {
     let titles = ["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"];
     let mut table = Table::new(titles.map(|title| (title, Align::Left)));
     for (section, name, value) in settings {
         let fixed = options::find(name).is_none_or(|option| !option.at_runtime);
-        let cells = [section, "", level(name), name, value, if fixed { "*" } else { "" }];
+        let (section, mask) = split_mask(section);
+        let indent = match section {
+            "global" => "",
+            name if name.contains('.') => "    ",
+            _ => "  ",
+        };
+        let who = format!("{indent}{section}");
+        let cells = [who.as_str(), mask, level(name), name, value, if fixed { "*" } else { "" }];
         table.row(cells.map(str::to_owned));
     }
     table.to_string()
@@ -104,15 +133,32 @@ fn level(name: &str) -> &'static str {
     options::find(name).map_or("unknown", |option| option.level)
 }
 
-/// The section of `config set` and `config rm`: `global`, a type or a name.
+/// The section of `config set` and `config rm`.
 fn section(call: &Call<'_>) -> Result<String, Failure> {
     let who = call.args.required("who");
-    let valid = who == "global" || EntityType::from_word(who).is_some() || who.parse::<EntityName>().is_ok();
-    if valid {
-        Ok(who.to_owned())
-    } else {
-        Err(Failure::invalid(format!("unrecognized config target '{who}'")))
+    section_of(who).ok_or_else(|| Failure::invalid(format!("unrecognized config target '{who}'")))
+}
+
+/// `global`, a type or a name, with a mask or without; a mask alone is meant for all. Of what is said twice
+/// the last counts, as in stock.
+pub(super) fn section_of(who: &str) -> Option<String> {
+    let (mut base, mut location, mut class) = (None, None, None);
+    for part in who.split('/') {
+        match part.split_once(':') {
+            Some(("class", value)) => class = Some(value),
+            Some((kind, value)) => location = Some((kind, value)),
+            None if !is_section(part) => return None,
+            None => base = Some(part),
+        }
     }
+    let mut section = base.unwrap_or("global").to_owned();
+    section.extend(location.map(|(kind, value)| format!("/{kind}:{value}")));
+    section.extend(class.map(|class| format!("/class:{class}")));
+    Some(section)
+}
+
+fn is_section(part: &str) -> bool {
+    part == "global" || EntityType::from_word(part).is_some() || part.parse::<EntityName>().is_ok()
 }
 
 /// Whose settings `config get` shows: a name, or a type as if it had an empty name.

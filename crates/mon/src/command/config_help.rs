@@ -1,7 +1,7 @@
-//! `config help` and `config generate-minimal-conf`: what is known of an option, and what a client needs to find the
-//! cluster.
+//! `config help` and `config generate-minimal-conf`: what is known of an option, and what a client needs to
+//! find the cluster.
 
-use loligo_cephx::conf::table as options;
+use loligo_cephx::conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
 
 use super::{Call, Failure, Outcome, Reply};
@@ -12,27 +12,12 @@ use crate::view;
 pub(super) fn help(call: &mut Call<'_>) -> Outcome {
     let key = call.args.required("key");
     let Some(option) = options::find(key) else { return Err(Failure::missing(String::new())) };
-    let kind = if option.kind() == "level" { "str" } else { option.kind() };
-    let default = option.default_for(&EntityName { kind: EntityType::CLIENT, id: String::new() });
+    let kind = kind_of(option);
+    let default = default_of(option);
     let (min, max) = option.bounds();
     let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
     let words: Vec<&str> = option.words().collect();
-    let node = |_: &Call<'_>| {
-        let mut node = object! {
-            "name": option.name, "type": kind, "level": option.level, "desc": "", "long_desc": "",
-            "default": typed(kind, &default), "daemon_default": typed(kind, option.daemon_default()),
-            "tags": Vec::new(), "services": Vec::new(), "see_also": Vec::new(),
-        };
-        if kind == "str" {
-            node.push("enum_values", Node::array(words.iter().copied()));
-        }
-        node.push("min", typed(kind, min));
-        node.push("max", typed(kind, max));
-        node.push("can_update_at_runtime", option.at_runtime);
-        // Whether Ceph calls it so, or only so treats it, is not known of the others.
-        node.push("flags", Node::array((!option.storable).then_some("no_mon_update")));
-        node
-    };
+    let node = |_: &Call<'_>| option_facts(option);
     let plain = |_: &Call<'_>| {
         let mut out = format!("{} - \n  ({kind}, {})\n", option.name, option.level);
         let mut line = |title: &str, value: &str| out += &format!("  {title}: {value}\n");
@@ -53,6 +38,35 @@ pub(super) fn help(call: &mut Call<'_>) -> Outcome {
         out
     };
     Ok(call.print(node, plain))
+}
+
+fn kind_of(option: &OptionFacts) -> &'static str {
+    if option.kind() == "level" { "str" } else { option.kind() }
+}
+
+fn default_of(option: &OptionFacts) -> String {
+    option.default_for(&EntityName { kind: EntityType::CLIENT, id: String::new() })
+}
+
+/// What is known of an option, in a stock monitor's order.
+pub fn option_facts(option: &OptionFacts) -> Node {
+    let (kind, default) = (kind_of(option), default_of(option));
+    let (min, max) = option.bounds();
+    let (min, max) = (min.unwrap_or_default(), max.unwrap_or_default());
+    let mut node = object! {
+        "name": option.name, "type": kind, "level": option.level, "desc": "", "long_desc": "",
+        "default": typed(kind, &default), "daemon_default": typed(kind, option.daemon_default()),
+        "tags": Vec::new(), "services": Vec::new(), "see_also": Vec::new(),
+    };
+    if kind == "str" {
+        node.push("enum_values", Node::array(option.words()));
+    }
+    node.push("min", typed(kind, min));
+    node.push("max", typed(kind, max));
+    node.push("can_update_at_runtime", option.at_runtime);
+    // Whether Ceph calls it so, or only so treats it, is not known of the others.
+    node.push("flags", Node::array((!option.storable).then_some("no_mon_update")));
+    node
 }
 
 /// A value as its type has it in JSON; nothing is a text.

@@ -66,7 +66,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
 /// What a daemon goes by, of all that is set for it: `config show`.
 pub(super) fn show(call: &mut Call<'_>) -> Outcome {
     let who = daemon(call)?;
-    let set = call.state.config().settings_of(&who);
+    let set = call.state.config().settings_at(&who, &call.state.place_of(&who));
     if let Some(key) = call.args.text("key") {
         let default = || options::find(key).map(|option| option.default_for(&who));
         let value = set.get(key).map(|(_, value)| (*value).to_owned()).or_else(default);
@@ -80,7 +80,7 @@ pub(super) fn show(call: &mut Call<'_>) -> Outcome {
 /// The same with all that is not set: `config show-with-defaults`.
 pub(super) fn show_with_defaults(call: &mut Call<'_>) -> Outcome {
     let who = daemon(call)?;
-    let set = call.state.config().settings_of(&who);
+    let set = call.state.config().settings_at(&who, &call.state.place_of(&who));
     let values: Vec<_> = options::all()
         .map(|option| match set.get(option.name) {
             Some((_, value)) => (option.name, (*value).to_owned(), FROM_MONITOR),

@@ -22,6 +22,29 @@ pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
     Ok(print_tree(call, &map, &nodes, Shown { state: true, weight_sets: false }))
 }
 
+/// The same below a bucket.
+pub(super) fn tree_from(call: &mut Call<'_>) -> Outcome {
+    let map = map_of_epoch(call)?;
+    let wanted = call.args.texts("states");
+    if wanted.contains(&"up") && wanted.contains(&"down") {
+        return Err(Failure::invalid("can specify only one of 'up', 'down' and 'destroyed'"));
+    }
+    let bucket = call.args.required("bucket");
+    let missing = || Failure::missing(format!("bucket '{bucket}' does not exist"));
+    let id = map.crush.item_by_name(bucket).ok_or_else(missing)?;
+    let root = map.crush.bucket(id);
+    let root = root.ok_or_else(|| Failure::invalid(format!("\"{bucket}\" is not a bucket")))?;
+    let mut nodes = Vec::new();
+    push(&map.crush, id, root.weight, 0, &mut nodes);
+    let shown = |osd: i32| wanted.iter().all(|state| is(&map, OsdId(osd), state));
+    nodes.retain(|node| wanted.is_empty() || node.holds(&map.crush, &shown));
+    let node =
+        |_: &Call<'_>| object! { "nodes": Node::array(nodes.iter().map(|n| tree_node(&map, n, true))) };
+    let plain =
+        |_: &Call<'_>| tree_table(&map, &nodes, Shown { state: true, weight_sets: false }).to_string();
+    Ok(call.print(node, plain))
+}
+
 pub(super) fn crush_tree(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let nodes = walk(&map.crush, call.args.text("shadow").is_some());
@@ -67,8 +90,8 @@ impl TreeNode {
     }
 }
 
-/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have the
-/// devices of one class only are shown if `with_shadows`.
+/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have
+/// the devices of one class only are shown if `with_shadows`.
 fn walk(crush: &CrushMap, with_shadows: bool) -> Vec<TreeNode> {
     let buckets = || crush.buckets.iter().flatten();
     let is_root = |id: i32| !buckets().any(|b| b.items.contains(&id));
@@ -92,8 +115,8 @@ fn push(crush: &CrushMap, id: i32, weight: u32, depth: usize, nodes: &mut Vec<Tr
     }
 }
 
-/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then devices by
-/// their classes and numbers; devices without a class first.
+/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then
+/// devices by their classes and numbers; devices without a class first.
 fn children(crush: &CrushMap, id: i32) -> Vec<(i32, u32)> {
     let Some(bucket) = crush.bucket(id) else { return Vec::new() };
     let weight = |at| bucket.item_weight(at).unwrap_or_default();
@@ -216,7 +239,7 @@ pub(super) fn name_of(crush: &CrushMap, item: i32) -> String {
 }
 
 /// The buckets that an item is in, from the nearest up: type and name.
-pub(super) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
+pub(crate) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
     let mut path = Vec::new();
     let mut below = item;
     while let Some(bucket) = crush.buckets.iter().flatten().find(|b| b.items.contains(&below)) {

@@ -1,5 +1,6 @@
-//! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their objects, as in a stock
-//! cluster: what a map or a rule leaves without an OSD waits until another one gives it one.
+//! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their
+//! objects, as in a stock cluster: what a map or a rule leaves without an OSD waits until another one gives
+//! it one.
 
 use loligo_maps::crush::{CrushBuildError, CrushMap, RuleKind, StepOp, Tunables};
 use loligo_maps::{Name, OsdMap};
@@ -36,6 +37,9 @@ pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
     if let Some(prior) = given.filter(|prior| *prior != version) {
         let status = format!("prior_version {prior} != crush version {version}");
         return Err(Failure::new(Errno::EPERM, status));
+    }
+    if call.input.is_empty() {
+        return Err(Failure::invalid("Failed to parse crushmap: End of buffer"));
     }
     let crush = CrushMap::decode(&mut Reader::new(call.input))
         .map_err(|e| Failure::invalid(format!("Failed to parse crushmap: {e}")))?;

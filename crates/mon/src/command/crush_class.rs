@@ -1,5 +1,5 @@
-//! `osd crush class …`, `osd crush set-device-class | rm-device-class | get-device-class`, `osd crush rule ls-by-class`: what
-//! kinds of devices there are. The words are those of a monitor of 16.2.15.
+//! `osd crush class …`, `osd crush set-device-class | rm-device-class | get-device-class`, `osd crush rule
+//! ls-by-class`: what kinds of devices there are. The words are those of a monitor of 16.2.15.
 
 use super::crush_change::{change, replace};
 use super::crush_place::named_osds;

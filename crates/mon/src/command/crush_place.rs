@@ -1,5 +1,6 @@
-//! `osd crush add | set | create-or-move | move | link | unlink | rm | swap-bucket | reweight-all | reweight-subtree`: where
-//! devices and buckets lie, and what they weigh. The words and errors are those of a monitor of 16.2.15.
+//! `osd crush add | set | create-or-move | move | link | unlink | rm | swap-bucket | reweight-all |
+//! reweight-subtree`: where devices and buckets lie, and what they weigh. The words and errors are those of a
+//! monitor of 16.2.15.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, Location};
@@ -9,7 +10,8 @@ use super::crush_change::{change, replace};
 use super::osd::osd_arg;
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// The `TYPE=NAME` words of a command. As for a stock monitor, they name no place at all if one of them is none.
+/// The `TYPE=NAME` words of a command. As for a stock monitor, they name no place at all if one of them is
+/// none.
 pub(super) fn location(call: &Call<'_>) -> Location {
     let pair = |word: &str| word.split_once('=').map(|(kind, name)| (kind.to_owned(), name.to_owned()));
     call.args.texts("args").into_iter().map(pair).collect::<Option<Location>>().unwrap_or_default()
@@ -258,8 +260,8 @@ pub(super) fn set_tunable(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(status))
 }
 
-/// The OSDs that words name, in their order, or what is to be said of a word that names none: whether it is no number at all, and
-/// the words for it.
+/// The OSDs that words name, in their order, or what is to be said of a word that names none: whether it is
+/// no number at all, and the words for it.
 pub(super) fn named_osds(call: &Call<'_>) -> Vec<Result<OsdId, (bool, String)>> {
     let map = call.state.osdmap();
     let words = call.args.texts("ids");

@@ -1,4 +1,5 @@
-//! `osd crush weight-set …`: other weights than the hierarchy's, for one pool or for all that have none of their own.
+//! `osd crush weight-set …`: other weights than the hierarchy's, for one pool or for all that have none of
+//! their own.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, DEFAULT_CHOOSE_ARGS};

@@ -44,7 +44,8 @@ pub(super) fn unmute(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// A time span: numbers with units behind each other, such as `1h30m`. The words of the errors are a stock monitor's.
+/// A time span: numbers with units behind each other, such as `1h30m`. The words of the errors are a stock
+/// monitor's.
 fn span(text: &str) -> Result<Duration, String> {
     let (mut seconds, mut rest) = (0u64, text.trim_start());
     while !rest.is_empty() {

@@ -114,7 +114,7 @@ fn about(node: &mut Node) {
 }
 
 /// The machine, which is the one host of the CRUSH map.
-fn host(call: &Call<'_>) -> String {
+pub(super) fn host(call: &Call<'_>) -> String {
     let crush = &call.state.osdmap().crush;
     let host = crush.buckets.iter().flatten().find(|bucket| bucket.kind == HOST_TYPE);
     host.and_then(|host| crush.names.get(&host.id)).map(ToString::to_string).unwrap_or_default()

@@ -1,14 +1,17 @@
 //! Commands: what the `ceph` program and `rados_mon_command` send.
 //!
-//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the functions are in one
-//! file for each family. [`find`] and [`Args`] take a command apart, the monitor checks capabilities, and the function
-//! answers with output for programs ([`Reply::output`]) and a text for people ([`Reply::status`]).
+//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the
+//! functions are in one file for each family. [`find`] and [`Args`] take a command apart, the monitor checks
+//! capabilities, and the function answers with output for programs ([`Reply::output`]) and a text for people
+//! ([`Reply::status`]).
 
+mod absent;
 mod args;
 mod auth;
 mod autoscale;
 mod blocklist;
 mod config;
+mod config_assimilate;
 mod config_help;
 mod config_key;
 mod config_log;
@@ -25,14 +28,20 @@ mod log;
 mod metadata;
 mod mgr;
 mod mon;
+mod mon_change;
 mod osd;
 mod osd_df;
 mod osd_dump;
 mod osd_group;
 mod osd_new;
+mod osd_perf;
+mod osd_pg;
+mod osd_release;
 mod osd_state;
+mod osd_weights;
 mod pg_dump;
 mod pg_ls;
+mod pg_query;
 mod pg_stuck;
 mod pool;
 mod pool_app;
@@ -53,8 +62,12 @@ use std::fmt;
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub use args::Args;
+pub use config_help::option_facts;
+pub(crate) use crush::location as crush_location;
 pub(crate) use health::end_mutes;
-pub(crate) use mon::{mon_status, pong};
+pub(crate) use mon::{mon_status, pong, release_of};
+pub use osd_perf::stat_seq;
+pub use pg_query::pg_query;
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
 
@@ -205,6 +218,13 @@ impl std::error::Error for Failure {}
 /// The command with this name.
 pub fn find(prefix: &str) -> Option<&'static Command> {
     COMMANDS.iter().find(|c| c.prefix == prefix)
+}
+
+/// The command with this name that takes these arguments, where several have the name; else the first of
+/// them.
+pub fn find_for(prefix: &str, args: &Args) -> Option<&'static Command> {
+    let named = || COMMANDS.iter().filter(|c| c.prefix == prefix);
+    named().find(|command| args.check(command).is_ok()).or_else(|| named().next())
 }
 
 impl Call<'_> {

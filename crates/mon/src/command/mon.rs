@@ -137,10 +137,15 @@ fn object_of_version(count: u32) -> Node {
 
 /// Who is connected, by kind and features.
 pub(super) fn feature_groups(call: &mut Call<'_>) -> Outcome {
+    Ok(call.print_json(&feature_map(call.sessions)))
+}
+
+/// How many of each kind have which features, ourselves included.
+fn feature_map(sessions: &[(EntityType, u64)]) -> Node {
     let mut groups: BTreeMap<(EntityType, u64), u32> = BTreeMap::new();
     groups.insert((EntityType::MON, features::SUPPORTED), 1);
     groups.insert((EntityType::OSD, features::SUPPORTED), 1);
-    for session in call.sessions {
+    for session in sessions {
         *groups.entry(*session).or_default() += 1;
     }
     let kinds = [EntityType::MON, EntityType::MDS, EntityType::OSD, EntityType::CLIENT, EntityType::MGR];
@@ -150,12 +155,11 @@ pub(super) fn feature_groups(call: &mut Call<'_>) -> Outcome {
     let of_kind =
         |kind: EntityType| Node::array(groups.iter().filter(|((k, _), _)| *k == kind).map(describe));
     let present = kinds.into_iter().map(|kind| (kind, of_kind(kind)));
-    let present = present.filter(|(_, group)| *group != Node::Array(Vec::new()));
-    Ok(call.print_json(&Node::map(present)))
+    Node::map(present.filter(|(_, group)| *group != Node::Array(Vec::new())))
 }
 
 /// The release whose clients have these features; what came after luminous does not show in clients.
-fn release_of(bits: u64) -> &'static str {
+pub(crate) fn release_of(bits: u64) -> &'static str {
     if features::has(bits, features::SERVER_LUMINOUS) { "luminous" } else { "jewel" }
 }
 
@@ -229,11 +233,11 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
 /// What the monitor answers to a ping: `health` and `mon_status`.
 pub(crate) fn pong(call: &Call<'_>) -> Node {
     let health = super::health::describe(call, &super::health::checks(call), false);
-    object! { "health": health, "mon_status": mon_status(call.state, call.now) }
+    object! { "health": health, "mon_status": mon_status(call.state, call.sessions, call.now) }
 }
 
 /// `mon_status`: the monitor's part among the monitors.
-pub(crate) fn mon_status(state: &State, now: UTime) -> Node {
+pub(crate) fn mon_status(state: &State, sessions: &[(EntityType, u64)], now: UTime) -> Node {
     object! {
         "name": MON_ID,
         "rank": 0,
@@ -243,7 +247,7 @@ pub(crate) fn mon_status(state: &State, now: UTime) -> Node {
         "quorum_age": super::status::seconds_since(now, state.started()),
         "features": object! {
             "required_con": "0",
-            "required_mon": Vec::new(),
+            "required_mon": Node::array(MON_FEATURES),
             "quorum_con": features::SUPPORTED.to_string(),
             "quorum_mon": Node::array(MON_FEATURES),
         },
@@ -251,6 +255,7 @@ pub(crate) fn mon_status(state: &State, now: UTime) -> Node {
         "extra_probe_peers": Vec::new(),
         "sync_provider": Vec::new(),
         "monmap": describe(state.monmap()),
+        "feature_map": feature_map(sessions),
         "stretch_mode": false,
     }
 }

@@ -8,8 +8,8 @@ use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::{text, view};
 
-/// Flags that may be set. There is nothing to recover, scrub or rebalance here, so most only show; `pause` and `full` stop
-/// the clients.
+/// Flags that may be set. There is nothing to recover, scrub or rebalance here, so most only show; `pause`
+/// and `full` stop the clients.
 pub(super) const SETTABLE_FLAGS: [&str; 12] = [
     "full",
     "pause",

@@ -104,7 +104,8 @@ fn weight(map: &OsdMap, osd: OsdId) -> f64 {
     weights.map(fraction).next().unwrap_or_default()
 }
 
-/// What pools are busy with. Nothing is ever recovered here, and the monitor keeps no rates of clients' requests.
+/// What pools are busy with. Nothing is ever recovered here, and the monitor keeps no rates of clients'
+/// requests.
 pub(super) fn pool_stats(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let pools: Vec<PoolId> = match call.args.text("pool_name") {

@@ -1,9 +1,10 @@
-//! `osd in | out | down | reweight | primary-affinity | lost | ok-to-stop | safe-to-destroy | pause | unpause`: the state of
-//! OSDs.
+//! `osd in | out | down | reweight | primary-affinity | lost | ok-to-stop | safe-to-destroy | pause |
+//! unpause`: the state of OSDs.
 //!
-//! The map changes as in a stock cluster, and clients learn of every epoch. An OSD that is out takes no placement
-//! groups, so requests wait until it is in again; one that is taken down comes up again at the monitor's next tick
-//! ([`State::revive_osds`](crate::state::State::revive_osds)), as a stock OSD that finds itself marked down does.
+//! The map changes as in a stock cluster, and clients learn of every epoch. An OSD that is out takes no
+//! placement groups, so requests wait until it is in again; one that is taken down comes up again at the
+//! monitor's next tick ([`State::revive_osds`](crate::state::State::revive_osds)), as a stock OSD that finds
+//! itself marked down does.
 
 use loligo_maps::{Incremental, MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId};
@@ -27,8 +28,8 @@ pub(super) fn set_down(call: &mut Call<'_>) -> Outcome {
     each(call, ("is already down", "marked down"), there, Incremental::osd_down)
 }
 
-/// Changes those OSDs of `ids` that are not there yet, in one epoch. The words are a stock monitor's: what an OSD is
-/// that is there already, and what the others were.
+/// Changes those OSDs of `ids` that are not there yet, in one epoch. The words are a stock monitor's: what an
+/// OSD is that is there already, and what the others were.
 fn each(
     call: &mut Call<'_>,
     (already, done): (&str, &str),
@@ -67,6 +68,23 @@ fn osds(map: &OsdMap, ids: &[&str]) -> Result<Vec<OsdId>, Failure> {
     osds.sort_unstable();
     osds.dedup();
     Ok(osds)
+}
+
+/// Stops OSDs, which here would stop everything.
+pub(super) fn stop(call: &mut Call<'_>) -> Outcome {
+    let map = call.state.osdmap();
+    let mut status = String::new();
+    for osd in osds(map, &call.args.texts("ids"))? {
+        if call.state.is_served(osd) {
+            return Err(only_one(osd));
+        }
+        status += &if map.exists(osd) {
+            format!("osd.{osd} is already down. ")
+        } else {
+            format!("osd.{osd} does not exist. ")
+        };
+    }
+    Ok(Reply::status(status))
 }
 
 pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {

@@ -1,7 +1,7 @@
 //! `pg dump`: what each placement group holds, and sums of that. In Ceph the manager answers it.
 
 use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{OsdId, PgId, PoolId};
+use loligo_wire::{OsdId, PgId, PoolId, UTime};
 
 use super::osd_df::space_fields;
 use super::usage::Totals;
@@ -10,6 +10,7 @@ use crate::output::Format;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, stamp};
+use crate::state::State;
 use crate::{PgUsage, Space};
 
 /// The parts that `pg dump_json` may be asked for.
@@ -62,6 +63,16 @@ pub(super) fn dump_json(call: &mut Call<'_>) -> Outcome {
     dump(call)
 }
 
+/// The pools alone, in JSON.
+pub(super) fn dump_pools(call: &mut Call<'_>) -> Outcome {
+    if call.format == Format::Plain {
+        call.format = Format::Json;
+    }
+    let pgs = call.pgs.placement_groups();
+    let reply = call.print_json(&object! { "pg_ready": true, "pool_stats": pool_stats(call, &pgs) });
+    Ok(reply.with_status("dumped pools"))
+}
+
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let mut wanted = Wanted(call.args.texts("dumpcontents"));
     if wanted.0.is_empty() {
@@ -85,7 +96,7 @@ fn describe(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> Node {
             "pg_stats_delta": delta(),
         };
         if wanted.all() {
-            map.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+            map.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call.state, call.now, pg))));
             map.push("pool_stats", pool_stats(call, pgs));
             map.push("osd_stats", osd_stats(call));
             map.push("pool_statfs", Vec::new());
@@ -104,7 +115,7 @@ fn describe(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> Node {
         node.push("pool_statfs", Vec::new());
     }
     if wanted.has("pgs") {
-        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call.state, call.now, pg))));
     }
     if wanted.has("pgs_brief") {
         node.push("pg_stats", Node::array(pgs.iter().map(|pg| brief(call, pg))));
@@ -159,9 +170,9 @@ fn total(pgs: &[PgUsage]) -> ObjectStatSum {
     })
 }
 
-pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
-    let map = call.state.osdmap();
-    let (now, since) = (stamp(call.now), stamp(call.state.started()));
+pub(super) fn pg_stat(state: &State, now: UTime, pg: &PgUsage) -> Node {
+    let map = state.osdmap();
+    let (now, since) = (stamp(now), stamp(state.started()));
     let created = map.pool(pg.pg.pool).map_or(0, |pool| pool.last_change.0);
     let mut node = object! {
         "pgid": name(pg.pg),
@@ -191,7 +202,7 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
     node.push("last_epoch_clean", created);
     node.push("parent", "0.0");
     node.push("parent_split_bits", 0);
-    scrub_fields(&mut node, call, pg);
+    scrub_fields(&mut node, state, pg);
     node.push("log_size", pg.log_entries);
     node.push("ondisk_log_size", pg.log_entries);
     for field in [
@@ -207,7 +218,7 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
     }
     node.push("snaptrimq_len", 0);
     node.push("stat_sum", stat_sum(&pg.sum));
-    let Node::Object(placed) = placement(call, pg.pg) else { return node };
+    let Node::Object(placed) = placement(state, pg.pg) else { return node };
     let (sets, primaries) = placed.split_at(2);
     sets.iter().for_each(|(name, value)| node.push(name, value.clone()));
     for field in ["avail_no_missing", "object_location_counts", "blocked_by"] {
@@ -219,8 +230,8 @@ pub(super) fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> Node {
 }
 
 /// What is said of a placement group's scrubs, in several outputs.
-fn scrub_fields(node: &mut Node, call: &Call<'_>, pg: &PgUsage) {
-    let [at, deep_at, clean_at] = scrub_stamps(call, pg);
+pub(super) fn scrub_fields(node: &mut Node, state: &State, pg: &PgUsage) {
+    let [at, deep_at, clean_at] = scrub_stamps(state, pg);
     let scrubs = &pg.scrubs;
     for (field, value) in [
         ("last_scrub", scrubs.version.to_string()),
@@ -233,21 +244,22 @@ fn scrub_fields(node: &mut Node, call: &Call<'_>, pg: &PgUsage) {
     }
 }
 
-/// When the newest scrub, deep scrub and scrub without errors ended. What was never done counts from the pool's beginning.
-pub(super) fn scrub_stamps(call: &Call<'_>, pg: &PgUsage) -> [String; 3] {
-    let created = call.state.osdmap().pool(pg.pg.pool).map(|pool| pool.create_time).unwrap_or_default();
+/// When the newest scrub, deep scrub and scrub without errors ended. What was never done counts from the
+/// pool's beginning.
+pub(super) fn scrub_stamps(state: &State, pg: &PgUsage) -> [String; 3] {
+    let created = state.osdmap().pool(pg.pg.pool).map(|pool| pool.create_time).unwrap_or_default();
     [pg.scrubs.at, pg.scrubs.deep_at, pg.scrubs.clean_at].map(|at| stamp(at.max(created)))
 }
 
 fn brief(call: &Call<'_>, pg: &PgUsage) -> Node {
     let mut node = object! { "pgid": name(pg.pg), "state": pg.state() };
-    let Node::Object(placed) = placement(call, pg.pg) else { return node };
+    let Node::Object(placed) = placement(call.state, pg.pg) else { return node };
     placed.iter().for_each(|(name, value)| node.push(name, value.clone()));
     node
 }
 
-fn placement(call: &Call<'_>, pg: PgId) -> Node {
-    let placed = call.state.osdmap().pg_to_up_acting(pg);
+fn placement(state: &State, pg: PgId) -> Node {
+    let placed = state.osdmap().pg_to_up_acting(pg);
     let numbers = |osds: &[OsdId]| Node::array(osds.iter().map(|osd| osd.0));
     object! {
         "up": numbers(&placed.up), "acting": numbers(&placed.acting),
@@ -459,7 +471,7 @@ fn pgs_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     let (epoch, since) = (call.state.osdmap().epoch, stamp(call.state.started()));
     for pg in pgs {
         let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
-        let [scrubbed, deeply, _] = scrub_stamps(call, pg);
+        let [scrubbed, deeply, _] = scrub_stamps(call.state, pg);
         let rest = [
             pg.state(),
             since.clone(),

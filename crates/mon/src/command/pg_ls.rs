@@ -85,7 +85,7 @@ impl Wanted {
 fn describe(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
     let mut node = object! { "pg_ready": true };
     if !pgs.is_empty() {
-        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call, pg))));
+        node.push("pg_stats", Node::array(pgs.iter().map(|pg| pg_stat(call.state, call.now, pg))));
     }
     node
 }
@@ -117,11 +117,12 @@ fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     let (epoch, since) = (call.state.osdmap().epoch, call.state.started());
     for pg in pgs {
         let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
-        // Without the objects that the first one misses, and the part of the log that is on disk: it is all of it.
+        // Without the objects that the first one misses, and the part of the log that is on disk: it is all
+        // of it.
         let mut sums = sum_cells(std::slice::from_ref(pg));
         sums.remove(1);
         sums.pop();
-        let [scrubbed, deeply, _] = scrub_stamps(call, pg);
+        let [scrubbed, deeply, _] = scrub_stamps(call.state, pg);
         let rest = [
             pg.state(),
             age_of(call.now, since),

@@ -1,4 +1,5 @@
-//! `pg dump_stuck`: placement groups that have not been what they should be for long. Here all are active and clean.
+//! `pg dump_stuck`: placement groups that have not been what they should be for long. Here all are active and
+//! clean.
 
 use super::{Call, Outcome, Reply};
 use crate::output::Format;

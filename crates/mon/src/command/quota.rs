@@ -9,7 +9,8 @@ use crate::output::units::{bytes, count};
 /// What `osd pool set-quota` changes.
 pub(super) const FIELDS: [&str; 2] = ["max_objects", "max_bytes"];
 
-/// Sets one of the bounds; 0 takes it away. What becomes of the pool's flags is told by [`crate::state::State::check_quotas`].
+/// Sets one of the bounds; 0 takes it away. What becomes of the pool's flags is told by
+/// [`crate::state::State::check_quotas`].
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let (pool, field, given) =
         (call.args.required("pool"), call.args.required("field"), call.args.required("val"));

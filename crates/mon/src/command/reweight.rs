@@ -1,4 +1,5 @@
-//! `osd reweight-by-utilization | reweight-by-pg` and their trials: OSDs that have more than the others take less.
+//! `osd reweight-by-utilization | reweight-by-pg` and their trials: OSDs that have more than the others take
+//! less.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ const OVERLOAD_DEFAULT: i64 = 120;
 const MAX_CHANGE_DEFAULT: f64 = 0.05;
 /// How many weights change at most.
 const MAX_OSDS_DEFAULT: i64 = 4;
-/// Placement groups that an OSD must have on average for the counts to mean something (`mon_reweight_min_pgs_per_osd`).
+/// Placement groups that an OSD must have on average for the counts to mean something
+/// (`mon_reweight_min_pgs_per_osd`).
 const MIN_PGS_PER_OSD: f64 = 10.0;
 /// Bytes that must be in use on average for the same (`mon_reweight_min_bytes_per_osd`).
 const MIN_BYTES_PER_OSD: u64 = 100 << 20;

@@ -1,5 +1,5 @@
-//! `pg scrub | deep-scrub | repair`, and the same of OSDs and pools; `pg force-recovery` and its kin, which find nothing
-//! to do where all placement groups are clean. In Ceph the manager answers them.
+//! `pg scrub | deep-scrub | repair`, and the same of OSDs and pools; `pg force-recovery` and its kin, which
+//! find nothing to do where all placement groups are clean. In Ceph the manager answers them.
 
 use loligo_wire::{OsdId, PgId, PoolId};
 

@@ -1,5 +1,5 @@
-//! What commands look like: the table that the `ceph` program asks for first (`get_command_descriptions`), to check what it
-//! is told and to know how to send it.
+//! What commands look like: the table that the `ceph` program asks for first (`get_command_descriptions`), to
+//! check what it is told and to know how to send it.
 
 use loligo_cephx::caps::Perms;
 

@@ -5,10 +5,11 @@ use super::signature::ArgKind::{
 };
 use super::signature::{Arg, Command, NAME_CHARS, VALUE_CHARS, many, opt, req};
 use super::{
-    Call, Outcome, auth, autoscale, blocklist, config, config_help, config_key, config_log, crush,
-    crush_change, crush_class, crush_dump, crush_place, crush_weights, erasure, health, health_mute, log,
-    metadata, mgr, mon, osd, osd_df, osd_dump, osd_group, osd_new, osd_state, pg_dump, pg_ls, pg_stuck, pool,
-    pool_app, pool_vars, quota, report, reweight, scrub, status, usage,
+    Call, Outcome, absent, auth, autoscale, blocklist, config, config_assimilate, config_help, config_key,
+    config_log, crush, crush_change, crush_class, crush_dump, crush_place, crush_weights, erasure, health,
+    health_mute, log, metadata, mgr, mon, mon_change, osd, osd_df, osd_dump, osd_group, osd_new, osd_perf,
+    osd_pg, osd_release, osd_state, osd_weights, pg_dump, pg_ls, pg_stuck, pool, pool_app, pool_vars, quota,
+    report, reweight, scrub, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -41,6 +42,10 @@ const REMOVED: &[Arg] = &[ITEM, opt("ancestor", TextOf(NAME_CHARS))];
 const PGID: Arg = req("pgid", Pg);
 const PGIDS: &[Arg] = &[many(PGID)];
 const POOLS: &[Arg] = &[many(req("who", Pool))];
+const MON: Arg = req("name", Text);
+const OSDS: Arg = many(req("id", OsdName));
+const FS: Arg = req("fs_name", Text);
+const ANY: &[Arg] = &[many(opt("args", Text))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -61,6 +66,11 @@ const fn cmd(
 
 const fn old(command: Command) -> Command {
     Command { deprecated: true, ..command }
+}
+
+/// A command of a manager's module. What it takes is not looked at.
+const fn module(prefix: &'static str) -> Command {
+    cmd(prefix, ANY, ("mgr", "r"), absent::module, "(for a module of the manager, which is not there)")
 }
 
 const fn bare(command: Command) -> Command {
@@ -296,6 +306,7 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("config log", &[opt("num", Int { min: None })], ("config", "r"), config_log::log, "show the latest changes of settings")),
     cmd("config reset", &[req("num", Int { min: Some(0) })], ("config", "rw"), config_log::reset, "make all settings what they were at a version"),
     bare(cmd("config ls", &[], ("config", "r"), config::ls, "list the options that there are")),
+    cmd("config assimilate-conf", &[], ("config", "rw"), config_assimilate::assimilate, "take settings from a ceph.conf (-i FILE), and give back what cannot be set so"),
     cmd("config-key get", &[KEY], ("config-key", "r"), config_key::get, "get a value"),
     cmd("config-key set", &[KEY, opt("val", Text)], ("config-key", "rw"), config_key::set, "keep a value, or the content of a file (-i FILE)"),
     old(cmd("config-key put", &[KEY, opt("val", Text)], ("config-key", "rw"), config_key::set, "keep a value, or the content of a file (-i FILE)")),
@@ -307,4 +318,51 @@ pub static COMMANDS: &[Command] = &[
     cmd("config-key dump", &[opt("key", Text)], ("config-key", "r"), config_key::dump, "show keys and values"),
     cmd("log", &[many(req("logtext", Text))], ("mon", "rw"), log::write, "write to the cluster's log"),
     bare(cmd("log last", &[opt("num", Int { min: Some(1) }), opt("level", Choice(&["debug", "info", "sec", "warn", "error"])), opt("channel", Choice(&["*", "cluster", "audit"]))], ("mon", "r"), log::last, "show the cluster's log")),
+    cmd("mon add", &[MON, req("addr", Text), many(opt("location", Text))], ("mon", "rw"), mon_change::add, "add a monitor; refused: there is one"),
+    cmd("mon rm", &[MON], ("mon", "rw"), mon_change::rm, "remove a monitor; refused for the last"),
+    old(cmd("mon remove", &[MON], ("mon", "rw"), mon_change::rm, "remove a monitor; refused for the last")),
+    cmd("mon scrub", &[], ("mon", "rw"), mon_change::scrub, "compare what monitors keep"),
+    old(cmd("scrub", &[], ("mon", "rw"), mon_change::old_scrub, "compare what monitors keep")),
+    cmd("mon enable-msgr2", &[], ("mon", "rw"), mon_change::enable_msgr2, "have monitors speak the newer protocol"),
+    cmd("mon set-rank", &[MON, req("rank", Int { min: None })], ("mon", "rw"), mon_change::set_rank, "give a monitor a rank"),
+    cmd("mon add disallowed_leader", &[MON], ("mon", "rw"), mon_change::disallowed_leader, "let a monitor not lead"),
+    cmd("mon rm disallowed_leader", &[MON], ("mon", "rw"), mon_change::disallowed_leader, "let a monitor lead again"),
+    cmd("mgr module enable", &[req("module", Text), opt("force", Choice(&["--force"]))], ("mgr", "rw"), absent::module_enable, "have the manager load a module; refused: there is none"),
+    cmd("mgr module disable", &[req("module", Text)], ("mgr", "rw"), absent::module_disable, "have the manager leave out a module"),
+
+    bare(cmd("osd perf", &[], ("osd", "r"), osd_perf::perf, "show how fast OSDs' stores are")),
+    bare(cmd("osd blocked-by", &[], ("osd", "r"), osd_perf::blocked_by, "show which OSDs keep others waiting")),
+    bare(cmd("osd numa-status", &[], ("osd", "r"), osd_perf::numa_status, "show where OSDs' devices are")),
+    cmd("osd last-stat-seq", &[OSD], ("osd", "r"), osd_perf::last_stat_seq, "show the number of an OSD's newest report"),
+    cmd("osd tree-from", &[EPOCH, opt("bucket", Text), many(opt("states", Choice(&["up", "down", "in", "out", "destroyed"])))], ("osd", "r"), crush::tree_from, "show the OSDs below a CRUSH bucket"),
+    cmd("osd reweightn", &[req("weights", Text)], ("osd", "rw"), osd_weights::reweight_many, "say how much of their share of placement groups OSDs take"),
+    cmd("osd set-require-min-compat-client", &[req("version", Text), SURE], ("osd", "rw"), osd_release::min_compat_client, "say which is the oldest release whose clients may connect"),
+    cmd("osd require-osd-release", &[req("release", Choice(&osd_release::OSD_RELEASES)), SURE], ("osd", "rw"), osd_release::osd_release, "say which is the oldest release of OSDs"),
+    cmd("osd crush set", &[opt("prior_version", Int { min: None })], ("osd", "rw"), crush_change::set_map, "replace the CRUSH map by an encoded one (-i FILE)"),
+    cmd("osd stop", IDS, ("osd", "rw"), osd_state::stop, "stop OSDs; refused for those that hold everything"),
+    cmd("osd pg-temp", &[PGID, many(opt("id", OsdName))], ("osd", "rw"), osd_pg::pg_temp, "have other OSDs serve a placement group for a while"),
+    cmd("osd primary-temp", &[PGID, req("id", OsdName)], ("osd", "rw"), osd_pg::primary_temp, "have another OSD be the first of a placement group for a while; -1: no more"),
+    cmd("osd pg-upmap", &[PGID, OSDS], ("osd", "rw"), osd_pg::upmap, "say which OSDs have a placement group"),
+    cmd("osd pg-upmap-items", &[PGID, OSDS], ("osd", "rw"), osd_pg::upmap_items, "say which OSDs of a placement group others replace: pairs"),
+    cmd("osd rm-pg-upmap", &[PGID], ("osd", "rw"), osd_pg::rm_upmap, "have CRUSH say again which OSDs have a placement group"),
+    cmd("osd rm-pg-upmap-items", &[PGID], ("osd", "rw"), osd_pg::rm_upmap_items, "replace no OSDs of a placement group any more"),
+    cmd("osd force-create-pg", &[PGID, SURE], ("osd", "rw"), osd_pg::force_create, "make a lost placement group anew; refused: none is lost"),
+    bare(cmd("pg dump_pools_json", &[], ("pg", "r"), pg_dump::dump_pools, "show what pools hold, in JSON")),
+
+    cmd("fs ls", &[], ("fs", "r"), absent::fs_ls, "list file systems"),
+    cmd("fs get", &[FS], ("fs", "r"), absent::fs_missing, "show a file system"),
+    cmd("fs fail", &[FS], ("fs", "rw"), absent::fs_missing, "stop a file system"),
+    cmd("mds stat", &[], ("mds", "r"), absent::mds_stat, "summarize the metadata servers' state"),
+    cmd("mds metadata", &[opt("who", Text)], ("mds", "r"), absent::mds_metadata, "show what is known of a metadata server, or of all"),
+    cmd("mds count-metadata", &[PROPERTY], ("mds", "r"), absent::none_of_mds, "count metadata servers by a property"),
+    cmd("mds versions", &[], ("mds", "r"), absent::none_of_mds, "show the versions of metadata servers"),
+    cmd("mds ok-to-stop", &[many(req("ids", Text))], ("mds", "r"), absent::mds_ok_to_stop, "tell whether metadata servers may be stopped"),
+    module("balancer status"), module("crash ls"), module("crash stat"), module("crash ls-new"), module("device ls"),
+    module("telemetry status"), module("progress"), module("orch status"), module("orch ls"), module("orch ps"),
+    module("rbd task list"), module("rbd trash purge schedule add"), module("rbd trash purge schedule list"),
+    module("rbd trash purge schedule remove"), module("rbd trash purge schedule status"),
+    module("rbd mirror snapshot schedule add"), module("rbd mirror snapshot schedule list"),
+    module("rbd mirror snapshot schedule remove"), module("rbd mirror snapshot schedule status"),
+    module("rbd perf image stats"), module("rbd perf image counters"), module("iostat"), module("insights"),
+    module("fs volume ls"), module("fs status"), module("balancer on"), module("balancer off"), module("balancer mode"),
 ];

@@ -1,4 +1,5 @@
-//! What a monitor of 16.2.15 calls, in XML, the outermost element of each command's answer, and its items if it is an array.
+//! What a monitor of 16.2.15 calls, in XML, the outermost element of each command's answer, and its items if
+//! it is an array.
 
 use super::{Args, Call};
 use crate::output::xml::{ITEM, Names};
@@ -6,28 +7,40 @@ use crate::output::xml::{ITEM, Names};
 /// Command, outermost element, its items.
 #[rustfmt::skip] // a table
 const NAMES: &[(&str, &str, &str)] = &[
-    ("auth add", "auth", ITEM), ("auth export", "auth", "auth_entities"), ("auth get", "auth", "auth_entities"),
-    ("auth get-key", "auth", ITEM), ("auth get-or-create", "auth", "auth_entities"),
-    ("auth get-or-create-key", "auth", ITEM), ("auth list", "auth", ITEM), ("auth ls", "auth", ITEM),
-    ("auth print-key", "auth", ITEM), ("auth print_key", "auth", ITEM), ("config dump", "config", "option"),
-    ("config get", "config", ITEM), ("config help", "option", ITEM), ("config log", "changesets", "changeset"), ("config ls", "options", "option"), ("config show", "config", "value"), ("config show-with-defaults", "config", "value"), ("config-key dump", "config-key_store", ITEM),
+    ("auth add", "auth", ITEM), ("auth export", "auth", "auth_entities"),
+    ("auth get", "auth", "auth_entities"), ("auth get-key", "auth", ITEM),
+    ("auth get-or-create", "auth", "auth_entities"), ("auth get-or-create-key", "auth", ITEM),
+    ("auth list", "auth", ITEM), ("auth ls", "auth", ITEM), ("auth print-key", "auth", ITEM),
+    ("auth print_key", "auth", ITEM), ("config dump", "config", "option"), ("config get", "config", ITEM),
+    ("config help", "option", ITEM), ("config log", "changesets", "changeset"),
+    ("config ls", "options", "option"), ("config show", "config", "value"),
+    ("config show-with-defaults", "config", "value"), ("config-key dump", "config-key_store", ITEM),
     ("config-key list", "keys", "key"), ("config-key ls", "keys", "key"), ("df", "stats", ITEM),
-    ("log last", "tail", "entry"), ("mgr dump", "mgrmap", ITEM), ("mgr metadata", "mgr_metadata", "mgr"),
-    ("mgr module ls", "modules", ITEM), ("mgr services", "services", ITEM), ("mgr stat", "stat", ITEM),
-    ("mgr versions", "ceph_version", ITEM), ("mon dump", "monmap", ITEM), ("mon feature ls", "features", ITEM),
-    ("mon metadata", "mon_metadata", "mon"), ("mon stat", "monmap", ITEM), ("mon versions", "ceph_version", ITEM),
-    ("node ls", "nodes", ITEM), ("osd blocklist ls", "blocklist", "entry"), ("osd create", "created_osd", ITEM), ("osd crush class ls", "crush_classes", "class"), ("osd crush dump", "crush_map", ITEM),
-    ("osd crush get-tunable", "tunable", ITEM), ("osd crush ls", "items", ITEM), ("osd crush rule dump", "rules", "rule"),
-    ("osd crush rule list", "rules", "name"), ("osd crush rule ls", "rules", "name"),
-    ("osd crush show-tunables", "crush_map_tunables", ITEM), ("osd crush tree", "crush_tree", ITEM),
-    ("osd dump", "osdmap", ITEM), ("osd find", "osd_location", ITEM), ("osd getmaxosd", "getmaxosd", ITEM),
-    ("osd info", "osds", "osd_info"), ("osd ls", "osds", "osd"), ("osd ls-tree", "osds", "osd"), ("osd lspools", "pools", "pool"),
-    ("osd map", "osd_map", ITEM), ("osd metadata", "osd_metadata", "osd"), ("osd new", "created_osd", ITEM), ("osd pool application get", "pools", ITEM),
-    ("osd pool get", "pool", ITEM), ("osd pool get-quota", "pool_quotas", ITEM), ("osd pool ls", "pools", "pool_name"),
+    ("fs ls", "filesystems", "filesystem"), ("log last", "tail", "entry"),
+    ("mds metadata", "mds_metadata", "mds"), ("mgr dump", "mgrmap", ITEM),
+    ("mgr metadata", "mgr_metadata", "mgr"), ("mgr module ls", "modules", ITEM),
+    ("mgr services", "services", ITEM), ("mgr stat", "stat", ITEM), ("mgr versions", "ceph_version", ITEM),
+    ("mon dump", "monmap", ITEM), ("mon feature ls", "features", ITEM),
+    ("mon metadata", "mon_metadata", "mon"), ("mon stat", "monmap", ITEM),
+    ("mon versions", "ceph_version", ITEM), ("node ls", "nodes", ITEM), ("osd blocked-by", "pg_info", ITEM),
+    ("osd blocklist ls", "blocklist", "entry"), ("osd create", "created_osd", ITEM),
+    ("osd crush class ls", "crush_classes", "class"), ("osd crush dump", "crush_map", ITEM),
+    ("osd crush get-tunable", "tunable", ITEM), ("osd crush ls", "items", ITEM),
+    ("osd crush rule dump", "rules", "rule"), ("osd crush rule list", "rules", "name"),
+    ("osd crush rule ls", "rules", "name"), ("osd crush show-tunables", "crush_map_tunables", ITEM),
+    ("osd crush tree", "crush_tree", ITEM), ("osd dump", "osdmap", ITEM),
+    ("osd find", "osd_location", ITEM), ("osd getmaxosd", "getmaxosd", ITEM),
+    ("osd info", "osds", "osd_info"), ("osd ls", "osds", "osd"), ("osd ls-tree", "osds", "osd"),
+    ("osd lspools", "pools", "pool"), ("osd map", "osd_map", ITEM), ("osd metadata", "osd_metadata", "osd"),
+    ("osd new", "created_osd", ITEM), ("osd numa-status", "osds", "osd"), ("osd perf", "pg_info", ITEM),
+    ("osd pool application get", "pools", ITEM), ("osd pool get", "pool", ITEM),
+    ("osd pool get-quota", "pool_quotas", ITEM), ("osd pool ls", "pools", "pool_name"),
     ("osd pool stats", "pool_stats", "pool"), ("osd reweight-by-pg", "reweight_by_utilization", ITEM),
-    ("osd reweight-by-utilization", "reweight_by_utilization", ITEM), ("osd stat", "osdmap", ITEM), ("osd test-reweight-by-pg", "reweight_by_utilization", ITEM),
-    ("osd test-reweight-by-utilization", "reweight_by_utilization", ITEM), ("osd versions", "ceph_version", ITEM),
-    ("pg dump", "pg_info", ITEM), ("pg ls", "pg_info", ITEM), ("pg ls-by-osd", "pg_info", ITEM),
+    ("osd reweight-by-utilization", "reweight_by_utilization", ITEM), ("osd stat", "osdmap", ITEM),
+    ("osd test-reweight-by-pg", "reweight_by_utilization", ITEM),
+    ("osd test-reweight-by-utilization", "reweight_by_utilization", ITEM), ("osd tree-from", "tree", ITEM),
+    ("osd versions", "ceph_version", ITEM), ("pg dump", "pg_info", ITEM),
+    ("pg dump_pools_json", "pg_info", ITEM), ("pg ls", "pg_info", ITEM), ("pg ls-by-osd", "pg_info", ITEM),
     ("pg ls-by-pool", "pg_info", ITEM), ("pg ls-by-primary", "pg_info", ITEM), ("pg map", "pg_map", ITEM),
     ("pg stat", "pg_info", ITEM), ("time-sync-status", "time_sync", ITEM), ("versions", "version", ITEM),
 ];
@@ -58,6 +71,7 @@ fn names(args: &Args) -> Names {
         _ => (root, item),
     };
     let special: &[(&str, &str)] = match prefix {
+        "osd perf" => &[("osd_perf_infos", "osd")],
         "status" => &[("quorum", "rank"), ("quorum_names", "id")],
         "pg map" => &[("acting", "acting_osd"), ("up", "up_osd")],
         _ => &[],

@@ -23,9 +23,12 @@ use crate::text;
 
 /// How often a client without `MON_STATEFUL_SUB` renews its subscriptions.
 const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
+/// The longest name of a machine that is kept.
+const HOST_LEN_MAX: usize = 256;
 /// Lines of a log that one message may add.
 const LOG_LINES_MAX: usize = 100;
-/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are not kept.
+/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are
+/// not kept.
 const LOG_NAME_MAX: usize = 256;
 const LOG_ADDRS_MAX: usize = 8;
 
@@ -36,6 +39,10 @@ impl Monitor {
 
     pub(super) fn subscribe(&mut self, id: SessionId, message: MMonSubscribe) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        // A client that is asked for a name of its machine may say any; settings for a machine go by it.
+        if message.hostname.len() <= HOST_LEN_MAX {
+            session.host.clone_from(&message.hostname);
+        }
         for (what, subscription) in &message.what {
             // A client follows the log at one level: the newest replaces the one before.
             if log_lines::is_level(what) {
@@ -191,7 +198,8 @@ impl Monitor {
         if rule < 0 || known { Ok(()) } else { Err(Failure::missing(format!("there is no rule {rule}"))) }
     }
 
-    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's objects.
+    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's
+    /// objects.
     fn may_pool_op(&self, id: SessionId, message: &MPoolOp, pool: PoolId) -> bool {
         let Some(session) = self.sessions.get(&id) else { return false };
         let about_snap_ids =

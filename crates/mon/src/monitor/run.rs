@@ -40,7 +40,8 @@ impl Monitor {
         if prefix == DESCRIPTIONS {
             return Ok(Reply::output(descriptions(COMMANDS).to_string()));
         }
-        let command = command::find(prefix).ok_or_else(|| Failure::invalid("command not known"))?;
+        let command =
+            command::find_for(prefix, &args).ok_or_else(|| Failure::invalid("command not known"))?;
         let session = self.sessions.get(&id);
         let session = session.filter(|session| session.may_run(command, &args));
         let Some(session) = session else {

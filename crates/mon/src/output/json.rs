@@ -22,12 +22,13 @@ pub enum Node {
 }
 
 /// Makes a [`Node::Object`]: `object! { "epoch": 3, "pools": vec![...] }`.
+#[macro_export]
 macro_rules! object {
     ($($name:literal: $value:expr),* $(,)?) => {
         $crate::output::json::Node::Object(vec![$(($name.to_owned(), $crate::output::json::Node::from($value))),*])
     };
 }
-pub(crate) use object;
+pub use object;
 
 impl Node {
     /// An array of what an iterator yields.

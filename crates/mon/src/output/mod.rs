@@ -1,10 +1,12 @@
-//! What commands print: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML ([`xml`]), tables for people
-//! ([`table`]), and numbers with units ([`units`]).
+//! What commands print: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML ([`xml`]),
+//! tables for people ([`table`]), and numbers with units ([`units`]).
 
 pub mod json;
 pub mod table;
 pub mod units;
 pub mod xml;
+
+pub use crate::view::one_addr;
 
 /// How a command's output is wanted (`format` in the command).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

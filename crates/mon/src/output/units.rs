@@ -14,7 +14,8 @@ pub fn count(n: u64) -> String {
     scaled(n, 1000, ["", "k", "M", "G", "T", "P", "E"])
 }
 
-/// An even multiple of the unit is printed whole; else with as many digits, up to two, as fit into seven characters.
+/// An even multiple of the unit is printed whole; else with as many digits, up to two, as fit into seven
+/// characters.
 fn scaled(n: u64, base: u64, units: [&str; 7]) -> String {
     let mut index = 0;
     let mut multiple = 1u64;

@@ -1,9 +1,9 @@
-//! The same values as XML, as Ceph's formatter writes it: a field is an element of its name, and each item of an array is an
-//! element inside the array's.
+//! The same values as XML, as Ceph's formatter writes it: a field is an element of its name, and each item of
+//! an array is an element inside the array's.
 //!
-//! JSON has no name for what is outermost and for an array's items; [`Names`] has those that a monitor of 16.2.15
-//! gives them. As in Ceph, a field's name is an element's name whatever it holds, except for blanks: names with
-//! brackets or slashes, such as versions, make XML that strict readers refuse.
+//! JSON has no name for what is outermost and for an array's items; [`Names`] has those that a monitor of
+//! 16.2.15 gives them. As in Ceph, a field's name is an element's name whatever it holds, except for blanks:
+//! names with brackets or slashes, such as versions, make XML that strict readers refuse.
 
 use std::fmt::Write as _;
 

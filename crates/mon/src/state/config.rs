@@ -4,8 +4,55 @@ use std::collections::BTreeMap;
 
 use loligo_wire::EntityName;
 
-/// Who a setting is for: `global`, a type such as `client`, or a name such as `client.admin`.
+/// Who a setting is for: `global`, a type such as `client`, or a name such as `client.admin`; behind it a
+/// mask may stand, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
 pub type Section = String;
+
+/// Where a program runs, by which masks choose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The class of an OSD's device.
+    pub class: Option<String>,
+    /// Types and names of the CRUSH buckets that it is in, the nearest first.
+    pub location: Vec<(String, String)>,
+}
+
+impl Place {
+    /// How exactly a section's mask means this place; `None`: it means another.
+    fn fit(&self, mask: &str) -> Option<usize> {
+        let mut exact = 0;
+        for part in mask.split('/').filter(|part| !part.is_empty()) {
+            let (kind, wanted) = part.split_once(':')?;
+            if kind == "class" {
+                self.class.as_deref().filter(|class| *class == wanted)?;
+                exact += 1;
+            } else {
+                let at = self.location.iter().position(|(known, name)| known == kind && name == wanted)?;
+                exact += 2 * (self.location.len() - at);
+            }
+        }
+        Some(exact)
+    }
+}
+
+/// A section without its mask, and the mask.
+pub fn split_mask(section: &str) -> (&str, &str) {
+    section.split_once('/').unwrap_or((section, ""))
+}
+
+/// The order in which types are shown.
+const TYPES: [&str; 5] = ["mon", "mgr", "osd", "mds", "client"];
+
+/// Where a setting is shown: general ones first, then types with their names; in a section by option.
+fn shown_at((section, option): &(Section, String)) -> (usize, bool, String, String, String) {
+    let (base, mask) = split_mask(section);
+    let kind = base.split('.').next().unwrap_or_default();
+    let rank = TYPES.iter().position(|known| *known == kind).map_or(TYPES.len() + 1, |at| at + 1);
+    let rank = if base == "global" { 0 } else { rank };
+    // As the keys under which stock keeps settings: `SECTION/MASK/OPTION`.
+    let key = if mask.is_empty() { option.clone() } else { format!("{mask}/{option}") };
+    (rank, base.contains('.'), base.to_owned(), option.clone(), key)
+}
 
 /// Settings by section and option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,14 +61,11 @@ pub struct ConfigDb {
 }
 
 impl ConfigDb {
-    /// All settings: general ones before those of types and names.
+    /// All settings, in the order in which a stock monitor shows them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        let all = |general: bool| {
-            let chosen =
-                self.settings.iter().filter(move |((section, _), _)| (section == "global") == general);
-            chosen.map(|((section, option), value)| (section.as_str(), option.as_str(), value.as_str()))
-        };
-        all(true).chain(all(false))
+        let mut all: Vec<_> = self.settings.iter().collect();
+        all.sort_by_cached_key(|(key, _)| shown_at(key));
+        all.into_iter().map(|((section, option), value)| (section.as_str(), option.as_str(), value.as_str()))
     }
 
     /// Adds or changes a setting; true if that makes a difference.
@@ -40,26 +84,45 @@ impl ConfigDb {
         self.settings.get(&(section.to_owned(), normal(option))).map(String::as_str)
     }
 
-    /// The value of an option for a program: of its name, else of its type, else the general one.
+    /// The value of an option for a program whose place is not known: of its name, else of its type, else the
+    /// general one.
     pub fn value(&self, who: &EntityName, option: &str) -> Option<&str> {
-        let option = normal(option);
-        let sections = [who.to_string(), who.kind.to_string(), "global".to_owned()];
-        sections.into_iter().find_map(|s| self.settings.get(&(s, option.clone()))).map(String::as_str)
+        self.value_at(who, &Place::default(), option)
     }
 
-    /// All that is set for a program, with the section that says so.
+    /// The same of a program at a place.
+    pub fn value_at(&self, who: &EntityName, place: &Place, option: &str) -> Option<&str> {
+        let option = normal(option);
+        let fitting = self.settings.iter().filter(|((_, known), _)| *known == option);
+        let fitting = fitting.filter_map(|((section, _), value)| Some((rank(section, who, place)?, value)));
+        fitting.max_by_key(|(rank, _)| *rank).map(|(_, value)| value.as_str())
+    }
+
+    /// All that is set for a program whose place is not known, with the section that says so.
     pub fn settings_of(&self, who: &EntityName) -> BTreeMap<&str, (&str, &str)> {
-        let name = who.to_string();
-        let rank = |section: &str| match section {
-            "global" => Some(0),
-            s if s == who.kind.as_str() => Some(1),
-            s if s == name => Some(2),
-            _ => None,
-        };
-        let mut chosen: Vec<_> = self.iter().filter_map(|s| Some((rank(s.0)?, s))).collect();
+        self.settings_at(who, &Place::default())
+    }
+
+    /// The same of a program at a place.
+    pub fn settings_at(&self, who: &EntityName, place: &Place) -> BTreeMap<&str, (&str, &str)> {
+        let ranked = |setting: (_, _, _)| Some((rank(setting.0, who, place)?, setting));
+        let mut chosen: Vec<_> = self.iter().filter_map(ranked).collect();
         chosen.sort_by_key(|(rank, _)| *rank);
         chosen.into_iter().map(|(_, (section, option, value))| (option, (section, value))).collect()
     }
+}
+
+/// How closely a section means a program at a place: by its name before its type, then by the mask; `None`:
+/// not at all.
+fn rank(section: &str, who: &EntityName, place: &Place) -> Option<(usize, usize)> {
+    let (base, mask) = split_mask(section);
+    let closeness = match base {
+        "global" => 0,
+        base if base == who.kind.as_str() => 1,
+        base if *base == who.to_string() => 2,
+        _ => return None,
+    };
+    Some((closeness, place.fit(mask)?))
 }
 
 /// Options may be written with blanks or hyphens: `mon allow pool delete`.
@@ -86,5 +149,44 @@ mod tests {
         assert_eq!(db.value(&admin, "debug ms"), Some("2"));
         assert_eq!(db.settings_of(&EntityName::client("x")).get("debug_ms"), Some(&("client", "2")));
         assert_eq!(db.iter().next(), Some(("global", "debug_ms", "1")));
+    }
+
+    #[test]
+    fn masks_choose_by_class_and_place() {
+        let mut db = ConfigDb::default();
+        let osd: EntityName = "osd.0".parse().expect("a name");
+        for (section, value) in [
+            ("osd", "1"),
+            ("osd/class:ssd", "2"),
+            ("osd/host:h", "3"),
+            ("osd/host:h/class:hdd", "4"),
+            ("osd/rack:r", "5"),
+        ] {
+            db.set(section, "osd_max_backfills", value);
+        }
+        let at = |class: &str, location: &[(&str, &str)]| {
+            let location = location.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned()));
+            let place = Place { class: Some(class.to_owned()), location: location.collect() };
+            db.value_at(&osd, &place, "osd_max_backfills").map(str::to_owned)
+        };
+        let (host, rack) = (("host", "h"), ("rack", "r"));
+        assert_eq!(at("nvme", &[]).as_deref(), Some("1"));
+        assert_eq!(at("ssd", &[("host", "other")]).as_deref(), Some("2"));
+        assert_eq!(at("ssd", &[host]).as_deref(), Some("3"));
+        assert_eq!(at("hdd", &[host, rack]).as_deref(), Some("4"));
+        assert_eq!(at("hdd", &[("host", "other"), rack]).as_deref(), Some("5"));
+        assert_eq!(db.value(&osd, "osd_max_backfills"), Some("1"));
+        let shown: Vec<_> = db.iter().map(|(section, ..)| section).collect();
+        assert_eq!(shown, ["osd/class:ssd", "osd/host:h/class:hdd", "osd/host:h", "osd", "osd/rack:r"]);
+    }
+
+    #[test]
+    fn settings_are_shown_in_the_order_of_a_stock_monitor() {
+        let mut db = ConfigDb::default();
+        for section in ["client.foo", "client", "osd.0", "osd", "global", "mon"] {
+            db.set(section, "debug_ms", "1");
+        }
+        let shown: Vec<_> = db.iter().map(|(section, ..)| section).collect();
+        assert_eq!(shown, ["global", "mon", "osd", "osd.0", "client", "client.foo"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Profiles of erasure codes, and the pools that are made by them.
 //!
-//! Nothing is coded: the store keeps each object once. What a profile says is checked and completed as by a stock
-//! monitor, because clients see what follows from it: the pool's size, its stripes, the CRUSH rule.
+//! Nothing is coded: the store keeps each object once. What a profile says is checked and completed as by a
+//! stock monitor, because clients see what follows from it: the pool's size, its stripes, the CRUSH rule.
 
 use std::collections::BTreeMap;
 
@@ -41,12 +41,12 @@ pub struct Code {
 }
 
 impl Code {
-    /// Reads the words of `osd erasure-code-profile set`, which are added to the default profile unless they name
-    /// another plugin.
+    /// Reads the words of `osd erasure-code-profile set`, which are added to the default profile unless they
+    /// name another plugin.
     ///
     /// # Errors
-    /// EINVAL, ENOENT or (a plugin) EIO for what a stock monitor refuses; EOPNOTSUPP for a plugin or technique that
-    /// a stock cluster has and this server has not.
+    /// EINVAL, ENOENT or (a plugin) EIO for what a stock monitor refuses; EOPNOTSUPP for a plugin or
+    /// technique that a stock cluster has and this server has not.
     pub fn of_words(words: &[&str], force: bool) -> Result<Self, Failure> {
         let pairs = words.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
         let said: BTreeMap<&str, &str> = pairs.collect();
@@ -127,8 +127,8 @@ impl Code {
         crush.add_erasure_rule(name, self.shards(), root, kind).map_err(|e| Failure::invalid(e.to_string()))
     }
 
-    /// Whether there are failure domains enough. With holes in its placement groups a pool would be of no use here:
-    /// nothing ever fills them.
+    /// Whether there are failure domains enough. With holes in its placement groups a pool would be of no use
+    /// here: nothing ever fills them.
     fn check_fits(&self, map: &OsdMap) -> Result<(), Failure> {
         let domain = &self.failure_domain;
         let there = match map.crush.type_by_name(domain) {
@@ -290,7 +290,8 @@ impl State {
     /// Adds or changes a profile; `force` replaces one that is different.
     ///
     /// # Errors
-    /// EPERM if there is another one of this name; EINVAL for a failure domain that the CRUSH map does not have.
+    /// EPERM if there is another one of this name; EINVAL for a failure domain that the CRUSH map does not
+    /// have.
     pub fn set_profile(&mut self, now: UTime, name: &str, code: Code, force: bool) -> Result<(), Failure> {
         if self.osdmap().crush.type_by_name(&code.failure_domain).is_none() {
             return Err(Failure::invalid(format!(
@@ -399,8 +400,8 @@ fn shown(profile: &Profile) -> String {
 mod tests {
     use super::*;
 
-    /// The numbers are those of a monitor of 16.2.15, but for 95: what only a stock cluster has; and for `k=200`, which
-    /// a stock monitor refuses when a pool is made of it.
+    /// The numbers are those of a monitor of 16.2.15, but for 95: what only a stock cluster has; and for
+    /// `k=200`, which a stock monitor refuses when a pool is made of it.
     #[test]
     fn profiles_are_completed_and_checked() {
         let code = Code::of_words(&["k=2", "m=1", "crush-failure-domain=osd"], false).expect("a code");

@@ -1,9 +1,9 @@
 //! What the osdmap says of how full the OSD is.
 //!
-//! All OSDs share one store, and so are equally full. A stock OSD tells its monitor of the highest of the three
-//! ratios that it has reached; the monitor sets the one bit for it in the OSD's state, and the flag for it in each
-//! pool with a placement group there, which are all pools here (`OSDMonitor::prepare_full`, `encode_pending`).
-//! Clients heed the flag `full` of pools.
+//! All OSDs share one store, and so are equally full. A stock OSD tells its monitor of the highest of the
+//! three ratios that it has reached; the monitor sets the one bit for it in the OSD's state, and the flag for
+//! it in each pool with a placement group there, which are all pools here (`OSDMonitor::prepare_full`,
+//! `encode_pending`). Clients heed the flag `full` of pools.
 
 use loligo_maps::{OsdMap, OsdState, PgPool, PoolFlags};
 use loligo_wire::UTime;

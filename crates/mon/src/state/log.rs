@@ -1,4 +1,5 @@
-//! The cluster's log: what happened, and who ordered what (`ceph log last`). Kept in memory, the newest lines only.
+//! The cluster's log: what happened, and who ordered what (`ceph log last`). Kept in memory, the newest lines
+//! only.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What the monitor knows of the cluster.
 //!
-//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is told by
-//! [`State::take_changes`]. [`persist`] turns it into bytes and back.
+//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is
+//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back.
 
 pub mod config;
 pub mod config_log;
@@ -50,6 +50,8 @@ pub struct State {
     auth_cipher: KeyType,
     config: ConfigDb,
     config_log: ConfigLog,
+    /// What was said to a running daemon alone, by its name and the option: over when the process ends.
+    overrides: BTreeMap<(String, String), String>,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
     service_keys: Bytes,
@@ -122,7 +124,8 @@ pub struct NewCluster {
 }
 
 impl State {
-    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do everything.
+    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do
+    /// everything.
     ///
     /// # Errors
     /// A host name that cannot stand in a CRUSH map, such as `default`.
@@ -143,6 +146,7 @@ impl State {
             auth_cipher,
             config: ConfigDb::default(),
             config_log: ConfigLog::default(),
+            overrides: BTreeMap::new(),
             config_keys: BTreeMap::new(),
             service_keys: Bytes::new(),
             global_id_end: GlobalId(FIRST_GLOBAL_ID),
@@ -245,7 +249,27 @@ impl State {
     /// A setting of the monitor's own.
     pub fn own_value(&self, option: &str) -> Option<&str> {
         let me = EntityName { kind: EntityType::MON, id: MON_ID.to_owned() };
-        self.config.value(&me, option)
+        self.overridden(&me, option).or_else(|| self.config.value(&me, option))
+    }
+
+    /// What was said to a running daemon alone.
+    pub fn overridden(&self, who: &EntityName, option: &str) -> Option<&str> {
+        self.overrides.get(&(who.to_string(), config::normal(option))).map(String::as_str)
+    }
+
+    /// Says something to a running daemon alone, or takes it back.
+    pub fn set_override(&mut self, who: &EntityName, option: &str, value: Option<&str>) {
+        let key = (who.to_string(), config::normal(option));
+        match value {
+            Some(value) => drop(self.overrides.insert(key, value.to_owned())),
+            None => drop(self.overrides.remove(&key)),
+        }
+    }
+
+    /// What a running daemon goes by, if anything is set.
+    pub fn running_value(&self, who: &EntityName, option: &str) -> Option<String> {
+        let set = self.overridden(who, option).map(str::to_owned);
+        set.or_else(|| self.config.value_at(who, &self.place_of(who), option).map(str::to_owned))
     }
 
     /// Makes the next epoch of the osdmap.
@@ -302,8 +326,8 @@ impl State {
         Ok(())
     }
 
-    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds itself
-    /// marked down boots again, unless the cluster says that none shall.
+    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds
+    /// itself marked down boots again, unless the cluster says that none shall.
     ///
     /// # Errors
     /// A change that cannot be applied.
@@ -333,6 +357,16 @@ impl State {
         let removed = self.keys.remove(name).is_some();
         self.changes.keys |= removed;
         removed
+    }
+
+    /// Where a program runs, as far as settings depend on it: of OSDs, what CRUSH says.
+    pub fn place_of(&self, who: &EntityName) -> config::Place {
+        let osd = who.id.parse::<i32>().ok().filter(|_| who.kind == EntityType::OSD);
+        let Some(osd) = osd else { return config::Place::default() };
+        let crush = &self.osdmap().crush;
+        let class = crush.classes.get(&osd).and_then(|class| crush.class_names.get(class));
+        let location = crate::command::crush_location(crush, osd);
+        config::Place { class: class.map(ToString::to_string), location }
     }
 
     /// Adds or changes a setting.

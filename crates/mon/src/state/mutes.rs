@@ -20,8 +20,8 @@ pub struct Mute {
 }
 
 impl Mute {
-    /// Whether it goes on: `raised` is what the alert says now and how many things it is about. One that is about fewer
-    /// things than before is muted for that many from now on.
+    /// Whether it goes on: `raised` is what the alert says now and how many things it is about. One that is
+    /// about fewer things than before is muted for that many from now on.
     fn lasts(&mut self, now: UTime, raised: Option<(&str, usize)>) -> bool {
         if self.until.is_some_and(|until| until <= now) {
             return false;

@@ -12,8 +12,8 @@ use crate::command::{Errno, Failure};
 pub struct OsdCount(u8);
 
 impl OsdCount {
-    /// Enough for every pool that Ceph's tools make by default and for wide erasure codes; each OSD costs a listening
-    /// port and, of each client, a connection.
+    /// Enough for every pool that Ceph's tools make by default and for wide erasure codes; each OSD costs a
+    /// listening port and, of each client, a connection.
     pub const MAX: u8 = 64;
 
     /// `None` for 0, and beyond [`OsdCount::MAX`].
@@ -53,7 +53,8 @@ impl State {
         }
     }
 
-    /// Has the map show `count` OSDs, each new one on a host of its own, in the CRUSH map, and in. None is removed.
+    /// Has the map show `count` OSDs, each new one on a host of its own, in the CRUSH map, and in. None is
+    /// removed.
     ///
     /// # Errors
     /// A name of the CRUSH map is taken.

@@ -1,5 +1,5 @@
-//! The state as a file: JSON, so that a person can look into it. What Ceph has an encoding for is in that encoding, in
-//! base64 (`osdmaptool` and `monmaptool` open it).
+//! The state as a file: JSON, so that a person can look into it. What Ceph has an encoding for is in that
+//! encoding, in base64 (`osdmaptool` and `monmaptool` open it).
 //!
 //! Not in it: the log, old epochs of the osdmap. The file holds every secret of the cluster.
 
@@ -28,7 +28,8 @@ const FORM: u64 = 1;
 /// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look
 /// for their objects in the wrong places.
 const FORM_FILED_BY: u64 = 2;
-/// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve them.
+/// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve
+/// them.
 const FORM_RESERVED: u64 = 3;
 
 /// Why a file is no state.
@@ -100,6 +101,7 @@ impl State {
             auth_cipher: file.auth_cipher()?,
             config: file.config()?,
             config_log: file.config_log()?,
+            overrides: BTreeMap::new(),
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),
@@ -133,7 +135,8 @@ fn time(value: &Value) -> Option<UTime> {
     Some(UTime { sec: number(&value[0])?, nsec: number(&value[1])? })
 }
 
-/// A version of the settings: its number, when and how it was made, and sections, options, what was set before and after.
+/// A version of the settings: its number, when and how it was made, and sections, options, what was set
+/// before and after.
 fn change_set(set: &ChangeSet) -> Value {
     let ChangeSet { version, stamp, name, changes } = set;
     let change = |((section, option), Change { old, new }): (&(String, String), &Change)| {

@@ -45,8 +45,8 @@ pub struct QuotaChange {
 }
 
 impl State {
-    /// Sets the flags of pools that have reached their quotas, and clears those of pools that have room again, as a stock
-    /// monitor does now and then (`OSDMonitor::tick`).
+    /// Sets the flags of pools that have reached their quotas, and clears those of pools that have room
+    /// again, as a stock monitor does now and then (`OSDMonitor::tick`).
     ///
     /// # Errors
     /// A change that cannot be applied.
@@ -102,8 +102,8 @@ impl State {
         self.create_replicated_pool(now, name, pg_num, None, None)
     }
 
-    /// Makes a pool with so many copies, placed by a CRUSH rule: the default number, and the first rule for such pools,
-    /// if they are not said.
+    /// Makes a pool with so many copies, placed by a CRUSH rule: the default number, and the first rule for
+    /// such pools, if they are not said.
     ///
     /// # Errors
     /// As [`State::create_pool`].

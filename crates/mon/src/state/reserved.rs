@@ -1,5 +1,6 @@
-//! Numbers of OSDs that `ceph osd new` has given out: in the map, but with nothing behind them here. Everything that this server stores
-//! is with the OSDs that it serves; these come and go as in a stock cluster.
+//! Numbers of OSDs that `ceph osd new` has given out: in the map, but with nothing behind them here.
+//! Everything that this server stores is with the OSDs that it serves; these come and go as in a stock
+//! cluster.
 
 use loligo_cephx::keyring::Entry;
 use loligo_maps::crush::{CrushBuildError, CrushMap};
@@ -23,8 +24,8 @@ impl State {
         self.osdmap().osd_ids().filter(|osd| self.is_served(*osd))
     }
 
-    /// Gives out a number for an OSD that calls itself `uuid`: the one that it has already, the one that is wanted, or the
-    /// first that is free.
+    /// Gives out a number for an OSD that calls itself `uuid`: the one that it has already, the one that is
+    /// wanted, or the first that is free.
     ///
     /// # Errors
     /// The id or the name are another's; there is no room.
@@ -83,7 +84,8 @@ impl State {
         Ok(())
     }
 
-    /// Takes numbers back that were given out: out of the map, and for `purge` out of CRUSH and the keys as well.
+    /// Takes numbers back that were given out: out of the map, and for `purge` out of CRUSH and the keys as
+    /// well.
     ///
     /// # Errors
     /// The CRUSH map cannot do without it.

@@ -31,7 +31,8 @@ impl State {
         Ok(true)
     }
 
-    /// Removes a snapshot of a whole pool; false if there is none of this name. The OSD takes it away from all objects.
+    /// Removes a snapshot of a whole pool; false if there is none of this name. The OSD takes it away from
+    /// all objects.
     ///
     /// # Errors
     /// As for [`State::create_pool_snap`].
@@ -77,7 +78,8 @@ impl State {
         self.remove_snap(now, id, after, snap)
     }
 
-    /// The OSD has taken removed snapshots away from all objects of a pool: nobody need look for them any more.
+    /// The OSD has taken removed snapshots away from all objects of a pool: nobody need look for them any
+    /// more.
     pub fn purged_snaps(&mut self, now: UTime, id: PoolId, snaps: &SnapSet) -> Result<(), Failure> {
         let Some(queue) = self.osdmap().removed_snaps_queue.get(&id) else { return Ok(()) };
         let mut kept = queue.clone();

@@ -1,5 +1,6 @@
 //! Goal: settings can be made what they were, also after a restart, and daemons tell what they go by.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, stamps apart.
+//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, stamps
+//! apart.
 
 use loligo_mon::state::State;
 

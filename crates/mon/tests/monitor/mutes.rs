@@ -1,6 +1,6 @@
 //! Goal: alerts are muted for a time or until they get worse, also over a restart.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, alerts of managers
-//! apart.
+//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, alerts of
+//! managers apart.
 
 use loligo_mon::state::State;
 use loligo_wire::UTime;

@@ -1,5 +1,5 @@
-//! Goal: numbers for OSDs are given out and taken back, flags are set on single OSDs, and networks are shut out, as in a stock
-//! cluster; what is served stays.
+//! Goal: numbers for OSDs are given out and taken back, flags are set on single OSDs, and networks are shut
+//! out, as in a stock cluster; what is served stays.
 //! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
 
 use loligo_mon::state::OsdCount;

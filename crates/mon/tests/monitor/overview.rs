@@ -1,6 +1,6 @@
-//! Goal: what OSDs would take, and how many placement groups pools would have, is told as by a stock cluster; a report has all.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers to the same, numbers of
-//! placement groups apart.
+//! Goal: what OSDs would take, and how many placement groups pools would have, is told as by a stock cluster;
+//! a report has all. Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster
+//! answers to the same, numbers of placement groups apart.
 
 use crate::common::{Mon, NOW};
 

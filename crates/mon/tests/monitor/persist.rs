@@ -1,4 +1,5 @@
-//! Goal: what was saved is read back, whatever it is; what is damaged is refused; the file is nobody else's to read.
+//! Goal: what was saved is read back, whatever it is; what is damaged is refused; the file is nobody else's
+//! to read.
 
 use std::os::unix::fs::PermissionsExt as _;
 

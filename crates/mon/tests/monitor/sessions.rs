@@ -88,8 +88,8 @@ fn subscribers_follow_the_osdmap_without_a_gap() {
     }
     let newest = mon.monitor.state().osdmap().epoch;
 
-    // A client that is far behind gets all changes, as from a stock monitor: librados takes no whole map while the message
-    // says that there are older ones, and asks for ever.
+    // A client that is far behind gets all changes, as from a stock monitor: librados takes no whole map
+    // while the message says that there are older ones, and asks for ever.
     let late = mon.client("late", "allow r");
     let effects = mon.send(late, &subscribe(&[("osdmap", 2, true)]));
     let messages = opened::<MOSDMap>(&effects, late);

@@ -40,7 +40,7 @@ pub(super) fn list(
         let form = match one.code {
             OpCode::PGNLS | OpCode::PGNLS_FILTER => Form::WithNamespaces,
             OpCode::PGLS | OpCode::PGLS_FILTER => Form::Old,
-            // There are no hit sets without cache tiers, and no scrubs.
+            // There are no hit sets without cache tiers, and what scrubs find is not listed here.
             OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET | OpCode::SCRUBLS => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };

@@ -49,6 +49,21 @@ pub(crate) struct Watch {
     unanswered: BTreeSet<u64>,
 }
 
+/// What is known of a watch.
+#[derive(Clone, Debug)]
+pub struct WatchFacts {
+    /// The object.
+    pub object: ObjectName,
+    /// The client's number.
+    pub client: u64,
+    /// What the client calls the watch.
+    pub cookie: u64,
+    /// How long the client may be silent.
+    pub timeout_s: u32,
+    /// Where it was when it registered.
+    pub addr: EntityAddr,
+}
+
 /// What a request does to watches if it goes well.
 pub(crate) struct Effects {
     pub(crate) object: ObjectName,
@@ -147,6 +162,21 @@ impl Watches {
     /// What all placement groups bear.
     pub(crate) fn load(&self) -> &Arc<Load> {
         &self.load
+    }
+
+    /// All watches, in no order.
+    pub(crate) fn all(&self) -> Vec<WatchFacts> {
+        let of = |watched: &Watched| {
+            let watch = |((cookie, client), watcher): (&WatchKey, &Watch)| WatchFacts {
+                object: watched.name.clone(),
+                client: *client,
+                cookie: *cookie,
+                timeout_s: watcher.timeout_s,
+                addr: watcher.addr,
+            };
+            watched.watchers.iter().map(watch).collect::<Vec<_>>()
+        };
+        self.objects.values().flat_map(of).collect()
     }
 
     /// The watchers of an object, if any are known.

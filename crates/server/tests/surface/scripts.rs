@@ -62,3 +62,9 @@ fn methods_of_classes_do_the_same_at_their_edges() {
 fn profiles_of_erasure_codes_are_kept_and_refused_alike() {
     compare("coded.py");
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn daemons_and_the_monitor_answer_what_they_are_told() {
+    compare("tell.py");
+}

@@ -1,27 +1,36 @@
 //! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for clients that may do
 //! everything there.
 
+mod common;
+mod mon;
+mod osd;
+mod pg;
+pub(crate) mod render;
+mod settings;
+
 use std::pin::Pin;
 use std::sync::Arc;
 
-use loligo_admin::{Admin, Command, Failure, Refusal};
+use loligo_admin::{Admin, Failure, Refusal};
 use loligo_cephx::caps::{MonCaps, OsdCaps};
-use loligo_maps::OsdMap;
 use loligo_mon::MonService;
+use loligo_mon::state::MON_ID;
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_osd::{Door, Osd};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{OsdId, PgId, Tid};
-use serde_json::{Map, Value, json};
-use tokio::runtime::Handle;
+use loligo_wire::{EntityType, OsdId, Tid};
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
+
+use crate::{ops, perf};
 
 const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;
 
-/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes beyond is refused.
+/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes
+/// beyond is refused.
 const RUNNING_MAX: usize = 16;
 
 /// Carries out the commands that come as messages.
@@ -157,8 +166,8 @@ enum Malformed {
     NoPrefix,
 }
 
-/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the object
-/// is ignored.
+/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the
+/// object is ignored.
 fn request_of(text: &str) -> Result<String, Malformed> {
     let value = serde_json::Deserializer::from_str(text).into_iter().next();
     let mut fields: Map<String, Value> = match value {
@@ -206,9 +215,10 @@ fn said_by_mon(text: &str, why: Malformed) -> String {
 
 /// A result, what to tell people, and the output.
 fn run(admin: &Admin, request: &str) -> (i32, String, String) {
-    match admin.run(request.as_bytes()) {
-        Ok(output) => (0, String::new(), output),
+    match admin.run_with_status(request.as_bytes()) {
+        Ok((output, status)) => (0, status, output),
         Err(Refusal::Unknown(words)) => (-EINVAL, format!("unknown command prefix {words}"), String::new()),
+        Err(Refusal::Misfit(_)) => (-EINVAL, "invalid command json".to_owned(), String::new()),
         Err(Refusal::Failed(Failure { errno, why })) => (-errno, why, String::new()),
     }
 }
@@ -219,52 +229,26 @@ fn answer(conn: &Connection, tid: Tid, (result, status, output): (i32, String, S
     let _ = conn.send(Msg::new(&reply).with_tid(tid));
 }
 
-/// Adds what is asked of the monitor: `ceph tell mon.a mon_status`.
-pub(crate) fn register_mon(admin: &Admin, mon: &Arc<MonService>) {
-    let (mon, runtime) = (Arc::downgrade(mon), Handle::current());
-    let status = move |request: &loligo_admin::Request| {
-        let stopped = || Failure::new("the monitor has stopped");
-        let mon = mon.upgrade().ok_or_else(stopped)?;
-        // Commands have threads of their own, which may wait.
-        let status = runtime.block_on(mon.status()).map_err(|_| stopped())?;
-        let status = serde_json::from_str(&status).map_err(|e| Failure::new(e.to_string()))?;
-        Ok(request.json(&status))
-    };
-    admin.command(Command::new("mon_status", "Show the state of the monitor.", status));
+/// The table of one of the OSDs that a store is shown as.
+pub(crate) fn osd_admin(osd: &Arc<Osd>, mon: &Arc<MonService>, id: OsdId) -> Admin {
+    let admin = Admin::new();
+    common::register(&admin);
+    settings::register(&admin, mon, EntityType::OSD, &id.0.to_string());
+    pg::register(&admin, osd, mon);
+    osd::register(&admin, osd, mon, id);
+    ops::register(&admin, osd);
+    perf::register(&admin, Arc::clone(osd));
+    admin
 }
 
-/// Adds what is asked of placement groups: `ceph tell PGID query`.
-pub(crate) fn register(admin: &Admin, osd: Arc<Osd>) {
-    let query = move |request: &loligo_admin::Request| {
-        let pgid = request.arg("pgid").ok_or_else(|| Failure::new("no pgid specified"))?;
-        let pg: PgId = pgid.parse().map_err(|_| Failure::new(format!("couldn't parse pgid '{pgid}'")))?;
-        let map = osd.map();
-        let there = map.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num());
-        if !there {
-            return Err(Failure::missing(format!("i don't have pgid {pgid}")));
-        }
-        Ok(request.json(&describe(pg, &map)))
-    };
-    let command = Command::new("query", "Show the state of a placement group.", query);
-    admin.command(command.optional("pgid", &[]));
-}
-
-fn describe(pg: PgId, map: &OsdMap) -> Value {
-    let placed = map.pg_to_up_acting(pg);
-    let numbers = |osds: &[OsdId]| osds.iter().map(|osd| osd.0).collect::<Vec<_>>();
-    let acting_names: Vec<_> = placed.acting.iter().map(ToString::to_string).collect();
-    json!({
-        "snap_trimq": "[]",
-        "snap_trimq_len": 0,
-        "state": "active+clean",
-        "epoch": map.epoch.0,
-        "up": numbers(&placed.up),
-        "acting": numbers(&placed.acting),
-        "acting_recovery_backfill": acting_names,
-        "info": { "pgid": pg.to_string() },
-        "peer_info": [],
-        "recovery_state": [{ "name": "Started/Primary/Active" }],
-    })
+/// The monitor's.
+pub(crate) fn mon_admin(mon: &Arc<MonService>, osd: &Arc<Osd>) -> Admin {
+    let admin = Admin::new();
+    common::register(&admin);
+    settings::register(&admin, mon, EntityType::MON, MON_ID);
+    mon::register(&admin, mon);
+    perf::register_mon(&admin, Arc::clone(osd));
+    admin
 }
 
 #[cfg(test)]

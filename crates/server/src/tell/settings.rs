@@ -1,0 +1,420 @@
+//! `config get | set | unset | show | diff | help` and `injectargs` of one running daemon. What is said to a
+//! daemon is kept until the process ends, and goes before what the configuration database says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use loligo_admin::{Admin, Command, Failure, Request, WeakAdmin};
+use loligo_cephx::conf::table::{self, OptionFacts};
+use loligo_mon::output::json::Node;
+use loligo_mon::state::State;
+use loligo_mon::{MonService, command, object};
+use loligo_wire::{EntityName, EntityType, UTime};
+use tokio::runtime::Handle;
+
+use super::render::{Shape, shaped};
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+
+/// Options whose changes a stock daemon of release 16 watches for; of others it says that it may not notice
+/// them.
+const WATCHED_BY_OSD: &[&str] = &[
+    "clog_to_graylog",
+    "clog_to_graylog_host",
+    "clog_to_graylog_port",
+    "clog_to_monitors",
+    "clog_to_syslog",
+    "clog_to_syslog_facility",
+    "clog_to_syslog_level",
+    "host",
+    "fsid",
+    "osd_backfill_scan_max",
+    "osd_backfill_scan_min",
+    "osd_client_message_cap",
+    "osd_client_message_size_cap",
+    "osd_delete_sleep",
+    "osd_delete_sleep_hdd",
+    "osd_delete_sleep_ssd",
+    "osd_delete_sleep_hybrid",
+    "osd_enable_op_tracker",
+    "osd_heartbeat_min_size",
+    "osd_heartbeat_interval",
+    "osd_map_cache_size",
+    "osd_map_max_advance",
+    "osd_max_backfills",
+    "osd_max_trimming_pgs",
+    "osd_min_recovery_priority",
+    "osd_object_clean_region_max_num_intervals",
+    "osd_op_complaint_time",
+    "osd_op_history_duration",
+    "osd_op_history_size",
+    "osd_op_history_slow_op_size",
+    "osd_op_history_slow_op_threshold",
+    "osd_op_log_threshold",
+    "osd_pg_epoch_persisted_max_stale",
+    "osd_recovery_delay_start",
+    "osd_recovery_max_active",
+    "osd_recovery_max_active_hdd",
+    "osd_recovery_max_active_ssd",
+    "osd_recovery_sleep",
+    "osd_recovery_sleep_hdd",
+    "osd_recovery_sleep_hybrid",
+    "osd_recovery_sleep_ssd",
+    "osd_scrub_max_interval",
+    "osd_scrub_min_interval",
+    "osd_scrub_sleep",
+    "osd_snap_trim_sleep",
+    "osd_snap_trim_sleep_hdd",
+    "osd_snap_trim_sleep_hybrid",
+    "osd_snap_trim_sleep_ssd",
+];
+const WATCHED_BY_MON: &[&str] = &[
+    "clog_to_graylog",
+    "clog_to_graylog_host",
+    "clog_to_graylog_port",
+    "clog_to_monitors",
+    "clog_to_syslog",
+    "clog_to_syslog_facility",
+    "clog_to_syslog_level",
+    "crushtool",
+    "fsid",
+    "host",
+    "mon_accept_timeout_factor",
+    "mon_allow_pool_delete",
+    "mon_cluster_log_to_file",
+    "mon_debug_block_osdmap_trim",
+    "mon_debug_extra_checks",
+    "mon_election_timeout",
+    "mon_health_to_clog",
+    "mon_health_to_clog_interval",
+    "mon_health_to_clog_tick_interval",
+    "mon_lease",
+    "mon_lease_ack_timeout_factor",
+    "mon_lease_renew_interval_factor",
+    "mon_osdmap_full_prune_enabled",
+    "mon_osdmap_full_prune_interval",
+    "mon_osdmap_full_prune_min",
+    "mon_osdmap_full_prune_txsize",
+    "mon_scrub_interval",
+];
+
+/// The settings of one daemon.
+struct Settings {
+    who: EntityName,
+    mon: Weak<MonService>,
+    admin: WeakAdmin,
+    runtime: Handle,
+}
+
+/// Why a setting was not changed.
+struct Refused {
+    errno: i32,
+    why: String,
+}
+
+impl Refused {
+    fn of(errno: i32, why: impl Into<String>) -> Self {
+        Self { errno, why: why.into() }
+    }
+
+    fn said(&self) -> &'static str {
+        match self.errno {
+            EPERM => "(1) Operation not permitted",
+            ENOENT => "(2) No such file or directory",
+            _ => "(22) Invalid argument",
+        }
+    }
+}
+
+/// Adds the commands for a daemon.
+pub(super) fn register(admin: &Admin, mon: &Arc<MonService>, kind: EntityType, id: &str) {
+    let who = EntityName { kind, id: id.to_owned() };
+    let settings =
+        Settings { who, mon: Arc::downgrade(mon), admin: admin.downgrade(), runtime: Handle::current() };
+    let settings = Arc::new(settings);
+    type Act = fn(&Settings, &Request) -> Result<Node, Failure>;
+    let make = |prefix: &str, help: &str, root: &'static str, act: Act| {
+        let settings = Arc::clone(&settings);
+        shaped(prefix, help, Shape::of(root), move |request| act(&settings, request))
+    };
+    admin.command(make("config show", "All settings.", "config_show", Settings::show));
+    admin.command(make("config get", "One setting.", "config_get", Settings::get).required("var", &[]));
+    let set = make("config set", "Change a setting until the daemon ends.", "config_set", Settings::set);
+    admin.command(set.required("var", &[]).rest("val"));
+    admin.command(make(
+        "config diff",
+        "Settings that are not what they are by default.",
+        "config_diff",
+        Settings::diff,
+    ));
+    let diff = make(
+        "config diff get",
+        "The same; whatever is named, all are shown, as by stock.",
+        "config_diff",
+        Settings::diff,
+    );
+    admin.command(diff.required("var", &[]));
+    admin.command(
+        make("config help", "What is known of a setting, or of all.", "config_help", help)
+            .optional("var", &[]),
+    );
+    for (prefix, help, act) in [
+        ("config unset", "Take back what was said to the daemon.", Settings::unset as Told),
+        (
+            "injectargs",
+            "Change settings until the daemon ends, given as options of a command line.",
+            Settings::inject,
+        ),
+    ] {
+        let settings = Arc::clone(&settings);
+        let root = if prefix == "injectargs" { "injectargs" } else { "config_unset" };
+        let run = move |request: &Request| {
+            let status = act(&settings, request)?;
+            Ok((Shape::of(root).print(request, &Node::Object(Vec::new())), status))
+        };
+        let command = Command::with_status(prefix, help, run);
+        admin.command(match prefix {
+            "injectargs" => command.optional_rest("injected_args"),
+            _ => command.required("var", &[]),
+        });
+    }
+}
+
+/// What is told beside an empty answer.
+type Told = fn(&Settings, &Request) -> Result<String, Failure>;
+
+impl Settings {
+    /// Asks the monitor's state.
+    fn ask<R: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut State) -> R + Send + 'static,
+    ) -> Result<R, Failure> {
+        let stopped = || Failure::new("the monitor has stopped");
+        let mon = self.mon.upgrade().ok_or_else(stopped)?;
+        let ask = move |state: &mut State, _: UTime| ask(state);
+        // Commands have threads of their own, which may wait.
+        self.runtime.block_on(mon.call(ask)).map_err(|_| stopped())
+    }
+
+    /// What is set in the database, what was said to the daemon, and what the process itself goes by.
+    fn set_values(&self) -> Result<[BTreeMap<String, String>; 3], Failure> {
+        let own: BTreeMap<String, String> =
+            self.admin.upgrade().map(|admin| admin.values()).unwrap_or_default().into_iter().collect();
+        let who = self.who.clone();
+        let [mon, said] = self.ask(move |state| {
+            let place = state.place_of(&who);
+            let mon = state.config().settings_at(&who, &place).into_iter();
+            let mon = mon.map(|(name, (_, value))| (name.to_owned(), value.to_owned())).collect();
+            let said = table::all().filter_map(|option| {
+                state.overridden(&who, option.name).map(|value| (option.name.to_owned(), value.to_owned()))
+            });
+            [mon, said.collect()]
+        })?;
+        Ok([mon, said, own])
+    }
+
+    fn value(&self, name: &str) -> Result<Option<String>, Failure> {
+        let [mon, said, own] = self.set_values()?;
+        let set = [said, own, mon].iter().find_map(|values| values.get(name).cloned());
+        Ok(set.or_else(|| table::find(name).map(|option| option.default_for(&self.who))))
+    }
+
+    fn get(&self, request: &Request) -> Result<Node, Failure> {
+        let name = request.arg("var").unwrap_or_default();
+        let missing = || Failure::missing(format!("error getting '{name}': (2) No such file or directory"));
+        let value = self.value(name)?.ok_or_else(missing)?;
+        Ok(Node::map([(name, value)]))
+    }
+
+    fn show(&self, _: &Request) -> Result<Node, Failure> {
+        let [mon, said, own] = self.set_values()?;
+        let mut all: BTreeMap<String, String> =
+            table::all().map(|option| (option.name.to_owned(), option.default_for(&self.who))).collect();
+        [mon, own, said].into_iter().for_each(|values| all.extend(values));
+        let mut node = object! { "name": self.who.to_string(), "cluster": "ceph" };
+        all.iter().for_each(|(name, value)| node.push(name, value.as_str()));
+        Ok(node)
+    }
+
+    fn diff(&self, _: &Request) -> Result<Node, Failure> {
+        let [mon, said, own] = self.set_values()?;
+        let mut diff = Node::Object(Vec::new());
+        let mut options: Vec<_> = table::all().collect();
+        options.sort_unstable_by_key(|option| option.name);
+        for option in options {
+            let default = option.default_for(&self.who);
+            let sources = [("mon", &mon), ("file", &own), ("override", &said)];
+            let set: Vec<_> = sources
+                .iter()
+                .filter_map(|(source, values)| Some((*source, values.get(option.name)?)))
+                .collect();
+            let Some((_, last)) = set.last() else { continue };
+            if **last == default {
+                continue;
+            }
+            let mut node = object! { "default": typed(option, &default) };
+            set.iter().for_each(|(source, value)| node.push(source, typed(option, value)));
+            node.push("final", typed(option, last));
+            diff.push(option.name, node);
+        }
+        Ok(object! { "diff": diff })
+    }
+
+    fn set(&self, request: &Request) -> Result<Node, Failure> {
+        let (name, value) = (request.arg("var").unwrap_or_default(), request.arg("val").unwrap_or_default());
+        let said = self.change(name, value).map_err(|refused| Failure {
+            errno: refused.errno,
+            why: format!("error setting '{name}' to '{value}': {}", refused.said()),
+        })?;
+        Ok(object! { "success": said })
+    }
+
+    fn unset(&self, request: &Request) -> Result<String, Failure> {
+        let name = request.arg("var").unwrap_or_default().to_owned();
+        if table::find(&name).is_none() {
+            return Err(Failure::new(format!("error unsetting '{name}': (22) Invalid argument")));
+        }
+        let before = self.value(&name)?;
+        let (who, option) = (self.who.clone(), name.clone());
+        self.ask(move |state| state.set_override(&who, &option, None))?;
+        let after = self.value(&name)?;
+        Ok(if before == after { String::new() } else { self.changed(&name, &after.unwrap_or_default()) })
+    }
+
+    /// Changes a setting, and says what a stock daemon says of it.
+    fn change(&self, name: &str, value: &str) -> Result<String, Refused> {
+        let stopped = |failure: Failure| Refused::of(EINVAL, failure.why);
+        let admin = self.admin.upgrade().ok_or_else(|| Refused::of(EINVAL, "the server has stopped"))?;
+        let option = table::find(name).filter(|option| option.name == name);
+        if admin.is_settable(name) {
+            admin.change(name, value).map_err(|failure| Refused::of(EINVAL, failure.why))?;
+            return Ok(String::new());
+        }
+        let option = option.ok_or_else(|| Refused::of(ENOENT, "there is no such option"))?;
+        if !option.at_runtime {
+            let why = format!("Configuration option '{name}' may not be modified at runtime");
+            return Err(Refused::of(EPERM, why));
+        }
+        let value = option.parse_value(value).map_err(|rejected| Refused::of(EINVAL, rejected.why))?;
+        if self.value(name).map_err(stopped)?.as_deref() == Some(&value) {
+            return Ok(String::new());
+        }
+        let (who, option, new) = (self.who.clone(), name.to_owned(), value.clone());
+        self.ask(move |state| state.set_override(&who, &option, Some(&new))).map_err(stopped)?;
+        Ok(self.changed(name, &value))
+    }
+
+    fn changed(&self, name: &str, value: &str) -> String {
+        let watched = if self.who.kind == EntityType::MON { WATCHED_BY_MON } else { WATCHED_BY_OSD };
+        let note = if watched.contains(&name) { "" } else { "(not observed, change may require restart) " };
+        if table::find(name).is_some_and(|option| option.kind() == "level") {
+            return String::new();
+        }
+        format!("{name} = '{value}' {note}")
+    }
+
+    fn inject(&self, request: &Request) -> Result<String, Failure> {
+        let (options, left) = options(request.arg("injected_args").unwrap_or_default());
+        let (mut said, mut wrong, mut errno) = (String::new(), String::new(), EINVAL);
+        for (name, value) in options {
+            let Some(value) = value else {
+                wrong += &format!("Option --{name} requires an argument.\n");
+                continue;
+            };
+            match self.change(&name, &value) {
+                Ok(text) => said += &text,
+                Err(refused) => {
+                    wrong += &format!(
+                        "Parse error setting {name} to '{value}' using injectargs ({}).\n",
+                        refused.why
+                    );
+                    errno = refused.errno;
+                }
+            }
+        }
+        if !left.is_empty() {
+            wrong += &format!(" failed to parse arguments: {}\n", left.join(","));
+        }
+        if wrong.is_empty() { Ok(said) } else { Err(Failure { errno, why: wrong }) }
+    }
+}
+
+fn help(_: &Settings, request: &Request) -> Result<Node, Failure> {
+    let Some(name) = request.arg("var") else {
+        return Ok(object! { "options": Node::array(table::all().map(command::option_facts)) });
+    };
+    let missing = || Failure::missing(format!("Setting not found: '{name}'"));
+    let option = table::find(name).ok_or_else(missing)?;
+    Ok(object! { "option": command::option_facts(option) })
+}
+
+/// A value as stock writes it in differences.
+fn typed(option: &OptionFacts, value: &str) -> Node {
+    let number = match option.kind() {
+        "bool" => return Node::from(matches!(value, "true" | "1" | "yes" | "on")),
+        "int" | "uint" => value.parse::<i64>().ok().map(Node::from),
+        "float" => value.parse::<f64>().ok().map(Node::from),
+        _ => None,
+    };
+    number.unwrap_or_else(|| Node::from(value))
+}
+
+/// `--name value`, `--name=value`, `--name` and `--no-name` of what is true or false; and what is none of
+/// them.
+fn options(text: &str) -> (Vec<(String, Option<String>)>, Vec<String>) {
+    let (mut options, mut left) = (Vec::new(), Vec::new());
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value.to_owned())),
+            None => (word, None),
+        };
+        let Some(name) = option.strip_prefix("--").map(|name| name.replace('-', "_")) else {
+            left.push(word.to_owned());
+            continue;
+        };
+        let is_bool = |name: &str| table::find(name).is_some_and(OptionFacts::is_bool);
+        let negated = name.strip_prefix("no_").filter(|name| is_bool(name));
+        if let (Some(name), None) = (negated, &value) {
+            options.push((name.to_owned(), Some("false".to_owned())));
+        } else if table::find(&name).is_none()
+            && !name.starts_with("lock_stat")
+            && !name.starts_with("debug_")
+        {
+            left.push(word.to_owned());
+        } else if is_bool(&name) && value.is_none() {
+            let said = words.next_if(|word| matches!(*word, "true" | "false" | "1" | "0"));
+            options.push((name, Some(said.unwrap_or("true").to_owned())));
+        } else {
+            options.push((name, value.or_else(|| words.next().map(str::to_owned))));
+        }
+    }
+    (options, left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_a_command_line_are_told_apart() {
+        let some = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+        for (text, found, left) in [
+            ("--debug-osd 5", vec![some("debug_osd", "5")], vec![]),
+            (
+                "--osd_max_backfills=3 --osd_recovery_sleep 0.5",
+                vec![some("osd_max_backfills", "3"), some("osd_recovery_sleep", "0.5")],
+                vec![],
+            ),
+            ("--no-mon-allow-pool-delete", vec![some("mon_allow_pool_delete", "false")], vec![]),
+            ("--mon-allow-pool-delete", vec![some("mon_allow_pool_delete", "true")], vec![]),
+            ("--mon-allow-pool-delete false", vec![some("mon_allow_pool_delete", "false")], vec![]),
+            ("--osd_max_backfills", vec![("osd_max_backfills".to_owned(), None)], vec![]),
+            ("--nosuch=3 word", vec![], vec!["--nosuch=3".to_owned(), "word".to_owned()]),
+        ] {
+            assert_eq!(options(text), (found, left), "{text}");
+        }
+    }
+}
