@@ -127,6 +127,9 @@ once("osd", "config get", var="osd-max-backfills")
 once("osd", "config get")
 once("osd", "config unset", var="nonsense")
 once("osd", "config help", var="nonsense")
+# What another test has left.
+for name in ["osd_max_object_name_len", "osd_max_backfills", "osd_recovery_sleep"]:
+    ask("osd", {"prefix": "config unset", "var": name})
 for args in [
     ["--osd_max_backfills=9"], ["--osd_max_backfills 10 --osd_recovery_sleep 0.25"], ["--nonsense=3"],
     ["--osd_max_object_name_len=300"], ["--osd_data=/x"], ["word"], ["--osd_recovery_sleep=0"], [],
