@@ -10,6 +10,7 @@ use std::{env, fs};
 
 use bytes::Bytes;
 use loligo_server::{Handle, Server, StartError, check_dir};
+use loligo_store::disk::{OpenError, RepairListener, repair};
 
 use crate::common::{Scratch, connect, soon};
 
@@ -40,7 +41,20 @@ enum Harm {
 const HARMS: [Harm; 4] = [Harm::Emptied, Harm::Cut, Harm::Missing, Harm::Exchanged];
 
 fn start(dir: &Path) -> Result<Handle, StartError> {
-    Server::disk(dir).capacity_bytes(64 << 20).threads(1).start()
+    when_free(|| Server::disk(dir).capacity_bytes(64 << 20).threads(1).start())
+}
+
+/// Does something with a directory as soon as nobody uses it: a program that another test starts has this process's files, and their locks,
+/// for a moment.
+fn when_free<T>(act: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
+    loop {
+        match act() {
+            Err(StartError::InUse(_) | StartError::Store { source: OpenError::InUse, .. }) => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done => return done,
+        }
+    }
 }
 
 fn contents(len: usize) -> Bytes {
@@ -198,15 +212,19 @@ async fn walk(name: &str, of: impl Fn(&Path) -> std::path::PathBuf) {
 /// What has two copies is brought back.
 async fn mended(dir: &Path, what: &str) {
     let lost = dir.join("lost+found");
-    let checked = check_dir(dir, Some(&lost)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let checked = when_free(|| check_dir(dir, Some(&lost))).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(checked.wrong.len(), checked.done.len(), "{what}: {checked:?}");
-    let listener = loligo_store::disk::RepairListener {
-        found: &mut |_| (),
-        done: &mut |_| (),
-        left: &mut |finding| panic!("{what}: {finding:?}"),
-        progress: &mut |_, _| (),
-    };
-    loligo_store::disk::repair(&dir.join("store"), &lost, listener).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let path = dir.join("store");
+    let repaired = when_free(|| {
+        let listener = RepairListener {
+            found: &mut |_| (),
+            done: &mut |_| (),
+            left: &mut |finding| panic!("{what}: {finding:?}"),
+            progress: &mut |_, _| (),
+        };
+        repair(&path, &lost, listener).map_err(|source| StartError::Store { path: path.clone(), source })
+    });
+    repaired.unwrap_or_else(|e| panic!("{what}: {e}"));
     assert!(is_right(dir, &[]).await, "{what}: it does not start when it was mended");
 }
 
