@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use loligo_server::check_dir;
 use loligo_store::disk::{Checked, Finding, RepairListener, check, repair};
 use serde_json::{Value, json};
 
@@ -31,7 +32,17 @@ pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Fai
         bar.set_length(total);
         bar.set_position(done);
     };
-    let (before, after) = if mends {
+    let of_dir = check_dir(dir, mends.then(|| dir.join("lost+found")).as_deref()).context(what)?;
+    for what in &of_dir.wrong {
+        tell(&Finding { object: None, offset: None, what: what.clone() }, &findings, "");
+    }
+    for what in &of_dir.done {
+        match format {
+            FormatName::Json => done.borrow_mut().push(Value::from(what.as_str())),
+            _ => bar.suspend(|| sayln!("repair: {what}")),
+        }
+    }
+    let (mut before, mut after) = if mends {
         let listener = RepairListener {
             found: &mut found,
             done: &mut |what| match format {
@@ -48,6 +59,8 @@ pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Fai
         (checked, checked)
     };
     bar.finish_and_clear();
+    before.errors += of_dir.wrong.len() as u64;
+    after.errors += (of_dir.wrong.len() - of_dir.done.len()) as u64;
     let bytes = before.blocks * before.block_bytes;
     let Checked { objects, records, errors, .. } = before;
     match format {

@@ -64,7 +64,10 @@ impl Cluster {
         let fsid = state.fsid();
         dir.write_keyring(state.keys())?;
 
-        let (store, disk) = open_store(&builder, &dir, fsid)?;
+        let (store, disk) = open_store(&builder, &dir, &state)?;
+        if let Some(disk) = &disk {
+            state.set_store(disk.store.id());
+        }
         let store = match builder.commit_delay {
             Some(delay) => Arc::new(Delayed::new(store, delay)?),
             None => store,
@@ -73,7 +76,7 @@ impl Cluster {
         let doors = Doors::new(&builder, &state, state.osd_count_for(builder.osds)?);
         let figures_of = Arc::clone(&osd);
         // What is in memory is new at each start, and so is what is known of it.
-        let scrub_file = dir.scrub_file().filter(|_| disk.is_some()).map(Arc::new);
+        let scrub_file = dir.scrub_file(fsid).filter(|_| disk.is_some()).map(Arc::new);
         if let Some(file) = &scrub_file {
             file.restore(&osd);
         }
@@ -166,7 +169,7 @@ struct Disk {
 fn open_store(
     builder: &Builder,
     dir: &DataDir,
-    fsid: Uuid,
+    state: &State,
 ) -> Result<(Arc<dyn ObjectStore>, Option<Disk>), StartError> {
     if !builder.on_disk {
         return Ok((Arc::new(MemoryStore::new(builder.capacity_bytes.unwrap_or(MEMORY_BYTES))), None));
@@ -174,7 +177,8 @@ fn open_store(
     let path = dir.store();
     let cache_bytes =
         builder.cache_bytes.map_or(DiskConfig::CACHE_BYTES, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-    let config = DiskConfig { capacity: builder.capacity_bytes, cache_bytes, ..DiskConfig::new(fsid) };
+    let (capacity, store) = (builder.capacity_bytes, state.store());
+    let config = DiskConfig { capacity, cache_bytes, store, ..DiskConfig::new(state.fsid()) };
     let opened = DiskStore::open(&path, config);
     let store = Arc::new(opened.map_err(|source| StartError::Store { path, source })?);
     let (tell, stopped) = oneshot::channel();
@@ -196,16 +200,24 @@ async fn store_stopped(disk: &mut Option<Disk>) -> String {
     }
 }
 
-/// The state that the last run left, or that of a new cluster.
+/// The state that the last run left, or that of a new cluster, which is saved before anything else is written: it is never made
+/// anew where there is something already.
 fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<State, StartError> {
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
+    }
+    let traces = dir.traces()?;
+    if !traces.is_empty() {
+        return Err(StartError::Lost { path: dir.path().to_owned(), traces: traces.join(", ") });
     }
     let now = UTime::now();
     let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
     state.set_config(now, "mon", "mon_allow_pool_delete", "true");
+    if let Some(file) = dir.state_file() {
+        file.save(&state.to_json()).map_err(StartError::at(file.path()))?;
+    }
     Ok(state)
 }
 

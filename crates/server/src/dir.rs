@@ -18,6 +18,7 @@ pub(crate) struct DataDir {
     path: PathBuf,
     /// Made for this run, and removed after it.
     temporary: bool,
+    state: StateFile,
     /// Locked as long as it is open.
     _lock: File,
 }
@@ -42,7 +43,10 @@ impl DataDir {
         let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&file);
         let lock = options.map_err(StartError::at(&file))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, temporary, _lock: lock }),
+            Ok(()) => {
+                let state = StateFile::new(path.join("mon.json"));
+                Ok(Self { path, temporary, state, _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => Err(StartError::InUse(path)),
             Err(TryLockError::Error(e)) => Err(StartError::at(file)(e)),
         }
@@ -54,12 +58,28 @@ impl DataDir {
 
     /// Where the monitor's state is kept; not where it would be removed with the directory.
     pub(crate) fn state_file(&self) -> Option<StateFile> {
-        (!self.temporary).then(|| StateFile::new(self.path.join("mon.json")))
+        (!self.temporary).then(|| self.state.clone())
+    }
+
+    /// What is there that a server has written. A directory with any of it had a state once.
+    pub(crate) fn traces(&self) -> Result<Vec<&'static str>, StartError> {
+        let mut there = Vec::new();
+        for name in ["keyring", "ceph.conf", "scrubs", "store"] {
+            let path = self.path.join(name);
+            let found = match fs::symlink_metadata(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(StartError::at(&path))?,
+            };
+            if !found.is_dir() || fs::read_dir(&path).map_err(StartError::at(&path))?.next().is_some() {
+                there.push(name);
+            }
+        }
+        Ok(there)
     }
 
     /// Where what is known of scrubs is kept; as [`state_file`](Self::state_file).
-    pub(crate) fn scrub_file(&self) -> Option<ScrubFile> {
-        (!self.temporary).then(|| ScrubFile::new(self.path.join("scrubs")))
+    pub(crate) fn scrub_file(&self, fsid: Uuid) -> Option<ScrubFile> {
+        (!self.temporary).then(|| ScrubFile::new(self.path.join("scrubs"), fsid))
     }
 
     /// Where objects are kept on disk.

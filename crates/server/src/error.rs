@@ -37,6 +37,17 @@ pub enum StartError {
         /// Why.
         source: OpenError,
     },
+    /// The directory had a server, of which the most important is gone.
+    #[error(
+        "{path}: mon.json and mon.json.copy are lost, but there are: {traces}; put one of the two back, or remove all of the \
+         directory to begin anew without the data"
+    )]
+    Lost {
+        /// The directory.
+        path: PathBuf,
+        /// What is there.
+        traces: String,
+    },
     /// What the last run left cannot be used.
     #[error(transparent)]
     State(#[from] FileError),

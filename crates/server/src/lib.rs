@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod check;
 mod cluster;
 mod dir;
 mod error;
@@ -34,6 +35,7 @@ mod scrub;
 mod tell;
 
 pub use builder::{Auth, Builder, Server};
+pub use check::{DirChecked, check_dir};
 pub use error::StartError;
 pub use handle::Handle;
 pub use loligo_cephx::key::KeyType;

@@ -12,41 +12,86 @@ use loligo_mon::state::log::Severity;
 use loligo_mon::{MonService, PgScrubs, Scrub};
 use loligo_osd::{Damage, Fault, Osd, PgScrub, ScrubJob, ScrubKind, ScrubPolicy, ScrubReport};
 use loligo_store::ObjectName;
-use loligo_wire::{EntityName, EntityType, PoolId};
+use loligo_wire::crc::crc32c_of;
+use loligo_wire::{EntityName, EntityType, PoolId, Reader, Uuid};
 
 /// How often is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
 /// Objects of one report that the log names.
 const NAMED_MAX: usize = 100;
 
+/// What the file of scrubs begins with; the cluster's id and a checksum of the rest follow. Files of before there was a beginning have
+/// the records alone.
+const BEGIN: &[u8; 8] = b"LOLIGOSC";
+const HEADER_LEN: usize = 28;
+
 /// Where what is known of scrubs is kept.
-pub(crate) struct ScrubFile(PathBuf);
+pub(crate) struct ScrubFile {
+    path: PathBuf,
+    fsid: Uuid,
+}
 
 impl ScrubFile {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self(path)
+    pub(crate) fn new(path: PathBuf, fsid: Uuid) -> Self {
+        Self { path, fsid }
     }
 
     /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is no more than a
     /// line in the log.
     pub(crate) fn restore(&self, osd: &Osd) {
-        let restored = match fs::read(&self.0) {
-            Ok(records) => osd.restore_scrub_records(&records).map_err(io::Error::other),
+        let restored = match fs::read(&self.path) {
+            Ok(content) => self
+                .records(&content)
+                .and_then(|records| osd.restore_scrub_records(records).map_err(|e| e.to_string())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(e),
+            Err(e) => Err(e.to_string()),
         };
         if let Err(e) = restored {
-            log!(OSD, 0, "{}: what was known of scrubs is lost: {}", text(&self.0.display()), text(&e));
+            log!(
+                OSD,
+                0,
+                "{}: what was known of scrubs is lost, all will be scrubbed anew: {}",
+                text(&self.path.display()),
+                text(&e)
+            );
+        }
+    }
+
+    fn records<'c>(&self, content: &'c [u8]) -> Result<&'c [u8], String> {
+        if content.is_empty() {
+            return Err("the file is empty".to_owned());
+        }
+        let Some(rest) = content.strip_prefix(BEGIN) else { return Ok(content) };
+        let mut r = Reader::new(rest);
+        let (fsid, crc) = match (r.array(), r.u32()) {
+            (Ok(fsid), Ok(crc)) => (Uuid(fsid), crc),
+            _ => return Err("the file was cut".to_owned()),
+        };
+        let records = &content[HEADER_LEN..];
+        if crc32c_of([records]) != crc {
+            return Err("the checksum does not fit".to_owned());
+        }
+        match fsid == self.fsid {
+            true => Ok(records),
+            false => Err(format!("the file is of the cluster {fsid}")),
         }
     }
 
     /// Keeps what has changed.
     pub(crate) fn save(&self, osd: &Osd) {
         let Some(records) = osd.changed_scrub_records() else { return };
-        let new = self.0.with_extension("new");
-        let saved = fs::write(&new, records).and_then(|()| fs::rename(&new, &self.0));
+        let crc = crc32c_of([&records[..]]).to_le_bytes();
+        let content = [&BEGIN[..], &self.fsid.0, &crc, &records].concat();
+        let new = self.path.with_extension("new");
+        let saved = fs::write(&new, content).and_then(|()| fs::rename(&new, &self.path));
         if let Err(e) = saved {
-            log!(OSD, 0, "{}: what is known of scrubs cannot be kept: {}", text(&self.0.display()), text(&e));
+            log!(
+                OSD,
+                0,
+                "{}: what is known of scrubs cannot be kept: {}",
+                text(&self.path.display()),
+                text(&e)
+            );
         }
     }
 }

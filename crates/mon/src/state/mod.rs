@@ -62,6 +62,8 @@ pub struct State {
     /// See [`State::is_served`].
     reserved_osds: BTreeSet<OsdId>,
     mutes: BTreeMap<String, Mute>,
+    /// See [`State::store`].
+    store: Option<Uuid>,
     log: ClusterLog,
     started: UTime,
     changes: Changes,
@@ -153,6 +155,7 @@ impl State {
             filed_by: BTreeMap::new(),
             reserved_osds: BTreeSet::new(),
             mutes: BTreeMap::new(),
+            store: None,
             log: ClusterLog::default(),
             started: now,
             changes: Changes { other: true, ..Changes::default() },
@@ -204,6 +207,17 @@ impl State {
     pub fn set_auth_cipher(&mut self, cipher: KeyType) {
         self.changes.other |= self.auth_cipher != cipher;
         self.auth_cipher = cipher;
+    }
+
+    /// The object store that is the OSDs', if it is on disk and was opened once: no other one is to be taken for it.
+    pub fn store(&self) -> Option<Uuid> {
+        self.store
+    }
+
+    /// Remembers the object store.
+    pub fn set_store(&mut self, store: Uuid) {
+        self.changes.other |= self.store != Some(store);
+        self.store = Some(store);
     }
 
     /// Settings.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::{Keyring, KeyringError};
 use loligo_maps::{MonMap, OsdMap};
-use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, OsdId, PoolId, UTime};
+use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, OsdId, PoolId, UTime, Uuid};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -31,6 +31,8 @@ const FORM_FILED_BY: u64 = 2;
 /// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve
 /// them.
 const FORM_RESERVED: u64 = 3;
+/// The form of files of which there are two, with checksums (`StateFile`). A program that knew of one would leave the other behind.
+pub(crate) const FORM_PAIR: u64 = 4;
 
 /// Why a file is no state.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +49,9 @@ pub enum StateError {
     /// A map is damaged.
     #[error("{0}: {1}")]
     Map(&'static str, DecodeError),
+    /// The checksum does not fit, or is not there: the file was cut or changed.
+    #[error("the checksum does not fit: it was cut or changed")]
+    Check,
     /// The keys are damaged.
     #[error(transparent)]
     Keys(#[from] KeyringError),
@@ -60,13 +65,8 @@ impl State {
         let config_keys: BTreeMap<_, _> =
             self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
         let filed_by: Vec<_> = self.filed_by.iter().map(|(pool, number)| json!([pool.0, number])).collect();
-        let form = match (filed_by.is_empty(), self.reserved_osds.is_empty()) {
-            (_, false) => FORM_RESERVED,
-            (false, true) => FORM_FILED_BY,
-            (true, true) => FORM,
-        };
         let value = json!({
-            "form": form,
+            "form": FORM_PAIR,
             "fsid": self.fsid().to_string(),
             "monmap": BASE64.encode(self.monmap.to_bytes()),
             "osdmap_epoch": self.osdmap().epoch.0,
@@ -81,20 +81,26 @@ impl State {
             "pools_filed_by": filed_by,
             "reserved_osds": self.reserved_osds.iter().map(|osd| osd.0).collect::<Vec<_>>(),
             "mutes": self.mutes.iter().map(mute).collect::<Vec<_>>(),
+            "store": self.store.map(|store| store.to_string()),
         });
         Zeroizing::new(format!("{value:#}\n").into_bytes())
     }
 
     /// Reads what [`State::to_json`] wrote.
     pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
+        Self::from_json_with_form(bytes).map(|(_, state)| state)
+    }
+
+    /// And which form it had.
+    pub(crate) fn from_json_with_form(bytes: &[u8]) -> Result<(u64, Self), StateError> {
         let file = File(serde_json::from_slice(bytes)?);
-        match file.number("form")? {
-            FORM | FORM_FILED_BY | FORM_RESERVED => {}
-            other => return Err(StateError::Form(other)),
+        let form = file.number("form")?;
+        if !matches!(form, FORM | FORM_FILED_BY | FORM_RESERVED | FORM_PAIR) {
+            return Err(StateError::Form(form));
         }
         let map = OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?;
         let monmap = MonMap::from_bytes(&file.blob("monmap")?).map_err(|e| StateError::Map("monmap", e))?;
-        Ok(Self {
+        let state = Self {
             monmap,
             maps: MapHistory::new(map),
             keys: Keyring::parse(file.text("keyring")?)?,
@@ -108,10 +114,12 @@ impl State {
             filed_by: file.filed_by()?,
             reserved_osds: file.reserved_osds()?,
             mutes: file.mutes()?,
+            store: file.store()?,
             log: ClusterLog::default(),
             started: Default::default(),
             changes: Changes::default(),
-        })
+        };
+        Ok((form, state))
     }
 }
 
@@ -204,6 +212,15 @@ impl File {
         let id =
             |osd: &Value| osd.as_i64().and_then(|osd| i32::try_from(osd).ok()).map(OsdId).ok_or_else(bad);
         osds.as_array().ok_or_else(bad)?.iter().map(id).collect()
+    }
+
+    /// Files of before it was kept, and those of servers that keep nothing on disk, do not say it.
+    fn store(&self) -> Result<Option<Uuid>, StateError> {
+        let bad = || StateError::Field("store");
+        match self.0.get("store") {
+            None | Some(Value::Null) => Ok(None),
+            Some(store) => store.as_str().and_then(|store| store.parse().ok()).map(Some).ok_or_else(bad),
+        }
     }
 
     /// Files of before alerts could be muted do not say it.

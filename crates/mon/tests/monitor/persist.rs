@@ -114,6 +114,143 @@ fn a_file_is_private_whole_and_replaced() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// An empty directory.
+fn new_dir(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("loligo-mon-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// The ways of harming a file: each gives what is there then, if anything is.
+fn harmed(whole: &[u8], other: &[u8]) -> [Option<Vec<u8>>; 6] {
+    let mut changed = whole.to_vec();
+    changed[whole.len() / 2] ^= 1;
+    let no_check = whole.splitn(3, |byte| *byte == b'\n').nth(2).unwrap();
+    let no_check = [b"{\n", no_check].concat();
+    let cut = whole[..whole.len() / 2].to_vec();
+    [None, Some(Vec::new()), Some(cut), Some(changed), Some(no_check), Some(other.to_vec())]
+}
+
+fn put(path: &std::path::Path, content: Option<&Vec<u8>>) {
+    match content {
+        Some(content) => std::fs::write(path, content).unwrap(),
+        None => std::fs::remove_file(path).unwrap(),
+    }
+}
+
+/// What a state of two saves has on disk.
+fn saved_twice(dir: &std::path::Path) -> (StateFile, State, Vec<u8>) {
+    let file = StateFile::new(dir.join("mon.json"));
+    let mut state = new_state();
+    file.save(&state.to_json()).unwrap();
+    state.create_pool(NOW, "later", 0).unwrap();
+    file.save(&state.to_json()).unwrap();
+    let whole = std::fs::read(file.path()).unwrap();
+    (file, state, whole)
+}
+
+/// Another cluster's.
+fn of_another(dir: &std::path::Path) -> Vec<u8> {
+    let file = StateFile::new(dir.join("other.json"));
+    let admin_key = CryptoKey::from_secret(NOW, [9; 16]);
+    let new = loligo_mon::state::NewCluster {
+        fsid: loligo_wire::Uuid([77; 16]),
+        now: NOW,
+        host: "h".to_owned(),
+        admin_key,
+    };
+    let other = State::new(new).unwrap();
+    file.save(&other.to_json()).unwrap();
+    file.save(&other.to_json()).unwrap();
+    std::fs::read(file.path()).unwrap()
+}
+
+#[test]
+fn a_file_that_was_harmed_is_named_and_written_again_from_the_other() {
+    let dir = new_dir("harmed");
+    let (file, state, whole) = saved_twice(&dir);
+    let other = of_another(&dir);
+    let [first, copy] = file.paths();
+    for path in [&first, &copy] {
+        for (i, content) in harmed(&whole, &other).iter().enumerate() {
+            put(path, content.as_ref());
+            let error = file.load().expect_err("harmed").to_string();
+            assert!(
+                error.contains(&*path.display().to_string()) && error.contains("--repair"),
+                "{i}: {error}"
+            );
+            let (wrong, done) = file.check(Some(state.fsid()), Some(&dir.join("lost+found"))).unwrap();
+            assert_eq!((wrong.len(), done.len()), (1, 1), "{i}: {wrong:?} {done:?}");
+            assert_eq!(file.load().unwrap().expect("mended").osdmap(), state.osdmap(), "{i}");
+            assert_eq!(std::fs::read(&first).unwrap(), std::fs::read(&copy).unwrap(), "{i}");
+        }
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn two_files_that_were_harmed_are_refused() {
+    let dir = new_dir("both");
+    let (file, _, whole) = saved_twice(&dir);
+    let other = of_another(&dir);
+    let [first, copy] = file.paths();
+    for (i, a) in harmed(&whole, &other).iter().enumerate() {
+        for (j, b) in harmed(&whole, &other).iter().enumerate() {
+            std::fs::write(&first, &whole).unwrap();
+            std::fs::write(&copy, &whole).unwrap();
+            put(&first, a.as_ref());
+            put(&copy, b.as_ref());
+            match file.load() {
+                // The server knows whether there should be something.
+                Ok(None) => assert!(a.is_none() && b.is_none(), "{i} {j}"),
+                // Both of another cluster: its store is not.
+                Ok(Some(found)) => assert_eq!((i, j, found.fsid().0), (5, 5, [77; 16])),
+                Err(_) => {}
+            }
+        }
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_newer_file_counts_if_a_save_was_cut_short() {
+    let dir = new_dir("newer");
+    let (file, mut state, older) = saved_twice(&dir);
+    state.create_pool(NOW, "newest", 0).unwrap();
+    file.save(&state.to_json()).unwrap();
+    // The second file was not written any more.
+    std::fs::write(&file.paths()[1], &older).unwrap();
+    let again = StateFile::new(file.path());
+    assert_eq!(again.load().unwrap().expect("both are whole").osdmap(), state.osdmap());
+    // The next save is newer than both.
+    state.create_pool(NOW, "after that", 0).unwrap();
+    again.save(&state.to_json()).unwrap();
+    assert_eq!(again.load().unwrap().expect("saved").osdmap(), state.osdmap());
+    // And one file is enough after the first save, or of a program that had one.
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::fs::create_dir_all(&dir).unwrap();
+    let first = StateFile::new(file.path());
+    first.save(&state.to_json()).unwrap();
+    std::fs::remove_file(&first.paths()[1]).unwrap();
+    assert_eq!(first.load().unwrap().expect("the first save").osdmap(), state.osdmap());
+    let old = String::from_utf8(state.to_json().to_vec()).unwrap().replace("\"form\": 4", "\"form\": 1");
+    std::fs::write(first.path(), old).unwrap();
+    assert_eq!(first.load().unwrap().expect("an older program's").osdmap(), state.osdmap());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_link_is_not_followed_to_a_state() {
+    let dir = new_dir("link");
+    let (file, _, _) = saved_twice(&dir);
+    let elsewhere = dir.join("elsewhere");
+    std::fs::rename(file.path(), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, file.path()).unwrap();
+    assert!(file.load().is_err());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 #[test]
 fn global_ids_are_not_given_out_twice() {
     let mut state = new_state();

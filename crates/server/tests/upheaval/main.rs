@@ -9,6 +9,7 @@ mod crowd;
 mod full;
 mod kept;
 mod kills;
+mod lost_files;
 mod regrouped;
 mod resets;
 mod restarts;

@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use loligo_lockstat::{Class, RwLock};
-use loligo_wire::{PgId, Uuid};
+use loligo_wire::PgId;
 
 use super::backend::{BackendFile, Batch};
 use super::collection::{Cut, DiskCollection, Flushed, Guard};
 use super::core::{Core, DIRTY_MAX};
 use super::flush::{Flush, Writer};
 use super::keys;
-use super::layout::Runs;
-use super::rows::{CollectionRow, StoreRow, encode_ops};
+use super::layout::{Runs, Superblock};
+use super::notes::{CHECKPOINT, Notes};
+use super::rows::{CollectionRow, StoreMark, StoreRow, encode_ops};
 use super::space::Stored;
 use crate::StoreError;
 
@@ -71,7 +72,10 @@ pub(super) struct Checkpointer {
     /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
     data: Arc<dyn BackendFile>,
     collections: Arc<Collections>,
-    fsid: Uuid,
+    superblock: Superblock,
+    notes: Notes,
+    /// Checkpoints so far.
+    count: u64,
     stored: Stored,
     /// Blocks that the map does not refer to any more, with what older views hold, and the records that must be safe first.
     retired: VecDeque<(Arc<Guard>, u64, Runs)>,
@@ -98,7 +102,7 @@ impl Checkpointer {
         core: Arc<Core>,
         data: Arc<dyn BackendFile>,
         collections: Arc<Collections>,
-        fsid: Uuid,
+        (superblock, notes, count): (Superblock, Notes, u64),
         stored: Stored,
         tombstones: Vec<(PgId, u64)>,
     ) -> Self {
@@ -106,7 +110,9 @@ impl Checkpointer {
             core,
             data,
             collections,
-            fsid,
+            superblock,
+            notes,
+            count,
             stored,
             retired: VecDeque::new(),
             tombstones,
@@ -157,6 +163,9 @@ impl Checkpointer {
         self.data.sync().map_err(failed)?;
         self.core.check()?;
         self.core.kv().commit(batch).map_err(failed)?;
+        self.count += 1;
+        // Before any block is free and any part of the journal is used again: an older map must not be taken for this one.
+        self.notes.store(CHECKPOINT, self.count).map_err(failed)?;
         self.finish(done);
         Ok(())
     }
@@ -198,12 +207,14 @@ impl Checkpointer {
             self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;
         }
         self.stored.save(batch);
+        let Superblock { salt, journal_len, blocks, .. } = self.superblock;
         let row = StoreRow {
-            fsid: self.fsid,
+            fsid: self.superblock.fsid,
             journal_tail: tail,
             next_object: self.core.next_object.load(Ordering::Relaxed),
             next_collection: self.collections.0.read().next_number,
             next_seq: self.core.next_seq.load(Ordering::Relaxed),
+            mark: Some(StoreMark { salt, journal_len, blocks, checkpoint: self.count + 1 }),
         };
         batch.set(keys::STORE, row.encode());
         Ok(done)

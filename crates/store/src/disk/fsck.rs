@@ -1,6 +1,6 @@
 //! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair` mends.
 //!
-//! What is checked, in this order: the superblock and the files' lengths; every row of the map; that the blocks which the map
+//! What is checked, in this order: the superblocks, and whether each file belongs to them and is as long as it should be; every row of the map; that the blocks which the map
 //! says are in use are those that rows refer to, as often as it says; that statistics are sums of what there
 //! is; the journal, up to its limit, with the blocks that its records name; and then the checksum of every block in use.
 
@@ -12,14 +12,15 @@ use loligo_wire::{PgId, PoolId, Reader};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 
-use super::ahead;
 use super::backend::files::Files;
 use super::backend::{Backend, BackendFile, Buffer, Snapshot};
 use super::block::{Block, Chunk, Place};
 use super::journal::Journal;
 use super::keys;
-use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Runs, Superblock, block_crc};
+use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Runs, Superblock, VERSION_MARKED, block_crc};
+use super::notes::LIMIT;
 use super::onode::Edit;
+use super::pair::{self, Found};
 use super::record::{self, What};
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Bits, Stored};
@@ -75,8 +76,8 @@ pub fn check(
     found: &mut dyn FnMut(&Finding),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Checked, OpenError> {
-    if !dir.join("super").exists() {
-        return Err(OpenError::Damaged("there is no store".to_owned()));
+    if !Files::has_any(dir) {
+        return Err(pair::no_store());
     }
     check_on(&Files::open(dir).map_err(open_error)?, found, progress)
 }
@@ -86,14 +87,25 @@ pub(super) fn check_on(
     found: &mut dyn FnMut(&Finding),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Checked, OpenError> {
-    let superblock = superblock(backend)?;
+    let mut errors = 0;
+    let mut tell = |what: &str| {
+        errors += 1;
+        found(&Finding { object: None, offset: None, what: what.to_owned() });
+    };
+    let superblock = pair::whole(backend)?;
+    if let Found::Wrong(wrong) = pair::find(backend)? {
+        tell(&wrong.what);
+    }
+    let missing = pair::missing(backend)?;
+    if superblock.version >= VERSION_MARKED && !missing.is_empty() {
+        missing.iter().for_each(|(_, what)| tell(what));
+        return Ok(Checked { errors, block_bytes: BLOCK as u64, ..Checked::default() });
+    }
     let disk = backend.kv()?.snapshot();
-    Ok(examine(backend, &superblock, &*disk, found, progress)?.checked)
-}
-
-fn superblock(backend: &dyn Backend) -> Result<Superblock, OpenError> {
-    let superblock = Superblock::load(&*backend.open("super")?)?;
-    superblock.ok_or_else(|| OpenError::Damaged("there is no store".to_owned()))
+    pair::faults(backend, &superblock, &*disk)?.iter().for_each(|(_, what)| tell(what));
+    let mut checked = examine(backend, &superblock, &*disk, found, progress)?.checked;
+    checked.errors += errors;
+    Ok(checked)
 }
 
 fn examine<'a>(
@@ -139,7 +151,7 @@ fn examine<'a>(
     check.newest_operations();
     check.space()?;
     check.sums();
-    let limit = ahead::load(&*backend.open("super")?, superblock.salt)?;
+    let limit = LIMIT.newest(backend, superblock.salt)?;
     check.journal(journal()?, limit, &*data)?;
     check.data(&*data, progress)?;
     Ok(check)
@@ -250,13 +262,7 @@ impl Check<'_> {
     }
 
     fn store_row(&mut self, superblock: &Superblock) -> Result<StoreRow, OpenError> {
-        let new = StoreRow {
-            fsid: superblock.fsid,
-            journal_tail: 0,
-            next_object: 1,
-            next_collection: 1,
-            next_seq: 1,
-        };
+        let new = StoreRow::empty(superblock.fsid);
         let row = self.disk.get(keys::STORE)?.map_or(Ok(new), |row| StoreRow::decode(&row))?;
         if row.fsid != superblock.fsid {
             self.hopeless(format!("the map belongs to {}, the store to {}", row.fsid, superblock.fsid));

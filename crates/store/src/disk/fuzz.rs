@@ -10,8 +10,9 @@ use super::backend::{ALIGN, BackendFile, Batch};
 use super::block::{Block, Chunk};
 use super::journal::Journal;
 use super::layout::{Run, Superblock};
+use super::notes::LIMIT;
 use super::space::Stored;
-use super::{ahead, keys, record, rows};
+use super::{keys, record, rows};
 
 /// Of the journal that the bytes are taken for.
 const JOURNAL_LEN: u64 = 64 << 10;
@@ -24,7 +25,7 @@ pub(crate) fn read(data: &[u8]) -> usize {
     let file: Arc<dyn BackendFile> = Arc::new(Fixed(bytes.clone()));
     let superblock = Superblock::load(&*file).ok().flatten();
     let salt = superblock.map_or(Uuid::default(), |superblock| superblock.salt);
-    let limit = ahead::load(&*file, salt).ok().flatten();
+    let limit = LIMIT.load(&*file, salt).ok().flatten();
     let others = [read_record(&bytes), read_space(&bytes), read_journal(file, limit)];
     rows.into_iter().chain(others).chain([superblock.is_some()]).filter(|read| *read).count()
 }

@@ -161,6 +161,12 @@ impl Journal {
         ours.then_some(Header { records, at, len, crc })
     }
 
+    /// Whether the file begins with a group of this store, as it does from the moment on when it is made: a group that
+    /// reaches the ring's end is followed by one at its start.
+    pub(super) fn is_ours(&mut self) -> io::Result<bool> {
+        Ok(self.found_len > 0 && self.header(0)?.is_some())
+    }
+
     /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then something in
     /// between was damaged that had been safe once, as a group is written only when the one before it is safe.
     ///

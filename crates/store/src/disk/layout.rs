@@ -3,7 +3,7 @@
 use std::io;
 
 use loligo_wire::crc::crc32c_of;
-use loligo_wire::{Reader, Uuid, Writer};
+use loligo_wire::{DecodeError, Reader, Uuid, Writer};
 use smallvec::SmallVec;
 
 use super::backend::{ALIGN, BackendFile, Buffer};
@@ -17,12 +17,19 @@ pub(super) const LARGE: usize = 64 << 10;
 
 const MAGIC: &[u8; 8] = b"LOLIGODS";
 /// Changes that older programs cannot read make it larger.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
+/// The first whose files say which store they belong to, and that has two superblocks.
+pub(super) const VERSION_MARKED: u32 = 4;
 /// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole. In those before 3 no block
 /// has more than one reference.
 const VERSION_MIN: u32 = 1;
+/// Of a superblock of before [`VERSION_MARKED`], without the checksum behind it.
+const OLD_LEN: usize = 60;
 /// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at all.
-const SUPERBLOCK_LEN: usize = 60;
+const SUPERBLOCK_LEN: usize = 64;
+/// What a superblock says behind its sizes: the store is whole, or is being made.
+const READY: u32 = 0;
+const MAKING: u32 = 1;
 
 /// The first thing read: what the other files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +44,12 @@ pub(super) struct Superblock {
     pub(super) journal_len: u64,
     /// Blocks of the data file.
     pub(super) blocks: u64,
+    /// Whether the store was ready once. Until it is nothing in it is worth keeping.
+    pub(super) ready: bool,
 }
 
 impl Superblock {
-    /// `None` if there is no store yet: an empty file, or one that the power left as zeros while it was made.
+    /// `None` if nothing is there: no file, an empty one, or one that the power left as zeros while it was made.
     pub(super) fn load(file: &dyn BackendFile) -> io::Result<Option<Self>> {
         if file.len()? < ALIGN as u64 {
             return Ok(None);
@@ -61,10 +70,13 @@ impl Superblock {
         w.raw(&self.salt.0);
         w.u64(self.journal_len);
         w.u64(self.blocks);
+        if self.version >= VERSION_MARKED {
+            w.u32(if self.ready { READY } else { MAKING });
+        }
         let crc = crc32c_of([w.as_slice()]);
         w.u32(crc);
         let mut buffer = Buffer::zeroed(ALIGN);
-        buffer[..SUPERBLOCK_LEN + 4].copy_from_slice(w.as_slice());
+        buffer[..w.as_slice().len()].copy_from_slice(w.as_slice());
         file.write(0, &buffer)?;
         file.sync()
     }
@@ -74,22 +86,32 @@ impl Superblock {
         if bytes.get(..8) != Some(MAGIC) {
             return Err(bad("this is no store"));
         }
+        let short = |_: DecodeError| bad("too short");
         let mut r = Reader::new(&bytes[8..]);
-        let mut read = || Ok((r.u32()?, r.array()?, r.array()?, r.u64()?, r.u64()?, r.u32()?));
-        let (version, fsid, salt, journal_len, blocks, crc) =
-            read().map_err(|_: loligo_wire::DecodeError| bad("too short"))?;
+        let mut read = || Ok((r.u32()?, r.array()?, r.array()?, r.u64()?, r.u64()?));
+        let (version, fsid, salt, journal_len, blocks) = read().map_err(short)?;
         if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(bad(&format!("format {version}; this program knows {VERSION_MIN} to {VERSION}")));
         }
-        if crc != crc32c_of([&bytes[..SUPERBLOCK_LEN]]) {
+        let is_marked = version >= VERSION_MARKED;
+        let state = if is_marked { r.u32().map_err(short)? } else { READY };
+        let len = if is_marked { SUPERBLOCK_LEN } else { OLD_LEN };
+        if r.u32().map_err(short)? != crc32c_of([&bytes[..len]]) {
             return Err(bad("damaged"));
         }
-        let sane =
-            journal_len > 0 && journal_len.is_multiple_of(ALIGN as u64) && blocks <= u64::from(u32::MAX);
+        let sane = journal_len > 0
+            && journal_len.is_multiple_of(ALIGN as u64)
+            && blocks <= u64::from(u32::MAX)
+            && matches!(state, READY | MAKING);
         if !sane {
             return Err(bad("impossible sizes"));
         }
-        Ok(Self { version, fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks })
+        Ok(Self { version, fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks, ready: state == READY })
+    }
+
+    /// Bytes of the data file: its blocks, and behind them its mark.
+    pub(super) fn data_len(&self) -> u64 {
+        (self.blocks + u64::from(self.version >= VERSION_MARKED)) * BLOCK as u64
     }
 }
 
@@ -144,6 +166,7 @@ mod tests {
             salt: Uuid([4; 16]),
             journal_len: 8192,
             blocks: 77,
+            ready: true,
         };
         superblock.store(&*file).expect("simulated");
         assert_eq!(Superblock::load(&*file).expect("just written"), Some(superblock));

@@ -42,8 +42,11 @@ mod journal;
 mod keys;
 mod layout;
 mod list;
+mod make;
+mod notes;
 mod omap;
 mod onode;
+mod pair;
 mod pool;
 mod reader;
 mod record;
@@ -58,4 +61,4 @@ mod view;
 
 pub use fsck::{Checked, Finding, Listener as RepairListener, Repaired, check, repair};
 pub use store::{DiskConfig, DiskStore, OpenError, SmallWrites};
-pub use usage::{Usage, usage};
+pub use usage::{Usage, fsid, usage};

@@ -29,9 +29,26 @@ pub(super) struct StoreRow {
     pub(super) next_collection: u32,
     /// No record on disk has this sequence number or a larger one, up to the journal's tail.
     pub(super) next_seq: u64,
+    /// Not there in stores of before there were marks.
+    pub(super) mark: Option<StoreMark>,
+}
+
+/// To which store the map belongs, how new it is, and what the superblock says, should both copies of that be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoreMark {
+    pub(super) salt: Uuid,
+    pub(super) journal_len: u64,
+    pub(super) blocks: u64,
+    /// Checkpoints so far.
+    pub(super) checkpoint: u64,
 }
 
 impl StoreRow {
+    /// Of a store that has nothing yet.
+    pub(super) fn empty(fsid: Uuid) -> Self {
+        Self { fsid, journal_tail: 0, next_object: 1, next_collection: 1, next_seq: 1, mark: None }
+    }
+
     pub(super) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
         w.raw(&self.fsid.0);
@@ -39,6 +56,12 @@ impl StoreRow {
         w.u64(self.next_object);
         w.u32(self.next_collection);
         w.u64(self.next_seq);
+        if let Some(mark) = &self.mark {
+            w.raw(&mark.salt.0);
+            w.u64(mark.journal_len);
+            w.u64(mark.blocks);
+            w.u64(mark.checkpoint);
+        }
         w.into_bytes()
     }
 
@@ -50,7 +73,14 @@ impl StoreRow {
             next_object: r.u64()?,
             next_collection: r.u32()?,
             next_seq: r.u64()?,
+            mark: if r.is_empty() { None } else { Some(StoreMark::decode(&mut r)?) },
         })
+    }
+}
+
+impl StoreMark {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { salt: Uuid(r.array()?), journal_len: r.u64()?, blocks: r.u64()?, checkpoint: r.u64()? })
     }
 }
 

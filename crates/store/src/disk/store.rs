@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::{DecodeError, PgId, PoolId, Reader, Uuid};
 
-use super::ahead::{self, Ahead};
+use super::ahead::Ahead;
 use super::backend::files::Files;
 use super::backend::{Backend, Kv, Snapshot};
 use super::checkpoint::{Checkpointer, Collections};
@@ -20,25 +19,27 @@ use super::collection::DiskCollection;
 use super::commit::Committer;
 use super::core::{Core, Start, WAITING_MAX};
 use super::journal::Journal;
-use super::layout::{BLOCK, Superblock, VERSION};
+use super::layout::{BLOCK, Superblock};
+use super::notes::{LIMIT, Notes};
 use super::pool::Pool;
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Space, Stored};
-use super::{keys, reader, record};
+use super::{keys, make, reader, record};
 use crate::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError};
 
 static THREADS: Class = Class::new("store.threads");
 
 /// Threads that may wait for the disk, at most.
 const POOL_THREADS_MAX: usize = 16;
-/// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
-const SPARE_PART: u64 = 8;
 
 /// What a store shall be like.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskConfig {
     /// The cluster's id; a store of another one is not opened.
     pub fsid: Uuid,
+    /// The store that was there when it was last opened ([`DiskStore::id`]). If it is known none is made in its place, and no
+    /// other one is opened.
+    pub store: Option<Uuid>,
     /// Bytes of objects that a new store takes; by default most of what is free. A store that exists keeps what it has.
     pub capacity: Option<u64>,
     /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart take.
@@ -72,6 +73,7 @@ impl DiskConfig {
     pub fn new(fsid: Uuid) -> Self {
         Self {
             fsid,
+            store: None,
             capacity: None,
             journal_bytes: 256 << 20,
             cache_bytes: Self::CACHE_BYTES,
@@ -119,6 +121,7 @@ pub(super) fn open_error(error: io::Error) -> OpenError {
 
 /// An [`ObjectStore`] on disk.
 pub struct DiskStore {
+    id: Uuid,
     core: Arc<Core>,
     collections: Arc<Collections>,
     /// The committer, the checkpointer, and the others.
@@ -133,24 +136,27 @@ impl DiskStore {
     }
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, config: DiskConfig) -> Result<Self, OpenError> {
-        let superblock = superblock(&*backend, config)?;
-        if superblock.fsid != config.fsid {
-            return Err(OpenError::Foreign { found: superblock.fsid, expected: config.fsid });
-        }
+        let (superblock, kv) = make::find_or_make(&*backend, config)?;
         let pool = Pool::start(POOL_THREADS_MAX)?;
-        let opened = Opening::new(&*backend, superblock, pool.clone(), config)
+        let opened = Opening::new(&*backend, superblock, kv, pool.clone(), config)
             .and_then(|opening| opening.finish(&*backend, config.io_uring));
         match opened {
             Ok((core, collections, threads)) => {
                 // Held as long as anything may be written: it keeps others out.
                 core.on_stop(Box::new(move |_| drop(backend)));
-                Ok(Self { core, collections, threads: Mutex::new(&THREADS, threads) })
+                let threads = Mutex::new(&THREADS, threads);
+                Ok(Self { id: superblock.salt, core, collections, threads })
             }
             Err(e) => {
                 pool.close();
                 Err(e)
             }
         }
+    }
+
+    /// What tells this store from all others. Not for clients: whoever knows it could write data that look like the store's own.
+    pub fn id(&self) -> Uuid {
+        self.id
     }
 
     /// Has `hook` called once if the store stops because it can write no more; now, if it has. What the reason is says
@@ -206,49 +212,14 @@ impl Drop for DiskStore {
     }
 }
 
-/// Reads the superblock; makes a store if there is none.
-fn superblock(backend: &dyn Backend, config: DiskConfig) -> Result<Superblock, OpenError> {
-    let file = backend.open("super")?;
-    let damaged = |e: io::Error| match e.kind() {
-        io::ErrorKind::InvalidData => OpenError::Damaged(e.to_string()),
-        _ => OpenError::Io(e),
-    };
-    if let Some(mut superblock) = Superblock::load(&*file).map_err(damaged)? {
-        if superblock.version < VERSION {
-            // Before anything is written that an older program would not understand.
-            superblock.version = VERSION;
-            superblock.store(&*file)?;
-        }
-        return Ok(superblock);
-    }
-    let free = backend.free_bytes()?.saturating_sub(config.journal_bytes);
-    let capacity = config.capacity.unwrap_or(free - free / SPARE_PART);
-    let blocks = (capacity / BLOCK as u64).min(u64::from(u32::MAX));
-    let journal_len = config.journal_bytes.next_multiple_of(super::backend::ALIGN as u64);
-    let journal = backend.open("journal")?;
-    // It grows when it is written (`ahead`); the room is taken now.
-    journal.set_len(0)?;
-    journal.reserve(journal_len)?;
-    journal.sync()?;
-    let data = backend.open("data")?;
-    data.set_len(blocks * BLOCK as u64)?;
-    data.sync()?;
-    let random = || RandomState::new().hash_one(0u8).to_le_bytes();
-    let mut salt = [0; 16];
-    salt[..8].copy_from_slice(&random());
-    salt[8..].copy_from_slice(&random());
-    let superblock =
-        Superblock { version: VERSION, fsid: config.fsid, salt: Uuid(salt), journal_len, blocks };
-    superblock.store(&*file)?;
-    Ok(superblock)
-}
-
 /// A store that is being opened.
 struct Opening {
     core: Arc<Core>,
     collections: Arc<Collections>,
     journal: Journal,
     superblock: Superblock,
+    /// So far.
+    checkpoints: u64,
     stored: Stored,
     /// Removed collections, and the newest record that speaks of them.
     tombstones: BTreeMap<PgId, u64>,
@@ -259,20 +230,14 @@ impl Opening {
     fn new(
         backend: &dyn Backend,
         superblock: Superblock,
+        kv: Arc<dyn Kv>,
         pool: Pool,
         config: DiskConfig,
     ) -> Result<Self, OpenError> {
-        let kv = backend.kv()?;
         let disk = kv.snapshot();
         let row = match disk.get(keys::STORE)? {
             Some(row) => StoreRow::decode(&row)?,
-            None => StoreRow {
-                fsid: superblock.fsid,
-                journal_tail: 0,
-                next_object: 1,
-                next_collection: 1,
-                next_seq: 1,
-            },
+            None => StoreRow::empty(superblock.fsid),
         };
         if row.fsid != superblock.fsid {
             return Err(OpenError::Damaged("the map belongs to another store".to_owned()));
@@ -306,12 +271,13 @@ impl Opening {
             collections: Arc::new(Collections::new(row.next_collection)),
             journal,
             superblock,
+            checkpoints: row.mark.map_or(0, |mark| mark.checkpoint),
             stored,
             tombstones: BTreeMap::new(),
             kv,
         };
         opening.load_collections(&disk)?;
-        opening.replay(ahead::load(&*backend.open("super")?, superblock.salt)?)?;
+        opening.replay(LIMIT.newest(backend, superblock.salt)?)?;
         Ok(opening)
     }
 
@@ -378,7 +344,8 @@ impl Opening {
         if known.is_none() && record.seq <= void {
             return Ok(());
         }
-        let collection = known.unwrap_or_else(|| make(&self.core, &self.collections, record.pg, void));
+        let collection =
+            known.unwrap_or_else(|| make_collection(&self.core, &self.collections, record.pg, void));
         if record.seq <= collection.inner.lock().seq {
             return Ok(());
         }
@@ -399,10 +366,10 @@ impl Opening {
         backend: &dyn Backend,
         io_uring: bool,
     ) -> Result<(Arc<Core>, Arc<Collections>, Vec<JoinHandle<()>>), OpenError> {
-        let Self { core, collections, journal, superblock, stored, tombstones, kv } = self;
+        let Self { core, collections, journal, superblock, checkpoints, stored, tombstones, kv } = self;
         // Each with handles of its own.
         let open = |name| backend.open(name);
-        let ahead = Ahead::new(Arc::clone(&core), open("super")?, open("journal")?, superblock.salt)?;
+        let ahead = Ahead::new(Arc::clone(&core), Notes::open(backend, superblock.salt)?, open("journal")?)?;
         let head = journal.head();
         let tombstones = tombstones.into_keys().map(|pg| (pg, head)).collect();
         let committer = Committer::new(Arc::clone(&core), open("data")?, journal);
@@ -410,7 +377,7 @@ impl Opening {
             Arc::clone(&core),
             open("data")?,
             Arc::clone(&collections),
-            superblock.fsid,
+            (superblock, Notes::open(backend, superblock.salt)?, checkpoints),
             stored,
             tombstones,
         );
@@ -458,7 +425,7 @@ fn fill(core: &Core, kv: &dyn Kv) {
 }
 
 /// Makes a collection; records up to `void` are of an earlier one of that name.
-fn make(core: &Arc<Core>, collections: &Collections, pg: PgId, void: u64) -> Arc<DiskCollection> {
+fn make_collection(core: &Arc<Core>, collections: &Collections, pg: PgId, void: u64) -> Arc<DiskCollection> {
     let disk = core.kv().snapshot();
     let mut table = collections.0.write();
     if let Some(collection) = table.open.get(&pg) {
@@ -480,7 +447,8 @@ impl ObjectStore for DiskStore {
             Some(collection) => collection,
             // What was said of an earlier one of that name has a smaller number.
             None => {
-                make(&self.core, &self.collections, pg, self.core.next_seq.fetch_add(1, Ordering::Relaxed))
+                let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+                make_collection(&self.core, &self.collections, pg, seq)
             }
         };
         collection.set_listener(listener);

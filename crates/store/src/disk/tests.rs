@@ -6,6 +6,7 @@
 //! `LOLIGO_STORE_SEEDS` says how many seeds are tried, `LOLIGO_STORE_SEED` the first one.
 
 mod clones;
+mod files;
 mod fsck;
 mod lost;
 mod nonsense;
@@ -279,6 +280,7 @@ fn check_view(view: &dyn ObjectView, model: &Model, what: &str) {
 fn config() -> DiskConfig {
     DiskConfig {
         fsid: Uuid([1; 16]),
+        store: None,
         capacity: Some(CAPACITY),
         journal_bytes: JOURNAL,
         cache_bytes: CACHE,

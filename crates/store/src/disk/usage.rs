@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use loligo_wire::{PoolId, Reader};
+use loligo_wire::{PoolId, Reader, Uuid};
 
 use super::backend::Backend;
 use super::backend::files::Files;
 use super::journal::Journal;
 use super::keys;
-use super::layout::{BLOCK, Superblock};
+use super::layout::{BLOCK, VERSION_MARKED};
+use super::pair;
 use super::rows::{CollectionRow, StoreRow};
 use super::store::{OpenError, open_error};
 use crate::CollectionStats;
@@ -29,15 +30,18 @@ pub struct Usage {
 
 /// Reads how much the store in a directory holds. Nobody else may have it open.
 pub fn usage(dir: &Path) -> Result<Usage, OpenError> {
-    if !dir.join("super").exists() {
-        return Err(OpenError::Damaged("there is no store".to_owned()));
+    if !Files::has_any(dir) {
+        return Err(pair::no_store());
     }
     usage_on(&Files::open(dir).map_err(open_error)?)
 }
 
 pub(super) fn usage_on(backend: &dyn Backend) -> Result<Usage, OpenError> {
-    let superblock = Superblock::load(&*backend.open("super")?)?;
-    let superblock = superblock.ok_or_else(|| OpenError::Damaged("there is no store".to_owned()))?;
+    let superblock = pair::whole(backend)?;
+    let missing = pair::missing(backend)?;
+    if superblock.version >= VERSION_MARKED && !missing.is_empty() {
+        return Err(pair::refuse_all(&missing));
+    }
     let disk = backend.kv()?.snapshot();
     let mut usage = Usage { capacity: superblock.blocks * BLOCK as u64, ..Usage::default() };
     for (_, row) in disk.range(b"S", b"T", usize::MAX)? {
@@ -58,4 +62,13 @@ pub(super) fn usage_on(backend: &dyn Backend) -> Result<Usage, OpenError> {
         usage.unstored_records += records.len() as u64;
     }
     Ok(usage)
+}
+
+/// Whose the store in a directory is; nothing if there is none, or nobody can tell.
+pub fn fsid(dir: &Path) -> Option<Uuid> {
+    if !Files::has_any(dir) {
+        return None;
+    }
+    let backend = Files::open(dir).ok()?;
+    pair::whole(&backend).ok().map(|superblock| superblock.fsid)
 }

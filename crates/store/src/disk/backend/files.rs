@@ -23,6 +23,11 @@ pub(in crate::disk) struct Files {
 }
 
 impl Files {
+    /// Whether any file of a store is there, without making one.
+    pub(in crate::disk) fn has_any(dir: &Path) -> bool {
+        ["super", "super.copy", "journal", "data", "kv"].iter().any(|name| dir.join(name).exists())
+    }
+
     /// Opens a directory, and makes it if need be. Fails with [`io::ErrorKind::WouldBlock`] if another store uses it.
     pub(in crate::disk) fn open(dir: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
@@ -53,6 +58,24 @@ impl Backend for Files {
     fn kv(&self) -> io::Result<Arc<dyn Kv>> {
         blocking_point("opening the store's key-value map");
         Ok(Arc::new(FjallKv::open(&self.dir.join("kv"))?))
+    }
+
+    fn traces(&self) -> io::Result<Vec<String>> {
+        blocking_point("looking at the files of the store");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            let found = entry.metadata()?;
+            let is_empty = match found.is_dir() {
+                true => fs::read_dir(entry.path())?.next().is_none(),
+                false => found.len() == 0,
+            };
+            if !is_empty {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -39,6 +39,9 @@ pub(super) trait Backend: Send + Sync + Debug {
     /// Opens the key-value map, and makes it, empty, if it does not exist.
     fn kv(&self) -> io::Result<Arc<dyn Kv>>;
 
+    /// The names of what is there and not empty, the map's (`kv`) included, and that of the lock not.
+    fn traces(&self) -> io::Result<Vec<String>>;
+
     /// Bytes that the files could still grow by.
     fn free_bytes(&self) -> io::Result<u64>;
 }

@@ -138,6 +138,22 @@ impl Machine {
         file.unsynced.clear();
     }
 
+    /// Puts something else in the place of a file.
+    pub(in crate::disk) fn put(&self, name: &'static str, contents: Vec<u8>) {
+        let file = FileState { now: contents.clone(), synced: contents, ..FileState::default() };
+        self.0.lock().files.insert(name, file);
+    }
+
+    /// The map, as it is.
+    pub(in crate::disk) fn map(&self) -> Arc<BTreeMap<Bytes, Bytes>> {
+        self.0.lock().kv.clone()
+    }
+
+    /// Puts another map in the place of this one.
+    pub(in crate::disk) fn put_map(&self, map: Arc<BTreeMap<Bytes, Bytes>>) {
+        self.0.lock().kv = map;
+    }
+
     /// Holds the next read of a file back until the sender is dropped; the receiver hears when it has begun.
     pub(in crate::disk) fn hold_read(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel());
@@ -271,6 +287,14 @@ impl Backend for Machine {
 
     fn kv(&self) -> io::Result<Arc<dyn Kv>> {
         Ok(Arc::new(SimKv(self.clone())))
+    }
+
+    fn traces(&self) -> io::Result<Vec<String>> {
+        self.call(false, |state| {
+            let files = state.files.iter().filter(|(_, file)| !file.now.is_empty());
+            let map = (!state.kv.is_empty()).then(|| "kv".to_owned());
+            files.map(|(name, _)| (*name).to_owned()).chain(map).collect()
+        })
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

@@ -250,7 +250,7 @@ mod tests {
             Logged { records: (0..).zip(traces).map(entry).collect(), ..Logged::default() }
         };
         let fsid = loligo_wire::Uuid([1; 16]);
-        let store = StoreRow { fsid, journal_tail: 0, next_object: 1, next_collection: 1, next_seq: 40 };
+        let store = StoreRow { next_seq: 40, ..StoreRow::empty(fsid) };
         let of = |newest, logged: Option<&Logged>| {
             applied(&Left { version: version(newest), records: 0 }, logged, &store).ok()
         };

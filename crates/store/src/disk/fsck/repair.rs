@@ -9,7 +9,9 @@
 //! | a block that does not exist | it becomes one of which every read fails |
 //! | operation records that cannot be read | forgotten: a repetition of one of them would be done twice |
 //! | a journal that goes on behind a place that cannot be read | ends there: what was acknowledged later is lost |
-//! | a data file that is too short | its end is there again, as zeros, which no checksum fits |
+//! | one of the two superblocks is lost, cut, or another store's | it is written again, from the other one, or from the map |
+//! | a journal that is lost, cut, or another store's | it begins anew: records that it had and the map has not are lost |
+//! | a data file that is lost or too short | its end is there again, as zeros, which no checksum fits |
 //!
 //! What is taken out is given to the caller to be kept, before anything is changed. A block that is not what was written stays: reads of
 //! it fail until it is written again. The row of a collection that is lost is made again (`lost`); where it is not known what it said nothing
@@ -25,13 +27,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::backend::files::Files;
-use super::super::backend::{ALIGN, Backend, BackendFile, Batch, Buffer};
+use super::super::backend::{ALIGN, Backend, BackendFile, Batch, Buffer, Kv};
 use super::super::block::{Block, Chunk, Place};
 use super::super::keys;
-use super::super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, block_crc};
+use super::super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, VERSION_MARKED, block_crc};
+use super::super::pair::{self, Found, Part};
 use super::super::rows::{self, StoreRow};
 use super::super::store::{OpenError, open_error};
-use super::{Check, Checked, Finding, Wrong, examine, superblock};
+use super::{Check, Checked, Finding, Wrong, examine};
 
 /// Written at once where the journal is cleared.
 const CLEAR_MAX: u64 = 1 << 20;
@@ -60,8 +63,8 @@ pub struct Listener<'a> {
 /// Checks the store in a directory, which nobody else may have open, mends what can be mended, and checks it again. What is taken out of
 /// the store is kept in files of the directory `lost`, which is made if there is a need for it.
 pub fn repair(dir: &Path, lost: &Path, listener: Listener<'_>) -> Result<Repaired, OpenError> {
-    if !dir.join("super").exists() {
-        return Err(OpenError::Damaged("there is no store".to_owned()));
+    if !Files::has_any(dir) {
+        return Err(pair::no_store());
     }
     let keep = &mut |name: &str, bytes: &[u8]| keep_in(lost, name, bytes);
     repair_on(&Files::open(dir).map_err(open_error)?, listener, keep)
@@ -85,10 +88,21 @@ pub(in crate::disk) fn repair_on(
     keep: Keep<'_>,
 ) -> Result<Repaired, OpenError> {
     let Listener { found, done, left, progress } = listener;
-    let superblock = superblock(backend)?;
-    let kv = backend.kv()?;
+    let mut errors = 0;
+    let mut tell = |what: &str| {
+        errors += 1;
+        found(&Finding { object: None, offset: None, what: what.to_owned() });
+    };
+    let (superblock, kv) = match mend_files(backend, &mut *keep, &mut *done, &mut tell)? {
+        Mended::Usable(superblock, kv) => (superblock, kv),
+        Mended::Hopeless => {
+            let before = Checked { errors, block_bytes: BLOCK as u64, ..Checked::default() };
+            return Ok(Repaired { before, after: before });
+        }
+    };
     let disk = kv.snapshot();
     let mut check = examine(backend, &superblock, &*disk, found, progress)?;
+    check.checked.errors += errors;
     let before = check.checked;
     if let Some(why) = check.hopeless.take() {
         done(&format!("nothing: {why}"));
@@ -113,6 +127,62 @@ pub(in crate::disk) fn repair_on(
     kv.commit(repair.batch)?;
     let after = examine(backend, &superblock, &*kv.snapshot(), left, progress)?.checked;
     Ok(Repaired { before, after })
+}
+
+/// What became of the files as such.
+enum Mended {
+    Usable(Superblock, Arc<dyn Kv>),
+    /// Something is gone that nobody can bring back, and without which nothing else has a meaning. It was told.
+    Hopeless,
+}
+
+/// Brings the superblocks, the journal and the data file into an order in which the rest can be looked at.
+fn mend_files(
+    backend: &dyn Backend,
+    keep: Keep<'_>,
+    done: &mut dyn FnMut(&str),
+    tell: &mut dyn FnMut(&str),
+) -> Result<Mended, OpenError> {
+    let found = pair::find(backend)?;
+    if matches!(found, Found::Making) || pair::traces(backend)?.is_empty() {
+        return Err(pair::no_store());
+    }
+    let missing = pair::missing(backend)?;
+    let is_lost = |part: &Part| matches!(part, Part::Map | Part::OtherData);
+    let is_old = matches!(&found, Found::Store(superblock) if superblock.version < VERSION_MARKED);
+    if !is_old && missing.iter().any(|(part, _)| is_lost(part)) {
+        missing.iter().for_each(|(_, what)| tell(what));
+        done("nothing: the map cannot be brought back; put `kv` back as it was");
+        return Ok(Mended::Hopeless);
+    }
+    let kv = backend.kv()?;
+    let superblock = match found {
+        Found::Store(superblock) => superblock,
+        Found::Wrong(_) | Found::Nothing | Found::Making => {
+            match &found {
+                Found::Wrong(wrong) => tell(&wrong.what),
+                _ => tell("both superblocks are lost or empty"),
+            }
+            let row = kv.snapshot().get(keys::STORE)?.and_then(|row| StoreRow::decode(&row).ok());
+            let mended = pair::mend(backend, row, keep, done)?;
+            mended.ok_or_else(|| OpenError::Damaged("nothing says what was in the superblock".to_owned()))?
+        }
+    };
+    let mut faults = if is_old { Vec::new() } else { missing };
+    for fault in pair::faults(backend, &superblock, &*kv.snapshot())? {
+        if faults.iter().all(|(part, _)| *part != fault.0) {
+            faults.push(fault);
+        }
+    }
+    faults.iter().for_each(|(_, what)| tell(what));
+    if faults.iter().any(|(part, _)| is_lost(part)) {
+        done(
+            "nothing: what is another store's, or older than the rest, cannot be mended; put it back as it was",
+        );
+        return Ok(Mended::Hopeless);
+    }
+    pair::mend_files(backend, &superblock, &faults, keep, done)?;
+    Ok(Mended::Usable(superblock, kv))
 }
 
 struct Repair<'a> {
