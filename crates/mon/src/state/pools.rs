@@ -214,7 +214,7 @@ impl State {
 
 fn quota_change(id: PoolId, name: &str, pool: &PgPool, held: &ObjectStatSum) -> Option<QuotaChange> {
     let reached = |max: u64, held: i64| max > 0 && u64::try_from(held).is_ok_and(|held| held >= max);
-    let reason = if reached(pool.quota_max_bytes, held.num_bytes) {
+    let reason = if reached(pool.quota_max_bytes, held.num_bytes.saturating_add(held.num_omap_bytes)) {
         Some(format!("max_bytes: {}", bytes(pool.quota_max_bytes)))
     } else if reached(pool.quota_max_objects, held.num_objects) {
         Some(format!("max_objects: {}", pool.quota_max_objects))

@@ -414,6 +414,14 @@ fn a_pool_that_reaches_its_quota_is_full_until_it_has_room() {
     state.change_pool(NOW, pool, |pool| pool.quota_max_bytes = 0).unwrap();
     assert_eq!(state.check_quotas(NOW, &holding(0, 1 << 20)).unwrap().len(), 1);
     assert_eq!(full(&state), (false, false), "a quota that is taken away is not reached");
+    // Keys and values count, too.
+    state.change_pool(NOW, pool, |pool| pool.quota_max_bytes = 1 << 20).unwrap();
+    for (num_omap_bytes, changes) in [((1 << 19) - 1, 0), (1 << 19, 1)] {
+        let sum = ObjectStatSum { num_bytes: 1 << 19, num_omap_bytes, ..ObjectStatSum::default() };
+        let usage = Usage { pools: [(pool, sum)].into(), ..Usage::default() };
+        assert_eq!(state.check_quotas(NOW, &usage).unwrap().len(), changes, "{num_omap_bytes}");
+    }
+    assert_eq!(full(&state), (true, true));
 }
 
 #[test]

@@ -17,12 +17,12 @@ use loligo_wire::PgId;
 use super::backend::{BackendFile, Batch};
 use super::collection::{Cut, DiskCollection, Flushed, Guard};
 use super::core::{Core, DIRTY_MAX};
-use super::flush::{Flush, Writer};
+use super::flush::{Flush, Grown, Writer};
 use super::keys;
 use super::layout::{Runs, Superblock};
 use super::notes::{CHECKPOINT, Notes};
 use super::rows::{CollectionRow, StoreMark, StoreRow, encode_ops};
-use super::space::Stored;
+use super::space::{Need, Stored};
 use crate::StoreError;
 
 static COLLECTIONS: Class = Class::new("store.disk_collections");
@@ -85,14 +85,14 @@ pub(super) struct Checkpointer {
     writer: Writer,
 }
 
-/// A collection, its objects, its operation records so far, and by how many bytes and keys its omaps have grown.
-type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, (i64, i64));
+/// A collection, its objects, its operation records so far, and what has grown.
+type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, Grown);
 
 /// What a checkpoint does not change before it is safe.
 struct Done {
     flushed: Vec<FlushedCollection>,
     freed: Runs,
-    promised: u64,
+    promised: Need,
     removed: Vec<Arc<DiskCollection>>,
     tail: u64,
 }
@@ -179,7 +179,8 @@ impl Checkpointer {
         let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
         // What is written down stays readable from memory, but not at the cost of all that is there already.
         self.core.kept_bytes.store(0, Ordering::Relaxed);
-        let mut done = Done { flushed: Vec::new(), freed: Runs::new(), promised: 0, removed, tail };
+        let mut done =
+            Done { flushed: Vec::new(), freed: Runs::new(), promised: Need::default(), removed, tail };
         self.bury(tail, batch);
         let mut lost = Runs::new();
         for mut cut in cuts {
@@ -188,17 +189,17 @@ impl Checkpointer {
             let number = cut.collection.number;
             let (stored, writer) = (&mut self.stored, &mut self.writer);
             let mut flush = Flush::new(&self.core, stored, batch, number, writer);
-            let (flushed, omap) = if cut.removed {
+            let (flushed, grown) = if cut.removed {
                 flush.remove_all()?;
-                (Vec::new(), (0, 0))
+                (Vec::new(), Grown::default())
             } else {
                 flush.entries(std::mem::take(&mut cut.entries))?
             };
             lost.extend(std::mem::take(&mut flush.lost));
             done.freed.append(&mut cut.dropped);
-            self.put_collection(&mut cut, omap, batch);
+            self.put_collection(&mut cut, grown, batch);
             if !cut.removed {
-                done.flushed.push((cut.collection, flushed, cut.row.records, omap));
+                done.flushed.push((cut.collection, flushed, cut.row.records, grown));
             }
         }
         self.writer.write_out(&self.core)?;
@@ -232,7 +233,7 @@ impl Checkpointer {
         });
     }
 
-    fn put_collection(&self, cut: &mut Cut, omap: (i64, i64), batch: &mut Batch) {
+    fn put_collection(&self, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
         let pg = cut.collection.pg;
         if cut.removed {
             // It only says which records are void. A collection made anew has a row of its own, which comes later.
@@ -240,8 +241,7 @@ impl Checkpointer {
             batch.set(keys::collection(pg), row.encode());
             return;
         }
-        cut.row.stats.omap_bytes = cut.row.stats.omap_bytes.saturating_add_signed(omap.0);
-        cut.row.stats.omap_keys = cut.row.stats.omap_keys.saturating_add_signed(omap.1);
+        grown.add_to(&mut cut.row.stats, cut.row.object_rows.get_or_insert_default());
         batch.set(keys::collection(pg), cut.row.encode());
         let number = cut.row.number;
         let first = cut.first_op / keys::RECORDS_PER_ROW;
@@ -264,18 +264,20 @@ impl Checkpointer {
         let mut flushed: BTreeMap<PgId, _> = done
             .flushed
             .into_iter()
-            .map(|(c, flushed, records, omap)| (c.pg, (c, flushed, records, omap)))
+            .map(|(c, flushed, records, grown)| (c.pg, (c, flushed, records, grown)))
             .collect();
         let all = self.collections.all();
         for collection in &all {
-            let (entries, records, omap) = match flushed.remove(&collection.pg) {
-                Some((of, entries, records, omap)) if Arc::ptr_eq(&of, collection) => {
-                    (entries, records, omap)
+            let (entries, records, grown) = match flushed.remove(&collection.pg) {
+                Some((of, entries, records, grown)) if Arc::ptr_eq(&of, collection) => {
+                    (entries, records, grown)
                 }
-                _ => (Vec::new(), 0, (0, 0)),
+                _ => (Vec::new(), 0, Grown::default()),
             };
-            collection.rebase(entries, records, omap, CLEAN_MAX / all.len(), &disk, &guard);
+            collection.rebase(entries, records, grown, CLEAN_MAX / all.len(), &disk, &guard);
         }
+        // First what the map has now: there is never more room for a moment than there is.
+        self.core.space.set_map_bytes(map_bytes(&all));
         self.core.space.release_promise(done.promised);
         self.retired.push_back((old, self.core.pushed(), done.freed));
         // Release: the committer writes over what is before it only after the map is safe.
@@ -306,6 +308,11 @@ impl Checkpointer {
             self.core.space.free(&runs);
         }
     }
+}
+
+/// What the map has of the capacity.
+pub(super) fn map_bytes(collections: &[Arc<DiskCollection>]) -> u64 {
+    collections.iter().map(|collection| collection.map_bytes()).sum()
 }
 
 /// Shorter runs are not given back to the file system: they are used again soon.

@@ -13,10 +13,12 @@ use super::backend::{Closed, Snapshot};
 use super::cache::{Cache, Entry};
 use super::commit::write_ahead;
 use super::core::{Core, Larges, Pending, Pushed};
+use super::flush::Grown;
 use super::layout::{BLOCK, LARGE, Runs};
 use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
 use super::record::{self, Body, Edits, Placed, What, Whole};
 use super::rows::{self, CollectionRow, Stored, bad};
+use super::space::Need;
 use super::view::DiskView;
 use super::{keys, layout, list};
 use crate::{
@@ -61,8 +63,10 @@ pub(super) struct Inner {
     pub(super) ops: Vec<OpRecord>,
     /// See [`Dropped`].
     pub(super) dropped: Dropped,
-    /// Blocks that were promised to writes since the last checkpoint.
-    promised: u64,
+    /// What was promised to writes since the last checkpoint.
+    promised: Need,
+    /// Bytes of the rows of objects, as of the last checkpoint.
+    object_rows: u64,
     /// The row in the map says something else.
     pub(super) dirty: bool,
     pub(super) removed: bool,
@@ -88,7 +92,8 @@ impl DiskCollection {
             records: row.records,
             ops,
             dropped: Runs::new(),
-            promised: 0,
+            promised: Need::default(),
+            object_rows: row.object_rows.unwrap_or(0),
             dirty: false,
             removed: false,
         };
@@ -142,17 +147,25 @@ impl DiskCollection {
                         }
                     }
                 }
-                let blocks = self.prepare(&body.objects)?;
-                self.core.space.allocate(0, blocks)?;
-                self.inner.lock().apply(self, seq, body, blocks);
+                let need = self.prepare(&body.objects)?;
+                self.core.space.promise_again(need);
+                self.inner.lock().apply(self, seq, body, need);
             }
         }
         Ok(())
     }
 
-    /// Sees to it that all objects which a transaction is about are in the cache. Gives the number of blocks
-    /// that its small writes need at the next checkpoint, at most.
-    fn prepare(&self, objects: &[Edits<'_>]) -> Result<u64, StoreError> {
+    /// What its objects have of the map, as of the last checkpoint: keys and values of omaps, names and
+    /// attributes.
+    pub(super) fn map_bytes(&self) -> u64 {
+        let inner = self.inner.lock();
+        let stats = &inner.stats;
+        stats.omap_bytes + stats.omap_keys * keys::OMAP_PREFIX_LEN as u64 + inner.object_rows
+    }
+
+    /// Sees to it that all objects which a transaction is about are in the cache. Gives what it needs until
+    /// the next checkpoint.
+    fn prepare(&self, objects: &[Edits<'_>]) -> Result<Need, StoreError> {
         let sources: SmallVec<[ObjectRef<'_>; 2]> =
             objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
         let oids: SmallVec<[ObjectRef<'_>; 2]> =
@@ -160,7 +173,8 @@ impl DiskCollection {
         while let Some((oid, disk)) = self.missing(&oids)? {
             self.load(oid, &disk)?;
         }
-        Ok(self.blocks_of(&oids, blocks_later(objects), sources.len() as u64))
+        let blocks = self.blocks_of(&oids, blocks_later(objects), sources.len() as u64);
+        Ok(Need { blocks, bytes: map_bytes(objects) })
     }
 
     /// How many blocks the next checkpoint has to write more at most, if these objects are written to and cloned: a clone has
@@ -268,13 +282,13 @@ impl DiskCollection {
             return Err(bad("our own record is another".to_owned()));
         };
         let version = Some(body.version);
-        let blocks = self.prepare(&body.objects)?;
+        let need = self.prepare(&body.objects)?;
         let mut inner = self.inner.lock();
         if inner.removed {
             return Err(StoreError::NoCollection(self.pg));
         }
-        self.core.space.allocate(0, blocks)?;
-        inner.apply(self, seq, body, blocks);
+        self.core.space.promise(need)?;
+        inner.apply(self, seq, body, need);
         let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
         let pushed = self.core.push(pending);
         drop(inner);
@@ -295,6 +309,45 @@ pub(super) type Forgotten = (Cache, Arc<dyn Snapshot>, Arc<Guard>);
 enum Look {
     Found(Option<Arc<dyn ObjectView>>),
     OnDisk(Arc<dyn Snapshot>),
+}
+
+/// What an object's row takes beside its name and attributes, about.
+const ROW_BYTES: usize = 200;
+
+/// What objects, keys, values and attributes take in the map, at most: what they replace is counted until
+/// the next checkpoint. What only makes something smaller needs nothing.
+fn map_bytes(objects: &[Edits<'_>]) -> u64 {
+    let pairs = |pairs: &[(Bytes, Bytes)]| {
+        pairs.iter().map(|(k, v)| keys::OMAP_PREFIX_LEN + k.len() + v.len()).sum::<usize>()
+    };
+    let of = |edit: &Edit<'_>| match edit {
+        Edit::Change(Change::SetOmap { pairs: set }) => pairs(set),
+        Edit::Change(Change::SetXattr { name, value }) => name.len() + value.len(),
+        Edit::Change(Change::SetOmapHeader { header }) => header.len(),
+        _ => 0,
+    };
+    let grows = |edit: &Edit<'_>| match edit {
+        Edit::Large { .. } => true,
+        Edit::Change(change) => matches!(
+            change,
+            Change::Create
+                | Change::Write { .. }
+                | Change::WriteFull { .. }
+                | Change::CloneFrom { .. }
+                | Change::SetOmap { .. }
+                | Change::SetXattr { .. }
+                | Change::SetOmapHeader { .. }
+        ),
+    };
+    let row = |object: &Edits<'_>| match object.edits.last() {
+        Some(Edit::Change(Change::Remove)) => 0,
+        _ if object.edits.iter().any(grows) => {
+            ROW_BYTES + object.oid.name.len() + object.oid.nspace.len() + object.oid.key.len()
+        }
+        _ => 0,
+    };
+    objects.iter().map(|object| row(object) + object.edits.iter().map(of).sum::<usize>()).sum::<usize>()
+        as u64
 }
 
 /// What blocks small writes will need at the next checkpoint, at most.
@@ -368,11 +421,11 @@ impl Inner {
     }
 
     /// Does a transaction. All its objects are in the cache.
-    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, blocks: u64) {
+    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, need: Need) {
         self.seq = seq;
         self.version = body.version;
         self.dirty = true;
-        self.promised += blocks;
+        self.promised += need;
         if let Some(op) = body.op {
             self.ops.push(op);
             self.records += 1;
@@ -456,7 +509,7 @@ pub(super) struct Cut {
     pub(super) ops: Vec<OpRecord>,
     pub(super) first_op: u64,
     pub(super) dropped: Runs,
-    pub(super) promised: u64,
+    pub(super) promised: Need,
     pub(super) removed: bool,
 }
 
@@ -498,6 +551,7 @@ impl DiskCollection {
                 version: inner.version,
                 records: inner.records,
                 stats: inner.stats,
+                object_rows: Some(inner.object_rows),
             },
             entries,
             ops: inner.ops.clone(),
@@ -509,13 +563,13 @@ impl DiskCollection {
     }
 
     /// The checkpoint is safe: what it wrote need not be kept in memory any more.
-    /// `records` is the number of operation records in the map, `omap` by how many bytes and keys its omaps have grown; up to `clean_max` objects
-    /// stay in memory nevertheless.
+    /// `records` is the number of operation records in the map; up to `clean_max` objects stay in memory
+    /// nevertheless.
     pub(super) fn rebase(
         &self,
         flushed: Vec<Flushed>,
         records: u64,
-        omap: (i64, i64),
+        grown: Grown,
         clean_max: usize,
         disk: &Arc<dyn Snapshot>,
         guard: &Arc<Guard>,
@@ -527,8 +581,8 @@ impl DiskCollection {
         }
         inner.disk = Arc::clone(disk);
         inner.guard = Arc::clone(guard);
-        inner.stats.omap_bytes = inner.stats.omap_bytes.saturating_add_signed(omap.0);
-        inner.stats.omap_keys = inner.stats.omap_keys.saturating_add_signed(omap.1);
+        let Inner { stats, object_rows, .. } = &mut *inner;
+        grown.add_to(stats, object_rows);
         let first = inner.records - inner.ops.len() as u64;
         let complete = records - records % keys::RECORDS_PER_ROW;
         inner.ops.drain(..complete.saturating_sub(first) as usize);

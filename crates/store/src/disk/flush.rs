@@ -14,10 +14,10 @@ use super::keys;
 use super::layout::{BLOCK, Run, Runs, block_crc, push_block};
 use super::omap::{self, Base, Delta};
 use super::onode::{Captured, Onode};
-use super::rows::{self, Stored, bad, encode_chunk, encode_object, runs_of};
+use super::rows::{self, Stored, bad, encode_chunk, encode_object, row_bytes, runs_of};
 use super::space;
 use super::view::{ReadError, read_blocks};
-use crate::StoreError;
+use crate::{CollectionStats, StoreError};
 
 /// Blocks written at once.
 const WRITE_BLOCKS_MAX: usize = 256;
@@ -63,6 +63,23 @@ impl Writer {
     }
 }
 
+/// By what the rows of a collection have grown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Grown {
+    omap_bytes: i64,
+    omap_keys: i64,
+    object_rows: i64,
+}
+
+impl Grown {
+    /// Counts it.
+    pub(super) fn add_to(self, stats: &mut CollectionStats, object_rows: &mut u64) {
+        stats.omap_bytes = stats.omap_bytes.saturating_add_signed(self.omap_bytes);
+        stats.omap_keys = stats.omap_keys.saturating_add_signed(self.omap_keys);
+        *object_rows = object_rows.saturating_add_signed(self.object_rows);
+    }
+}
+
 impl<'a> Flush<'a> {
     pub(super) fn new(
         core: &'a Core,
@@ -75,12 +92,9 @@ impl<'a> Flush<'a> {
         Self { core, stored, batch, number, disk, lost: Runs::new(), writer }
     }
 
-    /// Writes objects down; some blocks may yet wait in the writer. Also gives by how many bytes and keys their omaps have grown.
-    pub(super) fn entries(
-        &mut self,
-        entries: Vec<CutEntry>,
-    ) -> Result<(Vec<Flushed>, (i64, i64)), StoreError> {
-        let mut grown = (0, 0);
+    /// Writes objects down; some blocks may yet wait in the writer. Also gives what has grown by it.
+    pub(super) fn entries(&mut self, entries: Vec<CutEntry>) -> Result<(Vec<Flushed>, Grown), StoreError> {
+        let mut grown = Grown::default();
         let mut flushed = Vec::with_capacity(entries.len());
         for CutEntry { name, live, stored } in entries {
             let key = keys::object(self.number, name.as_ref().as_ref());
@@ -107,13 +121,14 @@ impl<'a> Flush<'a> {
         key: Bytes,
         Captured { onode: live, dirty }: &Captured,
         old: Option<&Stored>,
-        grown: &mut (i64, i64),
+        grown: &mut Grown,
     ) -> Result<(Option<Stored>, Vec<(u32, Arc<Chunk>)>), StoreError> {
         let inline = live.chunks.len() == 1;
         let mut new = Stored {
             number: live.number,
             inline,
             omap: false,
+            row_bytes: 0,
             chunks: SmallVec::with_capacity(live.chunks.len()),
         };
         let moved = old.is_some_and(|old| old.inline) != inline;
@@ -153,7 +168,10 @@ impl<'a> Flush<'a> {
         }
         new.omap = self.omap(live, old.is_some_and(|old| old.omap), grown)?;
         let only = inline.then(|| only.unwrap_or_default());
-        self.batch.set(key, encode_object(live, new.omap, only.as_deref()));
+        let row = encode_object(live, new.omap, only.as_deref());
+        new.row_bytes = row_bytes(&key, &row);
+        grown.object_rows += new.row_bytes as i64 - old.map_or(0, |old| old.row_bytes as i64);
+        self.batch.set(key, row);
         Ok((Some(new), clean))
     }
 
@@ -247,7 +265,7 @@ impl<'a> Flush<'a> {
     }
 
     /// Removes all rows of an object.
-    fn remove_object(&mut self, key: &Bytes, old: &Stored, grown: &mut (i64, i64)) -> Result<(), StoreError> {
+    fn remove_object(&mut self, key: &Bytes, old: &Stored, grown: &mut Grown) -> Result<(), StoreError> {
         for (index, runs) in old.chunks.iter().enumerate() {
             self.lost.extend_from_slice(runs);
             if !old.inline && !runs.is_empty() {
@@ -257,12 +275,13 @@ impl<'a> Flush<'a> {
         if old.omap {
             self.remove_omap(old.number, b"", None, grown)?;
         }
+        grown.object_rows -= old.row_bytes as i64;
         self.batch.remove(key.clone());
         Ok(())
     }
 
     /// Brings an omap's rows up to date; whether there may be any then.
-    fn omap(&mut self, live: &Onode, stored: bool, grown: &mut (i64, i64)) -> Result<bool, StoreError> {
+    fn omap(&mut self, live: &Onode, stored: bool, grown: &mut Grown) -> Result<bool, StoreError> {
         let Some(delta) = live.omap.flushing.as_deref().filter(|delta| !delta.is_empty()) else {
             return Ok(stored);
         };
@@ -282,13 +301,13 @@ impl<'a> Flush<'a> {
             let hidden = *cleared || gone.iter().any(|(from, until)| from <= key && key < until);
             let old = if stored && !hidden { self.disk.get(&row).map_err(failed)? } else { None };
             if let Some(old) = &old {
-                grown.0 -= (key.len() + old.len()) as i64;
-                grown.1 -= 1;
+                grown.omap_bytes -= (key.len() + old.len()) as i64;
+                grown.omap_keys -= 1;
             }
             match value {
                 Some(value) => {
-                    grown.0 += (key.len() + value.len()) as i64;
-                    grown.1 += 1;
+                    grown.omap_bytes += (key.len() + value.len()) as i64;
+                    grown.omap_keys += 1;
                     self.batch.set(row, value.clone());
                 }
                 None => self.batch.remove(row),
@@ -304,7 +323,7 @@ impl<'a> Flush<'a> {
         base: &Base,
         over: &Delta,
         number: u64,
-        grown: &mut (i64, i64),
+        grown: &mut Grown,
     ) -> Result<bool, StoreError> {
         let mut copied = false;
         let mut from = Some(Vec::new());
@@ -312,8 +331,8 @@ impl<'a> Flush<'a> {
             let rows = base.rows(&start).map_err(failed)?;
             from = omap::behind(&rows);
             for (key, value) in rows.into_iter().filter(|(key, _)| !over.covers(key)) {
-                grown.0 += (key.len() + value.len()) as i64;
-                grown.1 += 1;
+                grown.omap_bytes += (key.len() + value.len()) as i64;
+                grown.omap_keys += 1;
                 self.batch.set(keys::omap(number, &key), value);
                 copied = true;
             }
@@ -327,7 +346,7 @@ impl<'a> Flush<'a> {
         number: u64,
         from: &[u8],
         until: Option<&Bytes>,
-        grown: &mut (i64, i64),
+        grown: &mut Grown,
     ) -> Result<(), StoreError> {
         let until = until.map_or_else(|| keys::omap(number + 1, b""), |until| keys::omap(number, until));
         let mut start = keys::omap(number, from);
@@ -335,8 +354,8 @@ impl<'a> Flush<'a> {
             let rows = self.disk.range(&start, &until, PAGE).map_err(failed)?;
             let full = rows.len() == PAGE;
             for (key, value) in rows {
-                grown.0 -= (key.len() - keys::OMAP_PREFIX_LEN + value.len()) as i64;
-                grown.1 -= 1;
+                grown.omap_bytes -= (key.len() - keys::OMAP_PREFIX_LEN + value.len()) as i64;
+                grown.omap_keys -= 1;
                 start = [&key[..], &[0]].concat().into();
                 self.batch.remove(key);
             }
@@ -356,7 +375,7 @@ impl<'a> Flush<'a> {
             for (key, _) in rows {
                 let name = keys::object_name(&key).ok_or_else(|| bad(format!("an object's key: {key:?}")))?;
                 if let Some((_, stored)) = rows::load(&*self.disk, self.number, name.as_ref())? {
-                    self.remove_object(&key, &stored, &mut (0, 0))?;
+                    self.remove_object(&key, &stored, &mut Grown::default())?;
                 }
                 start = [&key[..], &[0]].concat().into();
             }

@@ -123,6 +123,7 @@ fn examine<'a>(
         in_use: 0,
         objects: FxHashMap::default(),
         collections: BTreeMap::new(),
+        object_rows: BTreeMap::new(),
         applied: BTreeMap::new(),
         wrong: Vec::new(),
         hopeless: None,
@@ -188,6 +189,8 @@ struct Check<'a> {
     objects: FxHashMap<u64, (u32, bool, u32)>,
     /// By their numbers, with what their objects are in sum.
     collections: BTreeMap<u32, (PgId, CollectionRow, CollectionStats)>,
+    /// By the collection's number: bytes of the rows of its objects.
+    object_rows: BTreeMap<u32, u64>,
     /// Up to which record the map has all.
     applied: BTreeMap<PgId, u64>,
     wrong: Vec<Wrong>,
@@ -365,6 +368,7 @@ impl Check<'_> {
     fn object_row(&mut self, key: &[u8], value: &[u8]) {
         let Some((object, stored, size)) = self.object(key, value, true) else { return };
         self.checked.objects += 1;
+        *self.object_rows.entry(object.collection).or_default() += rows::row_bytes(key, value);
         let rows = if stored.inline { 0 } else { stored.chunks.len() as u32 };
         if self.objects.insert(stored.number, (rows, stored.omap, object.collection)).is_some() {
             let what = "it has the number of another object";
@@ -487,6 +491,12 @@ impl Check<'_> {
 
     fn sums(&mut self) {
         for (pg, row, sums) in std::mem::take(&mut self.collections).values() {
+            let rows = self.object_rows.get(&row.number).copied().unwrap_or(0);
+            if let Some(counted) = row.object_rows.filter(|counted| *counted != rows) {
+                self.error(format!(
+                    "the rows of the objects of {pg} are said to have {counted} bytes; they have {rows}"
+                ));
+            }
             if row.stats != *sums {
                 self.error(format!("the statistics of {pg} are {:?}; its objects are {sums:?}", row.stats));
             }

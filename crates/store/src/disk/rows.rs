@@ -95,6 +95,9 @@ pub(super) struct CollectionRow {
     /// Operation records that there ever were.
     pub(super) records: u64,
     pub(super) stats: CollectionStats,
+    /// Bytes of its objects' rows with their keys: names and attributes. Not there where nobody has counted
+    /// them yet, as in stores of before they were counted.
+    pub(super) object_rows: Option<u64>,
 }
 
 impl CollectionRow {
@@ -109,6 +112,9 @@ impl CollectionRow {
         w.u64(self.stats.bytes_allocated);
         w.u64(self.stats.omap_bytes);
         w.u64(self.stats.omap_keys);
+        if let Some(bytes) = self.object_rows {
+            w.u64(bytes);
+        }
         w.into_bytes()
     }
 
@@ -126,6 +132,7 @@ impl CollectionRow {
                 omap_bytes: r.u64()?,
                 omap_keys: r.u64()?,
             },
+            object_rows: if r.is_empty() { None } else { Some(r.u64()?) },
         })
     }
 }
@@ -153,6 +160,8 @@ pub(super) struct Stored {
     pub(super) inline: bool,
     /// There may be rows of an omap.
     pub(super) omap: bool,
+    /// Bytes of the object's own row, with its key.
+    pub(super) row_bytes: u64,
     /// The blocks of each chunk.
     pub(super) chunks: SmallVec<[Runs; 1]>,
 }
@@ -251,7 +260,8 @@ pub(super) fn load(
     oid: ObjectRef<'_>,
 ) -> Result<Option<(Onode, Stored)>, StoreError> {
     let failed = |e: io::Error| bad(format!("reading {oid:?}: {e}"));
-    let Some(row) = disk.get(&keys::object(collection, oid)).map_err(failed)? else { return Ok(None) };
+    let key = keys::object(collection, oid);
+    let Some(row) = disk.get(&key).map_err(failed)? else { return Ok(None) };
     let damaged = |e: DecodeError| bad(format!("the record of {oid:?}: {e}"));
     let (mut onode, mut stored, count) = decode_object(&row).map_err(damaged)?;
     if !stored.inline && count > 0 {
@@ -268,6 +278,7 @@ pub(super) fn load(
         }
         onode.chunks = chunks;
     }
+    stored.row_bytes = row_bytes(&key, &row);
     stored.chunks = onode.chunks.iter().map(|c| c.as_deref().map(runs_of).unwrap_or_default()).collect();
     onode.blocks = stored.chunks.iter().flatten().map(|run| u64::from(run.len)).sum();
     Ok(Some((onode, stored)))
@@ -294,8 +305,30 @@ pub(super) fn decode_object(row: &[u8]) -> Result<(Onode, Stored, u32), DecodeEr
     if inline {
         onode.chunks = vec![Some(Arc::new(take_chunk(&mut r)?))];
     }
-    let stored = Stored { number: onode.number, inline, omap: onode.omap.stored, chunks: SmallVec::new() };
+    let omap = onode.omap.stored;
+    let stored = Stored { number: onode.number, inline, omap, row_bytes: 0, chunks: SmallVec::new() };
     Ok((onode, stored, count))
+}
+
+/// What a row takes of the capacity.
+pub(super) fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64
+}
+
+/// Counts what [`CollectionRow::object_rows`] says.
+pub(super) fn count_object_rows(disk: &dyn Snapshot, collection: u32) -> io::Result<u64> {
+    const PAGE: usize = 1024;
+    let until = collection.checked_add(1).map_or_else(|| Bytes::from_static(b"P"), keys::objects);
+    let mut from = keys::objects(collection);
+    let mut bytes = 0;
+    loop {
+        let rows = disk.range(&from, &until, PAGE)?;
+        bytes += rows.iter().map(|(key, value)| row_bytes(key, value)).sum::<u64>();
+        match rows.last() {
+            Some((last, _)) if rows.len() == PAGE => from = [&last[..], &[0]].concat().into(),
+            _ => return Ok(bytes),
+        }
+    }
 }
 
 /// The map says something that makes no sense, or cannot be read.

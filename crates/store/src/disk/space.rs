@@ -70,6 +70,21 @@ impl Bits {
     }
 }
 
+/// What a transaction needs beside the blocks that it has been given: blocks for its small writes at the
+/// next checkpoint, and bytes of the map for names, keys, values and attributes; at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) blocks: u64,
+    pub(super) bytes: u64,
+}
+
+impl std::ops::AddAssign for Need {
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
+}
+
 /// What may be allocated.
 #[derive(Debug)]
 pub(super) struct Space(Mutex<State>);
@@ -80,6 +95,10 @@ struct State {
     free: u64,
     /// Blocks that writes will need which are only in the journal yet; at most.
     reserved: u64,
+    /// Bytes that the map has of the capacity: names, keys, values and attributes.
+    map_bytes: u64,
+    /// Bytes that were written to the map since the last checkpoint; at most.
+    pending_bytes: u64,
     /// Where the last search ended.
     hint: u64,
     /// Set aside for small writes, and in use as far as `used` is concerned; perhaps of no length.
@@ -96,24 +115,43 @@ impl Space {
         let free = used.blocks - in_use;
         Self(Mutex::new(
             &SPACE,
-            State { used, free, reserved: 0, hint: 0, strip: Run { start: 0, len: 0 }, strip_hint: 0 },
+            State {
+                used,
+                free,
+                reserved: 0,
+                map_bytes: 0,
+                pending_bytes: 0,
+                hint: 0,
+                strip: Run { start: 0, len: 0 },
+                strip_hint: 0,
+            },
         ))
     }
 
     /// Takes `blocks` blocks, in as few runs as there are, and promises `later` more.
     pub(super) fn allocate(&self, blocks: u64, later: u64) -> Result<Runs, StoreError> {
         let mut state = self.0.lock();
-        if blocks + later > state.available() {
-            state.give_up_strip();
-        }
-        let available = state.available();
-        if blocks + later > available {
-            let capacity = state.used.blocks * BLOCK as u64;
-            let (needed, free) = ((blocks + later) * BLOCK as u64, available * BLOCK as u64);
-            return Err(StoreError::Full { needed, free, capacity });
-        }
+        state.has_room(blocks + later)?;
         state.reserved += later;
         Ok(state.take(blocks))
+    }
+
+    /// Promises blocks and bytes of the map, if there is room for both; who needs neither is never refused.
+    pub(super) fn promise(&self, need: Need) -> Result<(), StoreError> {
+        let mut state = self.0.lock();
+        state.has_room(need.blocks + need.bytes.div_ceil(BLOCK as u64))?;
+        state.promise(need);
+        Ok(())
+    }
+
+    /// Promises what was promised before the restart, whether there is room or not.
+    pub(super) fn promise_again(&self, need: Need) {
+        self.0.lock().promise(need);
+    }
+
+    /// Says how much of the capacity the map has.
+    pub(super) fn set_map_bytes(&self, bytes: u64) {
+        self.0.lock().map_bytes = bytes;
     }
 
     /// Takes `blocks` blocks side by side, and behind those that it gave before, as far as there are many free ones together.
@@ -135,8 +173,10 @@ impl Space {
     }
 
     /// Ends a promise.
-    pub(super) fn release_promise(&self, blocks: u64) {
-        self.0.lock().reserved -= blocks;
+    pub(super) fn release_promise(&self, need: Need) {
+        let mut state = self.0.lock();
+        state.reserved -= need.blocks;
+        state.pending_bytes -= need.bytes;
     }
 
     /// Takes these blocks, which the journal says were taken; false if they are not free.
@@ -165,11 +205,37 @@ impl Space {
         let state = self.0.lock();
         (state.used.blocks, state.available() + u64::from(state.strip.len))
     }
+
+    /// Blocks that data have or were promised, without what the map takes of the capacity.
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> u64 {
+        let state = self.0.lock();
+        state.used.blocks - state.free - u64::from(state.strip.len) + state.reserved
+    }
 }
 
 impl State {
     fn available(&self) -> u64 {
-        self.free.saturating_sub(self.reserved)
+        let of_map = (self.map_bytes + self.pending_bytes).div_ceil(BLOCK as u64);
+        self.free.saturating_sub(self.reserved).saturating_sub(of_map)
+    }
+
+    fn promise(&mut self, need: Need) {
+        self.reserved += need.blocks;
+        self.pending_bytes += need.bytes;
+    }
+
+    fn has_room(&mut self, blocks: u64) -> Result<(), StoreError> {
+        if blocks > self.available() {
+            self.give_up_strip();
+        }
+        let available = self.available();
+        if blocks <= available {
+            return Ok(());
+        }
+        let capacity = self.used.blocks * BLOCK as u64;
+        let (needed, free) = (blocks * BLOCK as u64, available * BLOCK as u64);
+        Err(StoreError::Full { needed, free, capacity })
     }
 
     fn give_up_strip(&mut self) {
@@ -376,7 +442,7 @@ mod tests {
         assert!(matches!(space.allocate(300, 8), Err(StoreError::Full { .. })));
         space.allocate(0, 300).expect("room");
         assert!(matches!(space.allocate(10, 0), Err(StoreError::Full { .. })), "the rest is promised");
-        space.release_promise(300);
+        space.release_promise(Need { blocks: 300, bytes: 0 });
         // Every other run comes back; then all that is free is found though it is in pieces.
         let (back, kept): (Vec<_>, Vec<_>) = taken.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
         back.iter().for_each(|(_, run)| space.free(&[*run]));

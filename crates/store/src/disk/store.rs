@@ -14,7 +14,7 @@ use loligo_wire::{DecodeError, PgId, PoolId, Reader, Uuid};
 use super::ahead::Ahead;
 use super::backend::files::Files;
 use super::backend::{Backend, Kv, Snapshot};
-use super::checkpoint::{Checkpointer, Collections};
+use super::checkpoint::{Checkpointer, Collections, map_bytes};
 use super::collection::DiskCollection;
 use super::commit::Committer;
 use super::core::{Core, Start, WAITING_MAX};
@@ -290,10 +290,13 @@ impl Opening {
             let mut r = Reader::new(&key[1..]);
             let pool = PoolId(r.array().map(i64::from_be_bytes)?);
             let pg = PgId { pool, seed: r.array().map(u32::from_be_bytes)? };
-            let row = CollectionRow::decode(&value)?;
+            let mut row = CollectionRow::decode(&value)?;
             if row.number == 0 {
                 self.tombstones.insert(pg, row.applied_seq);
                 continue;
+            }
+            if row.object_rows.is_none() {
+                row.object_rows = Some(rows::count_object_rows(&**disk, row.number)?);
             }
             objects += row.stats.objects;
             let newest = disk.get(&keys::records(row.number, row.records / keys::RECORDS_PER_ROW))?;
@@ -381,6 +384,7 @@ impl Opening {
             stored,
             tombstones,
         );
+        core.space.set_map_bytes(map_bytes(&collections.all()));
         let of_hook = Arc::downgrade(&collections);
         core.on_stop(Box::new(move |error| {
             let all = of_hook.upgrade().map(|collections| collections.all()).unwrap_or_default();

@@ -173,6 +173,7 @@ impl Check<'_> {
             version: left.version,
             records: left.records,
             stats: CollectionStats::default(),
+            object_rows: None,
         };
         Ok((pg, row))
     }

@@ -412,6 +412,8 @@ impl Repair<'_> {
     fn count_anew(&mut self) -> Result<(), OpenError> {
         for (pg, row, sums) in self.check.collections.values_mut() {
             row.stats = *sums;
+            // Rows are changed here; the next start counts what is there then.
+            row.object_rows = None;
             self.batch.set(keys::collection(*pg), row.encode());
         }
         for (key, _) in self.check.disk.range(b"R", b"T", usize::MAX)? {

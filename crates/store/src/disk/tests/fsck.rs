@@ -226,7 +226,7 @@ fn a_block_of_two_objects_is_counted_so() {
     store.close();
     let machine = machine.restarted();
     assert!(check(&machine).1.is_empty());
-    assert_eq!(open(&machine).expect("it opens").core().space.figures().1, CAPACITY / 4096 - 3);
+    assert_eq!(open(&machine).expect("it opens").core().space.in_use(), 3);
 }
 
 #[test]
