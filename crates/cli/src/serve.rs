@@ -8,7 +8,7 @@ use std::time::Instant;
 use loligo_cephx::conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
 use loligo_server::{Auth, Compression, KeyType, Server};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{AuthCipher, AuthMethod, Serve, Store};
 use crate::client;
@@ -55,6 +55,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     if let Some(workers) = options.workers {
         builder = builder.threads(workers);
     }
+    // Whoever reads that the server is ready may end it: from here on a signal waits until it is.
+    let runtime = client::runtime(1)?;
+    let signals = runtime.block_on(async { Signals::new() }).context(|| "signals".to_owned())?;
     let server = builder.start().context(|| format!("serve {}", options.data.display()))?;
     sayln!(
         "ready conf={} mon={} startup_ms={:.1}",
@@ -62,9 +65,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         server.mon_addr(),
         began.elapsed().as_secs_f64() * 1e3
     );
-    client::runtime(1)?.block_on(async {
+    runtime.block_on(async {
         let failure = tokio::select! {
-            told = follow_signals() => told.context(|| "signals".to_owned()).err(),
+            () = signals.follow() => None,
             why = server.failed() => Some(Failure::new("serve", why)),
         };
         server.shutdown().await;
@@ -84,16 +87,32 @@ fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
     }
 }
 
-/// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.
-pub(crate) async fn follow_signals() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => drop(tokio::task::spawn_blocking(loligo_logring::reopen).await),
+/// The signals that end a server, and the one that has its log opened anew. They are heard from the moment when
+/// this is made.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Within a runtime.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.
+    pub(crate) async fn follow(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => drop(tokio::task::spawn_blocking(loligo_logring::reopen).await),
+            }
         }
     }
 }

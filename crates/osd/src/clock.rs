@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use loligo_lockstat::{Class, Mutex};
 
+use crate::finisher::OnPanic;
 use crate::slot::Slot;
 
 /// Held to put in one moment, or to take out those that have come.
@@ -25,6 +26,7 @@ pub(crate) struct Clock {
 struct Shared {
     due: Mutex<Due>,
     closed: AtomicBool,
+    on_panic: OnceLock<OnPanic>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,11 @@ struct Due {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { due: Mutex::new(&CLOCK, Due::default()), closed: AtomicBool::new(false) }
+        Self {
+            due: Mutex::new(&CLOCK, Due::default()),
+            closed: AtomicBool::new(false),
+            on_panic: OnceLock::new(),
+        }
     }
 }
 
@@ -55,9 +61,19 @@ impl Clock {
         }
     }
 
+    /// Says who hears that the thread has panicked.
+    pub(crate) fn on_panic(&self, heard: OnPanic) {
+        let _ = self.shared.on_panic.set(heard);
+    }
+
     fn start(&self) -> Option<Thread> {
         let shared = Arc::clone(&self.shared);
-        let spawned = thread::Builder::new().name("loligo-clock".to_owned()).spawn(move || shared.run());
+        let of_panic = Arc::clone(&self.shared);
+        let panicked =
+            move |why: String| of_panic.on_panic.get().into_iter().for_each(|heard| heard(why.clone()));
+        let name = "loligo-clock";
+        let guarded = move || loligo_store::guarded(name, || shared.run(), panicked);
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(guarded);
         spawned.ok().map(|handle| handle.thread().clone())
     }
 }

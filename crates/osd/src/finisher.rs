@@ -38,7 +38,11 @@ pub(crate) struct Finisher {
 struct Shared {
     lane: Lane<Item>,
     closed: AtomicBool,
+    on_panic: OnceLock<OnPanic>,
 }
+
+/// Hears that a thread of the OSD has panicked: nobody does its work any more.
+pub(crate) type OnPanic = Arc<dyn Fn(String) + Send + Sync>;
 
 /// What the thread sends.
 enum Item {
@@ -50,7 +54,11 @@ enum Item {
 
 impl Default for Finisher {
     fn default() -> Self {
-        let shared = Shared { lane: Lane::new(&FINISHER, WAITING_MAX), closed: AtomicBool::new(false) };
+        let shared = Shared {
+            lane: Lane::new(&FINISHER, WAITING_MAX),
+            closed: AtomicBool::new(false),
+            on_panic: OnceLock::new(),
+        };
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 }
@@ -59,6 +67,11 @@ impl Finisher {
     /// Has the answers of a placement group sent; the caller has become their sender. Never waits.
     pub(crate) fn send(&self, group: Option<Arc<Replies>>) {
         self.push(group.into_iter().map(Item::Group));
+    }
+
+    /// Says who hears that the thread has panicked.
+    pub(crate) fn on_panic(&self, heard: OnPanic) {
+        let _ = self.shared.on_panic.set(heard);
     }
 
     /// Has messages sent. Never waits.
@@ -106,7 +119,12 @@ impl Finisher {
                 thread::park();
             }
         };
-        let spawned = thread::Builder::new().name("loligo-finish".to_owned()).spawn(work);
+        let of_panic = Arc::clone(&self.shared);
+        let panicked =
+            move |why: String| of_panic.on_panic.get().into_iter().for_each(|heard| heard(why.clone()));
+        let name = "loligo-finish";
+        let guarded = move || loligo_store::guarded(name, work, panicked);
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(guarded);
         spawned.ok().map(|handle| handle.thread().clone())
     }
 }
@@ -212,4 +230,36 @@ fn leave(leaving: Vec<Leaving>) {
         asker.answer_held(msg, hold);
     }
     drop(corks);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::unread::Held;
+
+    /// Somebody whose answers cannot be given.
+    struct Faulty;
+
+    impl Asker for Faulty {
+        fn answer(&self, _: Msg) {
+            panic!("no answer");
+        }
+
+        fn cork(&self) -> Option<Cork<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_is_heard_of() {
+        let finisher = Finisher::default();
+        let (tell, told) = mpsc::channel();
+        finisher.on_panic(Arc::new(move |why| drop(tell.send(why))));
+        let msg = Msg::new(&loligo_wire::message::osd::MOSDMap::default());
+        finisher.send_messages([(Arc::new(Faulty) as Arc<dyn Asker>, msg, Held::default())].into_iter());
+        let why = told.recv().expect("the thread tells before it ends");
+        assert!(why.contains("loligo-finish") && why.contains("no answer"), "{why}");
+    }
 }

@@ -11,9 +11,13 @@ use std::thread::{self, Thread};
 use loligo_lockstat::{Class, Mutex};
 use tokio::runtime::Handle;
 
+use crate::finisher::OnPanic;
+
 /// Held to add or to take out one job.
 static HANDS: Class = Class::new("osd.hands");
 
+/// What the threads are called.
+const NAME: &str = "loligo-hands";
 /// Threads at most.
 const THREADS_MAX: usize = 8;
 
@@ -24,6 +28,7 @@ pub(crate) struct Hands {
     state: Arc<Mutex<State>>,
     /// Where short work goes on.
     runtime: OnceLock<Handle>,
+    on_panic: Arc<OnceLock<OnPanic>>,
 }
 
 #[derive(Default)]
@@ -36,7 +41,8 @@ struct State {
 
 impl Default for Hands {
     fn default() -> Self {
-        Self { state: Arc::new(Mutex::new(&HANDS, State::default())), runtime: OnceLock::new() }
+        let state = Arc::new(Mutex::new(&HANDS, State::default()));
+        Self { state, runtime: OnceLock::new(), on_panic: Arc::default() }
     }
 }
 
@@ -49,6 +55,11 @@ impl Hands {
     /// Remembers that.
     pub(crate) fn learn(&self, runtime: &Handle) {
         let _ = self.runtime.get_or_init(|| runtime.clone());
+    }
+
+    /// Says who hears of a job that has panicked; the threads go on with others.
+    pub(crate) fn on_panic(&self, heard: OnPanic) {
+        let _ = self.on_panic.set(heard);
     }
 
     /// Has a job done. Never waits, unless no thread can be made.
@@ -67,8 +78,9 @@ impl Hands {
     }
 
     fn add_thread(&self) {
-        let shared = Arc::clone(&self.state);
-        let spawned = thread::Builder::new().name("loligo-hands".to_owned()).spawn(move || work(&shared));
+        let (shared, on_panic) = (Arc::clone(&self.state), Arc::clone(&self.on_panic));
+        let work = move || work(&shared, &on_panic);
+        let spawned = thread::Builder::new().name(NAME.to_owned()).spawn(work);
         if spawned.is_ok() {
             return;
         }
@@ -97,7 +109,8 @@ fn threads_max() -> usize {
     (processors / 2).clamp(1, THREADS_MAX)
 }
 
-fn work(shared: &Mutex<State>) {
+fn work(shared: &Mutex<State>, on_panic: &OnceLock<OnPanic>) {
+    let panicked = |why: String| on_panic.get().into_iter().for_each(|heard| heard(why.clone()));
     let me = thread::current();
     loop {
         let mut state = shared.lock();
@@ -108,7 +121,7 @@ fn work(shared: &Mutex<State>) {
         }
         drop(state);
         match job {
-            Some(job) => job(),
+            Some(job) => loligo_store::guarded(NAME, job, panicked),
             None if is_over => return,
             None => thread::park(),
         }
@@ -120,6 +133,23 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn a_panic_of_a_job_is_heard_of_and_the_next_one_is_done() {
+        let hands = Hands::default();
+        let (tell, told) = channel();
+        let of_panic = tell.clone();
+        hands.on_panic(Arc::new(move |why| of_panic.send(why).expect("the test waits")));
+        // More than there are threads.
+        for _ in 0..=THREADS_MAX {
+            hands.give(|| panic!("no job"));
+        }
+        hands.give(move || tell.send("done".to_owned()).expect("the test waits"));
+        let heard: Vec<String> = told.iter().take(THREADS_MAX + 2).collect();
+        let of_panics = heard.iter().filter(|why| why.contains("loligo-hands") && why.contains("no job"));
+        assert_eq!(of_panics.count(), THREADS_MAX + 1, "{heard:?}");
+        assert!(heard.contains(&"done".to_owned()), "{heard:?}");
+    }
 
     #[test]
     fn jobs_are_done_by_few_threads_and_those_end() {

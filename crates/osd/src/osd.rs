@@ -103,6 +103,15 @@ impl Osd {
         old.gone_in(&new).into_iter().try_for_each(|pg| self.store.remove(pg))
     }
 
+    /// Says who hears that one of the OSD's own threads has panicked. Answers may be missing from then on, so
+    /// that the server has to end.
+    pub fn on_panic(&self, heard: impl Fn(String) + Send + Sync + 'static) {
+        let heard: crate::finisher::OnPanic = Arc::new(heard);
+        self.helpers.clock.on_panic(Arc::clone(&heard));
+        self.helpers.finisher.on_panic(Arc::clone(&heard));
+        self.helpers.hands.on_panic(heard);
+    }
+
     /// Has `tell` called whenever removed snapshots are gone from all objects of a pool.
     pub fn on_purged(&self, tell: impl Fn(PoolId, SnapSet) + Send + Sync + 'static) {
         self.trims.on_purged(Box::new(tell));

@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     messengers: Vec<Arc<Messenger>>,
     /// Tells when the store can write no more.
     disk: Option<Disk>,
+    /// Tells that a thread of the OSDs has panicked.
+    panicked: mpsc::UnboundedReceiver<String>,
     /// Where what is known of scrubs is kept, and whose it is.
     scrubs: Option<(Arc<ScrubFile>, Arc<Osd>)>,
     _admin: AdminSocket,
@@ -73,6 +75,8 @@ impl Cluster {
             None => store,
         };
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
+        let (tell, panicked) = mpsc::unbounded_channel();
+        osd.on_panic(move |why| drop(tell.send(why)));
         let doors = Doors::new(&builder, &state, state.osd_count_for(builder.osds)?);
         let figures_of = Arc::clone(&osd);
         // What is in memory is new at each start, and so is what is known of it.
@@ -125,7 +129,7 @@ impl Cluster {
         }
         let socket = AdminSocket::open(&facts.admin_socket, facts.admin.clone());
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
-        Ok(Self { facts, mon, messengers, disk, scrubs, _admin, _dir: dir })
+        Ok(Self { facts, mon, messengers, disk, panicked, scrubs, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -138,6 +142,8 @@ impl Cluster {
         let why = tokio::select! {
             _ = stop => "stopped".to_owned(),
             why = store_stopped(&mut self.disk) => format!("the object store has failed: {why}"),
+            // The other end goes with the OSDs, not before.
+            Some(why) = self.panicked.recv() => format!("the OSDs have failed: {why}"),
             error = self.mon.ended() => match error {
                 Some(e) => format!("the monitor has failed: {e}"),
                 None => "the monitor has stopped".to_owned(),

@@ -20,6 +20,7 @@ pub mod disk;
 mod error;
 mod fetch;
 pub mod fuzz;
+mod guard;
 pub mod memory;
 mod oid;
 mod store;
@@ -29,6 +30,7 @@ pub use batch::{behind_answers, gives_answers};
 pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};
+pub use guard::guarded;
 pub use oid::{NameTooLong, ObjectName, ObjectRef};
 pub use store::{
     Collection, CollectionStats, Commit, CommitListener, Data, Info, KeyValues, ObjectStore, ObjectView,

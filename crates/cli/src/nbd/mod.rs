@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use crate::admin::{ask, show_requests};
 use crate::args::FormatName;
 use crate::failure::{Context, Failure};
-use crate::serve::follow_signals;
+use crate::serve::Signals;
 use crate::{client, log, waits};
 
 pub(crate) use args::NbdCommand;
@@ -133,17 +133,19 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
         let (server, places) = listen(&plan, &registry).await?;
         let control = plan.control.as_deref().map(|path| open_control(path, &registry, &handle));
         let control = control.transpose()?;
+        // Before anybody is told that it is ready.
+        let signals = Signals::new().context(|| "signals".to_owned())?;
         sayln!(
             "ready {} devices={} startup_ms={:.1}",
             places.join(" "),
             plan.devices.len(),
             began.elapsed().as_secs_f64() * 1e3
         );
-        let told = follow_signals().await.context(|| "signals".to_owned());
+        signals.follow().await;
         // Nothing is added any more.
         drop(control);
         server.close().await;
-        told
+        Ok(())
     })
 }
 

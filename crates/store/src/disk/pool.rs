@@ -6,10 +6,12 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 
 use loligo_lockstat::{Class, Mutex};
+
+use crate::guard::guarded;
 
 /// Held to add or to take out one job.
 static POOL: Class = Class::new("store.read_pool");
@@ -18,7 +20,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A pool. Jobs are bounded by whoever asks: one for each of a client's requests.
 #[derive(Clone)]
-pub(super) struct Pool(Arc<Mutex<State>>);
+pub(super) struct Pool(Arc<Mutex<State>>, Arc<OnceLock<OnPanic>>);
+
+/// Hears of a job that has panicked.
+type OnPanic = Box<dyn Fn(String) + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -43,9 +48,19 @@ thread_local! {
 impl Pool {
     /// Starts a thread; others, up to so many, come when they are needed.
     pub(super) fn start(threads_max: usize) -> io::Result<Self> {
-        let pool = Self(Arc::new(Mutex::new(&POOL, State { threads_max, ..State::default() })));
+        let state = Mutex::new(&POOL, State { threads_max, ..State::default() });
+        let pool = Self(Arc::new(state), Arc::default());
         pool.add_thread(0)?;
         Ok(pool)
+    }
+
+    /// Says who hears of jobs that panic; the threads go on with others.
+    pub(super) fn on_panic(&self, heard: OnPanic) {
+        let _ = self.1.set(heard);
+    }
+
+    fn run(&self, job: Job) {
+        guarded("loligo-pool", job, |why| self.1.get().into_iter().for_each(|heard| heard(why.clone())));
     }
 
     fn add_thread(&self, number: usize) -> io::Result<()> {
@@ -111,7 +126,7 @@ impl Pool {
         loop {
             let own = WORKER.with_borrow_mut(|worker| worker.as_mut().and_then(|worker| worker.next.take()));
             if let Some(job) = own {
-                job();
+                self.run(job);
                 continue;
             }
             let mut state = self.0.lock();
@@ -122,7 +137,7 @@ impl Pool {
             }
             drop(state);
             match job {
-                Some(job) => job(),
+                Some(job) => self.run(job),
                 None if done => return,
                 None => thread::park(),
             }

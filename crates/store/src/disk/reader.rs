@@ -19,6 +19,7 @@ use loligo_lockstat::{Class, Mutex};
 
 use super::backend::{BackendFile, Buffer, Parts, Ring, Wake};
 use crate::batch::together;
+use crate::guard::guarded;
 
 /// Held to take out all that is asked for; asking takes no lock.
 static READER: Class = Class::new("store.reader");
@@ -76,7 +77,10 @@ struct Shared {
 
 impl Reader {
     /// Starts the thread; none if the kernel offers nothing that would make it better than the pool.
-    pub(super) fn start(file: Arc<dyn BackendFile>) -> io::Result<Option<Self>> {
+    pub(super) fn start(
+        file: Arc<dyn BackendFile>,
+        panicked: impl FnOnce(String) + Send + 'static,
+    ) -> io::Result<Option<Self>> {
         let lane = Lane::new(&READER, WAITING_MAX);
         let shared = Arc::new(Shared { lane, file, closing: AtomicBool::new(false) });
         let of_thread = Arc::clone(&shared);
@@ -87,7 +91,16 @@ impl Reader {
             let _ = tell.send(ring.waker());
             of_thread.work(ring);
         };
-        let thread = thread::Builder::new().name("loligo-read".to_owned()).spawn(work)?;
+        let name = "loligo-read";
+        let of_panic = Arc::clone(&shared);
+        let guarded = move || {
+            guarded(name, work, |why| {
+                panicked(why);
+                // Who waits for what was asked for hears that it will not come.
+                drop(of_panic.lane.close());
+            });
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(guarded)?;
         match told.recv() {
             Ok(wake) => {
                 let thread = Mutex::new(&READER_THREAD, Some(thread));

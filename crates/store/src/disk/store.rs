@@ -25,6 +25,7 @@ use super::pool::Pool;
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Space, Stored};
 use super::{keys, make, reader, record};
+use crate::guard::guarded;
 use crate::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError};
 
 static THREADS: Class = Class::new("store.threads");
@@ -390,10 +391,17 @@ impl Opening {
             let all = of_hook.upgrade().map(|collections| collections.all()).unwrap_or_default();
             all.iter().filter_map(|c| c.listener()).for_each(|listener| listener.stopped(error));
         }));
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.to_owned()).spawn(run)
+        let stop = {
+            // Not kept by what it stops.
+            let core = Arc::downgrade(&core);
+            move |why: String| core.upgrade().into_iter().for_each(|core| core.stop(why.clone()))
         };
-        if io_uring && let Some(reader) = reader::Reader::start(Arc::clone(&core.data))? {
+        let spawn = |name: &'static str, run: Box<dyn FnOnce() + Send>| {
+            let stop = stop.clone();
+            thread::Builder::new().name(name.to_owned()).spawn(move || guarded(name, run, stop))
+        };
+        core.pool.on_panic(Box::new(stop.clone()));
+        if io_uring && let Some(reader) = reader::Reader::start(Arc::clone(&core.data), stop.clone())? {
             let _ = core.reader.set(reader);
         }
         let mut threads = vec![spawn("loligo-commit", Box::new(move || committer.run()))?];
