@@ -52,7 +52,8 @@ impl Session {
 
     pub(crate) fn caller(&self) -> Caller {
         let reads_keys = self.may("auth", Perms::R | Perms::X);
-        Caller { name: self.peer.identity.name.clone(), addr: self.peer.addr, reads_keys }
+        let (name, addr) = (self.peer.identity.name.clone(), self.peer.addr);
+        Caller { name, addr, reads_keys, is_unbounded: self.caps.allow_all() }
     }
 
     /// As a stock monitor lists sessions.

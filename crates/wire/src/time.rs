@@ -6,17 +6,16 @@ use crate::{Decode, DecodeError, Encode, Reader, Writer};
 /// A point in time as Ceph sends it (`utime_t`): seconds and nanoseconds since 1970, 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UTime {
-    /// Whole seconds since 1970-01-01 UTC; wraps in 2106, as Ceph's does.
+    /// Whole seconds since 1970-01-01 UTC, up to 2106. Ceph's wrap then; here sums and the clock stop at the end.
     pub sec: u32,
     /// Nanoseconds within the second.
     pub nsec: u32,
 }
 
 impl UTime {
-    /// The time in a `SystemTime`; one before 1970 becomes zero.
+    /// The time in a `SystemTime`; one before 1970 becomes zero, one after 2106 the latest that there is.
     pub fn from_system(t: SystemTime) -> Self {
-        let d = t.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Self { sec: d.as_secs() as u32, nsec: d.subsec_nanos() }
+        Self::default() + t.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
     }
 
     /// Now, by the system's clock.
@@ -93,4 +92,18 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     (z / DAYS_PER_ERA * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_stop_at_the_end_of_what_32_bits_tell() {
+        let late = UNIX_EPOCH + Duration::from_secs(1 << 33);
+        assert_eq!(UTime::from_system(late).sec, u32::MAX);
+        let now = UTime { sec: 1_800_000_000, nsec: 5 };
+        assert_eq!((now + Duration::from_secs(3_000_000_000)).sec, u32::MAX);
+        assert_eq!(now + Duration::from_secs(7), UTime { sec: 1_800_000_007, nsec: 5 });
+    }
 }

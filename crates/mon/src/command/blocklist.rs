@@ -48,6 +48,7 @@ pub(super) fn shown(addr: &EntityAddr) -> String {
 fn add(call: &mut Call<'_>, addr: EntityAddr) -> Outcome {
     let expire_s = call.args.float("expire").unwrap_or(EXPIRE_DEFAULT_S).clamp(0.0, EXPIRE_MAX_S);
     let until = call.now + Duration::from_secs_f64(expire_s);
+    call.state.fence(addr, &call.caller.name, call.caller.is_unbounded)?;
     call.state.change_osdmap(call.now, |_, inc| {
         let listed =
             if addr.kind == AddrKind::Cidr { &mut inc.new_range_blocklist } else { &mut inc.new_blocklist };

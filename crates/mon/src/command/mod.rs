@@ -102,6 +102,8 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     /// Too large.
     pub const EFBIG: Self = Self(27);
+    /// No room is left.
+    pub const ENOSPC: Self = Self(28);
     /// Out of range.
     pub const ERANGE: Self = Self(34);
     /// There is something in it.
@@ -145,6 +147,8 @@ pub struct Caller {
     pub addr: EntityAddr,
     /// Whether it may look at any key.
     pub reads_keys: bool,
+    /// Whether it may do everything: what others can take of what all share is bounded.
+    pub is_unbounded: bool,
 }
 
 /// What a command comes to.

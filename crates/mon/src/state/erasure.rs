@@ -10,7 +10,7 @@ use loligo_maps::{Name, OsdMap, PgPool};
 use loligo_wire::UTime;
 
 use super::State;
-use super::pools::{Created, check_name, check_pg_num};
+use super::pools::{Created, check_name};
 use crate::command::{Errno, Failure};
 use crate::text;
 
@@ -355,7 +355,7 @@ impl State {
             };
         }
         check_name(name)?;
-        check_pg_num(new.pg_num)?;
+        let pg_num = self.pg_num_of_new_pool(new.pg_num)?;
         let profile_name = new.profile.unwrap_or(DEFAULT_PROFILE);
         let code = self.code(profile_name)?;
         code.check_fits(map)?;
@@ -365,7 +365,6 @@ impl State {
             (None, DEFAULT_PROFILE) => code.add_rule(&mut crush, "erasure-code")?,
             (None, _) => code.add_rule(&mut crush, name)?,
         };
-        let pg_num = if new.pg_num == 0 { self.pg_num_default() } else { new.pg_num };
         let mut pool = PgPool::erasure(code.data, code.coding, pg_num);
         (pool.crush_rule, pool.stripe_width) = (rule, code.stripe_width());
         pool.erasure_code_profile = profile_name.into();

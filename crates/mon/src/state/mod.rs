@@ -6,6 +6,7 @@
 pub mod config;
 pub mod config_log;
 pub mod erasure;
+mod fences;
 mod full;
 pub mod history;
 pub mod log;
@@ -23,7 +24,9 @@ use bytes::Bytes;
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_maps::{Incremental, MapFlags, MonMap, OsdMap, OsdState};
-use loligo_wire::{EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid};
+use loligo_wire::{
+    EntityAddr, EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid,
+};
 
 use crate::command::Failure;
 use config::ConfigDb;
@@ -52,6 +55,8 @@ pub struct State {
     config_log: ConfigLog,
     /// What was said to a running daemon alone, by its name and the option: over when the process ends.
     overrides: BTreeMap<(String, String), String>,
+    /// Who has put which address on the blocklist, of users who may not do everything: over when the process ends.
+    fenced_by: BTreeMap<EntityAddr, EntityName>,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
     service_keys: Bytes,
@@ -149,6 +154,7 @@ impl State {
             config: ConfigDb::default(),
             config_log: ConfigLog::default(),
             overrides: BTreeMap::new(),
+            fenced_by: BTreeMap::new(),
             config_keys: BTreeMap::new(),
             service_keys: Bytes::new(),
             global_id_end: GlobalId(FIRST_GLOBAL_ID),

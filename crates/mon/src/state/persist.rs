@@ -108,6 +108,7 @@ impl State {
             config: file.config()?,
             config_log: file.config_log()?,
             overrides: BTreeMap::new(),
+            fenced_by: BTreeMap::new(),
             config_keys: file.config_keys()?,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),

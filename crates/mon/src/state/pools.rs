@@ -13,6 +13,8 @@ use crate::text;
 
 /// Most placement groups of a pool (`mon_max_pool_pg_num`).
 pub const PG_NUM_MAX: u32 = 65_536;
+/// How many all pools may have: each takes about a KiB of memory.
+pub const PGS_MAX: u64 = 131_072;
 /// Placement groups of a new pool if nothing is said.
 pub const PG_NUM_DEFAULT: u32 = 128;
 /// How many copies a new pool has if nothing is said (`osd_pool_default_size`), where there are OSDs enough.
@@ -82,6 +84,25 @@ impl State {
         said.filter(|n| (1..=PG_NUM_MAX).contains(n)).unwrap_or(PG_NUM_DEFAULT)
     }
 
+    /// How many placement groups a new pool gets; 0 asks for the default.
+    pub(super) fn pg_num_of_new_pool(&self, asked: u32) -> Result<u32, Failure> {
+        check_pg_num(asked)?;
+        let pg_num = if asked == 0 { self.pg_num_default() } else { asked };
+        self.check_pgs(pg_num, 0)?;
+        Ok(pg_num)
+    }
+
+    /// Whether there may be so many more placement groups, less those that they replace.
+    fn check_pgs(&self, pg_num: u32, replaced: u32) -> Result<(), Failure> {
+        let there: u64 = self.osdmap().pools.values().map(|pool| u64::from(pool.pg_num())).sum();
+        let all = there.saturating_sub(u64::from(replaced)) + u64::from(pg_num);
+        if pg_num <= replaced || all <= PGS_MAX {
+            return Ok(());
+        }
+        let status = format!("pg_num {pg_num} would mean {all} total pgs, which exceeds max {PGS_MAX}");
+        Err(Failure::new(Errno::ERANGE, status))
+    }
+
     /// How many copies a pool may have: there are OSDs for no more.
     pub fn size_max(&self) -> u8 {
         let osds = self.served_osds().count().max(1);
@@ -119,8 +140,7 @@ impl State {
             return Ok(Created::Existed(id));
         }
         check_name(name)?;
-        check_pg_num(pg_num)?;
-        let pg_num = if pg_num == 0 { self.pg_num_default() } else { pg_num };
+        let pg_num = self.pg_num_of_new_pool(pg_num)?;
         let size = size.unwrap_or_else(|| self.size_default());
         let crush_rule = crush_rule.unwrap_or_else(|| self.first_replicated_rule());
         let (mut id, flag) = (PoolId(0), self.flag_of_new_pools());
@@ -173,6 +193,7 @@ impl State {
         }
         check_pg_num(pg_num)?;
         let Some(before) = self.osdmap().pool(id).map(PgPool::pg_num) else { return Ok(()) };
+        self.check_pgs(pg_num, before)?;
         let epoch = Epoch(self.osdmap().epoch.0 + 1);
         self.change_pool(now, id, |pool| {
             pool.set_pg_num(pg_num);
@@ -238,7 +259,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// 0 stands for the default.
-pub(super) fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
+fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
     if pg_num <= PG_NUM_MAX {
         return Ok(());
     }

@@ -211,3 +211,45 @@ fn networks_are_shut_out_for_a_time() {
     mon.monitor.tick(UTime { sec: NOW.sec + 60, ..NOW });
     assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), 1, "as long as clocks go");
 }
+
+#[test]
+fn one_user_cannot_fill_the_blocklist_for_all() {
+    let mut mon = Mon::new();
+    let [admin, weak] = [mon.client("admin", "allow *"), mon.client("weak", "profile rbd")];
+    let other = mon.client("other", "profile rbd");
+    let add = |n: usize| {
+        format!(
+            r#""osd blocklist","blocklistop":"add","addr":"10.0.{}.{}:0/1","expire":60.0"#,
+            n / 256,
+            n % 256
+        )
+    };
+    for n in 0..1_000 {
+        assert_eq!(said(&mut mon, weak, &add(n)).0, 0, "{n}");
+    }
+    // An entry of its own may be renewed.
+    assert_eq!(said(&mut mon, weak, &add(5)).0, 0);
+    let (status, _, told) = said(&mut mon, weak, &add(1_000));
+    assert_eq!(status, -28);
+    assert!(told.starts_with("client.weak has 1000 clients on the blocklist"), "{told}");
+    assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), 1_000);
+    assert_eq!(said(&mut mon, other, &add(1_001)).0, 0, "others can");
+    assert_eq!(said(&mut mon, admin, &add(1_002)).0, 0, "an administrator can");
+    // What has ended counts no more.
+    mon.monitor.tick(UTime { sec: NOW.sec + 61, ..NOW });
+    assert_eq!(said(&mut mon, weak, &add(1_000)).0, 0);
+}
+
+#[test]
+fn pools_have_so_many_placement_groups_in_all() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    let create = |name: &str, pg_num: u32| format!(r#""osd pool create","pool":"{name}","pg_num":{pg_num}"#);
+    assert_eq!(said(&mut mon, admin, &create("a", 65_536)).0, 0);
+    assert_eq!(said(&mut mon, admin, &create("b", 65_535)).0, 0);
+    let (status, _, told) = said(&mut mon, admin, &create("c", 2));
+    assert_eq!(status, -34);
+    assert_eq!(told, "pg_num 2 would mean 131073 total pgs, which exceeds max 131072");
+    let split = r#""osd pool set","pool":"b","var":"pg_num","val":"65536""#;
+    assert_eq!(said(&mut mon, admin, split).0, 0, "that is the most");
+}

@@ -1,0 +1,45 @@
+//! How much of the blocklist one user may fill. Every client and OSD keeps all of it, in every map.
+
+use loligo_wire::{EntityAddr, EntityName};
+
+use super::State;
+use crate::command::{Errno, Failure};
+
+/// Entries of one user who may not do everything, that hold at a time.
+pub const FENCES_PER_USER_MAX: usize = 1_000;
+/// Entries of all.
+pub const FENCES_MAX: usize = 65_536;
+
+impl State {
+    /// Notes that a user is about to put an address on the blocklist, or to have its entry hold for longer.
+    ///
+    /// # Errors
+    /// ENOSPC: the user's entries are too many, or all are.
+    pub fn fence(&mut self, addr: EntityAddr, user: &EntityName, is_unbounded: bool) -> Result<(), Failure> {
+        let listed = &self.maps.current().blocklist;
+        if listed.addrs.contains_key(&addr) || listed.ranges.contains_key(&addr) {
+            return Ok(());
+        }
+        let all = listed.addrs.len() + listed.ranges.len();
+        if all >= FENCES_MAX {
+            let status = format!(
+                "{all} clients are blocklisted, there cannot be more: `ceph osd blocklist clear` removes all entries"
+            );
+            return Err(Failure::new(Errno::ENOSPC, status));
+        }
+        if is_unbounded {
+            return Ok(());
+        }
+        self.fenced_by.retain(|addr, _| listed.addrs.contains_key(addr) || listed.ranges.contains_key(addr));
+        let own = self.fenced_by.values().filter(|by| *by == user).count();
+        if own >= FENCES_PER_USER_MAX {
+            let status = format!(
+                "{user} has {own} clients on the blocklist; more at a time are for users with `allow *` \
+                 on the monitor. Entries end when they expire, or by `ceph osd blocklist rm`"
+            );
+            return Err(Failure::new(Errno::ENOSPC, status));
+        }
+        self.fenced_by.insert(addr, user.clone());
+        Ok(())
+    }
+}
