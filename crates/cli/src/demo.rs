@@ -43,8 +43,8 @@ pub(crate) fn run() -> Result<(), Failure> {
         sayln!("{}", indent(&report.to_text()));
     }
     sayln!("To keep a server running and use it from stock Ceph programs:");
-    sayln!("  loligo serve --data /tmp/loligo --pool p");
-    sayln!("  rados -c /tmp/loligo/ceph.conf -p p ls      ceph -c /tmp/loligo/ceph.conf -s");
+    sayln!("  loligo serve --data ~/loligo --pool p");
+    sayln!("  rados -c ~/loligo/ceph.conf -p p ls      ceph -c ~/loligo/ceph.conf -s");
     Ok(())
 }
 

@@ -1,13 +1,11 @@
 //! `loligo serve`: the server until it is told to stop.
 
-use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::time::Instant;
 
 use loligo_cephx::conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, Compression, KeyType, Server};
+use loligo_server::{Auth, Compression, KeyType, Server, prepare_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{AuthCipher, AuthMethod, Serve, Store};
@@ -21,8 +19,8 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     let configuration = || "configuration".to_owned();
     let conf = load(conf).context(configuration)?;
     client::prepare(&conf)?;
-    let made = DirBuilder::new().mode(0o700).recursive(true).create(data);
-    made.context(|| format!("serve {}", data.display()))?;
+    // Before the log is opened there.
+    prepare_dir(data).context(|| format!("serve {}", data.display()))?;
     let _log = log::of_server(&conf, data.join("loligo.log"))?;
     let mut builder = match options.store {
         Store::Disk => Server::disk(&options.data),

@@ -1,13 +1,15 @@
 //! The data directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use loligo_cephx::keyring::Keyring;
 use loligo_mon::StateFile;
 use loligo_wire::{EntityAddrVec, EntityName, Uuid};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use crate::scrub::ScrubFile;
 use crate::{Auth, StartError};
@@ -26,7 +28,7 @@ pub(crate) struct DataDir {
 impl DataDir {
     /// Opens a directory, and makes it if need be, readable by its owner only.
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
-        make_private(path, true).map_err(StartError::at(path))?;
+        prepare_dir(path)?;
         let path = path.canonicalize().map_err(StartError::at(path))?;
         Self::locked(path, false)
     }
@@ -40,8 +42,9 @@ impl DataDir {
 
     fn locked(path: PathBuf, temporary: bool) -> Result<Self, StartError> {
         let file = path.join("lock");
-        let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&file);
-        let lock = options.map_err(StartError::at(&file))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(no_follow());
+        let lock = options.open(&file).map_err(StartError::at(&file))?;
         match lock.try_lock() {
             Ok(()) => {
                 let state = StateFile::new(path.join("mon.json"));
@@ -126,7 +129,7 @@ impl DataDir {
         );
         let (path, temporary) = (self.conf(), self.path.join("ceph.conf.new"));
         let write = || {
-            fs::write(&temporary, text)?;
+            write_new(&temporary, text.as_bytes(), 0o644)?;
             fs::rename(&temporary, &path)
         };
         write().map_err(StartError::at(path.clone()))
@@ -148,6 +151,74 @@ impl Drop for DataDir {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Makes a server's directory if need be, readable by its owner only, and refuses one that another user could
+/// change, or has made a link to: such a user could have the server read another state, or write where it should
+/// not.
+///
+/// # Errors
+/// [`StartError::NotOurs`], with the directory that is meant; and those of the system.
+pub fn prepare_dir(path: &Path) -> Result<(), StartError> {
+    make_private(path, true).map_err(StartError::at(path))?;
+    let named = fs::symlink_metadata(path).map_err(StartError::at(path))?;
+    let refuse = |path: &Path, what: String| Err(StartError::NotOurs { path: path.to_owned(), what });
+    if named.is_symlink() && !is_trusted(named.uid()) {
+        return refuse(path, format!("it is a link of user {}", named.uid()));
+    }
+    let path = path.canonicalize().map_err(StartError::at(path))?;
+    let dir = fs::metadata(&path).map_err(StartError::at(&path))?;
+    if dir.uid() != geteuid().as_raw() {
+        return refuse(&path, format!("it belongs to user {}", dir.uid()));
+    }
+    if dir.mode() & WORLD_WRITABLE != 0 {
+        return refuse(&path, "everybody may write to it".to_owned());
+    }
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let above = fs::metadata(parent).map_err(StartError::at(parent))?;
+    if !is_trusted(above.uid()) {
+        return refuse(&path, format!("the directory above it belongs to user {}", above.uid()));
+    }
+    match above.mode() & WORLD_WRITABLE != 0 && above.mode() & STICKY == 0 {
+        true => {
+            refuse(&path, "everybody may exchange it, as they may write to the directory above it".to_owned())
+        }
+        false => Ok(()),
+    }
+}
+
+const WORLD_WRITABLE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Root may do anything anyway.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+fn no_follow() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+/// Writes a file that is not there yet; one that a crash has left is removed first, a link as such.
+pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
+}
+
+/// Reads a file of ours: not through a link, and not another user's.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path)?;
+    let owner = file.metadata()?.uid();
+    if owner != geteuid().as_raw() {
+        let what = format!("it belongs to user {owner}: it is not read");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 fn make_private(path: &Path, may_exist: bool) -> io::Result<()> {

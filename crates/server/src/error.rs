@@ -18,6 +18,14 @@ pub enum StartError {
         /// What happened.
         source: io::Error,
     },
+    /// Somebody else could change the data directory, or has put something there.
+    #[error("{path}: {what}; use a directory of your own, in one that nobody else may write to")]
+    NotOurs {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
     /// Another server uses the data directory.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),

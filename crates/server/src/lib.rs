@@ -36,6 +36,7 @@ mod tell;
 
 pub use builder::{Auth, Builder, Server};
 pub use check::{DirChecked, check_dir};
+pub use dir::prepare_dir;
 pub use error::StartError;
 pub use handle::Handle;
 pub use loligo_cephx::key::KeyType;

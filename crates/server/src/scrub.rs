@@ -15,6 +15,8 @@ use loligo_store::ObjectName;
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::{EntityName, EntityType, PoolId, Reader, Uuid};
 
+use crate::dir::{read_own, write_new};
+
 /// How often is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
 /// Objects of one report that the log names.
@@ -39,7 +41,7 @@ impl ScrubFile {
     /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is no more than a
     /// line in the log.
     pub(crate) fn restore(&self, osd: &Osd) {
-        let restored = match fs::read(&self.path) {
+        let restored = match read_own(&self.path) {
             Ok(content) => self
                 .records(&content)
                 .and_then(|records| osd.restore_scrub_records(records).map_err(|e| e.to_string())),
@@ -83,7 +85,7 @@ impl ScrubFile {
         let crc = crc32c_of([&records[..]]).to_le_bytes();
         let content = [&BEGIN[..], &self.fsid.0, &crc, &records].concat();
         let new = self.path.with_extension("new");
-        let saved = fs::write(&new, content).and_then(|()| fs::rename(&new, &self.path));
+        let saved = write_new(&new, &content, 0o600).and_then(|()| fs::rename(&new, &self.path));
         if let Err(e) = saved {
             log!(
                 OSD,

@@ -10,6 +10,7 @@ mod full;
 mod kept;
 mod kills;
 mod lost_files;
+mod owners;
 mod regrouped;
 mod resets;
 mod restarts;

@@ -3,13 +3,14 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loligo_lockstat::blocking_point;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::process::geteuid;
 
 use super::fjall::FjallKv;
 use super::{Backend, BackendFile, Kv};
@@ -42,12 +43,18 @@ impl Backend for Files {
         blocking_point("opening a file of the store");
         let path = self.dir.join(name);
         let is_new = !path.exists();
-        let direct = options().custom_flags(OFlags::DIRECT.bits().cast_signed()).open(&path);
+        let direct =
+            options().custom_flags((OFlags::DIRECT | OFlags::NOFOLLOW).bits().cast_signed()).open(&path);
         let file = match direct {
             // Some file systems have no direct I/O; then writes go through the page cache and are as safe after a sync.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => options().open(&path)?,
             opened => opened?,
         };
+        let owner = file.metadata()?.uid();
+        if owner != geteuid().as_raw() {
+            let what = format!("`{name}` belongs to user {owner}: it is not used");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
         if is_new {
             // The name itself must survive.
             File::open(&self.dir)?.sync_all()?;
@@ -87,6 +94,8 @@ impl Backend for Files {
 fn options() -> OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // A link would lead to a file of somebody else.
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
 
