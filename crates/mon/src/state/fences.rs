@@ -6,9 +6,9 @@ use super::State;
 use crate::command::{Errno, Failure};
 
 /// Entries of one user who may not do everything, that hold at a time.
-pub const FENCES_PER_USER_MAX: usize = 1_000;
+const FENCES_PER_USER_MAX: usize = 1_000;
 /// Entries of all.
-pub const FENCES_MAX: usize = 65_536;
+const FENCES_MAX: usize = 65_536;
 
 impl State {
     /// Notes that a user is about to put an address on the blocklist, or to have its entry hold for longer.

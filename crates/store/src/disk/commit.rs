@@ -241,18 +241,27 @@ fn keep(core: &Core, group: &[Pending]) {
 pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     loop {
         match large.task() {
-            Task::Write => {
-                let written = write_runs(core, large);
-                // Also if it failed: a store that has stopped already wakes nobody again.
-                if large.done(written.is_ok()) {
-                    core.wake();
-                }
-                return written;
-            }
+            Task::Write => return write_and_tell(core, large),
             Task::Nothing => return Ok(()),
             Task::Failed => return Err(io::Error::other("a large write has failed")),
             // Whoever has written it wakes committer and checkpointer.
             Task::Wait => thread::park(),
+        }
+    }
+}
+
+/// A large write that is being written. Dropped, it tells those who wait for it, also if writing failed or panicked: a store that has
+/// stopped already wakes nobody again.
+struct Writing<'a> {
+    core: &'a Core,
+    large: &'a Large,
+    is_written: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.large.done(self.is_written) {
+            self.core.wake();
         }
     }
 }
@@ -311,15 +320,18 @@ pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Moving]) {
             if large.task() != Task::Write {
                 return;
             }
-            let written = write_runs(&of_job, &large);
-            if large.done(written.is_ok()) {
-                of_job.wake();
-            }
-            if let Err(e) = written {
+            if let Err(e) = write_and_tell(&of_job, &large) {
                 of_job.stop(format!("a large write: {e}"));
             }
         });
     }
+}
+
+fn write_and_tell(core: &Core, large: &Large) -> io::Result<()> {
+    let mut writing = Writing { core, large, is_written: false };
+    let written = write_runs(core, large);
+    writing.is_written = written.is_ok();
+    written
 }
 
 fn write_runs(core: &Core, large: &Large) -> io::Result<()> {

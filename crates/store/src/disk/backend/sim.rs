@@ -31,8 +31,6 @@ pub(in crate::disk) struct Plan {
     pub(in crate::disk) fail_at: Option<u64>,
     /// With which error.
     pub(in crate::disk) error: Option<io::ErrorKind>,
-    /// The call that panics.
-    pub(in crate::disk) panic_at: Option<u64>,
 }
 
 /// A machine. Clones are the same.
@@ -202,10 +200,6 @@ impl Machine {
         }
         let call = state.calls;
         state.calls += 1;
-        if state.plan.panic_at == Some(call) {
-            drop(state);
-            panic!("a call of the simulated machine");
-        }
         if state.plan.fail_at == Some(call) {
             return Err(state.plan.error.unwrap_or(io::ErrorKind::Other).into());
         }

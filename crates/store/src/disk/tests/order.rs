@@ -281,39 +281,3 @@ fn each_handle_is_told_of_a_sync_that_failed() {
         handle.sync().expect("told already");
     }
 }
-
-/// A fault of the program in any thread stops the store: nothing more is acknowledged, everybody hears of it, and it can be closed.
-#[test]
-fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
-    let mut stopped = 0;
-    for call in 0..60 {
-        let mut rng = Rng::new(call);
-        let machine = Machine::new(call, 64 << 20);
-        let store = open(&machine).expect("a new store");
-        let (tell, told) = mpsc::channel();
-        store.on_stop(move |_| tell.send(()).expect("the test waits"));
-        let mut pgs = open_all(&store, vec![Vec::new(); PGS as usize]).expect("works");
-        machine.plan(Plan { panic_at: Some(call), ..Plan::default() });
-        let work = || load(&store, &mut pgs, &mut rng, 30);
-        // A look that this thread itself takes may panic here.
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        let here = done.is_err();
-        store.core().want_checkpoint();
-        if matches!(done, Ok(Ok(()))) {
-            pgs.iter().for_each(|pg| {
-                while pg.acked() < pg.version() && store.why_stopped().is_none() {
-                    let _ = pg.news.recv_timeout(std::time::Duration::from_millis(20));
-                }
-            });
-        }
-        store.close();
-        told.recv().expect("stopped or closed");
-        let why = store.why_stopped().expect("closed at least");
-        assert!(!here || why.contains("closed") || why.contains("fault"), "call {call}: {why}");
-        stopped += u32::from(why.contains("a fault of the program in the thread loligo-"));
-        drop(pgs);
-        let machine = machine.restarted();
-        open(&machine).unwrap_or_else(|e| panic!("call {call}: {e}"));
-    }
-    assert!(stopped > 20, "{stopped}");
-}
