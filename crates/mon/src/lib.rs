@@ -2,9 +2,8 @@
 //!
 //! - [`state::State`]: what the monitor knows, without clock, socket or file.
 //! - [`command`]: the commands of the `ceph` program, with their signatures.
-//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network, and
-//! [`StateFile`]
-//!   keeps its state.
+//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network,
+//!   and [`StateFile`] keeps its state.
 //! - [`text`]: commands and names are any bytes.
 //! - [`output`]: JSON and tables in the shapes that Ceph's tools know.
 //!

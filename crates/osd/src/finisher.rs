@@ -45,6 +45,10 @@ struct Shared {
 pub(crate) type OnPanic = Arc<dyn Fn(String) + Send + Sync>;
 
 /// What the thread sends.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a message is moved twice; a box would be an allocation for each"
+)]
 enum Item {
     /// The answers of a placement group that may leave.
     Group(Arc<Replies>),
