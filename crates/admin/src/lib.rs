@@ -256,10 +256,13 @@ enum Begun {
     Lasting(LastingAnswer),
 }
 
+/// What a command answers, and what is for people beside it.
+type Told = Result<(String, String), Failure>;
+
 /// What a command does.
 enum Run {
     Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
-    Told(Box<dyn Fn(&Request) -> Result<(String, String), Failure> + Send + Sync>),
+    Told(Box<dyn Fn(&Request) -> Told + Send + Sync>),
     Lasting(Box<dyn Fn(&Request) -> LastingAnswer + Send + Sync>),
     /// It is about the table that it stands in, which it must not own: that would keep both, and all that other commands own,
     /// for ever.

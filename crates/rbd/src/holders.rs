@@ -19,7 +19,7 @@ pub enum Evicted {
     /// It is kept out of the cluster (the blocklist), as stock `rbd` has it: what it has under way changes nothing any more.
     Yes,
     /// It may go on. A client of this crate notices that its lock is gone, and changes nothing any more
-    /// ([`Error::LockBroken`](crate::Error::LockBroken)); librbd does not.
+    /// ([`Error::LockBroken`]); librbd does not.
     No,
 }
 

@@ -61,7 +61,8 @@ pub(super) fn register(admin: &Admin) {
 
 /// In a stock daemon they say nothing whether there is a log or not.
 fn register_log(admin: &Admin) {
-    let commands: [(&str, &str, fn() -> bool, &'static str); 3] = [
+    type Command = (&'static str, &'static str, fn() -> bool, &'static str);
+    let commands: [Command; 3] = [
         ("log dump", "Write the newest entries that are kept to the log.", loligo_logring::dump, "log_dump"),
         ("log flush", "Write what was logged to the log file.", loligo_logring::flush, "log_flush"),
         ("log reopen", "Open the log file anew.", loligo_logring::reopen, "log_reopen"),

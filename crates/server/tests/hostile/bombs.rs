@@ -54,7 +54,8 @@ impl Wire {
                 }
             }
         }
-        Self { stream, end: handshake.into_established().ok().expect("it is established") }
+        let Ok(end) = handshake.into_established() else { panic!("it is not established") };
+        Self { stream, end }
     }
 
     fn sealed(&mut self, op: &MOSDOp, tid: u64) -> Bytes {
