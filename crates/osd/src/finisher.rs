@@ -152,7 +152,7 @@ impl Shared {
     }
 }
 
-/// An answer, who gets it, and what counts the request and the answer.
+/// An answer, the session that gets it, and what counts the request and the answer.
 pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Held);
 
 thread_local! {

@@ -8,7 +8,7 @@ use loligo_wire::EntityName;
 /// mask may stand, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
 pub type Section = String;
 
-/// Where a program runs, by which masks choose.
+/// Where a program runs: masks choose by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The class of an OSD's device.

@@ -376,7 +376,7 @@ impl Opener {
         Ok(Frame::Message(Msg { header, front, middle, data: bulk, data_crc: whole.data_crc }))
     }
 
-    /// A message whose segments are compressed, of which only the header is decompressed yet.
+    /// A message whose segments are compressed; only its header is decompressed yet.
     fn packed(&self, whole: WholeFrame) -> Result<Box<Packed>, ProtoError> {
         let (Some(method), Some(limits)) = (self.compression, self.limits) else {
             return Err(Misbehaviour::Flags(FLAG_COMPRESSED).into());

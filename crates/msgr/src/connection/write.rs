@@ -128,7 +128,7 @@ impl Connection {
     }
 
     fn note_written(&self, writer: &Writer) {
-        // Relaxed: who looks at it looks again seconds later.
+        // Relaxed: the thread that looks at it looks again seconds later.
         self.written.store(writer.watched.written, Ordering::Relaxed);
     }
 

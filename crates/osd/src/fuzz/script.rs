@@ -20,7 +20,7 @@ pub(super) enum Step {
     Request { client: usize, object: u8, snap: Option<u64>, ops: Ops },
     /// The newest request of a client comes again.
     Again { client: usize },
-    /// A snapshot is taken, of which all clients know.
+    /// A snapshot is taken, and all clients know of it.
     Snapshot,
     /// A client's connection is lost.
     Lost { client: usize },
