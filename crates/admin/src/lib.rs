@@ -34,6 +34,7 @@ use std::time::Duration;
 use loligo_lockstat::{Class, RwLock};
 use serde::Serialize;
 use serde_json::{Serializer, Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 pub use socket::{AdminSocket, listen_private};
@@ -136,7 +137,7 @@ impl Admin {
     }
 
     /// Carries out a request as it came, without its terminator, and gives the text of the reply.
-    async fn answer(&self, request: &[u8]) -> String {
+    async fn answer(&self, request: Vec<u8>) -> String {
         let answer = self.run_to_the_end(request).await.map_err(|refusal| match refusal {
             Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
             Refusal::Misfit(failure) | Refusal::Failed(failure) => failure.to_string(),
@@ -163,8 +164,12 @@ impl Admin {
         }
     }
 
-    async fn run_to_the_end(&self, request: &[u8]) -> Result<String, Refusal> {
-        match self.begin(request)? {
+    /// A command may wait, so each runs on a thread where it may: one that waited on the socket's own thread would make the
+    /// other connections wait, and could not drive a runtime.
+    async fn run_to_the_end(&self, request: Vec<u8>) -> Result<String, Refusal> {
+        let admin = self.clone();
+        let begun = spawn_blocking(move || admin.begin(&request)).await;
+        match begun.map_err(|_| Failure::new("the command has failed; the log says more"))?? {
             Begun::Done(answer, _) => Ok(answer),
             Begun::Lasting(answer) => match timeout(LASTING_MAX, answer).await {
                 Ok(answer) => Ok(answer?),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{env, fs, process};
+use std::{env, fs};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -50,6 +50,8 @@ impl AdminSocket {
             Ok((runtime, listener)) => {
                 let _ = ready.send(Ok(()));
                 serve(&runtime, &listener, &admin, stopped);
+                // A command that still waits does so for parts of the program that may wait for this socket's end.
+                runtime.shutdown_background();
             }
             Err(e) => drop(ready.send(Err(e))),
         };
@@ -71,9 +73,10 @@ impl Drop for AdminSocket {
     }
 }
 
-/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time anybody else: the socket is made in a directory that is closed to others, and
-/// comes to its place when its own mode is right. That directory has a short name, since the path of a socket has 107
-/// bytes at most when it is bound; where it ends up may be deeper.
+/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time anybody else:
+/// the socket is made in a directory that is closed to others, and comes to its place when its own mode is right. That
+/// directory has a short name, since the path of a socket has 107 bytes at most when it is bound; where it ends up may
+/// be deeper.
 pub fn listen_private(path: &Path) -> io::Result<net::UnixListener> {
     let dir = closed_dir_beside(path)?;
     let bound = bind(&dir.join("s")).and_then(|listener| {
@@ -105,7 +108,8 @@ fn bind(path: &Path) -> io::Result<net::UnixListener> {
         return net::UnixListener::bind(path);
     }
     // By a link to the directory from a place that is not as deep.
-    let link = env::temp_dir().join(format!("loligo-asok.{}", process::id()));
+    let random = RandomState::new().build_hasher().finish();
+    let link = env::temp_dir().join(format!("loligo-asok.{random:016x}"));
     let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
     std::os::unix::fs::symlink(dir, &link)?;
     let bound = net::UnixListener::bind(link.join(name));
@@ -153,7 +157,7 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
 /// One request, one reply.
 async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
     let Some(request) = timeout(PATIENCE, receive(&mut stream)).await?? else { return Ok(()) };
-    let reply = protocol::reply(&admin.answer(&request).await);
+    let reply = protocol::reply(&admin.answer(request).await);
     timeout(PATIENCE, async {
         stream.write_all(&reply).await?;
         stream.shutdown().await

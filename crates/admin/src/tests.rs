@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use futures_util::FutureExt as _;
-
 use super::*;
 
 /// Commands that all servers have, and a level as a log has it.
@@ -26,9 +24,10 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
     (admin, level)
 }
 
-/// What a command that does not take its time answers.
+/// What the socket answers to a request.
 fn answer(admin: &Admin, request: &[u8]) -> String {
-    admin.answer(request).now_or_never().expect("it answers at once")
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(admin.answer(request.to_vec()))
 }
 
 fn json_of(admin: &Admin, request: &str) -> Value {
@@ -216,6 +215,51 @@ fn a_command_that_takes_its_time_keeps_nobody_waiting() {
         told.notify_one();
         assert_eq!(waiting.join().expect("no panic").as_deref(), Some("told\n"));
     });
+}
+
+#[test]
+fn a_command_may_wait_for_a_runtime_of_its_program_and_keeps_nobody_waiting() {
+    let scratch = Scratch::new("waits");
+    let path = scratch.0.join("loligo.asok");
+    let admin = Admin::new();
+    let programs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    let (told, runtime) = (Arc::new(tokio::sync::Notify::new()), programs.handle().clone());
+    let waits = Arc::clone(&told);
+    admin.command(Command::new("wait", "Wait.", move |_| {
+        runtime.block_on(waits.notified());
+        Ok("told\n".to_owned())
+    }));
+    admin.command(Command::new("fall", "Panic.", |_| panic!("a fault in a command")));
+    let _socket = AdminSocket::open(&path, admin).expect("it opens");
+    std::thread::scope(|s| {
+        let waiting = s.spawn(|| ask(&path, b"wait\0"));
+        assert!(ask(&path, b"version\0").is_some());
+        assert!(!waiting.is_finished());
+        told.notify_one();
+        assert_eq!(waiting.join().expect("no panic").as_deref(), Some("told\n"));
+    });
+    assert!(ask(&path, b"fall\0").is_some_and(|text| text.starts_with("ERROR: the command has failed")));
+}
+
+#[test]
+fn a_socket_closes_while_a_command_waits() {
+    let scratch = Scratch::new("closes");
+    let path = scratch.0.join("loligo.asok");
+    let admin = Admin::new();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
+    admin.command(Command::new("wait", "Wait.", move |_| {
+        begun.send(()).expect("the test waits");
+        let _ = ended.lock().expect("no panic").recv();
+        Ok(String::new())
+    }));
+    let socket = AdminSocket::open(&path, admin).expect("it opens");
+    let mut stream = UnixStream::connect(&path).expect("it listens");
+    stream.write_all(b"wait\0").expect("it takes the request");
+    has_begun.recv().expect("the command begins");
+    drop(socket); // would wait for ever if it waited for the command
+    drop(end);
 }
 
 #[test]

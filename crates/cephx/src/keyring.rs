@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fmt, process};
 
@@ -241,9 +241,12 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     temporary.push(format!(".{}.tmp", process::id()));
     let temporary = PathBuf::from(temporary);
     let write = || {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.set_permissions(fs::Permissions::from_mode(0o600))?; // the file may be a leftover with another mode
+        // What a crash has left, or somebody has put there, is not written to.
+        match fs::remove_file(&temporary) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

@@ -1,8 +1,8 @@
 //! Where lines go.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
 /// Where lines go.
@@ -68,6 +68,26 @@ impl Output {
     }
 }
 
+/// Opens a log, and makes it if need be. A link that another user has put there is not followed, nor is another's file
+/// written to; what is no regular file (a pipe, `/dev/stdout`) may be anybody's.
 fn open(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    let us = fs::metadata("/proc/self")?.uid();
+    let check = |owner: u32| match owner == 0 || owner == us {
+        true => Ok(()),
+        false => {
+            let what = format!("it belongs to user {owner}: nothing is written there");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        }
+    };
+    if let Ok(found) = fs::symlink_metadata(path)
+        && found.is_symlink()
+    {
+        check(found.uid())?;
+    }
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let opened = file.metadata()?;
+    if opened.is_file() {
+        check(opened.uid())?;
+    }
+    Ok(file)
 }
