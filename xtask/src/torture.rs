@@ -9,6 +9,9 @@ use crate::test::{chaos_cluster, stock_cluster};
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
 const SCRIPT_STEPS: u64 = 5000;
 
+/// How many times as long as alone the slowest in a hundred of an honest client's small reads may take beside attackers.
+const SIEGE_RATIO: &str = "10";
+
 /// What `cargo xtask torture` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -18,6 +21,9 @@ pub(crate) struct Options {
     /// How often the power of a server's disk fails, where FUSE can be mounted.
     #[arg(long, default_value_t = 200)]
     cuts: u64,
+    /// For how long a server is attacked in all known ways at once, beside clients that verify; in seconds.
+    #[arg(long, default_value_t = 600)]
+    siege: u64,
     /// Simulated disks whose power is cut, or which fail.
     #[arg(long, default_value_t = 10_000)]
     disks: u64,
@@ -63,6 +69,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cutting.args(["test", "--release", "--package", "loligo", "--test", "power", "--", "--nocapture"]);
         cutting.env("LOLIGO_POWER_CUTS", options.cuts.to_string()).env("LOLIGO_POWER_SEED", &seed);
         succeed(&mut cutting)?;
+    }
+    if options.siege > 0 {
+        println!("== a siege of {} s", options.siege);
+        let mut siege = cargo();
+        siege.args(["test", "--release", "--package", "loligo", "--test", "siege", "--", "--nocapture"]);
+        siege.env("LOLIGO_SIEGE_SECONDS", options.siege.to_string()).env("LOLIGO_SIEGE_SEED", &seed);
+        succeed(siege.env("LOLIGO_SIEGE_RATIO", SIEGE_RATIO))?;
     }
     if options.disks > 0 {
         println!("== {} simulated disks", options.disks);

@@ -9,6 +9,11 @@ pub(crate) struct ServerProcess(pub(crate) Child);
 
 impl ServerProcess {
     pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_telling(dir, Stdio::inherit())
+    }
+
+    /// The same, with its standard error elsewhere.
+    pub(crate) fn start_telling(dir: &Path, stderr: Stdio) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
             .args([
                 "--no-config-file",
@@ -25,6 +30,7 @@ impl ServerProcess {
             .env_remove("CEPH_CONF")
             .env_remove("CEPH_ARGS")
             .stdout(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("it starts");
         let mut ready = String::new();

@@ -1,6 +1,7 @@
 //! A client that says of itself what it likes, and sends what it likes.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use loligo_cephx::handshake::ClientAuth;
 use loligo_msgr::{Config, ConnectAuth, Connection, Dispatcher, Messenger, Policy};
 use loligo_rados::{Builder, Rados};
 use loligo_server::Handle;
-use loligo_wire::message::mon::{MMonGetVersion, MMonGetVersionReply};
+use loligo_wire::message::mon::{
+    MMonCommand, MMonCommandAck, MMonGetVersion, MMonGetVersionReply, PaxosHeader,
+};
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, MWatchNotify, ObjectLocator, OsdFlags, OsdOp};
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid, Uuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Nothing takes this long, unless it never comes.
@@ -24,8 +27,29 @@ pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
 }
 
+/// Where a server is found.
+pub(crate) trait Doors {
+    fn conf(&self) -> &Path;
+    fn mon_addr(&self) -> SocketAddr;
+    fn osd_addr(&self) -> SocketAddr;
+}
+
+impl Doors for Handle {
+    fn conf(&self) -> &Path {
+        self.conf()
+    }
+
+    fn mon_addr(&self) -> SocketAddr {
+        self.mon_addr()
+    }
+
+    fn osd_addr(&self) -> SocketAddr {
+        self.osd_addr()
+    }
+}
+
 /// An honest client of a server.
-pub(crate) fn builder(server: &Handle) -> Builder {
+pub(crate) fn builder(server: &impl Doors) -> Builder {
     Builder::new().conf_file(server.conf().to_str().expect("a path in UTF-8"))
 }
 
@@ -35,11 +59,19 @@ pub(crate) async fn command(admin: &Rados, command: serde_json::Value) -> Bytes 
 }
 
 /// Makes a user with these capabilities, and returns what it authenticates with.
-pub(crate) async fn user(server: &Handle, admin: &Rados, name: &str, osd_caps: &str) -> Arc<Credentials> {
-    let made = serde_json::json!({
-        "prefix": "auth get-or-create", "entity": format!("client.{name}"),
-        "caps": ["mon", "allow r", "osd", osd_caps],
-    });
+pub(crate) async fn user(server: &impl Doors, admin: &Rados, name: &str, osd_caps: &str) -> Arc<Credentials> {
+    user_with(server, admin, name, &["mon", "allow r", "osd", osd_caps]).await
+}
+
+/// The same, with whatever capabilities.
+pub(crate) async fn user_with(
+    server: &impl Doors,
+    admin: &Rados,
+    name: &str,
+    caps: &[&str],
+) -> Arc<Credentials> {
+    let entity = format!("client.{name}");
+    let made = serde_json::json!({"prefix": "auth get-or-create", "entity": entity, "caps": caps});
     let path = server.conf().with_file_name(format!("{name}.keyring"));
     std::fs::write(&path, command(admin, made).await).expect("the keyring is written");
     let builder = builder(server).name(EntityName::client(name));
@@ -69,6 +101,44 @@ impl Dispatcher for Ears {
     }
 }
 
+/// A client with a session at the monitor only.
+pub(crate) struct Caller {
+    _messenger: Arc<Messenger>,
+    mon: Arc<Connection>,
+    heard: UnboundedReceiver<Msg>,
+    fsid: Uuid,
+}
+
+impl Caller {
+    pub(crate) fn connect(server: &impl Doors, admin: &Rados, auth: &Arc<Credentials>) -> Self {
+        let (messenger, heard) = messenger();
+        let mon_addr = EntityAddr::msgr2(server.mon_addr());
+        let mon = messenger.connect(EntityType::MON, mon_addr, Policy::lossy_client(), auth.clone());
+        Self { _messenger: messenger, mon, heard, fsid: admin.fsid() }
+    }
+
+    /// Runs a command, and returns what comes of it.
+    pub(crate) async fn command(&mut self, command: &serde_json::Value) -> i32 {
+        let cmd = vec![Bytes::from(command.to_string())];
+        let command =
+            MMonCommand { paxos: PaxosHeader::default(), fsid: self.fsid, cmd, input: Bytes::new() };
+        self.mon.send(Msg::new(&command)).expect("queued");
+        loop {
+            let msg = soon("the monitor", self.heard.recv()).await.expect("the messenger lives");
+            if msg.header.kind == MMonCommandAck::KIND {
+                return msg.open::<MMonCommandAck>().expect("an answer").result;
+            }
+        }
+    }
+}
+
+fn messenger() -> (Arc<Messenger>, UnboundedReceiver<Msg>) {
+    let (ears, heard) = unbounded_channel();
+    let mut config = Config::new(EntityType::CLIENT);
+    config.log = Arc::new(|_, _| {});
+    (Messenger::new(config, Arc::new(Ears(ears))), heard)
+}
+
 /// A client with a session at the OSD.
 pub(crate) struct Attacker {
     _messenger: Arc<Messenger>,
@@ -83,7 +153,7 @@ pub(crate) struct Attacker {
 impl Attacker {
     /// Connects, and claims the address and, if it is given, the global id.
     pub(crate) async fn connect(
-        server: &Handle,
+        server: &impl Doors,
         admin: &Rados,
         auth: &Arc<Credentials>,
         addr: (SocketAddr, u32),
@@ -94,17 +164,14 @@ impl Attacker {
 
     /// The same, with a policy of its own towards the OSD.
     pub(crate) async fn connect_by(
-        server: &Handle,
+        server: &impl Doors,
         admin: &Rados,
         auth: &Arc<Credentials>,
         addr: (SocketAddr, u32),
         global_id: Option<u64>,
         policy: Policy,
     ) -> Self {
-        let (ears, mut heard) = unbounded_channel();
-        let mut config = Config::new(EntityType::CLIENT);
-        config.log = Arc::new(|_, _| {});
-        let messenger = Messenger::new(config, Arc::new(Ears(ears)));
+        let (messenger, mut heard) = messenger();
         messenger.set_addrs(EntityAddr::msgr2(addr.0).with_nonce(addr.1).into());
         messenger.set_num(global_id.map_or(-1, u64::cast_signed));
         let mon_addr = EntityAddr::msgr2(server.mon_addr());
@@ -181,7 +248,7 @@ impl Attacker {
 }
 
 /// The OSD as the map names it.
-pub(crate) async fn osd_addr(admin: &Rados, server: &Handle) -> EntityAddr {
+pub(crate) async fn osd_addr(admin: &Rados, server: &impl Doors) -> EntityAddr {
     let dump = command(admin, serde_json::json!({"prefix": "osd dump", "format": "json"})).await;
     let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");
     let nonce = &dump["osds"][0]["public_addrs"]["addrvec"][0]["nonce"];
