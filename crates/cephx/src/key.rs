@@ -10,6 +10,7 @@ use std::str::FromStr;
 use aes::Aes128;
 use aes::cipher::block_padding::Pkcs7;
 use aes::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
+use az::SaturatingAs as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, UTime, Writer};
@@ -292,7 +293,7 @@ impl Encode for CryptoKey {
     fn encode(&self, w: &mut Writer) {
         w.u16(self.kind().code());
         w.put(&self.created);
-        w.u16(self.secret().len() as u16);
+        w.u16(self.secret().len().saturating_as::<u16>());
         w.raw(self.secret());
     }
 }

@@ -8,6 +8,11 @@
 //!
 //! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is told to. A server's
 //! session keys and service secrets are of type `aes`, which all releases read, whatever its clients' keys are.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 pub mod caps;

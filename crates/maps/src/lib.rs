@@ -10,6 +10,11 @@
 //!
 //! What this crate refuses to do: no sockets, no clocks, no threads. Whatever bytes a map is decoded from, nothing
 //! panics, loops, or allocates more than a small multiple of them.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 pub mod crush;

@@ -1,5 +1,7 @@
 //! The hashes that turn an object's name into a placement seed (`src/common/ceph_hash.cc`).
 
+use az::SaturatingAs as _;
+
 use crate::mix::mix;
 
 /// Separates a namespace from the name behind it in what is hashed.
@@ -63,7 +65,7 @@ impl Jenkins {
         self.a = self.a.wrapping_add(x);
         self.b = self.b.wrapping_add(y);
         // The last word's lowest byte is the length's: the last bytes are moved up by one.
-        self.c = self.c.wrapping_add(z << 8).wrapping_add(length as u32);
+        self.c = self.c.wrapping_add(z << 8).wrapping_add(length.saturating_as::<u32>());
         mix(&mut self.a, &mut self.b, &mut self.c);
         self.c
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_cephx::handshake::Identity;
 use loligo_cephx::key::{CryptoKey, KeyType};
@@ -111,7 +112,7 @@ fn step(monitor: &mut Monitor, session: SessionId, tid: Tid, text: String, input
         cmd: vec![text.into_bytes().into()],
         input,
     };
-    let now = UTime { sec: NOW.sec + tid.0 as u32, nsec: 0 };
+    let now = UTime { sec: NOW.sec + tid.0.saturating_as::<u32>(), nsec: 0 };
     monitor.handle(session, &Msg::new(&command).with_tid(tid), now).expect("a well-formed message");
     let effects = monitor.take_effects();
     let acks: Vec<_> =

@@ -20,6 +20,7 @@
 
 use std::io::Write;
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use flate2::write::DeflateEncoder;
 use loligo_cephx::conf::{Conf, ConfError};
@@ -94,7 +95,7 @@ impl Compression {
         let methods: Vec<_> = names.iter().filter_map(|name| Method::by_name(name)).collect();
         let frame_len_min = conf.size("ms_osd_compress_min_size", Self::FRAME_LEN_MIN as u64)?;
         let secure = conf.bool("ms_compress_secure", false)?;
-        let wanted = Self { methods, frame_len_min: frame_len_min as usize, secure };
+        let wanted = Self { methods, frame_len_min: frame_len_min.saturating_as::<usize>(), secure };
         Ok((!wanted.methods.is_empty()).then_some(wanted))
     }
 }

@@ -1,5 +1,6 @@
 //! The payloads of the handshake's frames that nobody outside sees. (Those of the session are in `session.rs`.)
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityType, GlobalId, Reader, Writer};
 
@@ -50,7 +51,7 @@ pub(crate) struct Hello {
 
 impl Encode for Hello {
     fn encode(&self, w: &mut Writer) {
-        w.u8(self.kind.0 as u8);
+        w.u8(self.kind.0.saturating_as::<u8>());
         w.put(&self.peer_addr);
     }
 }

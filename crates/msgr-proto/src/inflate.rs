@@ -12,6 +12,7 @@
 use std::fmt;
 use std::io;
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use loligo_wire::Reader;
@@ -176,8 +177,8 @@ fn deflate(inflate: &mut Decompress, packed: &[u8], target: &mut [u8]) -> io::Re
     let before = (inflate.total_in(), inflate.total_out());
     let status = inflate.decompress(packed, target, FlushDecompress::None)?;
     // Both fit: they are parts of slices.
-    let read = (inflate.total_in() - before.0) as usize;
-    let made = (inflate.total_out() - before.1) as usize;
+    let read = (inflate.total_in() - before.0).saturating_as::<usize>();
+    let made = (inflate.total_out() - before.1).saturating_as::<usize>();
     Ok((read, made, status == Status::StreamEnd))
 }
 

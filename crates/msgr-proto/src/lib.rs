@@ -17,6 +17,11 @@
 //! msgr2.0. Frames are [compressed](Compression) if both sides were told to.
 //!
 //! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and [`Opener::spare`].
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 mod compression;

@@ -16,6 +16,11 @@
 //!
 //! What this crate refuses to do: it does not know what messages mean, and it does not speak the bytes of the protocol
 //! either: those are `loligo-msgr-proto`'s.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 
 mod accept;
 mod admission;

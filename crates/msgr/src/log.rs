@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use az::SaturatingAs as _;
 use loligo_logring::Subsys;
 
 /// How much a log line matters.
@@ -59,7 +60,7 @@ pub fn bounded_log(to: Log) -> Log {
     let buckets: [Bucket; 3] = Default::default();
     Arc::new(move |level, line| {
         // Wraps after 584 years.
-        let now_ns = began.elapsed().as_nanos() as u64;
+        let now_ns = began.elapsed().as_nanos().saturating_as::<u64>();
         match buckets[level as usize].admit(now_ns) {
             None => {}
             Some(0) => to(level, line),

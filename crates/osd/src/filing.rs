@@ -10,6 +10,7 @@
 //! of a placement group. Of a slot and a placement group either one contains the other, or they have nothing
 //! in common.
 
+use az::SaturatingAs as _;
 use loligo_maps::stable_mod;
 use loligo_store::CollectionStats;
 use loligo_wire::PgId;
@@ -91,7 +92,8 @@ struct Share {
 
 impl Share {
     fn of(&self, value: u64) -> u64 {
-        let up_to = |end: u64| (u128::from(value) * u128::from(end) / u128::from(self.all)) as u64;
+        let up_to =
+            |end: u64| (u128::from(value) * u128::from(end) / u128::from(self.all)).saturating_as::<u64>();
         up_to(self.until) - up_to(self.from)
     }
 

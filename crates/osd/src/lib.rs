@@ -24,6 +24,11 @@
 //!
 //! What this crate refuses to do: no replication, no coding, no recovery, no cache tiers. It knows
 //! sockets only as [`Connection`](loligo_msgr::Connection)s.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_cephx::caps::PoolFacts;
 use loligo_maps::{HOLE, MapFlags, OsdMap, PgPool, Targets};
@@ -65,7 +66,7 @@ impl Places {
     /// The slots of pools that `next` no longer has.
     pub(crate) fn gone_in(&self, next: &Self) -> Vec<PgId> {
         let gone = self.pools.iter().filter(|(id, _)| !next.pools.contains_key(id));
-        gone.flat_map(|(id, pool)| pgs(*id, pool.slots.len() as u32)).collect()
+        gone.flat_map(|(id, pool)| pgs(*id, pool.slots.len().saturating_as::<u32>())).collect()
     }
 
     pub(crate) fn epoch(&self) -> Epoch {

@@ -1,6 +1,7 @@
 //! Ceph's CRC-32C: the Castagnoli polynomial with a caller-chosen seed and no final inversion
 //! (`src/include/crc32c.h`).
 
+use az::SaturatingAs as _;
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// Continues the checksum `crc` over `data`. Start with `0` or `u32::MAX`, as the format at hand says.
@@ -8,7 +9,7 @@ pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
     // A digest's state is the checksum before the final inversion that others make and Ceph does not.
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, crc.into());
     digest.update(data);
-    digest.get_state() as u32
+    digest.get_state().saturating_as::<u32>()
 }
 
 /// A checksum (seeded with `u32::MAX`) of the concatenation of `parts`.

@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use az::SaturatingAs as _;
+
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// What kind of program a peer is (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`). A bit each, so that sets can be formed.
@@ -90,7 +92,7 @@ pub struct EntityNum {
 impl EntityNum {
     /// A client, by the global id that the monitors gave it.
     pub fn client(id: crate::GlobalId) -> Self {
-        Self { kind: EntityType::CLIENT, num: id.0 as i64 }
+        Self { kind: EntityType::CLIENT, num: id.0.cast_signed() }
     }
 }
 
@@ -103,7 +105,7 @@ impl Default for EntityNum {
 
 impl Encode for EntityNum {
     fn encode(&self, w: &mut Writer) {
-        w.u8(self.kind.0 as u8);
+        w.u8(self.kind.0.saturating_as::<u8>());
         w.i64(self.num);
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use az::SaturatingAs as _;
+
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
 macro_rules! id {
@@ -178,7 +180,7 @@ impl Encode for SpgId {
     fn encode(&self, w: &mut Writer) {
         w.versioned(1, 1, |w| {
             w.put(&self.pgid);
-            w.u8(self.shard as u8);
+            w.u8(self.shard.cast_unsigned());
         });
     }
 }
@@ -186,7 +188,7 @@ impl Encode for SpgId {
 impl Decode for SpgId {
     const MIN_LEN: usize = Self::ENCODED_LEN;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("spg_t", 1, 1, |r, _| Ok(Self { pgid: r.get()?, shard: r.u8()? as i8 }))
+        r.versioned("spg_t", 1, 1, |r, _| Ok(Self { pgid: r.get()?, shard: r.u8()?.cast_signed() }))
     }
 }
 
@@ -234,7 +236,7 @@ impl FromStr for Uuid {
         let digits: Vec<u8> = s
             .bytes()
             .filter(|b| *b != b'-')
-            .map(|b| char::from(b).to_digit(16).map(|d| d as u8).ok_or(bad))
+            .map(|b| char::from(b).to_digit(16).map(|d| d.saturating_as::<u8>()).ok_or(bad))
             .collect::<Result<_, _>>()?;
         let mut out = [0; 16];
         if digits.len() != 32 {

@@ -6,6 +6,11 @@
 //!
 //! What this crate refuses to do: no sockets, no clocks, no maps (a map travels through here as opaque bytes and is
 //! opened by `loligo-maps`), no panic and no allocation beyond the bytes at hand, whatever those bytes are.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 mod addr;

@@ -4,6 +4,7 @@
 //! a MAC over that follow.
 
 use aes::Aes256;
+use az::SaturatingAs as _;
 use cts::{CbcCs3, Decrypt as _, Encrypt as _, KeyIvInit as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha384;
@@ -77,7 +78,7 @@ fn mac(secret: &[u8; SECRET_LEN], usage: u32, sealed: &[u8]) -> [u8; MAC_LEN] {
 
 /// The first `LEN` bytes of a MAC of the usage, the purpose and that length (KDF-HMAC-SHA2 of RFC 8009, section 3).
 fn derive<const LEN: usize>(secret: &[u8; SECRET_LEN], usage: u32, purpose: Purpose) -> Zeroizing<[u8; LEN]> {
-    let bits = (LEN as u32 * 8).to_be_bytes();
+    let bits = (LEN.saturating_as::<u32>() * 8).to_be_bytes();
     let parts = [&1u32.to_be_bytes()[..], &usage.to_be_bytes(), &[purpose as u8, 0], &bits];
     Zeroizing::new(first_of(hmac(secret, &parts)))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use az::SaturatingAs as _;
 use loligo_wire::{Decode, DecodeError, Encode, EntityType, Reader, UTime, Writer};
 
 use crate::key::{CryptoKey, KeyType};
@@ -128,7 +129,7 @@ impl Ring {
         Self(std::array::from_fn(|i| ServiceKey {
             id: first_id + i as u64,
             key: CryptoKey::generate_of(cipher, now),
-            expires: now + ttl * i as u32,
+            expires: now + ttl * i.saturating_as::<u32>(),
         }))
     }
 

@@ -1,3 +1,5 @@
+use az::{SaturatingAs as _, WrappingAs as _};
+
 use super::ChooseArg;
 use super::hash::{hash32_3, hash32_3_each, hash32_4};
 use super::ln::crush_ln;
@@ -98,7 +100,7 @@ impl Bucket {
         let weights = item_weights.iter().zip(sum_weights);
         let items = self.items.iter().zip(weights).rev();
         for (&item, (&weight, &sum)) in items {
-            let draw = u64::from(self.hash4(x, item as u32, r, self.id as u32) & 0xffff);
+            let draw = u64::from(self.hash4(x, item.cast_unsigned(), r, self.id.cast_unsigned()) & 0xffff);
             if (draw * u64::from(sum)) >> 16 < u64::from(weight) {
                 return Some(item);
             }
@@ -113,7 +115,9 @@ impl Bucket {
                 return None;
             }
             let weight = u64::from(*node_weights.get(node)?);
-            let draw = (u64::from(self.hash4(x, node as u32, r, self.id as u32)) * weight) >> 32;
+            let draw = (u64::from(self.hash4(x, node.saturating_as::<u32>(), r, self.id.cast_unsigned()))
+                * weight)
+                >> 32;
             let step = 1 << (node.trailing_zeros() - 1);
             let left = node - step;
             node = if draw < u64::from(*node_weights.get(left)?) { left } else { node + step };
@@ -124,7 +128,7 @@ impl Bucket {
     fn draw_straw(&self, x: u32, r: u32, straws: &[u32]) -> Option<i32> {
         let mut best: Option<(u64, i32)> = None;
         for (&item, &straw) in self.items.iter().zip(straws) {
-            let length = u64::from(self.hash3(x, item as u32, r) & 0xffff) * u64::from(straw);
+            let length = u64::from(self.hash3(x, item.cast_unsigned(), r) & 0xffff) * u64::from(straw);
             if best.is_none_or(|(longest, _)| length > longest) {
                 best = Some((length, item));
             }
@@ -201,7 +205,7 @@ impl Best {
 /// its weight, and changing one weight moves only what that item wins or loses.
 #[inline]
 fn exponential(hash: u32, weight: u32) -> i64 {
-    let ln = crush_ln(hash as u16) as i64 - (1 << 48);
+    let ln = crush_ln(hash.wrapping_as::<u16>()).cast_signed() - (1 << 48);
     // Ceph passes the weight as a signed int, so half the range is negative there and must be here.
-    ln / i64::from(weight as i32)
+    ln / i64::from(weight.cast_signed())
 }

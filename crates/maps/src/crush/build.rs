@@ -1,5 +1,7 @@
 //! Making and changing maps, as far as a server with its own maps needs it: straw2 buckets and simple rules.
 
+use az::SaturatingAs as _;
+
 use super::map::bucket_index;
 use super::{Bucket, BucketAlg, CrushMap, Rule, RuleKind, StepOp, Tunables};
 use crate::Name;
@@ -74,7 +76,7 @@ impl CrushMap {
     pub fn add_bucket(&mut self, name: &str, kind: u16) -> Result<i32, CrushBuildError> {
         self.check_name_free(name)?;
         let free = self.buckets.iter().position(Option::is_none).unwrap_or(self.buckets.len());
-        let id = -1 - free as i32;
+        let id = -1 - free.saturating_as::<i32>();
         self.place_bucket(id, kind, name);
         Ok(id)
     }

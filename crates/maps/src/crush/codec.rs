@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use az::SaturatingAs as _;
 use loligo_wire::{Decode, DecodeError, Reader, Writer, features};
 
 use super::{Bucket, BucketAlg, ChooseArg, ChooseArgs, CrushMap, Rule, RuleKind, Step, StepOp, Tunables};
@@ -154,7 +155,7 @@ fn encode_bucket(bucket: Option<&Bucket>, w: &mut Writer) {
             }
         }
         BucketAlg::Tree { node_weights } => {
-            w.u8(node_weights.len() as u8);
+            w.u8(node_weights.len().saturating_as::<u8>());
             node_weights.iter().for_each(|weight| w.u32(*weight));
         }
         BucketAlg::Straw2 { item_weights } => item_weights.iter().for_each(|weight| w.u32(*weight)),
@@ -208,7 +209,7 @@ fn encode_rule(number: usize, rule: Option<&Rule>, writer: Features, w: &mut Wri
     let Some(rule) = rule else { return };
     let sizes = if writer.has(features::SERVER_QUINCY) { (1, 100) } else { (rule.min_size, rule.max_size) };
     w.count(rule.steps.len());
-    w.u8(number as u8); // was the "ruleset"; must be the rule's number
+    w.u8(number.saturating_as::<u8>()); // was the "ruleset"; must be the rule's number
     w.u8(rule.kind.0);
     w.u8(sizes.0);
     w.u8(sizes.1);

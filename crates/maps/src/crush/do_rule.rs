@@ -1,3 +1,5 @@
+use az::SaturatingAs as _;
+
 use super::firstn::Firstn;
 use super::indep::Indep;
 use super::map::bucket_index;
@@ -120,7 +122,7 @@ fn choose(
     let is_firstn = matches!(step.op, StepOp::CHOOSE_FIRSTN | StepOp::CHOOSELEAF_FIRSTN);
     let numrep = match step.arg1 {
         n @ 1.. => n,
-        n => n.saturating_add_unsigned(to.len() as u32),
+        n => n.saturating_add_unsigned(to.len().saturating_as::<u32>()),
     };
     if numrep <= 0 {
         return 0;
@@ -142,7 +144,7 @@ fn choose(
         filled += if is_firstn {
             firstn.choose(walk, bucket, out, leaves)
         } else {
-            let count = out.len().min(numrep as usize);
+            let count = out.len().min(numrep.saturating_as::<usize>());
             indep.choose(walk, bucket, &mut out[..count], leaves.map(|leaves| &mut leaves[..count]));
             count
         };

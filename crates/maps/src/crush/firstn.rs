@@ -1,3 +1,5 @@
+use az::SaturatingAs as _;
+
 use super::Bucket;
 use super::walk::Walk;
 
@@ -46,7 +48,7 @@ impl Firstn {
         mut leaves: Option<&mut [i32]>,
         parent_r: i32,
     ) -> usize {
-        let mut rep = if self.stable { 0 } else { out.pos as i32 };
+        let mut rep = if self.stable { 0 } else { out.pos.saturating_as::<i32>() };
         while rep < self.numrep && out.room > 0 && walk.spend(0).is_some() {
             if let Some(item) = self.place(walk, top, &out, leaves.as_deref_mut(), rep.wrapping_add(parent_r))
             {
@@ -73,10 +75,10 @@ impl Firstn {
         let (mut failures, mut local_failures) = (0u32, 0u32);
         loop {
             walk.spend(0)?;
-            let r = first_r.wrapping_add(failures as i32);
+            let r = first_r.wrapping_add(failures.cast_signed());
             let mut collides = false;
             if !bucket.items.is_empty() {
-                let item = self.pick(walk, bucket, r as u32, local_failures, out.pos)?;
+                let item = self.pick(walk, bucket, r.cast_unsigned(), local_failures, out.pos)?;
                 let kind = walk.kind_of(item)?;
                 if kind != self.kind {
                     bucket = map.bucket(item)?;
@@ -93,7 +95,8 @@ impl Firstn {
 
             failures = failures.wrapping_add(1);
             local_failures = local_failures.wrapping_add(1);
-            let fallback_until = (bucket.items.len() as u32).wrapping_add(self.local_fallback_retries);
+            let fallback_until =
+                bucket.items.len().saturating_as::<u32>().wrapping_add(self.local_fallback_retries);
             let retry_here = collides && local_failures <= self.local_retries
                 || self.local_fallback_retries > 0 && local_failures <= fallback_until;
             if !retry_here {
@@ -115,7 +118,7 @@ impl Firstn {
         position: usize,
     ) -> Option<i32> {
         let fallback = self.local_fallback_retries;
-        let half = bucket.items.len() as u32 >> 1;
+        let half = bucket.items.len().saturating_as::<u32>() >> 1;
         if fallback > 0 && local_failures >= half && local_failures > fallback {
             walk.permute(bucket, r)
         } else {
@@ -138,7 +141,7 @@ impl Firstn {
         }
         let Some(bucket) = walk.map.bucket(item) else { return false };
         let below = Firstn {
-            numrep: if self.stable { 1 } else { out.pos as i32 + 1 },
+            numrep: if self.stable { 1 } else { out.pos.saturating_as::<i32>() + 1 },
             kind: 0,
             tries: self.leaf_tries,
             leaf_tries: 0,

@@ -1,3 +1,5 @@
+use az::SaturatingAs as _;
+
 use super::walk::Walk;
 use super::{Bucket, BucketAlg, ITEM_NONE, ITEM_UNDEF};
 
@@ -96,7 +98,7 @@ impl Indep {
                 return Descent::Failed;
             }
             let r = self.r_for(bucket, at);
-            let drawn = walk.draw(bucket, r as u32, at.from);
+            let drawn = walk.draw(bucket, r.cast_unsigned(), at.from);
             let Some((item, kind)) = drawn.and_then(|item| Some((item, walk.kind_of(item)?))) else {
                 return Descent::Dead;
             };
@@ -125,9 +127,12 @@ impl Indep {
     fn r_for(&self, bucket: &Bucket, at: &Place) -> i32 {
         // In a permutation whose length the number of places divides, a step of one more visits other items each round.
         let divides = matches!(bucket.alg, BucketAlg::Uniform { .. })
-            && bucket.items.len().is_multiple_of(self.numrep as usize);
+            && bucket.items.len().is_multiple_of(self.numrep.saturating_as::<usize>());
         let stride = if divides { self.numrep.wrapping_add(1) } else { self.numrep };
-        (at.place as i32).wrapping_add(at.parent_r).wrapping_add(stride.wrapping_mul(at.round as i32))
+        at.place
+            .saturating_as::<i32>()
+            .wrapping_add(at.parent_r)
+            .wrapping_add(stride.wrapping_mul(at.round.cast_signed()))
     }
 
     /// Finds the device below a chosen bucket; a chosen device is its own leaf.

@@ -5,6 +5,8 @@
 //! step. Items of different strides must differ; one stride may use more than one item, when the first had an
 //! unusable device. For every step and place is remembered what is used.
 
+use az::SaturatingAs as _;
+
 use super::walk::Walk;
 use super::{Bucket, ITEM_NONE, ITEM_UNDEF, Rule, RuleKind, Step, StepOp};
 
@@ -53,8 +55,8 @@ impl Limits {
         let mut rest = steps;
         while let Some((step, tail)) = rest.split_first() {
             match step.op {
-                StepOp::SET_MSR_DESCENTS => self.descents = step.arg1 as u32,
-                StepOp::SET_MSR_COLLISION_TRIES => self.collision_tries = step.arg1 as u32,
+                StepOp::SET_MSR_DESCENTS => self.descents = step.arg1.cast_unsigned(),
+                StepOp::SET_MSR_COLLISION_TRIES => self.collision_tries = step.arg1.cast_unsigned(),
                 _ => break,
             }
             rest = tail;
@@ -230,7 +232,10 @@ impl Block<'_, '_, '_> {
     /// Draws down to a device or to a bucket of type `kind`.
     fn descend(&mut self, top: &Bucket, kind: i32, index: usize, collision: u32) -> Option<i32> {
         let map = self.walk.map;
-        let total = self.descent.wrapping_mul(self.result_max as u32).wrapping_add(index as u32);
+        let total = self
+            .descent
+            .wrapping_mul(self.result_max.saturating_as::<u32>())
+            .wrapping_add(index.saturating_as::<u32>());
         let r = (total << 16).wrapping_add(collision);
         let mut bucket = top;
         loop {

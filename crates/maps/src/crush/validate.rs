@@ -12,7 +12,10 @@ impl CrushMap {
         for (index, bucket) in self.buckets.iter().enumerate() {
             let Some(bucket) = bucket else { continue };
             if bucket_index(bucket.id) != Some(index) {
-                return Err(DecodeError::Invalid { what: "crush bucket id", value: bucket.id as u64 });
+                return Err(DecodeError::Invalid {
+                    what: "crush bucket id",
+                    value: i64::from(bucket.id).cast_unsigned(),
+                });
             }
             let weights = match &bucket.alg {
                 BucketAlg::Uniform { .. } | BucketAlg::Tree { .. } => bucket.items.len(),
@@ -26,7 +29,10 @@ impl CrushMap {
         }
         self.validate_choose_args()?;
         self.find_cycle().map_or(Ok(()), |id| {
-            Err(DecodeError::Invalid { what: "crush bucket that contains itself", value: id as u64 })
+            Err(DecodeError::Invalid {
+                what: "crush bucket that contains itself",
+                value: i64::from(id).cast_unsigned(),
+            })
         })
     }
 

@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
         while permutation.known <= place {
             let at = permutation.known;
             if at < size - 1 {
-                let hash = if bucket.hash == 0 { hash32_3(self.x, bucket.id as u32, at) } else { 0 };
+                let hash = if bucket.hash == 0 { hash32_3(self.x, bucket.id.cast_unsigned(), at) } else { 0 };
                 permutation.order.swap(at as usize, (at + hash % (size - at)) as usize);
             }
             permutation.known += 1;
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         match weight {
             0x1_0000.. => false,
             0 => true,
-            partial => hash32_2(self.x, item as u32) & 0xffff >= partial,
+            partial => hash32_2(self.x, item.cast_unsigned()) & 0xffff >= partial,
         }
     }
 

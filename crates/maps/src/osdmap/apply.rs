@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use az::SaturatingAs as _;
 use loligo_wire::{DecodeError, Epoch, OsdId, Reader, UTime, Uuid};
 
 use super::{CrimsonChange, EncodedOsdMap, Incremental, Osd, OsdMap, OsdState, index};
@@ -74,7 +75,7 @@ impl OsdMap {
         if !inc.full_map.is_empty() {
             return self.replace(inc);
         }
-        inc.check_osds(self.max_osd() as u32)?;
+        inc.check_osds(self.max_osd().saturating_as::<u32>())?;
         let crush = match inc.crush.is_empty() {
             true => None,
             false => Some(CrushMap::decode(&mut Reader::new(&inc.crush))?),

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use az::SaturatingAs as _;
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, PoolId, Reader, Uuid, Writer, features};
 
 use super::blocklist::encode_addrs;
@@ -52,7 +53,7 @@ impl OsdMap {
             w.put(&self.modified);
             encode_pools(&self.pools, writer, w);
             w.put(&self.pool_names);
-            w.i32(self.pool_max.0 as i32); // narrower than anywhere else
+            w.i32(self.pool_max.0.saturating_as::<i32>()); // narrower than anywhere else
             w.u32(self.flags.0);
             w.count(self.max_osd());
             w.put(&self.osd_state);
@@ -191,7 +192,7 @@ impl OsdMap {
         r: &mut Reader<'_>,
         set: impl Fn(&mut Osd, T),
     ) -> Result<(), DecodeError> {
-        let parts: Vec<T> = decode_per_osd(r, self.max_osd() as u32)?;
+        let parts: Vec<T> = decode_per_osd(r, self.max_osd().saturating_as::<u32>())?;
         self.osds.iter_mut().zip(parts).for_each(|(osd, part)| set(osd, part));
         Ok(())
     }

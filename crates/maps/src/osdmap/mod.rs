@@ -15,6 +15,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, UTime, Uuid};
 
@@ -246,8 +247,12 @@ impl OsdMap {
 
     /// A weight or an affinity as maps hold it, in 1/65,536. What is below zero is 0; what is too much is the most
     /// that there is.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast of a float stops at the bounds; of what is no number it makes 0"
+    )]
     pub fn fixed_weight(weight: f64) -> u32 {
-        // A cast of a float saturates.
         (weight * f64::from(Self::WEIGHT_IN)) as u32
     }
 
@@ -258,7 +263,7 @@ impl OsdMap {
 
     /// The numbers of the OSDs that exist.
     pub fn osd_ids(&self) -> impl Iterator<Item = OsdId> {
-        (0..self.max_osd() as i32).map(OsdId).filter(|osd| self.exists(*osd))
+        (0..self.max_osd().saturating_as::<i32>()).map(OsdId).filter(|osd| self.exists(*osd))
     }
 
     /// What is known of an OSD that exists.

@@ -163,7 +163,7 @@ impl OsdMap {
         }
         let declines = |osd: &OsdId| {
             let affinity = affinity(osd).unwrap_or(Self::WEIGHT_IN);
-            affinity < Self::WEIGHT_IN && hash32_2(seed, osd.0 as u32) >> 16 >= affinity
+            affinity < Self::WEIGHT_IN && hash32_2(seed, osd.0.cast_unsigned()) >> 16 >= affinity
         };
         let somebody = |osd: &OsdId| *osd != HOLE;
         let chosen = osds.iter().position(|osd| somebody(osd) && !declines(osd));

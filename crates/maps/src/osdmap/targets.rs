@@ -112,7 +112,7 @@ impl Targets {
 
 /// 1 for nobody, else the OSD's number plus 2. OSDs' numbers are below 2³¹.
 fn remember(primary: Option<OsdId>) -> u32 {
-    primary.map_or(1, |osd| (osd.0 as u32).wrapping_add(2))
+    primary.map_or(1, |osd| osd.0.cast_unsigned().wrapping_add(2))
 }
 
 fn recall(known: u32) -> Option<OsdId> {

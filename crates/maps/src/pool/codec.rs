@@ -7,6 +7,7 @@
 //! | 31 | | the same, optional |
 //! | 32 | 20 | shards that cannot become primary |
 
+use az::WrappingAs as _;
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer, features};
 
@@ -282,12 +283,12 @@ impl Decode for PeeringCrush {
 /// Two words of 64 bits, each in groups of seven bits from the lowest on, all but a word's last group marked.
 impl Encode for ShardSet {
     fn encode(&self, w: &mut Writer) {
-        for mut word in [self.0 as u64, (self.0 >> 64) as u64] {
+        for mut word in [self.0.wrapping_as::<u64>(), (self.0 >> 64).wrapping_as::<u64>()] {
             while word >= 0x80 {
-                w.u8(word as u8 | 0x80);
+                w.u8(word.wrapping_as::<u8>() | 0x80);
                 word >>= 7;
             }
-            w.u8(word as u8);
+            w.u8(word.wrapping_as::<u8>());
         }
     }
 }

@@ -5,6 +5,7 @@ mod opts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use az::WrappingAs as _;
 use bytes::Bytes;
 use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, UTime};
 
@@ -429,7 +430,7 @@ impl PgPool {
     /// The input to CRUSH for a PG (`raw_pg_to_pps`).
     pub fn placement_seed(&self, pg: PgId) -> u32 {
         let seed = stable_mod(pg.seed, self.pgp_num);
-        let pool = pg.pool.0 as u32;
+        let pool = pg.pool.0.wrapping_as::<u32>();
         if self.flags.has(PoolFlags::HASHPSPOOL) { hash32_2(seed, pool) } else { seed.wrapping_add(pool) }
     }
 }

@@ -75,6 +75,11 @@ fn decode_value(r: &mut Reader<'_>, version: u8) -> Result<PoolOpt, DecodeError>
         1 if version < 2 => PoolOpt::Int(i64::from(r.i32()?)),
         1 => PoolOpt::Int(r.i64()?),
         2 => PoolOpt::Double(f64::from_bits(r.u64()?)),
-        other => return Err(DecodeError::Invalid { what: "pool option type", value: other as u64 }),
+        other => {
+            return Err(DecodeError::Invalid {
+                what: "pool option type",
+                value: i64::from(other).cast_unsigned(),
+            });
+        }
     })
 }

@@ -1,11 +1,13 @@
 //! `osd pool autoscale-status`: how many placement groups pools would have by what they hold. Nothing here
 //! scales by itself.
 
+use az::SaturatingAs as _;
 use loligo_maps::PgPool;
 use loligo_wire::PoolId;
 
 use super::pool_opts::PoolSetting;
 use super::{Call, Outcome, Reply};
+use crate::number::{nearest_power_of_two, whole};
 use crate::output::Format;
 use crate::output::json::Node;
 use crate::output::table::{Align, Table};
@@ -78,12 +80,12 @@ fn line(call: &Call<'_>, id: PoolId, pool: &PgPool) -> Line {
         bias: number("pg_autoscale_bias").unwrap_or(1.0),
         is_bulk: flags.contains(&"bulk"),
         // A pool's part counts, where it is said, and not its size.
-        target_bytes: if target_ratio > 0.0 { 0 } else { number("target_size_bytes").unwrap_or(0.0) as u64 },
+        target_bytes: if target_ratio > 0.0 { 0 } else { whole(number("target_size_bytes").unwrap_or(0.0)) },
         target_ratio,
         effective_ratio: 0.0,
         ratio: 0.0,
-        least: number("pg_num_min").map_or(MIN_DEFAULT, |n| n as i64),
-        most: number("pg_num_max").map(|n| n as i64).filter(|most| *most > 0),
+        least: number("pg_num_min").map_or(MIN_DEFAULT, |n| whole(n).saturating_as::<i64>()),
+        most: number("pg_num_max").map(|n| whole(n).saturating_as::<i64>()).filter(|most| *most > 0),
         ideal: 0.0,
     }
 }
@@ -112,7 +114,7 @@ impl Line {
 
     /// A power of two, within the pool's bounds.
     fn last(&self) -> i64 {
-        let power = nearest_power_of_two(self.ideal as u64) as i64;
+        let power = nearest_power_of_two(whole(self.ideal)).saturating_as::<i64>();
         let wanted = power.max(self.least);
         self.most.map_or(wanted, |most| wanted.min(most))
     }
@@ -122,12 +124,6 @@ impl Line {
         let is_off = last > now * THRESHOLD || last < now / THRESHOLD;
         self.mode != "off" && is_off && (0.0..=1.0).contains(&self.ratio)
     }
-}
-
-fn nearest_power_of_two(n: u64) -> u64 {
-    let above = n.max(1).next_power_of_two();
-    let below = above / 2;
-    if above > n && above - n > n - below { below } else { above }
 }
 
 /// Pools that are to have a part share what those with a size leave.
@@ -179,7 +175,7 @@ fn json_object(line: &Line) -> String {
         ("logical_used", line.logical_used.to_string()),
         ("pg_autoscale_mode", format!("\"{}\"", line.mode)),
         ("pg_num_final", line.last().to_string()),
-        ("pg_num_ideal", (line.ideal as u64).to_string()),
+        ("pg_num_ideal", whole(line.ideal).to_string()),
         ("pg_num_target", line.pg_num.to_string()),
         ("pool_id", line.id.to_string()),
         ("pool_name", name),

@@ -1,5 +1,6 @@
 //! `osd tree`, `osd crush …`: the CRUSH hierarchy and its rules.
 
+use az::SaturatingAs as _;
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, Rule, Step, StepOp};
 use loligo_wire::OsdId;
@@ -297,7 +298,7 @@ pub(super) fn rule_dump(call: &mut Call<'_>) -> Outcome {
         return Ok(call.print_json(&rule_nodes(crush)));
     };
     let wanted = crush.rule_by_name(name);
-    match rules(crush).find(|(id, _)| wanted == Some(*id as i32)) {
+    match rules(crush).find(|(id, _)| wanted == Some((*id).saturating_as::<i32>())) {
         Some((id, rule)) => Ok(call.print_json(&rule_node(crush, id, rule))),
         None => Err(Failure::missing(format!("unknown crush rule '{name}'"))),
     }
@@ -314,7 +315,7 @@ pub(super) fn rule_nodes(crush: &CrushMap) -> Node {
 fn rule_node(crush: &CrushMap, id: usize, rule: &Rule) -> Node {
     object! {
         "rule_id": id,
-        "rule_name": crush.rule_names.get(&(id as i32)).map(ToString::to_string).unwrap_or_default(),
+        "rule_name": crush.rule_names.get(&id.saturating_as::<i32>()).map(ToString::to_string).unwrap_or_default(),
         "ruleset": id,
         "type": rule.kind.0,
         "min_size": rule.min_size,

@@ -5,6 +5,7 @@ use super::crush_change::{change, replace};
 use super::crush_place::named_osds;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
+use az::SaturatingAs as _;
 use loligo_maps::Name;
 use loligo_maps::crush::CrushMap;
 use loligo_wire::OsdId;
@@ -104,7 +105,7 @@ pub(super) fn rules(call: &mut Call<'_>) -> Outcome {
     if crush.class_by_name(class).is_none() {
         return Err(Failure::missing(format!("failed to get rules by class '{class}'")));
     }
-    let name = |rule: usize| crush.rule_names.get(&(rule as i32)).map(ToString::to_string);
+    let name = |rule: usize| crush.rule_names.get(&rule.saturating_as::<i32>()).map(ToString::to_string);
     let mut names: Vec<String> = crush.rules_of_class(class).into_iter().filter_map(name).collect();
     names.sort_unstable();
     let node = |_: &Call<'_>| Node::array(names.iter().map(String::as_str));
@@ -128,7 +129,11 @@ pub(super) fn remove(call: &mut Call<'_>) -> Outcome {
     let crush = &call.state.osdmap().crush;
     let Some(id) = crush.class_by_name(&class) else { return Ok(Reply::default()) };
     let name = |rule: &usize| {
-        let name = crush.rule_names.get(&(*rule as i32)).map(ToString::to_string).unwrap_or_default();
+        let name = crush
+            .rule_names
+            .get(&(*rule).saturating_as::<i32>())
+            .map(ToString::to_string)
+            .unwrap_or_default();
         format!("'{name}'")
     };
     let rules: Vec<String> = crush.rules_of_class(&class).iter().map(name).collect();

@@ -1,5 +1,6 @@
 //! `log …`: writing to and reading the cluster's log.
 
+use az::SaturatingAs as _;
 use loligo_wire::message::mon::LogEntry;
 use loligo_wire::{EntityAddrVec, EntityNum};
 
@@ -27,7 +28,7 @@ pub(super) fn write(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn last(call: &mut Call<'_>) -> Outcome {
-    let n = call.args.int("num").unwrap_or(LINES_DEFAULT).max(0) as usize;
+    let n = call.args.int("num").unwrap_or(LINES_DEFAULT).max(0).saturating_as::<usize>();
     let level = call.args.text("level").unwrap_or("info");
     let least =
         Severity::from_word(level).ok_or_else(|| Failure::invalid(format!("unknown level '{level}'")))?;

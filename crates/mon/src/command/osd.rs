@@ -1,5 +1,6 @@
 //! `osd …`: what the osdmap says of OSDs and objects, and its flags.
 
+use az::Az as _;
 use loligo_maps::{MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId, PoolId};
 
@@ -265,7 +266,7 @@ pub(super) fn set_ratio(call: &mut Call<'_>) -> Outcome {
             "osd set-backfillfull-ratio" => &mut inc.new_backfillfull_ratio,
             _ => &mut inc.new_nearfull_ratio,
         };
-        *place = Some(ratio as f32);
+        *place = Some(ratio.az::<f32>());
     })?;
     Ok(Reply::status(format!("{prefix} {ratio}")))
 }

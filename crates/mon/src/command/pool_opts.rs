@@ -3,6 +3,7 @@
 //! What they say of recovery, compression and checksums concerns OSDs that do such things; here it is kept and
 //! shown. So is what they say of scrubs, which go by the options `osd_scrub_…` alone.
 
+use az::SaturatingAs as _;
 use loligo_cephx::conf::table::parse_size;
 use loligo_maps::{Name, PgPool, PoolOpt, PoolOptKey};
 
@@ -128,7 +129,7 @@ impl PoolSetting {
             }
             Kind::Text | Kind::Word(..) => Ok(Some(PoolOpt::Text(Name::from(val)))),
             Kind::Checksum => match CHECKSUMS.iter().position(|known| *known == val) {
-                Some(index) => Ok(Some(PoolOpt::Int(index as i64 + 1))),
+                Some(index) => Ok(Some(PoolOpt::Int(index.saturating_as::<i64>() + 1))),
                 None => Err(Failure::invalid(format!("unrecognized {name} '{val}'"))),
             },
             Kind::Int(what) => self.within(pool, integer(what, val)?).map(int),

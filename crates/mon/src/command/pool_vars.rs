@@ -1,5 +1,6 @@
 //! `osd pool get | set`: a pool's settings.
 
+use az::SaturatingAs as _;
 use loligo_maps::crush::CrushMap;
 use loligo_maps::{OsdMap, PgPool, PoolFlags, PoolOpt};
 
@@ -274,7 +275,7 @@ fn parse_change(call: &Call<'_>, pool: &PgPool, var: &str, val: &str) -> Result<
         "pgp_num" | "pgp_num_actual" => pgp_num(pool, integer("integer", val)?),
         "crush_rule" => crush_rule(&call.state.osdmap().crush, pool, val),
         "pg_autoscale_mode" => match ["off", "warn", "on"].iter().position(|mode| *mode == val) {
-            Some(mode) => Ok(Change::AutoscaleMode(mode as u8)),
+            Some(mode) => Ok(Change::AutoscaleMode(mode.saturating_as::<u8>())),
             None => Err(Failure::invalid(format!("specified invalid mode {val}"))),
         },
         "fast_read" if pool.is_erasure() => on_or_off(val).map(Change::FastRead),

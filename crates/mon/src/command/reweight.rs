@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use az::SaturatingAs as _;
 use loligo_maps::OsdMap;
 use loligo_wire::{OsdId, PgId, PoolId};
 
 use super::{Call, Errno, Failure, Outcome, Reply};
+use crate::number::whole;
 use crate::output::json::{Node, object};
 
 /// Percent of the average from which on an OSD has too much.
@@ -179,20 +181,20 @@ fn reweight(call: &mut Call<'_>, limits: &Limits, loads: &[Load], average: f64) 
 
 /// New weights: those with the most to spare or too much first, and of each a step.
 fn changes<'a>(limits: &Limits, loads: &'a [Load], average: f64, bound: f64) -> Vec<(&'a Load, u32)> {
-    let step = (limits.max_change * f64::from(OsdMap::WEIGHT_IN)) as u32;
+    let step = OsdMap::fixed_weight(limits.max_change);
     let mut sorted: Vec<&Load> = loads.iter().collect();
     sorted.sort_by(|a, b| b.utilization.total_cmp(&a.utilization));
     let change = |load: &&'a Load| {
-        let fair = f64::from(load.weight) * average / load.utilization;
+        let fair = whole(f64::from(load.weight) * average / load.utilization).saturating_as::<u32>();
         let weight = match load.utilization {
-            used if used >= bound => (fair as u32).max(load.weight.saturating_sub(step)),
+            used if used >= bound => fair.max(load.weight.saturating_sub(step)),
             // Only one that takes less than its share can take more.
             used if used > 0.0
                 && used < average
                 && load.weight < OsdMap::WEIGHT_IN
                 && !limits.no_increasing =>
             {
-                (fair as u32).min(load.weight + step).min(OsdMap::WEIGHT_IN)
+                fair.min(load.weight.saturating_add(step)).min(OsdMap::WEIGHT_IN)
             }
             _ => load.weight,
         };

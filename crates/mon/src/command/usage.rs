@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use az::SaturatingAs as _;
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{OsdId, PgId, PoolId};
 
@@ -84,7 +85,7 @@ pub(super) struct PgsOn {
 }
 
 fn positive(n: i64) -> u64 {
-    n.max(0) as u64
+    n.max(0).cast_unsigned()
 }
 
 /// A pool with what it holds.
@@ -164,8 +165,8 @@ fn pool_node(line: &Line, space: Space, detail: bool) -> Node {
     stats.push("max_avail", space.available());
     if detail {
         let rest = [
-            ("quota_objects", line.quota_objects as i64),
-            ("quota_bytes", line.quota_bytes as i64),
+            ("quota_objects", line.quota_objects.saturating_as::<i64>()),
+            ("quota_bytes", line.quota_bytes.saturating_as::<i64>()),
             ("dirty", sum.num_objects_dirty),
             ("rd", sum.num_rd),
             ("rd_bytes", sum.num_rd_kb << 10),
@@ -173,8 +174,8 @@ fn pool_node(line: &Line, space: Space, detail: bool) -> Node {
             ("wr_bytes", sum.num_wr_kb << 10),
             ("compress_bytes_used", 0),
             ("compress_under_bytes", 0),
-            ("stored_raw", line.stored() as i64),
-            ("avail_raw", space.available() as i64),
+            ("stored_raw", line.stored().saturating_as::<i64>()),
+            ("avail_raw", space.available().saturating_as::<i64>()),
         ];
         rest.into_iter().for_each(|(name, value)| stats.push(name, value));
     }

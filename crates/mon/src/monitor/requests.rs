@@ -233,7 +233,7 @@ fn applications(pool: &PgPool) -> BTreeMap<String, BTreeMap<String, String>> {
 }
 
 fn positive(n: i64) -> u64 {
-    n.max(0) as u64
+    n.max(0).cast_unsigned()
 }
 
 fn pool_stat(sum: ObjectStatSum) -> PoolStat {

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use az::SaturatingAs as _;
 use loligo_wire::message::mon::LogEntry;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType, UTime};
 
@@ -32,7 +33,8 @@ pub enum Severity {
 impl Severity {
     /// The one with a word, as `ceph log last` takes it.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::from_code(["debug", "info", "sec", "warn", "error"].iter().position(|w| *w == word)? as u16)
+        let code = ["debug", "info", "sec", "warn", "error"].iter().position(|w| *w == word)?;
+        Self::from_code(code.saturating_as::<u16>())
     }
 
     /// The one with a number.
@@ -97,7 +99,7 @@ impl ClusterLog {
     /// Lines from this number on, as far as they are kept.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &LogEntry> {
         let oldest = self.count - self.lines.len() as u64 + 1;
-        self.lines.iter().skip(number.saturating_sub(oldest) as usize)
+        self.lines.iter().skip(number.saturating_sub(oldest).saturating_as::<usize>())
     }
 
     /// The last `n` lines of a channel (all channels: `*`) that are at least so grave, oldest first.

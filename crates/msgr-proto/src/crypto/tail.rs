@@ -6,6 +6,7 @@
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
+use az::SaturatingAs as _;
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash as _;
 
@@ -42,7 +43,7 @@ impl Tail {
     ) -> [u8; TAG_LEN] {
         let mask = self.key_stream(nonce, 1);
         // Counters begin at 1 with the mask. No frame is as long as to make them wrap.
-        let counters = 2 + (sealed_len / BLOCK_LEN) as u32..;
+        let counters = 2 + (sealed_len / BLOCK_LEN).saturating_as::<u32>()..;
         let hashed = xor(xor(tag, mask), self.times_key(lengths(sealed_len)));
         let (blocks, short) = blocks.as_chunks_mut::<BLOCK_LEN>();
         debug_assert!(short.is_empty(), "whole blocks");

@@ -5,6 +5,8 @@ use loligo_wire::{DecodeError, Reader, Tid};
 
 /// Bytes of an encoded header.
 pub(super) const HEADER_LEN: usize = 41;
+/// The same as it travels.
+pub(super) const HEADER_LEN_U32: u32 = 41;
 
 /// | offset | bytes | field |
 /// |---|---|---|

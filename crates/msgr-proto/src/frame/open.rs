@@ -1,9 +1,10 @@
+use az::SaturatingAs as _;
 use bytes::{Buf, Bytes, BytesMut};
 use loligo_wire::crc::crc32c;
 use loligo_wire::message::{Data, Header, Msg};
 use loligo_wire::{Decode, UTime};
 
-use super::header::{HEADER_LEN, decode_header};
+use super::header::{HEADER_LEN, HEADER_LEN_U32, decode_header};
 use super::packed::Packed;
 use super::preamble::{FLAG_COMPRESSED, Preamble, SEGMENTS_MAX, check_crc};
 use super::{
@@ -319,7 +320,7 @@ impl Opener {
             return Err(Misbehaviour::Flags(FLAG_COMPRESSED));
         }
         let mut max = match (tag, self.limits) {
-            (Tag::Message, Some(l)) => [HEADER_LEN as u32, l.front_len_max, l.middle_len_max, l.data_len_max],
+            (Tag::Message, Some(l)) => [HEADER_LEN_U32, l.front_len_max, l.middle_len_max, l.data_len_max],
             (Tag::Message, None) => return Err(Misbehaviour::Unexpected(tag)),
             _ if preamble.segments > 1 => {
                 return Err(Misbehaviour::Segments { tag, segments: preamble.segments });
@@ -328,12 +329,12 @@ impl Opener {
         };
         if preamble.compressed {
             max = max.map(len_max);
-        } else if tag == Tag::Message && preamble.lens[0] != HEADER_LEN as u32 {
+        } else if tag == Tag::Message && preamble.lens[0] != HEADER_LEN_U32 {
             return Err(Misbehaviour::HeaderLen(preamble.lens[0]));
         }
         for (index, (len, max)) in preamble.lens.into_iter().zip(max).enumerate() {
             if len > max {
-                return Err(Misbehaviour::TooLong { tag, index: index as u8, len, max });
+                return Err(Misbehaviour::TooLong { tag, index: index.saturating_as::<u8>(), len, max });
             }
         }
         Ok(())
@@ -384,7 +385,7 @@ impl Opener {
         let first = &self.buf[whole.first..whole.first + whole.preamble.len(0)];
         let header = decompress(method, first, HEADER_LEN)?;
         if header.len() != HEADER_LEN {
-            return Err(Misbehaviour::HeaderLen(header.len() as u32).into());
+            return Err(Misbehaviour::HeaderLen(header.len().saturating_as::<u32>()).into());
         }
         let header = decode_header(&header).map_err(bad_payload(Tag::Message))?;
         let is_padded = self.gcm.is_some();

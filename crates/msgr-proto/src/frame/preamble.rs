@@ -1,3 +1,4 @@
+use az::SaturatingAs as _;
 use loligo_wire::crc::crc32c;
 
 use crate::{Misbehaviour, ProtoError};
@@ -124,7 +125,7 @@ impl Preamble {
 
     /// The preamble of a frame with segments of these lengths; empty ones at the end are left out, as the format demands.
     pub(super) fn new(tag: Tag, lens: [u32; SEGMENTS_MAX]) -> Self {
-        let segments = lens.iter().rposition(|len| *len > 0).map_or(1, |last| last as u8 + 1);
+        let segments = lens.iter().rposition(|len| *len > 0).map_or(1, |last| last.saturating_as::<u8>() + 1);
         Self { tag, segments, lens, compressed: false }
     }
 

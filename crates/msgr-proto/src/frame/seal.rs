@@ -1,9 +1,10 @@
+use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use loligo_wire::crc::crc32c;
 use loligo_wire::message::Msg;
 use loligo_wire::{Encode, UTime};
 
-use super::header::{HEADER_LEN, encode_header};
+use super::header::{HEADER_LEN, HEADER_LEN_U32, encode_header};
 use super::preamble::{Preamble, SEGMENTS_MAX};
 use super::{CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_COMPLETE, padded};
 use crate::compression::compress;
@@ -64,12 +65,8 @@ impl Sealer {
     pub fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
         let Msg { header, front, middle, data, data_crc } = msg;
         let data_len = data.iter().map(Bytes::len).sum();
-        let lens = [
-            HEADER_LEN as u32,
-            segment_len(front.len())?,
-            segment_len(middle.len())?,
-            segment_len(data_len)?,
-        ];
+        let lens =
+            [HEADER_LEN_U32, segment_len(front.len())?, segment_len(middle.len())?, segment_len(data_len)?];
         let header = encode_header(header);
         if let Some(compressed) = self.compressed([&header, front, middle], data) {
             return self.seal_compressed(Tag::Message, compressed, out);
@@ -114,7 +111,7 @@ impl Sealer {
         out: &mut OutBuf,
     ) -> Result<(), ProtoError> {
         // Compressed, they are shorter than what fitted before.
-        let lens = segments.each_ref().map(|segment| segment.len() as u32);
+        let lens = segments.each_ref().map(|segment| segment.len().saturating_as::<u32>());
         let preamble = Preamble::new(tag, lens).compressed();
         match &mut self.secure {
             None => seal_crc(&preamble, &segments, out),
@@ -166,7 +163,7 @@ impl Sealer {
         out: &mut OutBuf,
     ) -> Result<(), ProtoError> {
         let secure = self.secure.as_mut().ok_or(Misuse::State("a secure frame"))?;
-        let preamble = Preamble::new(tag, segments.each_ref().map(|s| s.len() as u32));
+        let preamble = Preamble::new(tag, segments.each_ref().map(|s| s.len().saturating_as::<u32>()));
         let parts = [&segments[1..2], &segments[2..3], &segments[3..4]];
         Ok(secure.seal(&preamble, &segments[0], parts, out)?)
     }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use az::SaturatingAs as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Duration, Instant, sleep_until};
@@ -189,7 +190,7 @@ impl State {
     }
 
     fn note(&mut self, what: u64) {
-        let at = self.began.elapsed().as_millis() as u64;
+        let at = self.began.elapsed().as_millis().saturating_as::<u64>();
         for number in [what, at] {
             self.fingerprint = (self.fingerprint ^ number).wrapping_mul(0x0100_0000_01b3);
             self.fingerprint ^= self.fingerprint >> 29;
@@ -480,21 +481,21 @@ impl End {
         // What one write takes is up to the network, too.
         let written = if state.chance(20) { state.within(1..=room.max(1)).min(room) } else { room };
         state.note(4 + ((self.side as u64) << 8) + (written << 16));
-        let mut left = gather(slices, written as usize);
+        let mut left = gather(slices, written.saturating_as::<usize>());
         if far.closed {
             // The answer is a reset.
             near.reset = Some(near.reset.unwrap_or(now + state.latency()));
         } else if !*dead {
             let passes = written.min(*life);
             *life -= passes;
-            left.truncate(passes as usize);
+            left.truncate(passes.saturating_as::<usize>());
             while !left.is_empty() {
                 let max = state.weather.piece_bytes_max.min(left.len() as u64);
                 let piece = if state.chance(30) { state.within(1..=max) } else { max };
                 let arrival =
                     if is_cut { None } else { far.last(now).map(|last| last.max(now + state.latency())) };
                 far.bytes += piece;
-                far.pieces.push_back((arrival, left.split_to(piece as usize)));
+                far.pieces.push_back((arrival, left.split_to(piece.saturating_as::<usize>())));
             }
             if *life == 0 {
                 *dead = true;
@@ -509,7 +510,7 @@ impl End {
         }
         drop((sides, state));
         self.wire.tell_all();
-        Ok(written as usize)
+        Ok(written.saturating_as::<usize>())
     }
 
     pub(super) async fn writable(&self) -> io::Result<()> {

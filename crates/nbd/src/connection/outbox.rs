@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use az::SaturatingAs as _;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 
@@ -110,12 +111,12 @@ impl Sink for Outbox {
 
     fn put_zeros(&mut self, mut len: u64) {
         if len < KEEP_MIN as u64 {
-            self.tail.put_bytes(0, len as usize);
+            self.tail.put_bytes(0, len.saturating_as::<usize>());
             return;
         }
         while len > 0 {
             let these = len.min(ZEROS.len() as u64);
-            self.push(Bytes::from_static(&ZEROS[..these as usize]));
+            self.push(Bytes::from_static(&ZEROS[..these.saturating_as::<usize>()]));
             len -= these;
         }
     }

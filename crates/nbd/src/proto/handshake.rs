@@ -1,5 +1,6 @@
 //! The fixed newstyle handshake: options until one of them chooses an export.
 
+use az::SaturatingAs as _;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::words::{
@@ -144,7 +145,7 @@ impl Handshake {
         self.waits = Waits::Nothing;
         for (name, description) in exports {
             head(option::LIST, reply::SERVER, 4 + name.len() + description.len(), out);
-            out.put_u32(name.len() as u32);
+            out.put_u32(name.len().saturating_as::<u32>());
             out.put_slice(name.as_bytes());
             out.put_slice(description.as_bytes());
         }
@@ -220,7 +221,7 @@ impl Handshake {
             if flags & !u32::from(FIXED_NEWSTYLE | NO_ZEROES) != 0 {
                 return Err(Broken::Flags(flags));
             }
-            self.flags = Some(flags as u16);
+            self.flags = Some(flags.saturating_as::<u16>());
         }
         Ok(true)
     }
@@ -236,7 +237,7 @@ impl Handshake {
         if magic != OPTION_MAGIC {
             return Err(Broken::OptionMagic(magic));
         }
-        if len > SKIP_MAX || (len > NAME_MAX as u32 && option == option::EXPORT_NAME) {
+        if len > SKIP_MAX || (len > NAME_MAX.saturating_as::<u32>() && option == option::EXPORT_NAME) {
             return Err(Broken::OptionLength(len));
         }
         let is_too_long = len > OPTION_BYTES_MAX;
@@ -423,7 +424,7 @@ fn head(option: u32, kind: u32, len: usize, out: &mut BytesMut) {
     out.put_u64(OPTION_REPLY_MAGIC);
     out.put_u32(option);
     out.put_u32(kind);
-    out.put_u32(len as u32);
+    out.put_u32(len.saturating_as::<u32>());
 }
 
 fn error(option: u32, kind: u32, why: &str, out: &mut BytesMut) {

@@ -1,5 +1,6 @@
 //! The handshake as a client has it: greeted by a server, it names an export and learns of its size.
 
+use az::SaturatingAs as _;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::NAME_MAX;
@@ -155,9 +156,9 @@ impl Joining {
     fn ask_to_go(&self, out: &mut BytesMut) {
         let wanted: &[u16] = if self.keeps_blocks { &[info::BLOCK_SIZE] } else { &[] };
         head(option::GO, 4 + self.name.len() + 2 + 2 * wanted.len(), out);
-        out.put_u32(self.name.len() as u32);
+        out.put_u32(self.name.len().saturating_as::<u32>());
         out.put_slice(self.name.as_bytes());
-        out.put_u16(wanted.len() as u16);
+        out.put_u16(wanted.len().saturating_as::<u16>());
         wanted.iter().for_each(|kind| out.put_u16(*kind));
     }
 
@@ -231,7 +232,7 @@ impl Joining {
 fn head(option: u32, len: usize, out: &mut BytesMut) {
     out.put_u64(OPTION_MAGIC);
     out.put_u32(option);
-    out.put_u32(len as u32);
+    out.put_u32(len.saturating_as::<u32>());
 }
 
 #[cfg(test)]

@@ -7,6 +7,11 @@
 //!
 //! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection ([`Broken`]). Memory is taken for what has come, never for
 //! what is announced.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 mod error;

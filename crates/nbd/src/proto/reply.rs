@@ -1,5 +1,6 @@
 //! Replies.
 
+use az::SaturatingAs as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::words::{
@@ -81,7 +82,7 @@ impl Encoder {
         self.chunk(to, REPLY_DONE, chunk::ERROR, 6 + message.len() as u64, out);
         let tail = out.tail();
         tail.put_u32(fault.code());
-        tail.put_u16(message.len() as u16);
+        tail.put_u16(message.len().saturating_as::<u16>());
         tail.put_slice(message.as_bytes());
     }
 
@@ -102,7 +103,7 @@ impl Encoder {
     pub fn data(&self, to: To, pieces: Vec<Piece>, whole: bool, out: &mut impl Sink) {
         let len: u64 = pieces.iter().map(Piece::len).sum();
         if self.style == Style::Simple || whole || len == 0 {
-            self.data_head(to, len as u32, out);
+            self.data_head(to, len.saturating_as::<u32>(), out);
             for piece in pieces {
                 match piece {
                     Piece::Data(data) => out.put(data),
@@ -125,7 +126,7 @@ impl Encoder {
                 Piece::Hole(len) => {
                     self.chunk(to, done, chunk::OFFSET_HOLE, 12, out);
                     out.tail().put_u64(offset);
-                    out.tail().put_u32(len as u32);
+                    out.tail().put_u32(len.saturating_as::<u32>());
                 }
             }
             offset += len;
@@ -140,7 +141,7 @@ impl Encoder {
         if self.style == Style::Extended {
             self.chunk(to, REPLY_DONE, chunk::BLOCK_STATUS_EXT, 8 + 16 * count, out);
             out.tail().put_u32(ALLOCATION_ID);
-            out.tail().put_u32(count as u32);
+            out.tail().put_u32(count.saturating_as::<u32>());
             for extent in extents {
                 out.tail().put_u64(extent.len);
                 out.tail().put_u64(flags(extent).into());
@@ -151,7 +152,7 @@ impl Encoder {
         out.tail().put_u32(ALLOCATION_ID);
         for extent in extents {
             // The request's length has 32 bits, and no extent is longer.
-            out.tail().put_u32(extent.len.min(u32::MAX.into()) as u32);
+            out.tail().put_u32(extent.len.min(u32::MAX.into()).saturating_as::<u32>());
             out.tail().put_u32(flags(extent));
         }
     }
@@ -167,7 +168,7 @@ impl Encoder {
             tail.put_u64(to.offset);
             tail.put_u64(len);
         } else {
-            tail.put_u32(len as u32);
+            tail.put_u32(len.saturating_as::<u32>());
         }
     }
 }

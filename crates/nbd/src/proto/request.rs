@@ -1,5 +1,6 @@
 //! Requests: reading them, and what they want.
 
+use az::SaturatingAs as _;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use super::words::{EXTENDED_REQUEST_MAGIC, REQUEST_MAGIC, command, flag};
@@ -131,7 +132,7 @@ impl Decoder {
         if payload > u64::from(PAYLOAD_MAX) {
             return Err(Broken::Payload(payload));
         }
-        let (head_len, payload) = (self.head_len(), payload as usize);
+        let (head_len, payload) = (self.head_len(), payload.saturating_as::<usize>());
         if from.len() < head_len + payload {
             return Ok(None);
         }
@@ -144,7 +145,7 @@ impl Decoder {
     pub fn lacks(&self, from: &BytesMut) -> usize {
         match self.head(from) {
             Ok(Some(head)) if head.payload() <= u64::from(PAYLOAD_MAX) => {
-                (self.head_len() + head.payload() as usize).saturating_sub(from.len()).max(1)
+                (self.head_len() + head.payload().saturating_as::<usize>()).saturating_sub(from.len()).max(1)
             }
             _ => self.head_len().saturating_sub(from.len()).max(1),
         }

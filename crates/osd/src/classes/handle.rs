@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::message::osd::{OpCode, OsdOp};
 use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, SnapId, UTime, Writer};
@@ -43,7 +44,7 @@ impl<'e, 'a> Handle<'e, 'a> {
     pub(super) fn random_text(&self, len: usize) -> String {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         // The state of a hash table's hasher is random, and seldom enough wanted here.
-        let number = |i: usize| RandomState::new().hash_one(i) as usize;
+        let number = |i: usize| RandomState::new().hash_one(i).saturating_as::<usize>();
         (0..len).map(|i| char::from(LETTERS[number(i) % LETTERS.len()])).collect()
     }
 

@@ -1,5 +1,6 @@
 //! Class `numops`: arithmetic on a number that is kept as text under a key (`src/cls/numops`).
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::Reader;
 
@@ -52,8 +53,9 @@ fn shown(number: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text.to_owned(),
     };
-    if (-4..DIGITS as i32).contains(&exponent) {
-        trimmed(&format!("{number:.*}", (DIGITS as i32 - 1 - exponent) as usize))
+    let digits_max = DIGITS.saturating_as::<i32>();
+    if (-4..digits_max).contains(&exponent) {
+        trimmed(&format!("{number:.*}", (digits_max - 1 - exponent).saturating_as::<usize>()))
     } else {
         let sign = if exponent < 0 { '-' } else { '+' };
         format!("{}e{sign}{:02}", trimmed(digits), exponent.abs())

@@ -1,5 +1,6 @@
 //! CHECKSUM: sums of parts of an object, computed where the object is.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
 use loligo_wire::message::osd::{ChecksumArgs, OsdOp};
@@ -42,7 +43,7 @@ impl Execution<'_> {
         if data.len() as u64 != len {
             return Err(Errno::EINVAL); // the request has changed the size, and reads see what was before
         }
-        let chunk = if chunk > 0 { chunk } else { len.max(1) } as usize;
+        let chunk = (if chunk > 0 { chunk } else { len.max(1) }).saturating_as::<usize>();
         let mut w = Writer::new();
         w.count(data.len() / chunk);
         data.chunks_exact(chunk).for_each(|part| sum(part, &mut w));

@@ -1,5 +1,6 @@
 //! Operations on an object's bytes, its size and its existence.
 
+use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use loligo_store::{Change, Data};
 use loligo_wire::message::osd::{Extent, OpCode, OpFlags, OsdOp};
@@ -53,7 +54,8 @@ impl<'a> Execution<'a> {
         for (offset, len) in &extents {
             data.extend_from_slice(&self.bytes(*offset, *len)?);
         }
-        let mut w = Writer::with_capacity(8 + extents.len() * EXTENT_LEN as usize + data.len());
+        let mut w =
+            Writer::with_capacity(8 + extents.len() * EXTENT_LEN.saturating_as::<usize>() + data.len());
         w.put(&extents);
         w.blob(&data);
         Ok((0, w.into_bytes()))
@@ -80,7 +82,7 @@ impl<'a> Execution<'a> {
         let stored = self.bytes(extent.offset, len.min(op.data.len() as u64))?;
         match difference(&op.data, &stored) {
             None => DONE,
-            Some(at) => Err(Errno((MISMATCH_BASE + at as u64) as i32)),
+            Some(at) => Err(Errno((MISMATCH_BASE + at as u64).saturating_as::<i32>())),
         }
     }
 
@@ -110,7 +112,7 @@ impl<'a> Execution<'a> {
         if known > extent.truncate_seq && extent.offset.saturating_add(extent.length) > self.size {
             // Sent before a truncation that is done already: nothing may appear behind the new end.
             let kept = self.size.saturating_sub(extent.offset).min(extent.length);
-            data.truncate(kept as usize);
+            data.truncate(kept.saturating_as::<usize>());
         }
         if extent.truncate_seq > known {
             self.truncate_before_write(extent)?;
@@ -149,7 +151,7 @@ impl<'a> Execution<'a> {
         self.context.limits.check_range(args.offset, args.length)?;
         self.context.spend(args.length)?;
         self.makes(args.length)?;
-        self.put(args.offset, Bytes::from(op.data.repeat((args.length / pattern) as usize)))
+        self.put(args.offset, Bytes::from(op.data.repeat((args.length / pattern).saturating_as::<usize>())))
     }
 
     fn put(&mut self, offset: u64, data: Bytes) -> Output {

@@ -2,6 +2,7 @@
 //!
 //! As in a stock OSD, whiteouts are listed: whoever lists does not look into the objects.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{Collection, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
@@ -54,7 +55,7 @@ pub(super) fn list(
             return Err(Errno::EINVAL);
         }
         let cursor: HObject = r.get()?;
-        let count = one.pgls_args().count.min(context.limits.list_entries) as usize;
+        let count = one.pgls_args().count.min(context.limits.list_entries).saturating_as::<usize>();
         let (result, page) = page(context, op, &cursor, count, collection, filter.as_ref(), form)?;
         outputs.push((result, page));
         last = result;

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{Change, KeyValues, OmapPage, OmapRange};
 use loligo_wire::message::osd::{CmpOp, OsdOp};
@@ -49,12 +50,12 @@ impl<'a> Execution<'a> {
         // A page ends early rather than spend more than there is; its last pair may still be too much.
         let keys_max = keys_max.min(limits.omap_entries);
         let left = self.context.budget.left().saturating_sub(keys_max * PAIR_COST);
-        let bytes_max = left.min(limits.omap_bytes as u64) as usize;
+        let bytes_max = left.min(limits.omap_bytes as u64).saturating_as::<usize>();
         let range = OmapRange {
             // Also behind the empty key: a listing never shows that one.
             after: Some(after),
             prefix,
-            keys_max: keys_max as usize,
+            keys_max: keys_max.saturating_as::<usize>(),
             bytes_max,
         };
         // A map that this very request has begun cannot be gone through yet.

@@ -4,6 +4,7 @@
 //! operations, 6 whether a snapshot is read. With bit 7 the next byte says what happens instead of a request.
 //! Bytes that are missing are zeros.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::message::osd::{
     CopyFrom, Extent, HObject, ObjectLocator, OpCode, OpFlags, Ops, OsdOp, WatchArgs,
@@ -175,7 +176,7 @@ impl Script<'_> {
         let input = self.bytes();
         // Most inputs are structures with their version and their length in front.
         let mut framed = vec![1, 1];
-        framed.extend((input.len() as u32).to_le_bytes());
+        framed.extend(input.len().saturating_as::<u32>().to_le_bytes());
         framed.extend_from_slice(&input);
         OsdOp::call(class, method, if self.byte() & 1 == 0 { &framed } else { &input })
     }

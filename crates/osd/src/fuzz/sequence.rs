@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use az::WrappingAs as _;
 use bytes::Bytes;
 use loligo_maps::{OsdMap, PgPool};
 use loligo_msgr::{Cork, Hold};
@@ -152,7 +153,7 @@ impl Play {
             }
             Step::Again { client } => {
                 let Some((tid, op)) = self.clients[client].newest.clone() else { return };
-                let object = op.hash as u8;
+                let object = op.hash.wrapping_as::<u8>();
                 self.send(client, tid, object, MOSDOp { retry_attempt: 1, ..op });
             }
             Step::Snapshot => self.snaps = (self.snaps + 1).min(SNAPS_MAX),

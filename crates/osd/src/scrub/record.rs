@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use az::SaturatingAs as _;
 use loligo_store::{ObjectName, ObjectRef};
 use loligo_wire::{DecodeError, PgId, PoolId, Reader, SnapId, Writer, crc};
 
@@ -76,7 +77,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Groups, Found), DecodeError> {
 const FAULTS: [Fault; 4] = [Fault::Record, Fault::Data, Fault::Digest, Fault::Omap];
 
 fn code(fault: Fault) -> u8 {
-    FAULTS.iter().position(|known| *known == fault).unwrap_or_default() as u8
+    FAULTS.iter().position(|known| *known == fault).unwrap_or_default().saturating_as::<u8>()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{ObjectName, ObjectRef};
 use loligo_wire::EntityAddr;
@@ -373,7 +374,9 @@ fn seconds(n: u32) -> Duration {
 
 /// An object's name as a table's key: its parts, each behind its length.
 fn key_of(oid: ObjectRef<'_>) -> Box<[u8]> {
-    let lens = [oid.nspace.len() as u32, oid.key.len() as u32].map(u32::to_le_bytes).concat();
+    let lens = [oid.nspace.len().saturating_as::<u32>(), oid.key.len().saturating_as::<u32>()]
+        .map(u32::to_le_bytes)
+        .concat();
     [&lens, oid.nspace, oid.key, oid.name].concat().into_boxed_slice()
 }
 

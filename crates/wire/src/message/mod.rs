@@ -8,6 +8,7 @@ pub mod mgr;
 pub mod mon;
 pub mod osd;
 
+use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
@@ -94,7 +95,7 @@ impl Msg {
             return Err(DecodeError::TooNew {
                 what: M::NAME,
                 compat: self.header.compat_version.min(255) as u8,
-                supported: M::VERSION as u8,
+                supported: M::VERSION.saturating_as::<u8>(),
             });
         }
         M::decode(&self.header, &mut Reader::new(&self.front), &self.data)

@@ -3,6 +3,7 @@
 //! It is kept as `common/bit_vector.hpp` encodes it: the count of entries; the entries, four to a byte, the first in the
 //! highest bits; and checksums, one of the header and one of each 4096 bytes.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer, crc};
@@ -71,7 +72,7 @@ impl ObjectMap {
         self.count = count;
         // Four at a time: maps may be of millions.
         let four = (state & 3) * 0b0101_0101;
-        self.data.resize(count.div_ceil(PER_BYTE) as usize, four);
+        self.data.resize(count.div_ceil(PER_BYTE).saturating_as::<usize>(), four);
         // What shares a byte with entries that were there, and what of the last byte is nobody's.
         let shared = before.next_multiple_of(PER_BYTE).min(count);
         (before..shared).for_each(|n| self.set(n, state));
@@ -88,9 +89,9 @@ impl ObjectMap {
             return;
         }
         let crcs = encode_crcs(&self.data);
-        w.u32(8 + crcs.len() as u32);
+        w.u32(8 + crcs.len().saturating_as::<u32>());
         w.u32(crc_of(&header));
-        w.u32((crcs.len() / 4) as u32);
+        w.u32((crcs.len() / 4).saturating_as::<u32>());
         w.raw(&crcs);
     }
 }
@@ -121,7 +122,7 @@ impl Encode for ObjectMap {
 impl Decode for ObjectMap {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = decode_header(r)?;
-        let data = r.raw(count.div_ceil(PER_BYTE) as usize)?.to_vec();
+        let data = r.raw(count.div_ceil(PER_BYTE).saturating_as::<usize>())?.to_vec();
         let mut footer = r.sized()?;
         if !footer.is_empty() {
             let header_crc = footer.u32()?;

@@ -13,6 +13,7 @@
 //! | 16 each | id and size of a snapshot, newest first |
 //! | | the names in the same order, each ended by a zero |
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 
 use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
@@ -150,8 +151,8 @@ impl Decode for OldHeader {
         if needed > r.remaining() as u64 {
             return Err(DecodeError::Truncated { needed, left: r.remaining() });
         }
-        let mut ids = Reader::new(r.raw(count as usize * SNAP_LEN as usize)?);
-        let mut names = r.raw(names_len as usize)?;
+        let mut ids = Reader::new(r.raw((u64::from(count) * SNAP_LEN).saturating_as::<usize>())?);
+        let mut names = r.raw(names_len.saturating_as::<usize>())?;
         let mut snaps = Vec::with_capacity(count as usize);
         for number in 0..count {
             let Some(end) = names.iter().position(|byte| *byte == 0) else {

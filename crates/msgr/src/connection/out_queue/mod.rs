@@ -34,6 +34,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use az::SaturatingAs as _;
 use loligo_lane::{Bound, Combined, Combiner};
 use loligo_lockstat::Class;
 use loligo_wire::message::Msg;
@@ -261,7 +262,7 @@ impl<W> OutQueue<W> {
             }
             if inner.has_memory(&mut larger) {
                 inner.append(Item::Unpacked(msgs), bytes);
-                inner.weigh(count as i64 - 1);
+                inner.weigh(count.saturating_as::<i64>() - 1);
                 inner.wake_writer |= inner.hand_to_task();
                 self.unlock_and_go(inner);
                 return Ok(());
@@ -517,7 +518,7 @@ impl<W> Inner<W> {
     }
 
     fn cork(&mut self, received: usize, control: Control) {
-        self.weigh(-(received as i64));
+        self.weigh(-received.saturating_as::<i64>());
         self.control.add(control);
         self.corks += 1;
     }

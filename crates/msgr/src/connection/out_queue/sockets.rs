@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::mem;
 
+use az::SaturatingAs as _;
 use loligo_lane::Discarded;
 use loligo_wire::message::Msg;
 
@@ -61,7 +62,7 @@ impl<W> OutQueue<W> {
         }
         self.set_state(&mut inner, State::Open);
         inner.generation += 1;
-        inner.balance = inner.waiting.len() as i64;
+        inner.balance = inner.waiting.len().saturating_as::<i64>();
         inner.extremes = (inner.balance, inner.balance);
         baton.generation = inner.generation;
         self.unlock_and_go(inner);

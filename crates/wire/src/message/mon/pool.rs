@@ -1,5 +1,6 @@
 //! Making and removing pools and snapshots.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 
 use super::PaxosHeader;
@@ -77,13 +78,17 @@ impl Message for MPoolOp {
         w.put(&self.snapid);
         w.put(&self.name);
         w.u8(0);
-        w.u16(self.crush_rule as u16);
+        w.u16(self.crush_rule.cast_unsigned());
     }
 
     fn decode(header: &Header, r: &mut Reader<'_>, _: &Data) -> Result<Self, DecodeError> {
         if header.version < Self::VERSION {
-            let version = header.version as u8;
-            return Err(DecodeError::TooOld { what: Self::NAME, version, oldest: Self::VERSION as u8 });
+            let version = header.version.saturating_as::<u8>();
+            return Err(DecodeError::TooOld {
+                what: Self::NAME,
+                version,
+                oldest: Self::VERSION.saturating_as::<u8>(),
+            });
         }
         let paxos = r.get()?;
         let fsid = r.get()?;
@@ -93,7 +98,7 @@ impl Message for MPoolOp {
         let snapid = r.get()?;
         let name = r.get()?;
         r.skip(1)?;
-        Ok(Self { paxos, fsid, pool, op, snapid, name, crush_rule: r.u16()? as i16 })
+        Ok(Self { paxos, fsid, pool, op, snapid, name, crush_rule: r.u16()?.cast_signed() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One operation on an object: [`OsdOp`], its constructors and the views of its arguments.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 
 use super::{OpCode, OpFlags};
@@ -260,14 +261,20 @@ impl OsdOp {
     /// An operation on the extended attribute `name`; `value` is empty unless one is set or compared.
     pub fn xattr(code: OpCode, name: &[u8], value: &[u8], cmp_op: u8, cmp_mode: u8) -> Self {
         let mut args = Args::default();
-        args.u32(name.len() as u32).u32(value.len() as u32).u8(cmp_op).u8(cmp_mode);
+        args.u32(name.len().saturating_as::<u32>())
+            .u32(value.len().saturating_as::<u32>())
+            .u8(cmp_op)
+            .u8(cmp_mode);
         Self::new(code).with_args(args).with_data([name, value].concat().into())
     }
 
     /// CALL of a method of an object class, whose names are shorter than 256 bytes.
     pub fn call(class: &str, method: &str, input: &[u8]) -> Self {
         let mut args = Args::default();
-        args.u8(class.len() as u8).u8(method.len() as u8).u8(0).u32(input.len() as u32);
+        args.u8(class.len().saturating_as::<u8>())
+            .u8(method.len().saturating_as::<u8>())
+            .u8(0)
+            .u32(input.len().saturating_as::<u32>());
         let data = [class.as_bytes(), method.as_bytes(), input].concat();
         Self::new(OpCode::CALL).with_args(args).with_data(data.into())
     }
@@ -478,11 +485,11 @@ impl OsdOp {
     }
 
     fn input_slice(&self, start: u64, len: u64) -> Result<Bytes, DecodeError> {
-        let left = self.data.len().saturating_sub(start as usize);
+        let left = self.data.len().saturating_sub(start.saturating_as::<usize>());
         if len > left as u64 {
             return Err(DecodeError::Truncated { needed: len, left });
         }
-        Ok(self.data.slice(start as usize..(start + len) as usize))
+        Ok(self.data.slice(start.saturating_as::<usize>()..(start + len).saturating_as::<usize>()))
     }
 
     fn arg_u64(&self, at: usize) -> u64 {
@@ -501,7 +508,7 @@ impl OsdOp {
         fixed[..2].copy_from_slice(&self.code.0.to_le_bytes());
         fixed[2..6].copy_from_slice(&self.flags.0.to_le_bytes());
         fixed[6..34].copy_from_slice(&self.args);
-        fixed[34..].copy_from_slice(&(self.data.len() as u32).to_le_bytes());
+        fixed[34..].copy_from_slice(&self.data.len().saturating_as::<u32>().to_le_bytes());
         w.raw(&fixed);
     }
 

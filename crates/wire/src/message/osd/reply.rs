@@ -1,5 +1,6 @@
 //! [`MOSDOpReply`], and [`OsdReply`], the view of it that a client needs.
 
+use az::{SaturatingAs as _, WrappingAs as _};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -216,11 +217,15 @@ impl<'a, O> Fields<'a, O> {
     ) -> Result<Self, DecodeError> {
         let version = header.version;
         if version < 8 {
-            return Err(DecodeError::TooOld { what: "osd_op_reply", version: version as u8, oldest: 8 });
+            return Err(DecodeError::TooOld {
+                what: "osd_op_reply",
+                version: version.saturating_as::<u8>(),
+                oldest: 8,
+            });
         }
         let oid = r.blob()?;
         let pgid = r.get()?;
-        let flags = OsdFlags(r.i64()? as u32);
+        let flags = OsdFlags(r.i64()?.wrapping_as::<u32>());
         let result = r.i32()?;
         let bad_replay_version = r.get()?;
         let map_epoch = r.get()?;

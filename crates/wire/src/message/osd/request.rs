@@ -1,5 +1,6 @@
 //! [`MOSDOp`]: what a client asks of an OSD.
 
+use az::SaturatingAs as _;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -189,8 +190,12 @@ impl Message for MOSDOp {
 
     fn decode(header: &Header, r: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError> {
         if header.version < Self::VERSION {
-            let version = header.version as u8;
-            return Err(DecodeError::TooOld { what: Self::NAME, version, oldest: Self::VERSION as u8 });
+            let version = header.version.saturating_as::<u8>();
+            return Err(DecodeError::TooOld {
+                what: Self::NAME,
+                version,
+                oldest: Self::VERSION.saturating_as::<u8>(),
+            });
         }
         let spgid = r.get()?;
         let hash = r.u32()?;
