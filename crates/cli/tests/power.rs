@@ -79,6 +79,51 @@ async fn nothing_acknowledged_is_lost_when_the_power_fails() {
     mount.end().expect("nobody uses it");
 }
 
+/// The test above can fail: where syncs do nothing, what was acknowledged is missed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_does_not_sync_is_found_out() {
+    if !loligo_powercut::is_available() {
+        return eprintln!("skipped: /dev/fuse cannot be opened here");
+    }
+    let mut rng = Rng::with_seed(setting("LOLIGO_POWER_SEED", 1));
+    let scratch = Scratch::new("power-unsynced");
+    let dir = scratch.0.join("disk");
+    fs::create_dir(&dir).expect("a directory");
+    // One cut in five loses nothing.
+    for cut in 0..20 {
+        let (mount, mut server) = start(Disk::new(), &dir);
+        let (client, pool) = connect(&dir, "mourners").await;
+        mount.ignore_syncs();
+        let mut writers = Writers::new();
+        writers.start(&pool, &mut rng);
+        while writers.totals().0 < 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop(&server);
+        let disk = mount.after_power_cut(&mut rng);
+        writers.abandon().await;
+        server.kill();
+        client.shutdown().await;
+        mount.end().expect("nobody uses it");
+        let at = dir.clone();
+        let looks = tokio::spawn(async move {
+            let (mount, server) = start(disk, &at);
+            let (client, pool) = connect(&at, "mourners").await;
+            writers.verify(&pool, cut).await;
+            client.shutdown().await;
+            drop(server);
+            mount.end().expect("nobody uses it");
+        });
+        let Err(error) = looks.await else { continue };
+        let panic = error.into_panic();
+        let said = panic.downcast_ref::<String>().expect("it says what is missed");
+        // An object is not what it was, or the server says that its store is damaged and does not start.
+        assert!(said.contains("after kill") || said.contains("loligo.log"), "{said}");
+        return;
+    }
+    panic!("nothing was missed");
+}
+
 /// Stops all threads of a server where they are. What they have told clients by then was on the disk before.
 fn stop(server: &ServerProcess) {
     let pid = server.0.id();

@@ -22,8 +22,9 @@ use loligo_wire::{
 use serde_json::{Map, Value, json};
 
 use crate::command::{Arg, ArgKind, COMMANDS, Command};
+use crate::state::persist::StateError;
 use crate::state::{NewCluster, State};
-use crate::{Monitor, Peer, PgUsage, Scrub, SessionId, Space, Usage, UsageSource};
+use crate::{Monitor, Peer, PgUsage, Save, Scrub, SessionId, Space, Usage, UsageSource};
 
 const FSID: Uuid = Uuid([7; 16]);
 const NOW: UTime = UTime { sec: 1_800_000_000, nsec: 0 };
@@ -91,20 +92,49 @@ pub fn commands(data: &[u8], memory: impl Fn() -> usize) -> usize {
         monitor.open(session, peer(session, caps));
     }
     let mut script = Script(data);
+    let mut kept = Kept::default();
     for number in 1..=STEPS_MAX as u64 {
         if script.0.is_empty() {
             break;
         }
         let session = SessionId::from(script.byte()) % CAPS.len() as u64 + 1;
         let (text, input) = script.command();
-        well += usize::from(step(&mut monitor, session, Tid(number), text, input) == 0);
+        well += usize::from(step(&mut monitor, &mut kept, session, Tid(number), text, input) == 0);
         let bytes = memory();
         assert!(bytes <= MEMORY_MAX, "{bytes} bytes are allocated");
     }
     well
 }
 
-fn step(monitor: &mut Monitor, session: SessionId, tid: Tid, text: String, input: Bytes) -> i32 {
+/// What is saved.
+#[derive(Default)]
+struct Kept {
+    all: Vec<u8>,
+    changes: Vec<Vec<u8>>,
+}
+
+impl Kept {
+    fn note(&mut self, save: Save, state: &State) {
+        match save {
+            Save::Change(change) => self.changes.push(change.to_vec()),
+            Save::All => *self = Self { all: state.to_json().to_vec(), changes: Vec::new() },
+        }
+    }
+
+    fn open(&self) -> Result<State, StateError> {
+        let changes: Vec<_> = self.changes.iter().map(Vec::as_slice).collect();
+        State::restore(&self.all, &changes).map(|(_, state)| state)
+    }
+}
+
+fn step(
+    monitor: &mut Monitor,
+    kept: &mut Kept,
+    session: SessionId,
+    tid: Tid,
+    text: String,
+    input: Bytes,
+) -> i32 {
     let shown = text.clone();
     let command = MMonCommand {
         paxos: PaxosHeader { version: 0 },
@@ -121,9 +151,13 @@ fn step(monitor: &mut Monitor, session: SessionId, tid: Tid, text: String, input
     assert_eq!((*to, ack.header.tid), (session, tid), "{shown}");
     let ack = ack.open::<MMonCommandAck>().expect("what we wrote opens");
     assert!(ack.output.len() <= OUTPUT_MAX, "{shown}: {} bytes of output", ack.output.len());
-    if let Some(saved) = effects.save {
-        let again = State::from_json(&saved).unwrap_or_else(|e| panic!("after {shown}: {e}"));
-        assert!(*again.to_json() == *saved, "after {shown}: what is saved opens as something else");
+    if let Some(save) = effects.save {
+        kept.note(save, monitor.state());
+        let now = monitor.state().to_json();
+        let again = State::from_json(&now).unwrap_or_else(|e| panic!("after {shown}: {e}"));
+        assert!(*again.to_json() == *now, "after {shown}: what is saved opens as something else");
+        let again = kept.open().unwrap_or_else(|e| panic!("after {shown}: {e}"));
+        assert!(*again.to_json() == *now, "after {shown}: the changes that are saved make something else");
     }
     ack.result
 }

@@ -31,7 +31,7 @@ mod usage;
 mod view;
 
 pub use file::{FileError, StateFile};
-pub use monitor::{Effects, Malformed, Monitor, SessionId};
+pub use monitor::{Effects, Malformed, Monitor, Save, SessionId};
 pub use service::{MonConfig, MonService, OnOsdMap, Stopped};
 pub use session::Peer;
 pub use usage::{Fullness, PgScrubs, PgUsage, Scrub, Space, Usage, UsageSource, has_quotas};

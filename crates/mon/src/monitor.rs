@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 use crate::command;
 use crate::output::json::Node;
 use crate::session::{Peer, Session};
+use crate::state::change::Saved;
 use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
@@ -49,13 +50,26 @@ pub struct Monitor {
     lines_told: u64,
     out: Vec<(SessionId, Msg)>,
     effects: Effects,
+    /// Something has changed that must be saved.
+    unsaved: bool,
+    /// What was to be saved last.
+    saved: Option<Saved>,
+}
+
+/// What is to be saved.
+#[derive(Debug)]
+pub enum Save {
+    /// This change of what was to be saved last, for [`StateFile::append`](crate::StateFile::append).
+    Change(Zeroizing<Vec<u8>>),
+    /// Everything: [`State::to_json`].
+    All,
 }
 
 /// What must happen after messages were handled, in this order.
 #[derive(Default)]
 pub struct Effects {
     /// Save this.
-    pub save: Option<Zeroizing<Vec<u8>>>,
+    pub save: Option<Save>,
     /// Then global ids before this one may be given.
     pub global_id_end: Option<GlobalId>,
     /// Hand this map to the OSD.
@@ -83,6 +97,8 @@ impl Monitor {
             lines_told: 0,
             out: Vec::new(),
             effects: Effects::default(),
+            unsaved: false,
+            saved: None,
         }
     }
 
@@ -154,7 +170,16 @@ impl Monitor {
 
     /// What must happen now because of the messages so far.
     pub fn take_effects(&mut self) -> Effects {
-        Effects { out: std::mem::take(&mut self.out), ..std::mem::take(&mut self.effects) }
+        let save = std::mem::take(&mut self.unsaved).then(|| self.save());
+        Effects { save, out: std::mem::take(&mut self.out), ..std::mem::take(&mut self.effects) }
+    }
+
+    fn save(&mut self) -> Save {
+        if let Some(change) = self.saved.as_mut().and_then(|saved| saved.advance(&self.state)) {
+            return Save::Change(change);
+        }
+        self.saved = Some(Saved::of(&self.state));
+        Save::All
     }
 
     fn complain(&mut self, now: UTime, result: Result<(), crate::command::Failure>) {
@@ -170,7 +195,7 @@ impl Monitor {
         if !changes.any() {
             return;
         }
-        self.effects.save = Some(self.state.to_json());
+        self.unsaved = true;
         self.effects.global_id_end = Some(self.state.global_id_end());
         if changes.keys {
             self.effects.keys = Some(self.state.keys().clone());

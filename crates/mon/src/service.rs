@@ -25,7 +25,7 @@ use tokio::time::MissedTickBehavior;
 use zeroize::Zeroizing;
 
 use crate::file::StateFile;
-use crate::monitor::{Effects, Malformed, Monitor, SessionId};
+use crate::monitor::{Effects, Malformed, Monitor, Save, SessionId};
 use crate::session::Peer;
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
@@ -239,7 +239,7 @@ impl AcceptAuth for MonService {
 /// A pause before a save that failed for want of descriptors or memory is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Saves. What was asked for waits as long as the system is short of descriptors or memory; other errors are
+/// Saves everything. What was asked for waits as long as the system is short of descriptors or memory; other errors are
 /// final.
 async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
     let content = Arc::new(content);
@@ -253,6 +253,19 @@ async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io:
             }
             saved => return saved,
         }
+    }
+}
+
+/// Saves a change; false if everything has to be saved, as there is no room for it, or the system is short of something.
+async fn append_if_possible(file: StateFile, change: Zeroizing<Vec<u8>>) -> io::Result<bool> {
+    if !file.has_room(&change) {
+        return Ok(false);
+    }
+    let appended =
+        tokio::task::spawn_blocking(move || file.append(&change)).await.map_err(io::Error::other)?;
+    match appended {
+        Err(e) if is_shortage(&e) => Ok(false),
+        appended => appended.map(|()| true),
     }
 }
 
@@ -334,8 +347,14 @@ impl Driver {
     /// Does what the messages so far led to, in the order that keeps promises.
     async fn carry_out(&mut self) -> io::Result<()> {
         let Effects { save, global_id_end, osdmap, keys, out } = self.monitor.take_effects();
-        if let (Some(content), Some(file)) = (save, self.file.clone()) {
-            save_when_possible(file, content).await?;
+        if let (Some(save), Some(file)) = (save, self.file.clone()) {
+            let appended = match save {
+                Save::Change(change) => append_if_possible(file.clone(), change).await?,
+                Save::All => false,
+            };
+            if !appended {
+                save_when_possible(file, self.monitor.state().to_json()).await?;
+            }
         }
         if let Some(end) = global_id_end {
             self.auth.limit_global_ids(end);

@@ -64,6 +64,8 @@ pub struct Disk {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
     namings: Vec<Naming>,
+    /// Syncs do nothing.
+    ignores_syncs: bool,
 }
 
 impl Default for Disk {
@@ -76,7 +78,12 @@ impl Disk {
     /// With an empty directory.
     pub fn new() -> Self {
         let inodes = BTreeMap::from([(ROOT, Inode::new(Kind::Directory, 0o755))]);
-        Self { inodes, next: ROOT + 1, namings: Vec::new() }
+        Self { inodes, next: ROOT + 1, namings: Vec::new(), ignores_syncs: false }
+    }
+
+    /// From now on, until its power fails, it says that it has synced and has not.
+    pub(crate) fn ignore_syncs(&mut self) {
+        self.ignores_syncs = true;
     }
 
     pub(crate) fn inode(&self, ino: Ino) -> Result<&Inode, DiskError> {
@@ -166,6 +173,7 @@ impl Disk {
         data: &[u8],
         is_synced: bool,
     ) -> Result<(), DiskError> {
+        let is_synced = is_synced && !self.ignores_syncs;
         let inode = self.inode_mut(ino)?;
         writes(from, data).for_each(|change| inode.change(change, is_synced));
         Ok(())
@@ -182,7 +190,11 @@ impl Disk {
     }
 
     pub(crate) fn sync(&mut self, ino: Ino) -> Result<(), DiskError> {
+        let ignored = self.ignores_syncs;
         let inode = self.inode_mut(ino)?;
+        if ignored {
+            return Ok(());
+        }
         inode.unsafe_changes.clear();
         inode.safe = inode.now.clone();
         Ok(())
@@ -192,6 +204,9 @@ impl Disk {
     /// whatever happened to that one before.
     pub(crate) fn sync_names(&mut self, dir: Ino) -> Result<(), DiskError> {
         self.directory(dir)?;
+        if self.ignores_syncs {
+            return Ok(());
+        }
         let mut synced = HashSet::from([dir]);
         // Backwards: what is older than a change that survives, in a directory that it concerns, survives too.
         let mut stays = vec![false; self.namings.len()];
@@ -224,7 +239,7 @@ impl Disk {
 
     /// The disk as it may be found when its power has failed now: what is safe, and some of what is not.
     pub fn after_power_cut(&self, rng: &mut Rng) -> Self {
-        let mut disk = self.clone();
+        let mut disk = Self { ignores_syncs: false, ..self.clone() };
         // Now and then nearly everything was written, or nearly nothing.
         let kept = [0.0, 0.1, 0.5, 0.9, 1.0][rng.usize(..5)];
         disk.cut_names(kept, rng);
@@ -338,6 +353,26 @@ mod tests {
         // The pages of one write are kept independently of each other, and torn.
         assert!(found.iter().any(|bytes| bytes[0] == 1 && bytes[4096] == 2));
         assert!(found.iter().any(|bytes| bytes[..4096].contains(&1) && bytes[..4096].contains(&2)));
+    }
+
+    #[test]
+    fn what_is_not_synced_in_truth_may_be_lost() {
+        let mut disk = Disk::new();
+        let ino = disk.create(ROOT, "a".as_ref(), Kind::File, 0o600).expect("created");
+        disk.sync_names(ROOT).expect("synced");
+        disk.ignore_syncs();
+        disk.write(ino, 0, &[1; 10], true).expect("written");
+        disk.sync(ino).expect("as it says");
+        disk.create(ROOT, "b".as_ref(), Kind::File, 0o600).expect("created");
+        disk.sync_names(ROOT).expect("as it says");
+        let cuts = cuts(&disk);
+        assert!(cuts.iter().any(|cut| content(cut, "a") == Some(Vec::new())));
+        assert!(cuts.iter().any(|cut| content(cut, "b").is_none()));
+        // The next one is honest again.
+        let mut cut = cuts.into_iter().next().expect("many");
+        cut.write(ino, 0, &[2; 10], false).expect("written");
+        cut.sync(ino).expect("synced");
+        assert!(self::cuts(&cut).iter().all(|cut| content(cut, "a") == Some(vec![2; 10])));
     }
 
     #[test]

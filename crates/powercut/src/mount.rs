@@ -69,6 +69,12 @@ impl Mount {
         disk.after_power_cut(rng)
     }
 
+    /// From now on the disk says that it has synced and has not, until its power fails. With this a test shows that it would notice a program
+    /// that does not sync.
+    pub fn ignore_syncs(&self) {
+        self.shared.lock().ignore_syncs();
+    }
+
     /// Ends the mount. Nobody may use the directory any more.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! What the monitor knows of the cluster.
 //!
 //! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is
-//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back.
+//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back, [`change`] what has changed.
 
+pub(crate) mod change;
 pub mod config;
 pub mod config_log;
 pub mod erasure;

@@ -1,6 +1,8 @@
 //! The state as a file: JSON, so that a person can look into it. What Ceph has an encoding for is in that
 //! encoding, in base64 (`osdmaptool` and `monmaptool` open it).
 //!
+//! What changes afterwards is saved by itself (`change`).
+//!
 //! Not in it: the log, old epochs of the osdmap. The file holds every secret of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +12,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use loligo_cephx::key::KeyType;
 use loligo_cephx::keyring::{Keyring, KeyringError};
-use loligo_maps::{MonMap, OsdMap};
+use loligo_maps::{ApplyError, MonMap, OsdMap};
 use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, OsdId, PoolId, UTime, Uuid};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use super::change::Large;
 use super::config::ConfigDb;
 use super::config_log::{Change, ChangeSet, ConfigLog};
 use super::history::MapHistory;
@@ -33,6 +36,8 @@ const FORM_FILED_BY: u64 = 2;
 const FORM_RESERVED: u64 = 3;
 /// The form of files of which there are two, with checksums (`StateFile`). A program that knew of one would leave the other behind.
 pub(crate) const FORM_PAIR: u64 = 4;
+/// The form of files with a log of changes behind the state. A program that overlooked them would have an older state.
+const FORM_LOG: u64 = 5;
 
 /// Why a file is no state.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,12 @@ pub enum StateError {
     /// A map is damaged.
     #[error("{0}: {1}")]
     Map(&'static str, DecodeError),
+    /// A change cannot be made.
+    #[error("the osdmap: {0}")]
+    Apply(#[from] ApplyError),
+    /// A change in the log is damaged, and there are later ones.
+    #[error("change {0} is damaged, and there are later ones")]
+    Change(u64),
     /// The checksum does not fit, or is not there: the file was cut or changed.
     #[error("the checksum does not fit: it was cut or changed")]
     Check,
@@ -60,56 +71,72 @@ pub enum StateError {
 impl State {
     /// The file's content.
     pub fn to_json(&self) -> Zeroizing<Vec<u8>> {
-        let config: Vec<_> =
-            self.config.iter().map(|(section, name, value)| json!([section, name, value])).collect();
         let config_keys: BTreeMap<_, _> =
             self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
+        let mut fields = self.small_fields();
+        let mut put = |name: &str, value| drop(fields.insert(name.to_owned(), value));
+        put("osdmap_epoch", json!(self.osdmap().epoch.0));
+        put("osdmap", json!(BASE64.encode(self.maps.current_bytes())));
+        put("keyring", json!(self.keys.format().as_str()));
+        put("config_keys", json!(config_keys));
+        Zeroizing::new(format!("{:#}\n", Value::Object(fields)).into_bytes())
+    }
+
+    /// What of the file's content does not grow with what clients do, and the settings.
+    pub(super) fn small_fields(&self) -> Map<String, Value> {
+        let config: Vec<_> =
+            self.config.iter().map(|(section, name, value)| json!([section, name, value])).collect();
         let filed_by: Vec<_> = self.filed_by.iter().map(|(pool, number)| json!([pool.0, number])).collect();
-        let value = json!({
-            "form": FORM_PAIR,
-            "fsid": self.fsid().to_string(),
-            "monmap": BASE64.encode(self.monmap.to_bytes()),
-            "osdmap_epoch": self.osdmap().epoch.0,
-            "osdmap": BASE64.encode(self.maps.current_bytes()),
-            "auth_cipher": self.auth_cipher.as_str(),
-            "keyring": self.keys.format().as_str(),
-            "service_keys": BASE64.encode(&self.service_keys),
-            "global_id_end": self.global_id_end.0,
-            "config": config,
-            "config_log": self.config_log.iter().map(change_set).collect::<Vec<_>>(),
-            "config_keys": config_keys,
-            "pools_filed_by": filed_by,
-            "reserved_osds": self.reserved_osds.iter().map(|osd| osd.0).collect::<Vec<_>>(),
-            "mutes": self.mutes.iter().map(mute).collect::<Vec<_>>(),
-            "store": self.store.map(|store| store.to_string()),
-        });
-        Zeroizing::new(format!("{value:#}\n").into_bytes())
+        let fields = [
+            ("form", json!(FORM_LOG)),
+            ("fsid", json!(self.fsid().to_string())),
+            ("monmap", json!(BASE64.encode(self.monmap.to_bytes()))),
+            ("auth_cipher", json!(self.auth_cipher.as_str())),
+            ("service_keys", json!(BASE64.encode(&self.service_keys))),
+            ("global_id_end", json!(self.global_id_end.0)),
+            ("config", json!(config)),
+            ("config_log", json!(self.config_log.iter().map(change_set).collect::<Vec<_>>())),
+            ("pools_filed_by", json!(filed_by)),
+            ("reserved_osds", json!(self.reserved_osds.iter().map(|osd| osd.0).collect::<Vec<_>>())),
+            ("mutes", json!(self.mutes.iter().map(mute).collect::<Vec<_>>())),
+            ("store", json!(self.store.map(|store| store.to_string()))),
+        ];
+        fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
     }
 
     /// Reads what [`State::to_json`] wrote.
     pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
-        Self::from_json_with_form(bytes).map(|(_, state)| state)
+        Self::restore(bytes, &[]).map(|(_, state)| state)
     }
 
-    /// And which form it had.
-    pub(crate) fn from_json_with_form(bytes: &[u8]) -> Result<(u64, Self), StateError> {
+    /// Reads what [`State::to_json`] wrote, and changes that were made since. Also gives the form.
+    pub(crate) fn restore(bytes: &[u8], changes: &[&[u8]]) -> Result<(u64, Self), StateError> {
         let file = File(serde_json::from_slice(bytes)?);
         let form = file.number("form")?;
-        if !matches!(form, FORM | FORM_FILED_BY | FORM_RESERVED | FORM_PAIR) {
+        if !matches!(form, FORM | FORM_FILED_BY | FORM_RESERVED | FORM_PAIR | FORM_LOG) {
             return Err(StateError::Form(form));
         }
-        let map = OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?;
+        let mut large = Large {
+            osdmap: OsdMap::decode(&file.blob("osdmap")?).map_err(|e| StateError::Map("osdmap", e))?,
+            keys: Keyring::parse(file.text("keyring")?)?,
+            config_keys: file.config_keys()?,
+        };
+        let mut fields = file.0;
+        for change in changes {
+            large.put_over(&mut fields, &serde_json::from_slice(change)?)?;
+        }
+        let file = File(fields);
         let monmap = MonMap::from_bytes(&file.blob("monmap")?).map_err(|e| StateError::Map("monmap", e))?;
         let state = Self {
             monmap,
-            maps: MapHistory::new(map),
-            keys: Keyring::parse(file.text("keyring")?)?,
+            maps: MapHistory::new(large.osdmap),
+            keys: large.keys,
             auth_cipher: file.auth_cipher()?,
             config: file.config()?,
             config_log: file.config_log()?,
             overrides: BTreeMap::new(),
             fenced_by: BTreeMap::new(),
-            config_keys: file.config_keys()?,
+            config_keys: large.config_keys,
             service_keys: Bytes::from(file.blob("service_keys")?),
             global_id_end: GlobalId(file.number("global_id_end")?),
             filed_by: file.filed_by()?,

@@ -1,5 +1,6 @@
 //! The monitor without sockets: commands, sessions, and what is saved.
 
+mod changes;
 mod commands;
 mod common;
 mod config_log;

@@ -28,6 +28,8 @@ const FILES: [&str; 11] = [
     "store/data",
     "store/kv",
 ];
+/// Pools that are made while the server runs.
+const MADE: [&str; 3] = ["one", "another", "third"];
 const SIZES: [usize; 4] = [0, 10, 5000, 300_000];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +98,10 @@ async fn written(dir: &Path, live: &Path, closed: &Path) {
     for size in SIZES {
         soon("a write", pool.write_full(format!("o{size}"), contents(size))).await.expect("written");
     }
+    // What has changed since the start is in the log of the monitor's files.
+    for name in MADE {
+        soon("a pool", rados.create_pool(name)).await.expect("made");
+    }
     // No scrub was due yet: what is known of them.
     fs::write(dir.join("scrubs"), []).expect("a file");
     copy(dir, live);
@@ -157,6 +163,8 @@ async fn is_right(dir: &Path, harmed: &[(&str, Harm)]) -> bool {
         let read = read.unwrap_or_else(|e| panic!("{what}: o{size}: {e}"));
         assert!(read[..] == contents(size)[..], "{what}: o{size}");
     }
+    let pools: Vec<String> = rados.pools().into_iter().map(|(_, name)| name).collect();
+    assert!(MADE.iter().all(|name| pools.iter().any(|pool| pool == name)), "{what}: {pools:?}");
     rados.shutdown().await;
     server.shutdown().await;
     true

@@ -9,6 +9,7 @@ use std::{io, thread};
 
 use bytes::Bytes;
 use loligo_wire::Eversion;
+use smallvec::{SmallVec, smallvec};
 
 use super::ahead::step;
 use super::backend::{BackendFile, Buffer, is_aligned};
@@ -107,11 +108,11 @@ impl Committer {
         let small: Vec<&Moving> =
             placed().filter(|moving| moving.large.is_small() && moving.large.task() == Task::Write).collect();
         let count = placed().count();
+        let larges = small.iter().map(|moving| &*moving.large).collect();
+        let mut writing = Writing { core: &self.core, larges, is_written: false };
         let written = write_together(&*self.data, &mut self.buffer, &small, small.len() == count);
-        let awaited = small.iter().filter(|moving| moving.large.done(written.is_ok())).count();
-        if awaited > 0 {
-            self.core.wake();
-        }
+        writing.is_written = written.is_ok();
+        drop(writing);
         if count == 0 || written? {
             return Ok(());
         }
@@ -243,24 +244,30 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
         match large.task() {
             Task::Write => return write_and_tell(core, large),
             Task::Nothing => return Ok(()),
-            Task::Failed => return Err(io::Error::other("a large write has failed")),
-            // Whoever has written it wakes committer and checkpointer.
-            Task::Wait => thread::park(),
+            Task::Wait | Task::Failed => {
+                if let Some(why) = core.why_stopped() {
+                    return Err(io::Error::other(why.to_owned()));
+                }
+                // Whoever has written it wakes committer and checkpointer. Whoever has failed to stops the store, with the reason, and that
+                // wakes them as well.
+                thread::park();
+            }
         }
     }
 }
 
-/// A large write that is being written. Dropped, it tells those who wait for it, also if writing failed or panicked: a store that has
-/// stopped already wakes nobody again.
+/// Writes that are on their way to their places, each of which [`Large::task`] has given to this thread. Dropped, it tells those who wait
+/// for them, also if writing failed or panicked: a store that has stopped already wakes nobody again.
 struct Writing<'a> {
     core: &'a Core,
-    large: &'a Large,
+    larges: SmallVec<[&'a Large; 1]>,
     is_written: bool,
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        if self.large.done(self.is_written) {
+        let awaited = self.larges.iter().filter(|large| large.done(self.is_written)).count();
+        if awaited > 0 {
             self.core.wake();
         }
     }
@@ -328,7 +335,7 @@ pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Moving]) {
 }
 
 fn write_and_tell(core: &Core, large: &Large) -> io::Result<()> {
-    let mut writing = Writing { core, large, is_written: false };
+    let mut writing = Writing { core, larges: smallvec![large], is_written: false };
     let written = write_runs(core, large);
     writing.is_written = written.is_ok();
     written

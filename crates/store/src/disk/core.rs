@@ -20,6 +20,7 @@ use super::pool::Pool;
 use super::reader::{Job, Looks, Reader, Reading};
 use super::space::Space;
 use super::store::SmallWrites;
+use crate::guard::guarded;
 use crate::{Completer, Fetch, Later, StoreError};
 
 /// Held to take out all records that wait; adding one takes no lock.
@@ -222,7 +223,10 @@ impl Core {
         }
         drop(self.commits.close());
         let hooks = std::mem::take(&mut *self.on_stop.lock());
-        hooks.into_iter().for_each(|hook| hook(&StoreError::Stopped));
+        for hook in hooks {
+            // One that panics keeps neither the others from hearing of it nor those who wait.
+            guarded("that stops a store", || hook(&StoreError::Stopped), |_| ());
+        }
         self.let_in();
         self.wake();
     }

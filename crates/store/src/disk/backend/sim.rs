@@ -31,6 +31,8 @@ pub(in crate::disk) struct Plan {
     pub(in crate::disk) fail_at: Option<u64>,
     /// With which error.
     pub(in crate::disk) error: Option<io::ErrorKind>,
+    /// The call that panics.
+    pub(in crate::disk) panic_at: Option<u64>,
 }
 
 /// A machine. Clones are the same.
@@ -171,7 +173,8 @@ impl Machine {
         self.0.lock().read.get(name).copied().unwrap_or(0)
     }
 
-    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may go on.
+    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may go on. If
+    /// that end is dropped, the call panics.
     pub(in crate::disk) fn gate(&self, name: &'static str, at: At) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((arrived, heard), (go, told)) = (mpsc::channel(), mpsc::channel());
         self.0.lock().gates.push((name, at, arrived, told));
@@ -188,7 +191,9 @@ impl Machine {
         first(state.files.entry(name).or_default());
         drop(state);
         let _ = arrived.send(());
-        let _ = told.recv();
+        if told.recv().is_err() {
+            quiet_panic();
+        }
         true
     }
 
@@ -200,6 +205,10 @@ impl Machine {
         }
         let call = state.calls;
         state.calls += 1;
+        if state.plan.panic_at == Some(call) {
+            drop(state);
+            quiet_panic();
+        }
         if state.plan.fail_at == Some(call) {
             return Err(state.plan.error.unwrap_or(io::ErrorKind::Other).into());
         }
@@ -211,6 +220,11 @@ impl Machine {
         }
         Ok(act(&mut state))
     }
+}
+
+/// A panic of which nothing is printed.
+fn quiet_panic() -> ! {
+    std::panic::resume_unwind(Box::new("a call of the simulated machine"));
 }
 
 impl State {

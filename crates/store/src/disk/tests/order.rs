@@ -1,6 +1,6 @@
 //! Goal: what only a rare order of threads can break does not break. Method: that order is forced.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -280,4 +280,106 @@ fn each_handle_is_told_of_a_sync_that_failed() {
     for handle in [a, b] {
         handle.sync().expect("told already");
     }
+}
+
+/// What a fault of the program has hit.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Hit {
+    Thread(String),
+    /// The thread that uses the store.
+    User,
+    Nothing,
+}
+
+/// Has one call panic while objects are written, read and written down. Nobody may wait for ever, and nothing may be lost that was
+/// acknowledged. Gives what was hit.
+fn panic_at(seed: u64, call: u64) -> Hit {
+    let mut rng = Rng::new(seed);
+    let machine = Machine::new(seed, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let mut pgs = open_all(&store, vec![Vec::new(); PGS as usize]).expect("works");
+    load(&store, &mut pgs, &mut rng, 20).expect("works");
+    pgs.iter().for_each(Pg::wait);
+    let histories = pgs.into_iter().map(|pg| pg.history).collect();
+    store.close();
+    // So that nothing is in memory.
+    let machine = machine.restarted();
+    let store = open(&machine).expect("a closed store");
+    let (tell, told) = mpsc::channel();
+    store.on_stop(move |_| tell.send(()).expect("the test waits"));
+    let mut pgs = open_all(&store, histories).expect("works");
+    machine.plan(Plan { panic_at: Some(call), ..Plan::default() });
+    let work = || -> Result<(), StoreError> {
+        for _ in 0..4 {
+            load(&store, &mut pgs, &mut rng, 8)?;
+            pgs.iter().try_for_each(read_some)?;
+            store.core().want_checkpoint();
+        }
+        Ok(())
+    };
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    for pg in pgs.iter().filter(|_| matches!(done, Ok(Ok(())))) {
+        while pg.acked() < pg.version() && store.why_stopped().is_none() {
+            // Whoever stops the store says so.
+            pg.news.recv().expect("the listener lives");
+        }
+    }
+    store.close();
+    told.recv().expect("stopped or closed");
+    let why = store.why_stopped().expect("closed at least");
+    let machine = machine.restarted();
+    let what = format!("seed {seed}, call {call}: {why}");
+    let store = open(&machine).unwrap_or_else(|e| panic!("{what}: {e}"));
+    pgs.into_iter().for_each(|pg| drop(pg.check(&store, &what)));
+    match why.strip_prefix("a fault of the program in the thread ") {
+        Some(rest) => Hit::Thread(rest.split(':').next().unwrap_or_default().to_owned()),
+        None if done.is_err() => Hit::User,
+        None => Hit::Nothing,
+    }
+}
+
+/// Reads all objects of a collection: data, attributes and omaps.
+fn read_some(pg: &Pg) -> Result<(), StoreError> {
+    for name in pg.history.last().into_iter().flat_map(|(_, models)| models.keys()) {
+        let Some(view) = wait(pg.collection.object(name.as_ref()))? else { continue };
+        wait(view.read(0, u64::MAX))?;
+        wait(view.omap_page(ALL))?;
+    }
+    wait(pg.collection.list(ObjectRef::first_of_hash(0), usize::MAX)).map(drop)
+}
+
+/// A fault of the program in any thread stops the store: nothing more is acknowledged, everybody hears of it, and it can be closed.
+#[test]
+fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
+    let mut hits = BTreeMap::new();
+    for seed in seeds() {
+        let call = Rng::new(seed ^ 0xaaaa).below(250);
+        *hits.entry(panic_at(seed, call)).or_insert(0) += 1;
+    }
+    let threads = hits.keys().filter(|hit| matches!(hit, Hit::Thread(_))).count();
+    assert!(threads >= 3 || seeds().count() < 60, "{hits:?}");
+}
+
+/// Goal: a checkpoint that waits for what the committer is writing hears that it will not be written. Method: the committer is held in its
+/// write until the checkpoint has come there, and then panics.
+#[test]
+fn a_checkpoint_does_not_wait_for_a_committer_that_has_panicked() {
+    // Small writes go to their places, and the committer writes them.
+    let machine = Machine::new(2, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let (arrived, go_on) = machine.gate("data", At::Write);
+    pg.collection.submit(one(1, b"a", Change::WriteFull { data: vec![1; 8192].into() })).expect("room");
+    arrived.recv().expect("the committer writes it");
+    store.core().want_checkpoint();
+    while store.core().dirty.load(Ordering::Relaxed) > 0 {
+        thread::yield_now();
+    }
+    // From there it is a step.
+    (0..1000).for_each(|_| thread::yield_now());
+    drop(go_on);
+    store.close();
+    let why = store.why_stopped().expect("closed at least");
+    assert!(why.contains("loligo-commit"), "{why}");
+    assert_eq!(pg.acked(), 0);
 }
