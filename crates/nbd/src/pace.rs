@@ -14,7 +14,7 @@
 //! processor idle or not; the kernel takes up to a second to part them. Then the thread asks to be put elsewhere.
 //!
 //! A pause is as long as eight requests take to come, 10 µs at least and what [`Pace::new`] was given at most, and there is none after a
-//! look that found nothing. Measured in ARCHITECTURE.md, "Where the work stands".
+//! look that found nothing. Measured in docs/measurements.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
