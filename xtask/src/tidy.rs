@@ -37,6 +37,8 @@ const PEER_BYTES: [&str; 5] =
     ["crates/wire/", "crates/msgr-proto/", "crates/maps/", "crates/cephx/", "crates/nbd/"];
 
 const LINES_MAX: usize = 1200;
+/// As wide as code (`rustfmt.toml`).
+const COLUMNS_MAX: usize = 110;
 
 pub(crate) fn run() -> Result<()> {
     let mut found = Vec::new();
@@ -66,7 +68,29 @@ fn machine_paths() -> Result<Vec<String>> {
     Ok(hits.lines().map(|line| format!("a path of this machine: {line}")).collect())
 }
 
+/// Every file says what it is, and comments are as wide as code: what is wider is read by scrolling.
+fn check_comments(file: &str, text: &str, found: &mut Vec<String>) {
+    if !text.starts_with("//!") {
+        found.push(format!("{file}: no `//!` in the first line says what the file is"));
+    }
+    let mut is_verbatim = false;
+    for (number, line) in text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            is_verbatim = false;
+            continue;
+        };
+        let words = comment.trim_start_matches(['/', '!']).trim_start();
+        is_verbatim ^= words.starts_with("```");
+        // Tables and drawings cannot be wrapped.
+        let is_drawn = words.starts_with('|') || comment.contains(['│', '└', '╔', '┘', '─', '▶']);
+        if line.chars().count() > COLUMNS_MAX && !is_verbatim && !is_drawn {
+            found.push(format!("{file}:{}: a comment of more than {COLUMNS_MAX} columns", number + 1));
+        }
+    }
+}
+
 fn check_source(file: &str, text: &str, found: &mut Vec<String>) {
+    check_comments(file, text, found);
     let lines = text.lines().count();
     if lines > LINES_MAX {
         found.push(format!("{file}: {lines} lines; more than {LINES_MAX} are more than one idea"));
@@ -108,17 +132,23 @@ mod tests {
     #[test]
     fn broken_rules_are_found() {
         let mut found = Vec::new();
-        check_source("crates/wire/src/x.rs", "let a = b.unwrap();\n", &mut found);
-        check_source("crates/osd/src/x.rs", &"\n".repeat(LINES_MAX + 1), &mut found);
+        check_source("crates/wire/src/x.rs", "//! X.\nlet a = b.unwrap();\n", &mut found);
+        check_source("crates/osd/src/x.rs", &format!("//! X.{}", "\n".repeat(LINES_MAX + 1)), &mut found);
         check_arrows("maps", 1, "[dependencies]\nloligo-msgr.workspace = true\n", &mut found);
-        assert_eq!(found.len(), 3, "{found:?}");
+        check_source("crates/osd/src/x.rs", "fn f() {}\n", &mut found);
+        let wide = format!("//! X.\n    // {}\n", "word ".repeat(30));
+        check_source("crates/osd/src/x.rs", &wide, &mut found);
+        assert_eq!(found.len(), 5, "{found:?}");
     }
 
     #[test]
     fn kept_rules_are_not() {
         let mut found = Vec::new();
-        let tested = "fn f() {}\n#[cfg(test)]\nmod tests { fn g() { a.unwrap() } }\n";
+        let tested = "//! X.\nfn f() {}\n#[cfg(test)]\nmod tests { fn g() { a.unwrap() } }\n";
         check_source("crates/wire/src/x.rs", tested, &mut found);
+        let table =
+            format!("//! X.\n//!\n//! | {} |\n//! ```\n//! {}\n//! ```\n", "a".repeat(120), "a".repeat(120));
+        check_source("crates/wire/src/x.rs", &table, &mut found);
         check_arrows("msgr", 3, "[dependencies]\nloligo-msgr-proto.workspace = true\n", &mut found);
         assert!(found.is_empty(), "{found:?}");
     }
