@@ -54,3 +54,11 @@ fn scripts_run() {
     run(RADOS, server.conf());
     run(RBD, server.conf());
 }
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn scripts_run_on_stock() {
+    let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
+    run(RADOS, Path::new(&conf));
+    run(RBD, Path::new(&conf));
+}

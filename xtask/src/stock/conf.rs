@@ -35,6 +35,8 @@ memstore device bytes = 8589934592
 mon data = {dir}/mon.$id
 mon data avail crit = 1
 mon data avail warn = 1
+# Changes of maps are not gathered for a second: tests make one after the other.
+paxos propose interval = 0.05
 [osd]
 osd data = {dir}/osd.$id
 osd journal = {dir}/osd.$id/journal

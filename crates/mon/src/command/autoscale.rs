@@ -163,7 +163,7 @@ fn set_ideals(lines: &mut [Line], target: f64) {
 /// As Python's `json.dumps` writes it, fields in order of their names.
 fn json(lines: &[Line]) -> String {
     let objects: Vec<String> = lines.iter().map(json_object).collect();
-    if objects.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", objects.join(",\n")) }
+    if objects.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", objects.join(",\n")) }
 }
 
 fn json_object(line: &Line) -> String {

@@ -50,7 +50,7 @@ fn the_autoscaler_tells_what_it_would_do() {
     assert!(json.starts_with(
         "[\n    {\n        \"actual_capacity_ratio\": 0.0,\n        \"actual_raw_used\": 0.0,\n"
     ));
-    assert!(json.ends_with("        \"would_adjust\": true\n    }\n]"));
+    assert!(json.ends_with("        \"would_adjust\": true\n    }\n]\n"));
 }
 
 #[test]

@@ -1,12 +1,27 @@
 //! Scripts whose every line must be the same on both sides.
 
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 use std::thread;
 
 use crate::{run, server, stock};
 
+/// Held to run a script that changes what others may look at.
+static CLUSTER: RwLock<()> = RwLock::new(());
+
 /// Runs a script on both sides at once and compares, line by line.
 fn compare(script: &str) {
+    let _others = CLUSTER.read().unwrap_or_else(PoisonError::into_inner);
+    compare_now(script);
+}
+
+/// The same, while no other script runs.
+fn compare_alone(script: &str) {
+    let _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
+    compare_now(script);
+}
+
+fn compare_now(script: &str) {
     let (server, stock) = (server(), stock());
     let (ours, theirs) = thread::scope(|scope| {
         let theirs = scope.spawn(|| lines(&stock, script));
@@ -67,4 +82,16 @@ fn profiles_of_erasure_codes_are_kept_and_refused_alike() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn daemons_and_the_monitor_answer_what_they_are_told() {
     compare("tell.py");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn commands_to_the_monitor_do_the_same() {
+    compare("commands.py");
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_crush_map_is_changed_and_scrubs_are_asked_for_alike() {
+    compare_alone("crush.py");
 }
