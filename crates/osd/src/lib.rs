@@ -49,6 +49,7 @@ mod replies;
 mod scrub;
 mod session;
 mod slot;
+mod slots;
 mod stats;
 mod trim;
 mod unread;

@@ -69,7 +69,7 @@ impl Osd {
     }
 
     /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
-    /// of new pools and removes those of pools that are gone, with what they hold.
+    /// of new pools that the store has, and removes those of pools that are gone, with what they hold.
     ///
     /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A
     /// store that is opened with another number than it was filled with does not find its objects. Of two
@@ -86,7 +86,7 @@ impl Osd {
                 return Ok(());
             }
             // Opens placement groups, for which the store may have to read.
-            let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &*self.store, &self.helpers)?;
+            let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &self.store, &self.helpers)?;
             let new = Arc::new(next);
             let _change = self.map_change.lock();
             if Arc::ptr_eq(&old, &self.places.load()) {
@@ -99,8 +99,7 @@ impl Osd {
             slots.for_each(|slot| slot.blocked(Arc::clone(&new.map)));
         }
         self.trims.begin(&new);
-        // Requests that were checked against the old map may still run: into collections that nobody finds any more.
-        old.gone_in(&new).into_iter().try_for_each(|pg| self.store.remove(pg))
+        old.gone_in(&new).iter().try_for_each(|slots| slots.remove())
     }
 
     /// Says who hears that one of the OSD's own threads has panicked. Answers may be missing from then on, so
@@ -135,10 +134,7 @@ impl Osd {
     /// What each placement group holds and was asked for.
     pub fn pg_stats(&self) -> Vec<PgStats> {
         let places = self.places.load();
-        let of_pool = |pool: &Pool| {
-            let slots: Vec<_> = pool.slots.iter().map(|slot| slot.stats()).collect();
-            by_pg(&slots, pool.pool.pg_num())
-        };
+        let of_pool = |pool: &Pool| by_pg(&pool.slots.stats(), pool.pool.pg_num());
         places.pools().flat_map(|(_, pool)| of_pool(pool)).collect()
     }
 
@@ -219,7 +215,8 @@ impl Osd {
         };
         // A request about a placement group goes where the group's first hash is.
         let hash = if exec::is_pg_request(&op) { op.spgid.pgid.seed } else { op.hash };
-        let slot = pool.slot(hash);
+        // Without it the store has stopped, and the server ends.
+        let Some(slot) = pool.slot(hash) else { return ControlFlow::Continue(()) };
         let id = op.spgid.pgid.pool;
         let context = Context {
             writes,

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_cephx::caps::PoolFacts;
 use loligo_maps::{HOLE, MapFlags, OsdMap, PgPool, Targets};
-use loligo_store::{ObjectStore, StoreError};
+use loligo_store::{Collection, ObjectStore, StoreError};
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Epoch, OsdId, PgId, PoolId, SnapId};
 use rustc_hash::FxHashMap;
 
 use crate::filing::Cut;
 use crate::slot::{Helpers, Slot};
+use crate::slots::Slots;
 
 /// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
 pub(crate) struct Places {
@@ -29,8 +29,7 @@ pub(crate) struct Pool {
     name: String,
     applications: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pool: PgPool,
-    /// As many as the pool was made with placement groups: see `filing.rs`.
-    pub(crate) slots: Arc<[Arc<Slot>]>,
+    pub(crate) slots: Arc<Slots>,
 }
 
 impl Places {
@@ -48,14 +47,19 @@ impl Places {
         map: Arc<OsdMap>,
         encoded: Bytes,
         filed_by: &BTreeMap<PoolId, u32>,
-        store: &dyn ObjectStore,
+        store: &Arc<dyn ObjectStore>,
         helpers: &Helpers,
     ) -> Result<Self, StoreError> {
+        let is_new = |id: &PoolId| !self.pools.contains_key(id);
+        let there = if map.pools.keys().any(is_new) { store.collections() } else { Vec::new() };
         let mut pools = FxHashMap::default();
         for (id, pool) in &map.pools {
             let slots = match self.pools.get(id) {
                 Some(old) => old.slots.clone(),
-                None => open_slots(*id, filed_by.get(id).copied().unwrap_or(pool.pg_num()), store, helpers)?,
+                None => {
+                    let number = filed_by.get(id).copied().unwrap_or(pool.pg_num());
+                    Arc::new(Slots::new(*id, number, &there, store, helpers)?)
+                }
             };
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
@@ -64,9 +68,9 @@ impl Places {
     }
 
     /// The slots of pools that `next` no longer has.
-    pub(crate) fn gone_in(&self, next: &Self) -> Vec<PgId> {
+    pub(crate) fn gone_in(&self, next: &Self) -> Vec<Arc<Slots>> {
         let gone = self.pools.iter().filter(|(id, _)| !next.pools.contains_key(id));
-        gone.flat_map(|(id, pool)| pgs(*id, pool.slots.len().saturating_as::<u32>())).collect()
+        gone.map(|(_, pool)| Arc::clone(&pool.slots)).collect()
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -114,21 +118,8 @@ impl Places {
     }
 }
 
-fn open_slots(
-    id: PoolId,
-    number: u32,
-    store: &dyn ObjectStore,
-    helpers: &Helpers,
-) -> Result<Arc<[Arc<Slot>]>, StoreError> {
-    pgs(id, number).map(|pg| Slot::open(pg, store, helpers).map(Arc::new)).collect()
-}
-
-fn pgs(pool: PoolId, number: u32) -> impl Iterator<Item = PgId> {
-    (0..number).map(move |seed| PgId { pool, seed })
-}
-
 impl Pool {
-    fn new(map: &OsdMap, id: PoolId, pool: PgPool, slots: Arc<[Arc<Slot>]>) -> Self {
+    fn new(map: &OsdMap, id: PoolId, pool: PgPool, slots: Arc<Slots>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let name = map.pool_name(id).map(|name| text(name.as_bytes())).unwrap_or_default();
         let metadata = |pairs: &BTreeMap<_, _>| {
@@ -149,12 +140,17 @@ impl Pool {
 
     /// How the pool's objects are filed in its slots.
     pub(crate) fn filed(&self) -> Cut {
-        Cut::as_many_as(&self.slots)
+        Cut(self.slots.len())
     }
 
-    /// The slot that has the objects of this hash.
-    pub(crate) fn slot(&self, hash: u32) -> &Arc<Slot> {
-        &self.slots[self.filed().part_of(hash) as usize]
+    /// The slot that has the objects of this hash. None if the store has stopped. Not under a lock: the store may be asked.
+    pub(crate) fn slot(&self, hash: u32) -> Option<&Arc<Slot>> {
+        self.slots.get(self.filed().part_of(hash))
+    }
+
+    /// The collection that has the objects of this hash, if there ever were any.
+    pub(crate) fn collection(&self, hash: u32) -> Option<&Arc<dyn Collection>> {
+        self.slots.opened(self.filed().part_of(hash)).map(|slot| &slot.collection)
     }
 
     /// What capabilities look at.

@@ -69,6 +69,8 @@ impl Trims {
         }
         drop(pools);
         for (id, slots, removed) in jobs {
+            // What is not opened has nothing to be trimmed.
+            let slots: Vec<_> = slots.iter().cloned().collect();
             let job = Arc::new(Job {
                 trims: Arc::clone(self),
                 pool: id,
@@ -77,7 +79,12 @@ impl Trims {
                 groups_left: AtomicUsize::new(slots.len()),
                 failed: AtomicBool::new(false),
             });
-            let start = move || slots.iter().for_each(|slot| slot.trim(TrimPg::new(&job, slot)));
+            let start = move || {
+                slots.iter().for_each(|slot| slot.trim(TrimPg::new(&job, slot)));
+                if slots.is_empty() {
+                    job.trims.ended(&job);
+                }
+            };
             // The caller is the monitor, which has other things to do.
             match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(async move { start() })),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_store::{Change, ObjectRef, ObjectView, OmapRange};
+use loligo_store::{Change, Fetch, ObjectRef, ObjectView, OmapRange};
 use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdOp};
 use loligo_wire::{Reader, SnapId};
 
@@ -96,10 +96,12 @@ impl Execution<'_> {
         let hash = pool.pool.hash_object(&locator.nspace, &locator.key, name);
         let key = if locator.key == name { &[][..] } else { &locator.key };
         let head = ObjectRef { hash, nspace: &locator.nspace, key, name, snap: SnapId::HEAD };
-        let collection = &pool.slot(hash).collection;
         let fetches = &self.context.fetches;
+        let look = |oid: ObjectRef<'_>| {
+            pool.collection(hash).map_or(Fetch::Now(None), |collection| collection.object(oid))
+        };
         // Remembered, since a repetition of this request must copy the same.
-        let found = fetches.once(|| collection.object(head))?.ok_or(Errno::ENOENT)?;
+        let found = fetches.once(|| look(head))?.ok_or(Errno::ENOENT)?;
         if snap == SnapId::HEAD {
             return if found.info().whiteout { Err(Errno::ENOENT) } else { Ok(found) };
         }
@@ -110,7 +112,7 @@ impl Execution<'_> {
             Then::Head if !found.info().whiteout => Ok(found),
             Then::Clone(id) => {
                 let clone = ObjectRef { snap: id, ..head };
-                fetches.once(|| collection.object(clone))?.ok_or(Errno::ENOENT)
+                fetches.once(|| look(clone))?.ok_or(Errno::ENOENT)
             }
             Then::Head | Then::Nothing => Err(Errno::ENOENT),
         }
@@ -195,6 +197,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use loligo_maps::{OsdMap, PgPool};
+    use loligo_store::ObjectStore;
     use loligo_store::memory::MemoryStore;
     use loligo_wire::message::Msg;
     use loligo_wire::message::osd::{MOSDOp, Ops, OsdFlags, OsdReply};
@@ -216,7 +219,7 @@ mod tests {
         let mut map = OsdMap::default();
         map.epoch = Epoch(1);
         map.pools = [(PoolId(1), pool()), (PoolId(2), pool())].into();
-        let store = MemoryStore::new(1 << 30);
+        let store: Arc<dyn ObjectStore> = Arc::new(MemoryStore::new(1 << 30));
         let places =
             Places::none().next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &store, &Helpers::default());
         Arc::new(places.expect("a memory store opens"))
@@ -226,7 +229,7 @@ mod tests {
         let facts = places.pool(PoolId(pool)).expect("one of the two");
         let mut op = MOSDOp::new(ObjectLocator::in_pool(PoolId(pool)), name.into(), ops, OsdFlags::empty());
         op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
-        let collection = &facts.slot(op.hash).collection;
+        let collection = &facts.slot(op.hash).expect("it opens").collection;
         let mut state = SlotState::new(collection.version(), Dups::default(), Arc::default());
         let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
         let context = Context {
@@ -304,7 +307,7 @@ mod tests {
         assert_eq!(ask(&places, 2, "d", copy("nothing", 1, head()), &[]).result, -2);
         assert_eq!(ask(&places, 2, "d", copy("a", 7, head()), &[]).result, -2);
         assert_eq!(ask(&places, 1, "a", copy("a", 1, head()), &[]).result, -22);
-        assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM as usize);
+        assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM);
         assert_ne!(changed.replay_version, Eversion::default());
     }
 

@@ -4,7 +4,7 @@
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
-use loligo_store::{Collection, ObjectName, ObjectRef};
+use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
 use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 
@@ -99,7 +99,9 @@ impl Filter {
         collection: &dyn Collection,
         name: &ObjectName,
     ) -> Result<bool, Errno> {
-        let collection = Filed::of(context, collection).collection(name.as_ref().hash);
+        let Some(collection) = Filed::of(context, collection).collection(name.as_ref().hash) else {
+            return Ok(false);
+        };
         let Some(object) = context.fetches.once(|| collection.object(name.as_ref()))? else {
             return Ok(false);
         };
@@ -214,7 +216,9 @@ fn in_pg(
     loop {
         let wanted = LOOKED_AT_MAX + 1 - found.len();
         // Remembered: what is read afterwards may make the request wait.
-        let part = context.fetches.once(|| filed.collection(from.hash).list(from, wanted))?;
+        let part = context.fetches.once(|| {
+            filed.collection(from.hash).map_or(Fetch::Now(Vec::new()), |part| part.list(from, wanted))
+        })?;
         let ends = part.len() < wanted;
         found
             .extend(part.into_iter().take_while(|name| u64::from(name.as_ref().reversed_hash()) < behind_pg));
@@ -242,8 +246,9 @@ impl<'a> Filed<'a> {
         Self { cut: pool.map_or(Cut(context.pg_num), Pool::filed), pool, own }
     }
 
-    fn collection(&self, hash: u32) -> &'a dyn Collection {
-        self.pool.map_or(self.own, |pool| &*pool.slot(hash).collection)
+    /// None where there never were objects.
+    fn collection(&self, hash: u32) -> Option<&'a dyn Collection> {
+        self.pool.map_or(Some(self.own), |pool| pool.collection(hash).map(|c| &**c))
     }
 }
 

@@ -9,6 +9,7 @@ use az::WrappingAs as _;
 use bytes::Bytes;
 use loligo_maps::{OsdMap, PgPool};
 use loligo_msgr::{Cork, Hold};
+use loligo_store::ObjectStore;
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, ObjectLocator, Ops, OsdFlags, OsdOp, OsdReply};
 use loligo_wire::message::{Message as _, Msg};
@@ -119,7 +120,7 @@ fn places() -> Places {
     let mut inc = map.next_incremental(UTime::default());
     inc.create_pool(&map, "p", PgPool::replicated(1, PGS));
     let map = map.advance(inc).expect("it follows").map;
-    let store = MemoryStore::new(1 << 30);
+    let store: Arc<dyn ObjectStore> = Arc::new(MemoryStore::new(1 << 30));
     let next =
         Places::none().next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &store, &Helpers::default());
     next.expect("a store in memory opens")
@@ -207,7 +208,7 @@ impl Play {
     }
 
     fn submit(&self, inbox: Arc<Inbox>, op: MOSDOp, context: Context, refusal: Option<Errno>) {
-        let slot = self.places.pool(POOL).expect("the pool").slot(op.hash);
+        let slot = self.places.pool(POOL).expect("the pool").slot(op.hash).expect("it opens");
         let request = Request::new(inbox, op, context, Hold::default(), Instant::now());
         assert!(slot.submit(Request { refusal, ..request }), "a few requests have room");
     }

@@ -64,7 +64,9 @@ pub(super) async fn walk(
     loop {
         let hash = from.as_ref().hash;
         let end = filed.behind(filed.part_of(hash));
-        walk.part(&pool.slot(hash).collection, from, end.min(behind_pg)).await?;
+        if let Some(collection) = pool.collection(hash) {
+            walk.part(collection, from, end.min(behind_pg)).await?;
+        }
         match u32::try_from(end) {
             Ok(reversed) if end < behind_pg => {
                 let first = ObjectRef::first_of_hash(reversed.reverse_bits());

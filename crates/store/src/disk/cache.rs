@@ -27,6 +27,20 @@ impl Entry {
     pub(super) fn new(name: Arc<ObjectName>, live: Option<Arc<Onode>>, stored: Option<Arc<Stored>>) -> Self {
         Self { name, live, stored, dirty: false, flushing: false, used: true }
     }
+
+    /// What the omap's rows in the map take of the capacity, as far as the object that there is now has them.
+    pub(super) fn omap_bytes(&self) -> u64 {
+        let number = self.live.as_ref().map(|live| live.number);
+        let stored = self.stored.as_deref().filter(|stored| Some(stored.number) == number);
+        stored.and_then(|stored| stored.omap_bytes).unwrap_or(0)
+    }
+
+    /// What a clone of it takes of the map, at most, beside its name.
+    pub(super) fn clone_bytes_max(&self) -> u64 {
+        let Some(live) = &self.live else { return 0 };
+        let xattrs: usize = live.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        live.omap.map_bytes_max(self.omap_bytes()) + (xattrs + live.omap_header.len()) as u64
+    }
 }
 
 #[derive(Debug)]

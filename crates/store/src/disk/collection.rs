@@ -173,23 +173,25 @@ impl DiskCollection {
         while let Some((oid, disk)) = self.missing(&oids)? {
             self.load(oid, &disk)?;
         }
-        let blocks = self.blocks_of(&oids, blocks_later(objects), sources.len() as u64);
-        Ok(Need { blocks, bytes: map_bytes(objects) })
+        let need = Need { blocks: blocks_later(objects), bytes: map_bytes(objects) };
+        Ok(self.with_clones(&oids, need, sources.len() as u64))
     }
 
-    /// How many blocks the next checkpoint has to write more at most, if these objects are written to and cloned: a clone has
-    /// no more than all of them together.
-    fn blocks_of(&self, oids: &[ObjectRef<'_>], written: u64, clones: u64) -> u64 {
+    /// How much more the next checkpoint has to write at most, if these objects are written to and cloned: a clone has no more than all
+    /// of them together.
+    fn with_clones(&self, oids: &[ObjectRef<'_>], written: Need, clones: u64) -> Need {
         if clones == 0 {
             return written;
         }
         let mut inner = self.inner.lock();
-        let mut there = 0;
-        for oid in oids {
-            let onode = inner.cache.get(*oid).and_then(|entry| entry.live.as_ref());
-            there += onode.map_or(0, |onode| onode.blocks_without_place());
+        let mut each = written;
+        for (i, oid) in oids.iter().enumerate() {
+            let Some(entry) = inner.cache.get(*oid).filter(|_| !oids[..i].contains(oid)) else { continue };
+            let blocks = entry.live.as_ref().map_or(0, |onode| onode.blocks_without_place());
+            each += Need { blocks, bytes: entry.clone_bytes_max() };
         }
-        written + clones * (there + written)
+        let all = |written: u64, each: u64| written.saturating_add(clones.saturating_mul(each));
+        Need { blocks: all(written.blocks, each.blocks), bytes: all(written.bytes, each.bytes) }
     }
 
     /// The first of these objects that is not in the cache; those that do not exist are put there.
@@ -440,10 +442,9 @@ impl Inner {
             match next {
                 Edit::Change(Change::Remove) => self.remove(of, oid),
                 Edit::Change(Change::CloneFrom { source }) => {
-                    let Some(source) = self.cache.get(source).and_then(|entry| entry.live.clone()) else {
-                        continue;
-                    };
-                    let omap = source.omap.cloned(source.number, &self.disk);
+                    let Some(entry) = self.cache.get(source) else { continue };
+                    let Some(source) = entry.live.clone() else { continue };
+                    let omap = source.omap.cloned(source.number, &self.disk, entry.omap_bytes());
                     let guard = Arc::clone(&self.guard);
                     self.with_object(of, oid, |onode, dropped| {
                         onode.clone_from(&source, omap, guard, dropped);

@@ -72,6 +72,11 @@ pub(super) struct Grown {
 }
 
 impl Grown {
+    /// What rows of omaps take of the capacity.
+    fn omap_map_bytes(&self) -> i64 {
+        self.omap_bytes + self.omap_keys * keys::OMAP_PREFIX_LEN as i64
+    }
+
     /// Counts it.
     pub(super) fn add_to(self, stats: &mut CollectionStats, object_rows: &mut u64) {
         stats.omap_bytes = stats.omap_bytes.saturating_add_signed(self.omap_bytes);
@@ -128,6 +133,7 @@ impl<'a> Flush<'a> {
             number: live.number,
             inline,
             omap: false,
+            omap_bytes: None,
             row_bytes: 0,
             chunks: SmallVec::with_capacity(live.chunks.len()),
         };
@@ -166,9 +172,13 @@ impl<'a> Flush<'a> {
                 new.chunks.push(runs);
             }
         }
+        let before = grown.omap_map_bytes();
         new.omap = self.omap(live, old.is_some_and(|old| old.omap), grown)?;
+        let by = grown.omap_map_bytes() - before;
+        new.omap_bytes =
+            old.map_or(Some(0), |old| old.omap_bytes).map(|bytes| bytes.saturating_add_signed(by));
         let only = inline.then(|| only.unwrap_or_default());
-        let row = encode_object(live, new.omap, only.as_deref());
+        let row = encode_object(live, &new, only.as_deref());
         new.row_bytes = row_bytes(&key, &row);
         grown.object_rows += new.row_bytes as i64 - old.map_or(0, |old| old.row_bytes as i64);
         self.batch.set(key, row);

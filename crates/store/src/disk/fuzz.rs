@@ -91,7 +91,7 @@ fn read_object(bytes: &Bytes) -> bool {
     assert!(chunks <= 32 << 10 && onode.chunks.len() <= 1 && onode.xattrs.len() <= bytes.len());
     let only = onode.chunks.first().and_then(Option::as_deref);
     if stored.inline || chunks == 0 {
-        let again = rows::encode_object(&onode, stored.omap, only);
+        let again = rows::encode_object(&onode, &stored, only);
         let (again, ..) = rows::decode_object(&again).expect("our own");
         assert_eq!((again.number, again.size, again.crc), (onode.number, onode.size, onode.crc));
         assert_eq!((again.info, again.xattrs), (onode.info, onode.xattrs));

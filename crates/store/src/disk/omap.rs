@@ -22,6 +22,8 @@ pub(super) struct Base {
     /// The source's number.
     object: u64,
     disk: Arc<dyn Snapshot>,
+    /// What these rows take of the capacity.
+    map_bytes: u64,
 }
 
 /// Changes of an omap, as one layer over another.
@@ -239,12 +241,25 @@ impl Omap {
         }
     }
 
-    /// The same for another object: what the map has of it is found there by way of a [`Base`], everything
+    /// What a clone of it takes of the capacity, at most. The rows that the map has of it take `stored`.
+    pub(super) fn map_bytes_max(&self, stored: u64) -> u64 {
+        let below = match self.lowest() {
+            Some(delta) => delta.base.as_ref().map_or(0, |base| base.map_bytes),
+            None => stored,
+        };
+        let pairs = self.visible().flat_map(|delta| &delta.keys);
+        let row = |(key, value): (&Bytes, &Option<Bytes>)| {
+            value.as_ref().map_or(0, |value| keys::OMAP_PREFIX_LEN + key.len() + value.len())
+        };
+        below + pairs.map(row).sum::<usize>() as u64
+    }
+
+    /// The same for another object: what the map has of it, which takes `stored` bytes, is found there by way of a [`Base`], everything
     /// else is copied. `object` is the number of this one, `disk` the map that its changes are put over.
-    pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>) -> Self {
+    pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>, stored: u64) -> Self {
         let base = match self.lowest() {
             Some(delta) => delta.base.clone(),
-            None => self.stored.then(|| Base { object, disk: Arc::clone(disk) }),
+            None => self.stored.then(|| Base { object, disk: Arc::clone(disk), map_bytes: stored }),
         };
         let mut copy = Delta { cleared: true, base, ..Delta::default() };
         self.visible().for_each(|delta| copy.put_over(delta));

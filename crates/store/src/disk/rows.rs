@@ -18,6 +18,9 @@ use crate::{CollectionStats, OBJECT_BYTES_MAX, ObjectRef, OpRecord, StoreError};
 /// More chunks than this no object has.
 const CHUNKS_MAX: u64 = OBJECT_BYTES_MAX / (CHUNK_BLOCKS * super::layout::BLOCK as u64);
 
+/// More bytes than these no store has.
+const STORE_BYTES_MAX: u64 = super::layout::BLOCK as u64 * u32::MAX as u64;
+
 /// What is kept of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreRow {
@@ -160,6 +163,8 @@ pub(super) struct Stored {
     pub(super) inline: bool,
     /// There may be rows of an omap.
     pub(super) omap: bool,
+    /// What these take of the capacity. Not there in rows of before it was counted.
+    pub(super) omap_bytes: Option<u64>,
     /// Bytes of the object's own row, with its key.
     pub(super) row_bytes: u64,
     /// The blocks of each chunk.
@@ -167,20 +172,24 @@ pub(super) struct Stored {
 }
 
 /// An object's row.
-pub(super) fn encode_object(onode: &Onode, omap: bool, inline: Option<&Chunk>) -> Bytes {
+pub(super) fn encode_object(onode: &Onode, stored: &Stored, inline: Option<&Chunk>) -> Bytes {
     let mut w = Writer::with_capacity(160);
     w.u64(onode.number);
     put_info(&mut w, &onode.info);
     w.u64(onode.size);
     w.bool(onode.crc.is_some());
     w.u32(onode.crc.unwrap_or(0));
-    w.bool(omap);
+    w.bool(stored.omap);
     w.blob(&onode.omap_header);
     w.put(&onode.xattrs);
     w.count(onode.chunks.len());
     w.bool(inline.is_some());
     if let Some(chunk) = inline {
         put_chunk(&mut w, chunk);
+    }
+    // Older programs pass over it.
+    if let Some(bytes) = stored.omap_bytes.filter(|_| stored.omap) {
+        w.u64(bytes);
     }
     w.into_bytes()
 }
@@ -306,7 +315,16 @@ pub(super) fn decode_object(row: &[u8]) -> Result<(Onode, Stored, u32), DecodeEr
         onode.chunks = vec![Some(Arc::new(take_chunk(&mut r)?))];
     }
     let omap = onode.omap.stored;
-    let stored = Stored { number: onode.number, inline, omap, row_bytes: 0, chunks: SmallVec::new() };
+    let omap_bytes = match omap {
+        true if r.is_empty() => None,
+        true => Some(r.u64()?),
+        false => Some(0),
+    };
+    if let Some(bytes) = omap_bytes.filter(|bytes| *bytes > STORE_BYTES_MAX) {
+        return Err(DecodeError::Invalid { what: "bytes of an omap", value: bytes });
+    }
+    let stored =
+        Stored { number: onode.number, inline, omap, omap_bytes, row_bytes: 0, chunks: SmallVec::new() };
     Ok((onode, stored, count))
 }
 

@@ -384,7 +384,7 @@ impl Repair<'_> {
                 ));
             }
             let new = match &object {
-                Some((onode, stored, _)) => rows::encode_object(onode, stored.omap, Some(&chunk)),
+                Some((onode, stored, _)) => rows::encode_object(onode, stored, Some(&chunk)),
                 None => rows::encode_chunk(&chunk),
             };
             self.batch.set(row, new);

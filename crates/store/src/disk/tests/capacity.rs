@@ -108,6 +108,54 @@ fn what_is_overwritten_does_not_fill_a_store() {
     }
 }
 
+/// A clone of an omap takes room when it is made, not when a checkpoint copies it: of what the map has, of what is in memory, and of a
+/// clone that has no rows yet.
+#[test]
+fn a_cloned_omap_takes_room_at_once() {
+    let machine = Machine::new(1, 64 << 20);
+    let store = open(&machine).expect("a new store");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let mut version = 0;
+    let mut submit = |name: &'static [u8], change| {
+        version += 1;
+        pg.collection.submit(one(version, name, change))
+    };
+    for i in 0..45 {
+        let pairs = vec![(Bytes::from(format!("k{i}")), Bytes::from(vec![1; 20_000]))];
+        submit(b"a", Change::SetOmap { pairs }).expect("room");
+    }
+    let omap = 45 * 20_000;
+    let clone = |source: &'static [u8]| Change::CloneFrom { source: ObjectRef::head(0, source) };
+    let mut available = store.statfs().available;
+    let mut takes = |what: &str| {
+        let now = store.statfs().available;
+        // A checkpoint that ends meanwhile counts what was written before exactly, which is a little less.
+        assert!(now + omap - 20_000 <= available, "{what}: {available} bytes before it, {now} after");
+        available = now;
+    };
+    // From memory.
+    submit(b"b", clone(b"a")).expect("room");
+    takes("the first");
+    order::until_map_has(&store, b"b");
+    order::until_checkpoints_have_ended(&store);
+    // From the map, and from a clone that the map has not.
+    submit(b"c", clone(b"b")).expect("room");
+    takes("the second");
+    submit(b"d", clone(b"c")).expect("room");
+    takes("the third");
+    let full = submit(b"e", clone(b"a")).map(drop);
+    assert!(matches!(full, Err(StoreError::Full { .. })), "{full:?}");
+    drop(pg);
+    store.close();
+    let machine = machine.restarted();
+    let store = open(&machine).expect("closed");
+    let used = CAPACITY - store.statfs().available;
+    assert!((4 * omap..4 * omap + 40_000).contains(&used), "{used}");
+    let pg = Pg::open(&store, 0, Vec::new()).expect("works");
+    let full = pg.collection.submit(one(version + 1, b"e", clone(b"d"))).map(drop);
+    assert!(matches!(full, Err(StoreError::Full { .. })), "after a restart: {full:?}");
+}
+
 /// The rows of older stores are counted when they are opened; a count that is wrong is found.
 #[test]
 fn rows_that_nobody_has_counted_are_counted() {

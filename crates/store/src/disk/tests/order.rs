@@ -15,7 +15,7 @@ use crate::disk::rows::CollectionRow;
 use crate::disk::space::{Space, Stored};
 
 /// Waits until the map has an object. Who could end the wait otherwise has failed the test.
-fn until_map_has(store: &DiskStore, name: &[u8]) {
+pub(super) fn until_map_has(store: &DiskStore, name: &[u8]) {
     let key = keys::object(1, ObjectRef::head(0, name));
     loop {
         assert_eq!(store.why_stopped(), None);
@@ -28,7 +28,7 @@ fn until_map_has(store: &DiskStore, name: &[u8]) {
 }
 
 /// Waits until all that was submitted before is in the map, and what that frees is free, if it may be.
-fn until_checkpoints_have_ended(store: &DiskStore) {
+pub(super) fn until_checkpoints_have_ended(store: &DiskStore) {
     // The third one that begins does so when the second has ended, which began after this was called.
     for _ in 0..3 {
         store.core().want_checkpoint();
