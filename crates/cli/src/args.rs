@@ -165,6 +165,15 @@ pub(crate) enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// List the placement groups of a pool in which scrubs have found damage.
+    ListInconsistentPg {
+        #[arg(value_name = "POOL")]
+        scrubbed: String,
+    },
+    /// List the objects of a placement group that scrubs have found damaged.
+    ListInconsistentObj { pgid: String },
+    /// List the objects of a placement group whose snapshots scrubs have found damaged.
+    ListInconsistentSnapset { pgid: String },
     /// Remove all objects of a pool, of all namespaces; the pool stays.
     Purge {
         #[arg(value_name = "POOL")]

@@ -15,6 +15,7 @@ mod client;
 mod config;
 mod contend;
 mod cores;
+mod damage;
 mod demo;
 mod df;
 mod dump;
@@ -196,6 +197,9 @@ fn has_object(command: &Command) -> bool {
             | Command::Lspools
             | Command::Df { .. }
             | Command::Ls { .. }
+            | Command::ListInconsistentPg { .. }
+            | Command::ListInconsistentObj { .. }
+            | Command::ListInconsistentSnapset { .. }
             | Command::Purge { .. }
             | Command::Cppool { .. }
             | Command::Export { .. }
@@ -213,6 +217,9 @@ fn has_pool(command: &Command) -> bool {
         Command::Rbd(_)
             | Command::Lspools
             | Command::Df { .. }
+            | Command::ListInconsistentPg { .. }
+            | Command::ListInconsistentObj { .. }
+            | Command::ListInconsistentSnapset { .. }
             | Command::Purge { .. }
             | Command::Cppool { .. }
     )
@@ -242,6 +249,9 @@ fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
                     | Command::Ls { .. }
                     | Command::Purge { .. }
                     | Command::Cppool { .. } => pool::run(client, command).await,
+                    Command::ListInconsistentPg { scrubbed } => damage::groups(client, scrubbed).await,
+                    Command::ListInconsistentObj { pgid } => damage::objects(client, pgid).await,
+                    Command::ListInconsistentSnapset { pgid } => damage::snapsets(client, pgid).await,
                     _ => object::run(client, command).await,
                 }
             })

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_cephx::keyring::Keyring;
 use loligo_cephx::server::AuthServer;
+use loligo_wire::message::mgr::MMgrCommand;
 use loligo_wire::message::mon::{
     MAuth, MConfig, MGetPoolStats, MLog, MMgrMap, MMonCommand, MMonGetMap, MMonGetVersion, MMonMap,
-    MMonSubscribe, MPing, MPoolOp, MStatfs, MgrMap,
+    MMonSubscribe, MPing, MPoolOp, MStatfs,
 };
 use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::message::{Message, Msg};
@@ -22,13 +23,14 @@ use zeroize::Zeroizing;
 
 use crate::command;
 use crate::output::json::Node;
-use crate::session::{Peer, Session};
+use crate::session::{Door, Peer, Session};
 use crate::state::change::Saved;
 use crate::state::log::Severity;
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
 pub(crate) mod log_lines;
+mod manager;
 mod requests;
 mod run;
 
@@ -119,6 +121,17 @@ impl Monitor {
         self.sessions.insert(id, Session::new(peer));
     }
 
+    /// A client has connected to the manager: it may there what it may at the monitor, if it may ask a manager at all.
+    pub fn open_at_manager(&mut self, id: SessionId, peer: Peer) {
+        let caps = if self.auth.accepts_unproven() {
+            peer.identity.caps.clone()
+        } else {
+            let entry = self.state.keys().entry(&peer.identity.name);
+            entry.and_then(|entry| entry.caps.get("mon").cloned()).unwrap_or_default()
+        };
+        self.sessions.insert(id, Session::at_manager(peer, &caps));
+    }
+
     /// A client is gone.
     pub fn close(&mut self, id: SessionId) {
         self.sessions.remove(&id);
@@ -126,8 +139,12 @@ impl Monitor {
 
     /// A message has arrived.
     pub fn handle(&mut self, id: SessionId, msg: &Msg, now: UTime) -> Result<(), Malformed> {
-        if !self.sessions.contains_key(&id) {
-            return Ok(());
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
+        if session.door == Door::Manager {
+            if msg.header.kind == MMgrCommand::KIND {
+                self.mgr_command(id, msg.header.tid, msg.open()?, now);
+            }
+            return Ok(()); // daemons of services report here, which nobody collects
         }
         match msg.header.kind {
             MMonGetMap::KIND => self.send_monmap(id),
@@ -228,9 +245,9 @@ impl Monitor {
                 settings.into_iter().map(|(option, (_, value))| (option.to_owned(), value.to_owned()));
             send(&mut self.out, id, &MConfig { config: config.collect() });
         }
-        if session.take_due("mgrmap", MGRMAP_EPOCH.into()).is_some() {
-            let map = MgrMap { epoch: Epoch(MGRMAP_EPOCH), ..MgrMap::default() };
-            send(&mut self.out, id, &MMgrMap { map });
+        let mgr_map = self.state.mgr_map();
+        if session.take_due("mgrmap", mgr_map.epoch.0.into()).is_some() {
+            send(&mut self.out, id, &MMgrMap { map: mgr_map });
         }
         log_lines::tell(&mut self.out, id, session, &self.state);
         let osdmap_epoch = self.state.osdmap().epoch.0;
@@ -251,17 +268,19 @@ impl Monitor {
     /// Who is connected: what `ceph tell mon.a sessions` shows.
     pub fn describe_sessions(&self) -> Node {
         let epoch = self.state.osdmap().epoch.0;
-        Node::array(self.sessions.values().map(|session| session.describe(epoch)))
+        Node::array(self.own_sessions().map(|session| session.describe(epoch)))
     }
 
     /// Kinds and features of everybody connected.
     fn peers(&self) -> Vec<(EntityType, u64)> {
-        self.sessions.values().map(|session| (session.peer.kind, session.peer.features)).collect()
+        self.own_sessions().map(|session| (session.peer.kind, session.peer.features)).collect()
+    }
+
+    /// Sessions with the monitor: most clients have one with the manager beside it.
+    fn own_sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values().filter(|session| session.door == Door::Monitor)
     }
 }
-
-/// There is no manager, and there never was another map.
-const MGRMAP_EPOCH: u32 = 1;
 
 /// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map.
 /// Stock clients take a whole map only where the message says that there are no older ones, and else ask

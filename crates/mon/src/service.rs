@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::file::StateFile;
 use crate::monitor::{Effects, Malformed, Monitor, Save, SessionId};
-use crate::session::Peer;
+use crate::session::{Door, Peer};
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
@@ -66,7 +66,7 @@ type Job = Box<dyn FnOnce(&mut State, UTime) + Send>;
 type Look = Box<dyn FnOnce(&Monitor) + Send>;
 
 enum Event {
-    Open(Arc<Connection>),
+    Open(Arc<Connection>, Door),
     Messages(SessionId, Vec<(Msg, Hold)>),
     Close(SessionId),
     /// Something to do, and whom to tell when what came of it is saved.
@@ -184,6 +184,18 @@ impl MonService {
         ended.borrow().clone()
     }
 
+    /// A client has connected to the manager: its messages go to [`dispatch`](Dispatcher::dispatch) as those of the
+    /// monitor's clients.
+    pub fn accepted_at_manager(&self, conn: &Arc<Connection>) {
+        self.open(conn, Door::Manager);
+    }
+
+    fn open(&self, conn: &Arc<Connection>, door: Door) {
+        if self.post(Event::Open(Arc::clone(conn), door)).is_err() {
+            conn.mark_down();
+        }
+    }
+
     fn post(&self, event: Event) -> Result<(), Stopped> {
         self.events.send(event).map_err(|_| Stopped)
     }
@@ -210,9 +222,7 @@ fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceK
 
 impl Dispatcher for MonService {
     fn accepted(&self, conn: &Arc<Connection>) {
-        if self.post(Event::Open(Arc::clone(conn))).is_err() {
-            conn.mark_down();
-        }
+        self.open(conn, Door::Monitor);
     }
 
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
@@ -310,7 +320,7 @@ impl Driver {
 
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Open(conn) => self.open(conn),
+            Event::Open(conn, door) => self.open(conn, door),
             Event::Messages(id, msgs) => {
                 for (msg, hold) in msgs {
                     if let Err(Malformed(source)) = self.monitor.handle(id, &msg, UTime::now()) {
@@ -335,12 +345,15 @@ impl Driver {
         }
     }
 
-    fn open(&mut self, conn: Arc<Connection>) {
+    fn open(&mut self, conn: Arc<Connection>, door: Door) {
         let Some(identity) = conn.identity().cloned() else { return conn.mark_down() };
         let peer = conn.peer();
         let from = peer.from.map(|from| from.ip());
         let peer = Peer { kind: peer.kind, features: peer.features, addr: peer.addr, from, identity };
-        self.monitor.open(conn.id(), peer);
+        match door {
+            Door::Monitor => self.monitor.open(conn.id(), peer),
+            Door::Manager => self.monitor.open_at_manager(conn.id(), peer),
+        }
         self.connections.insert(conn.id(), conn);
     }
 

@@ -33,10 +33,19 @@ pub struct Peer {
     pub identity: Identity,
 }
 
+/// Where a client has come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Monitor,
+    /// Only commands are heard there.
+    Manager,
+}
+
 /// A client's session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) peer: Peer,
+    pub(crate) door: Door,
     caps: MonCaps,
     subscriptions: BTreeMap<String, Subscription>,
     /// The machine that the client says it runs on.
@@ -47,7 +56,18 @@ impl Session {
     pub(crate) fn new(peer: Peer) -> Self {
         // A capability that cannot be read allows nothing; only an edited state file can hold one.
         let caps = MonCaps::parse(&peer.identity.caps).unwrap_or_default();
-        Self { peer, caps, subscriptions: BTreeMap::new(), host: String::new() }
+        Self { peer, door: Door::Monitor, caps, subscriptions: BTreeMap::new(), host: String::new() }
+    }
+
+    /// The same at the manager, with the client's capabilities for the monitor.
+    pub(crate) fn at_manager(peer: Peer, caps: &str) -> Self {
+        let caps = MonCaps::parse(caps).unwrap_or_default();
+        Self { door: Door::Manager, caps, ..Self::new(peer) }
+    }
+
+    /// Whether the client has any capability for where it has come in.
+    pub(crate) fn has_caps(&self) -> bool {
+        !self.peer.identity.caps.is_empty()
     }
 
     pub(crate) fn caller(&self) -> Caller {

@@ -15,6 +15,8 @@ impl Errno {
     pub const EIO: Self = Self(5);
     /// Not a thing of this kind.
     pub const ENXIO: Self = Self(6);
+    /// To be asked again.
+    pub const EAGAIN: Self = Self(11);
     /// A feature that the object lacks.
     pub const ENOEXEC: Self = Self(8);
     /// An identity that is in use.

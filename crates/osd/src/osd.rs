@@ -48,7 +48,7 @@ pub struct Osd {
     map_change: Mutex<()>,
     helpers: Helpers,
     trims: Arc<Trims>,
-    pub(crate) scrubs: Scrubs,
+    pub(crate) scrubs: Arc<Scrubs>,
     /// Whether the store is being measured.
     pub(crate) benching: AtomicBool,
 }
@@ -63,7 +63,7 @@ impl Osd {
             map_change: Mutex::new(&MAP_CHANGE, ()),
             helpers: Helpers::default(),
             trims: Arc::default(),
-            scrubs: Scrubs::default(),
+            scrubs: Arc::default(),
             benching: AtomicBool::new(false),
         })
     }
@@ -223,6 +223,7 @@ impl Osd {
             peer: if wants_peer(&op) { conn.peer().addr } else { EntityAddr::default() },
             snapc: if writes { snap_context(places, pool, &op) } else { SnapContext::default() },
             places: wants_map(&op).then(|| Arc::clone(places)),
+            scrubs: op.ops.iter().any(|op| op.code == OpCode::SCRUBLS).then(|| Arc::clone(&self.scrubs)),
             room: room(places, pool, op.flags),
             rules: PoolRules::of(&pool.pool),
             limits: self.limits,

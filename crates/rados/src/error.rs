@@ -22,6 +22,8 @@ impl Errno {
     pub const EIO: Self = Self(5);
     /// Nobody is there: the OSD is down.
     pub const ENXIO: Self = Self(6);
+    /// To be asked again.
+    pub const EAGAIN: Self = Self(11);
     /// Permission denied: authentication failed.
     pub const EACCES: Self = Self(13);
     /// It exists already.

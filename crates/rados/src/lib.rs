@@ -45,14 +45,17 @@ mod waits;
 pub use builder::Builder;
 pub use error::{Errno, Error};
 pub use ioctx::{
-    Answer, Checksum, ChecksumKind, Confirmation, IoCtx, ListCursor, ListedObject, LockGuard, LockHolder,
-    LockInfo, LockMode, LockOptions, LockState, Notification, Notified, ObjectList, ObjectStat, Outcome,
-    PoolSnapshot, ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
+    Answer, Checksum, ChecksumKind, Confirmation, Damaged, IoCtx, ListCursor, ListedObject, LockGuard,
+    LockHolder, LockInfo, LockMode, LockOptions, LockState, Notification, Notified, ObjectList, ObjectStat,
+    Outcome, PoolSnapshot, ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
 };
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
-pub use loligo_wire::message::osd::{ObjectStatSum, PoolStat, WatchItem};
+pub use loligo_wire::message::osd::{
+    DamagedObject, DamagedSnaps, ObjectStatSum, PoolStat, ScrubbedId, Shard, ShardErrors, WatchItem,
+    object_error, shard_error, snaps_error,
+};
 pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;

@@ -68,6 +68,15 @@ pub async fn put_parent(io: &IoCtx, name: &str) -> Result<(), Error> {
     put_by(io, name, source::USER_PARENT, Duration::ZERO).await
 }
 
+/// Removes an image that [`put_parent`] has put there, if nothing needs it any more.
+pub(crate) async fn remove_parent(io: &IoCtx, id: &str) -> Result<(), Error> {
+    match entry(io, id).await {
+        Ok(entry) if entry.source == source::USER_PARENT => remove(io, id, false, |_, _| ()).await,
+        Ok(_) | Err(Error::NotInTrash(_)) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
 async fn put_by(io: &IoCtx, name: &str, source: u8, keep: Duration) -> Result<(), Error> {
     let id = match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
         Err(e) if e.is_not_found() => match half_put(io, name).await {

@@ -9,6 +9,7 @@ use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::server::{AuthConfig, AuthServer};
 use loligo_logring::{log, text};
+use loligo_maps::OsdMap;
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
 use loligo_mon::state::{NewCluster, NewOsdMap, OsdCount, State};
@@ -21,14 +22,14 @@ use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_store::{Delayed, ObjectStore};
 use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, PgId, UTime, Uuid};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, PgId, PoolId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::builder::Announce;
 use crate::dir::DataDir;
 use crate::handle::Facts;
 use crate::scrub::{self, ScrubFile};
-use crate::tell::{self, MonDoor, OsdDoor};
+use crate::tell::{self, MgrDoor, MonDoor, OsdDoor};
 use crate::{Auth, Builder, StartError, fullness, quota};
 
 /// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
@@ -98,6 +99,12 @@ impl Cluster {
         let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
         booted.map_err(io::Error::other)??;
 
+        let mgr_admin = tell::mgr_admin(&mon);
+        let mgr_messenger = doors.open_mgr(MgrDoor::new(Arc::clone(&mon), mgr_admin.clone()), &mon).await?;
+        let mgr_addrs = mgr_messenger.addrs();
+        let announced = mon.call(move |state, now| state.set_manager(now, mgr_addrs)).await;
+        announced.map_err(io::Error::other)?;
+        messengers.push(mgr_messenger);
         let mon_door = MonDoor::new(Arc::clone(&mon), mon_admin.clone());
         let (mon_messenger, mon_addr) = doors.open_mon(mon_door, &mon).await?;
         let addrs = mon_messenger.addrs();
@@ -124,7 +131,7 @@ impl Cluster {
             admin_socket: dir.admin_socket(),
             admin: admins.first().cloned().unwrap_or_default(),
         };
-        for admin in admins.iter().chain([&mon_admin]) {
+        for admin in admins.iter().chain([&mon_admin, &mgr_admin]) {
             register_settings(admin, &facts, &builder, disk.is_some());
         }
         let socket = AdminSocket::open(&facts.admin_socket, facts.admin.clone());
@@ -332,7 +339,8 @@ impl Doors {
         config.compression = self.compression.clone();
         config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
         let any = SocketAddr::new(self.mon.ip(), 0);
-        self.open(config, door, Arc::new(OsdAuth(Arc::clone(mon.auth()))), any, last).await
+        self.open(config, door, Arc::new(ServiceAuth(Arc::clone(mon.auth()), EntityType::OSD)), any, last)
+            .await
     }
 
     async fn open_mon(
@@ -345,6 +353,16 @@ impl Doors {
         config.nonce = 0; // monitors are known by their address alone
         config.policies = mon.policies();
         self.open(config, door, Arc::clone(mon) as _, self.mon, self.mon_last).await
+    }
+
+    /// Opens the manager's door, at any port: clients hear of it from the monitor.
+    async fn open_mgr(&self, door: Arc<MgrDoor>, mon: &MonService) -> Result<Arc<Messenger>, StartError> {
+        let mut config = Config::new(EntityType::MGR);
+        config.nonce = nonce()?;
+        config.policies = mon.policies();
+        let any = SocketAddr::new(self.mon.ip(), 0);
+        let auth = Arc::new(ServiceAuth(Arc::clone(mon.auth()), EntityType::MGR));
+        self.open(config, door, auth, any, None).await.map(|(messenger, _)| messenger)
     }
 
     /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it now.
@@ -437,12 +455,12 @@ fn application(pool: &str) -> &'static str {
     if pool == "rbd" { "rbd" } else { "rados" }
 }
 
-/// Clients come to the OSD with tickets that the monitor made.
-struct OsdAuth(Arc<AuthServer>);
+/// Clients come to OSDs and to the manager with tickets that the monitor made for the service.
+struct ServiceAuth(Arc<AuthServer>, EntityType);
 
-impl AcceptAuth for OsdAuth {
+impl AcceptAuth for ServiceAuth {
     fn acceptor(&self, _: SocketAddr) -> Box<dyn ServerAuth> {
-        self.0.service_acceptor(EntityType::OSD)
+        self.0.service_acceptor(self.1)
     }
 }
 
@@ -461,7 +479,7 @@ impl UsageSource for OsdUsage {
     }
 
     fn placement_groups(&self) -> Vec<PgUsage> {
-        let scrubs = self.0.pg_scrubs();
+        let (scrubs, map) = (self.0.pg_scrubs(), self.0.map());
         let of = |stats: PgStats| {
             let scrub = scrubs.get(&stats.pg).copied().unwrap_or_default();
             let (shallow, deep) = (scrub.shallow_errors as i64, scrub.deep_errors as i64);
@@ -469,7 +487,7 @@ impl UsageSource for OsdUsage {
                 num_scrub_errors: shallow + deep,
                 num_shallow_scrub_errors: shallow,
                 num_deep_scrub_errors: deep,
-                ..sum(&stats.stats)
+                ..sum(&stats.stats, copies(&map, stats.pg.pool))
             };
             let (version, log_entries) = (stats.version, stats.remembered);
             PgUsage { pg: stats.pg, sum, version, log_entries, scrubs: scrub::scrubs(&scrub) }
@@ -483,7 +501,9 @@ impl UsageSource for OsdUsage {
 }
 
 pub(crate) fn usage(osd: &Osd) -> Usage {
-    let pools = osd.pool_stats().into_iter().map(|(id, stats)| (id, sum(&stats))).collect();
+    let map = osd.map();
+    let pools = osd.pool_stats().into_iter();
+    let pools = pools.map(|(id, stats)| (id, sum(&stats, copies(&map, id)))).collect();
     Usage { space: space(osd), pools }
 }
 
@@ -492,11 +512,16 @@ pub(crate) fn space(osd: &Osd) -> Space {
     Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) }
 }
 
-fn sum(stats: &PoolStats) -> ObjectStatSum {
+/// The copies, or shards, that a pool is said to keep of each object.
+fn copies(map: &OsdMap, pool: PoolId) -> u64 {
+    map.pool(pool).map_or(1, |pool| pool.size.into())
+}
+
+fn sum(stats: &PoolStats, copies: u64) -> ObjectStatSum {
     ObjectStatSum {
         num_bytes: stats.stored.bytes as i64,
         num_objects: stats.stored.objects as i64,
-        num_object_copies: stats.stored.objects as i64,
+        num_object_copies: (stats.stored.objects * copies) as i64,
         num_rd: stats.reads as i64,
         num_rd_kb: stats.read_bytes.div_ceil(1024) as i64,
         num_wr: stats.writes as i64,

@@ -1,7 +1,7 @@
 //! Goal: what our client asks of a cluster beside operations on objects comes to the same on this server and on a stock cluster.
 //! Method: each test runs on an embedded server, and where LOLIGO_STOCK_CONF names a stock cluster on that, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +60,42 @@ on_both! {
     pools_know_their_applications, stock_pools_know_their_applications;
     what_may_be_read_anywhere_is_read, what_may_be_read_anywhere_is_read_from_stock;
     a_watch_that_is_given_up_ends, a_watch_that_is_given_up_ends_on_stock;
+}
+
+/// The commands that docs/emulated.md says are refused as unknown, with those who are asked for them.
+fn absent_commands() -> Vec<(&'static str, &'static str)> {
+    let page = include_str!("../../../docs/emulated.md");
+    let list =
+        page.split_once("## Commands of a 16.2 cluster that the server does not have").expect("a list").1;
+    let list = list.split_once("\n- ").expect("items").1;
+    let items = list.split("\n- ").flat_map(|item| {
+        let (of, commands) = item.split_once(": ").expect("who, and what");
+        commands.split('`').skip(1).step_by(2).map(move |command| (of, command))
+    });
+    items.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_book_calls_unknown_is_refused() {
+    let server = server();
+    let rados = connect(server.conf()).await;
+    let mut asked = BTreeMap::<&str, u32>::new();
+    for (of, prefix) in absent_commands() {
+        let command = format!(r#"{{"prefix":"{prefix}"}}"#);
+        let none = Bytes::new();
+        let answer = match of {
+            "Monitor" | "Monitor, about file systems" => rados.mon_command(&command, none).await,
+            "OSD (`tell osd.N`)" => rados.osd_command(OsdId(0), &command, none).await,
+            "Manager (`tell mgr`)" => rados.tell_mgr(None, &command, none).await,
+            // Our client does not tell monitors anything: `surface/tools.rs` asks.
+            "Monitor (`tell mon.a`)" => continue,
+            other => panic!("{other} is not known to this test"),
+        };
+        assert_eq!(errno(answer), Errno::EINVAL, "{of}: {prefix}");
+        *asked.entry(of).or_default() += 1;
+    }
+    assert!(asked.len() == 4 && asked.values().all(|count| *count > 8), "another form: {asked:?}");
+    rados.shutdown().await;
 }
 
 /// A list of those that are kept out can name a whole host. Only the OSDs know then whom it is about, and

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use loligo_rados::{Builder, IoCtx, Rados};
+use loligo_rados::{Builder, DamagedObject, Errno, IoCtx, Rados, shard_error};
 use loligo_server::{Handle, Server};
+use loligo_wire::Decode as _;
+use loligo_wire::message::osd::{PgMap, pg_state};
 use serde_json::Value;
 
 use scratch::Scratch;
@@ -75,6 +77,45 @@ impl Client {
         self.until("rests", |now| now.iter().all(|pg| !text(&pg["state"]).contains("scrubbing"))).await;
     }
 
+    /// What is listed as damaged, with the groups' seeds.
+    async fn damaged(&self) -> Vec<(u32, DamagedObject)> {
+        let (pool, mut all) = (self.pool().await, Vec::new());
+        for seed in 0..4 {
+            let listed = pool.inconsistent_objects(seed).await.expect("listed");
+            all.extend(listed.found.into_iter().map(|object| (seed, object)));
+            let snaps = pool.inconsistent_snapsets(seed).await.expect("listed");
+            assert!(snaps.found.is_empty(), "{snaps:?}");
+        }
+        all
+    }
+
+    /// The encoded map says what `pg dump` says.
+    async fn check_map(&self) {
+        let answer = self.0.mon_command(r#"{"prefix":"pg getmap"}"#, Bytes::new()).await.expect("got");
+        let map = PgMap::from_bytes(&answer.0).expect("a map");
+        let (dump, osds) =
+            (self.pgs().await, self.json(r#""prefix":"pg dump","dumpcontents":["osds"]"#).await);
+        assert_eq!(map.pgs.len(), dump.len());
+        for ((pg, stat), shown) in map.pgs.iter().zip(&dump) {
+            let inconsistent = stat.state & pg_state::INCONSISTENT != 0;
+            let state = if inconsistent { "active+clean+inconsistent" } else { "active+clean" };
+            let facts = [
+                ("pgid", pg.to_string().into()),
+                ("state", state.into()),
+                ("version", stat.version.to_string().into()),
+                ("last_deep_scrub_stamp", shown["last_deep_scrub_stamp"].clone()),
+                ("log_size", stat.log_size.into()),
+                ("acting_primary", stat.acting_primary.into()),
+            ];
+            facts.into_iter().for_each(|(name, value)| assert_eq!(shown[name], value, "{name}"));
+            assert_eq!(shown["stat_sum"]["num_bytes"], stat.sum.num_bytes);
+            assert!(stat.last_deep_scrub_stamp.sec > 0 && stat.up == [0]);
+        }
+        let [(0, osd)] = &map.osds[..] else { panic!("one OSD: {:?}", map.osds) };
+        assert_eq!(osds["osd_stats"][0]["statfs"]["total"], osd.statfs.total);
+        assert_eq!(osds["osd_stats"][0]["num_pgs"], osd.num_pgs);
+    }
+
     async fn health(&self) -> String {
         self.ask(r#""prefix":"health","detail":"detail""#).await.0
     }
@@ -117,8 +158,11 @@ async fn what_is_damaged_on_disk_is_found_on_demand() {
     flip(scratch.path(), 3);
     let server = server(scratch.path());
     let client = Client::of(&server).await;
+    let early = client.pool().await.inconsistent_objects(0).await.expect_err("nothing was scrubbed yet");
+    assert_eq!(early.errno(), Errno::ENOENT);
     client.scrub("scrub").await;
     assert_eq!(client.health().await, "HEALTH_OK\n", "a shallow scrub reads no data");
+    assert!(client.damaged().await.is_empty());
     client.scrub("deep-scrub").await;
     let pgs = client.pgs().await;
     let damaged: Vec<_> = pgs.iter().filter(|pg| pg["state"] == "active+clean+inconsistent").collect();
@@ -138,6 +182,12 @@ async fn what_is_damaged_on_disk_is_found_on_demand() {
     assert!(
         listed.contains(pgid) && listed.lines().filter(|line| line.contains("inconsistent")).count() == 1
     );
+    let [(seed, object)] = &client.damaged().await[..] else { panic!("one object is damaged") };
+    assert_eq!(format!("1.{seed:x}"), pgid);
+    let (name, shard) = (&object.object.name[..], &object.shards[&(0, -1)]);
+    assert_eq!((name, shard.errors.0, shard.size), (&b"o3"[..], shard_error::READ, 100_003));
+    assert!(object.version > 0 && shard.primary && object.shard_errors == shard.errors);
+    client.check_map().await;
     let (stat, _) = client.ask(r#""prefix":"pg stat""#).await;
     assert!(stat.starts_with("4 pgs: 3 active+clean, 1 active+clean+inconsistent; "), "{stat}");
 

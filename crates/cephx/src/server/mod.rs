@@ -117,6 +117,11 @@ impl AuthServer {
         &self.config
     }
 
+    /// Whether clients may come without a proof of who they are.
+    pub fn accepts_unproven(&self) -> bool {
+        self.config.methods.contains(&AuthMethod::NONE)
+    }
+
     /// The secrets that seal tickets.
     pub fn keys(&self) -> &Arc<ServiceKeys> {
         &self.keys

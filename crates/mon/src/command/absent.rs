@@ -4,21 +4,32 @@
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 
-/// A module's commands: a manager answers so for a module that is not there.
+/// A module's commands.
 pub(super) fn module(call: &mut Call<'_>) -> Outcome {
-    let prefix = call.args.prefix()?;
-    let module = match prefix.split(' ').next().unwrap_or_default() {
-        "device" => "devicehealth",
-        "orch" => "orchestrator",
-        "rbd" => "rbd_support",
-        "fs" => "volumes",
-        first => first,
+    Err(refused(call.args.prefix()?))
+}
+
+/// What a manager answers for a module that is not there.
+pub(crate) fn refused(prefix: &str) -> Failure {
+    let mut words = prefix.split(' ');
+    let module = match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
+        ("device", _) => "devicehealth",
+        ("orch", _) => "orchestrator",
+        ("rbd", _) => "rbd_support",
+        ("healthcheck", _) => "prometheus",
+        ("mgr", _) => "selftest",
+        ("fs" | "osd", "status") => "status",
+        ("fs", "perf") => "stats",
+        ("fs", "snap-schedule") => "snap_schedule",
+        ("fs", "snapshot") => "mirroring",
+        ("fs", _) => "volumes",
+        (first, _) => first,
     };
     let status = format!(
         "Module '{module}' is not enabled/loaded (required by command '{prefix}'): use `ceph mgr module enable {module}` \
          to enable it"
     );
-    Err(Failure::new(Errno::EOPNOTSUPP, status))
+    Failure::new(Errno::EOPNOTSUPP, status)
 }
 
 pub(super) fn module_enable(call: &mut Call<'_>) -> Outcome {

@@ -5,7 +5,7 @@ use loligo_wire::{EntityAddrVec, OsdId};
 use super::mon::VERSION;
 use super::{Call, Failure, Outcome, osd};
 use crate::output::json::{Node, object};
-use crate::state::MON_ID;
+use crate::state::{MGR_ID, MON_ID, Manager};
 use crate::view;
 
 /// The type of hosts in the CRUSH map.
@@ -48,6 +48,10 @@ pub(super) fn count_mons(call: &mut Call<'_>) -> Outcome {
     count(call, vec![of_mon(call)])
 }
 
+pub(super) fn count_mgrs(call: &mut Call<'_>) -> Outcome {
+    count(call, mgrs(call))
+}
+
 fn count(call: &Call<'_>, daemons: Vec<Node>) -> Outcome {
     let property = call.args.required("property");
     let mut counts = std::collections::BTreeMap::<String, u32>::new();
@@ -66,11 +70,12 @@ fn count(call: &Call<'_>, daemons: Vec<Node>) -> Outcome {
 
 pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
     let on_host = |daemons: Node| Node::map([(host(call), daemons)]);
+    let managers = call.state.manager().map(|_| on_host(Node::array([MGR_ID])));
     let all = [
         ("mon", on_host(Node::array([MON_ID]))),
         ("osd", on_host(Node::array(call.state.served_osds().map(|id| id.0)))),
         ("mds", object! {}),
-        ("mgr", object! {}),
+        ("mgr", managers.unwrap_or_else(|| object! {})),
     ];
     let one = |kind: &str| all.iter().find(|(name, _)| *name == kind).map(|(_, nodes)| nodes.clone());
     match call.args.text("type").filter(|kind| *kind != "all") {
@@ -104,6 +109,20 @@ fn of_mon(call: &Call<'_>) -> Node {
     node.push("hostname", host(call));
     node.push("os", "Linux");
     node
+}
+
+/// What is known of each manager: of the one that there is, once it listens.
+pub(super) fn mgrs(call: &Call<'_>) -> Vec<Node> {
+    let of = |manager: &Manager| {
+        let mut node = object! { "name": MGR_ID };
+        node.push("addrs", view::bracketed(&manager.addrs));
+        node.push("arch", std::env::consts::ARCH);
+        about(&mut node);
+        node.push("hostname", host(call));
+        node.push("os", "Linux");
+        node
+    };
+    call.state.manager().map(of).into_iter().collect()
 }
 
 /// The version, and the release whose protocol is spoken.

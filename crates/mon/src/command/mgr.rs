@@ -1,7 +1,10 @@
-//! `mgr …`: that there is no manager. What tools ask one for the monitor answers itself, where it can.
+//! `mgr …`: the manager, which is a door of this process. What it is asked the monitor answers itself, where it can.
 
-use super::{Call, Failure, Outcome, Reply};
+use super::{Call, Failure, Outcome, Reply, metadata, mon};
 use crate::output::json::{Node, object};
+use crate::output::units::stamp;
+use crate::state::MGR_ID;
+use crate::view;
 
 /// What a manager would always run; stock tools look a command's module up here.
 const ALWAYS_ON: [&str; 10] = [
@@ -17,18 +20,20 @@ const ALWAYS_ON: [&str; 10] = [
     "volumes",
 ];
 
-/// The manager map of a cluster that has not had a manager yet.
+/// The manager map. Before the manager listens there is none.
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let none: fn() -> Vec<Node> = Vec::new;
+    let map = call.state.mgr_map();
+    let addr = map.active_addrs.0.first().map(view::bare);
     let node = object! {
-        "epoch": 1,
-        "active_gid": 0,
-        "active_name": "",
-        "active_addrs": object! { "addrvec": none() },
-        "active_addr": "(unrecognized address family 0)/0",
-        "active_change": "0.000000",
-        "active_mgr_features": 0,
-        "available": false,
+        "epoch": map.epoch.0,
+        "active_gid": map.active_gid,
+        "active_name": map.active_name.as_str(),
+        "active_addrs": object! { "addrvec": Node::array(map.active_addrs.0.iter().map(view::one_addr)) },
+        "active_addr": addr.unwrap_or_else(|| "(unrecognized address family 0)/0".to_owned()),
+        "active_change": if map.available { stamp(map.active_change) } else { "0.000000".to_owned() },
+        "active_mgr_features": map.active_features,
+        "available": map.available,
         "standbys": none(),
         "modules": none(),
         "available_modules": none(),
@@ -41,11 +46,14 @@ pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn stat(call: &mut Call<'_>) -> Outcome {
-    let node = object! { "epoch": 1, "available": false, "active_name": "", "num_standby": 0 };
+    let map = call.state.mgr_map();
+    let node = object! {
+        "epoch": map.epoch.0, "available": map.available, "active_name": map.active_name, "num_standby": 0,
+    };
     Ok(call.print_json(&node))
 }
 
-/// Nothing: services, counts by a property, and the state of daemons that nobody has registered.
+/// Nothing: services, and the state of daemons that nobody has registered.
 pub(super) fn nothing(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&object! {}))
 }
@@ -60,17 +68,35 @@ pub(super) fn module_ls(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn metadata(call: &mut Call<'_>) -> Outcome {
+    let mut all = metadata::mgrs(call);
     match call.args.text("who") {
         Some(who) => {
             let who = who.strip_prefix("mgr.").unwrap_or(who);
-            Err(Failure::missing(format!("mgr.{who} does not exist")))
+            let one = all.pop().filter(|_| who == MGR_ID);
+            let one = one.ok_or_else(|| Failure::missing(format!("mgr.{who} does not exist")))?;
+            Ok(call.print_json(&one))
         }
-        None => Ok(call.print_json(&Node::Array(Vec::new()))),
+        None => Ok(call.print_json(&Node::Array(all))),
     }
 }
 
-/// There is none that could be told to fail.
+pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
+    let node = mon::object_of_version(count(call));
+    Ok(call.print_json(&node))
+}
+
+/// How many managers there are: one, once it listens.
+pub(super) fn count(call: &Call<'_>) -> u32 {
+    call.state.manager().is_some().into()
+}
+
+/// The manager is a part of this process, and so is back at once.
 pub(super) fn fail(call: &mut Call<'_>) -> Outcome {
-    let who = call.args.required("who");
-    Ok(Reply::status(format!("Daemon not found '{who}', already failed?")))
+    match call.args.text("who") {
+        Some(MGR_ID) | None if call.state.manager().is_some() => Ok(Reply::default()),
+        who => {
+            let who = who.unwrap_or_default();
+            Ok(Reply::status(format!("Daemon not found '{who}', already failed?")))
+        }
+    }
 }

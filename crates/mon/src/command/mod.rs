@@ -27,6 +27,7 @@ mod health_mute;
 mod log;
 mod metadata;
 mod mgr;
+mod modules;
 mod mon;
 mod mon_change;
 mod osd;
@@ -40,6 +41,7 @@ mod osd_release;
 mod osd_state;
 mod osd_weights;
 mod pg_dump;
+mod pg_getmap;
 mod pg_ls;
 mod pg_query;
 mod pg_stuck;
@@ -61,6 +63,7 @@ use std::fmt;
 
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
+pub(crate) use absent::refused;
 pub use args::Args;
 pub use config_help::option_facts;
 pub(crate) use crush::location as crush_location;
@@ -221,13 +224,18 @@ impl std::error::Error for Failure {}
 
 /// The command with this name.
 pub fn find(prefix: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|c| c.prefix == prefix)
+    all().find(|c| c.prefix == prefix)
+}
+
+/// All commands: those of [`COMMANDS`], and those of managers' modules, which are refused.
+pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
+    COMMANDS.iter().chain(modules::COMMANDS)
 }
 
 /// The command with this name that takes these arguments, where several have the name; else the first of
 /// them.
 pub fn find_for(prefix: &str, args: &Args) -> Option<&'static Command> {
-    let named = || COMMANDS.iter().filter(|c| c.prefix == prefix);
+    let named = || all().filter(|c| c.prefix == prefix);
     named().find(|command| args.check(command).is_ok()).or_else(|| named().next())
 }
 

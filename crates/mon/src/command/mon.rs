@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loligo_maps::MonMap;
 use loligo_wire::{Encode as _, EntityType, UTime, features};
 
-use super::{Call, Errno, Failure, Outcome, Reply};
+use super::{Call, Errno, Failure, Outcome, Reply, mgr};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp_z;
 use crate::state::{MON_ID, State};
@@ -31,9 +31,10 @@ pub(super) fn version(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
     let osds = osds(call);
-    let (of_mon, of_osds) = (object_of_version(1), object_of_version(osds));
+    let mgrs = mgr::count(call);
     let node = object! {
-        "mon": of_mon, "mgr": object! {}, "osd": of_osds, "mds": object! {}, "overall": object_of_version(osds + 1),
+        "mon": object_of_version(1), "mgr": object_of_version(mgrs), "osd": object_of_version(osds),
+        "mds": object! {}, "overall": object_of_version(osds + 1 + mgrs),
     };
     Ok(call.print_json(&node))
 }
@@ -131,8 +132,8 @@ pub(super) fn feature_set(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("setting feature 'mon_feature_t([{name}])'")))
 }
 
-fn object_of_version(count: u32) -> Node {
-    Node::map([(VERSION, count)])
+pub(super) fn object_of_version(count: u32) -> Node {
+    Node::map((count > 0).then_some((VERSION, count)))
 }
 
 /// Who is connected, by kind and features.

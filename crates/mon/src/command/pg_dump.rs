@@ -247,8 +247,13 @@ pub(super) fn scrub_fields(node: &mut Node, state: &State, pg: &PgUsage) {
 /// When the newest scrub, deep scrub and scrub without errors ended. What was never done counts from the
 /// pool's beginning.
 pub(super) fn scrub_stamps(state: &State, pg: &PgUsage) -> [String; 3] {
+    scrub_times(state, pg).map(stamp)
+}
+
+/// The same as times.
+pub(super) fn scrub_times(state: &State, pg: &PgUsage) -> [UTime; 3] {
     let created = state.osdmap().pool(pg.pg.pool).map(|pool| pool.create_time).unwrap_or_default();
-    [pg.scrubs.at, pg.scrubs.deep_at, pg.scrubs.clean_at].map(|at| stamp(at.max(created)))
+    [pg.scrubs.at, pg.scrubs.deep_at, pg.scrubs.clean_at].map(|at| at.max(created))
 }
 
 fn brief(call: &Call<'_>, pg: &PgUsage) -> Node {

@@ -22,6 +22,8 @@ pub struct Command {
     pub deprecated: bool,
     /// Whether its JSON on one line ends without a newline, as stock's does.
     pub bare: bool,
+    /// Whether it is a manager's module's, and the module is not there.
+    pub is_absent: bool,
     /// Carries it out.
     pub run: fn(&mut Call<'_>) -> Outcome,
 }
@@ -101,6 +103,55 @@ pub fn descriptions<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Node
 
 const FLAG_DEPRECATED: u32 = 4;
 
+/// What a manager of 16.2.15 answers by itself.
+const MANAGERS: [&str; 45] = [
+    "config show",
+    "config show-with-defaults",
+    "osd blocked-by",
+    "osd deep-scrub",
+    "osd destroy",
+    "osd df",
+    "osd ok-to-stop",
+    "osd perf",
+    "osd pool autoscale-status",
+    "osd pool cancel-force-backfill",
+    "osd pool cancel-force-recovery",
+    "osd pool deep-scrub",
+    "osd pool force-backfill",
+    "osd pool force-recovery",
+    "osd pool repair",
+    "osd pool scrub",
+    "osd pool stats",
+    "osd purge",
+    "osd repair",
+    "osd reweight-by-pg",
+    "osd reweight-by-utilization",
+    "osd safe-to-destroy",
+    "osd scrub",
+    "osd test-reweight-by-pg",
+    "osd test-reweight-by-utilization",
+    "pg cancel-force-backfill",
+    "pg cancel-force-recovery",
+    "pg debug",
+    "pg deep-scrub",
+    "pg dump",
+    "pg dump_json",
+    "pg dump_pools_json",
+    "pg dump_stuck",
+    "pg force-backfill",
+    "pg force-recovery",
+    "pg getmap",
+    "pg ls",
+    "pg ls-by-osd",
+    "pg ls-by-pool",
+    "pg ls-by-primary",
+    "pg repair",
+    "pg scrub",
+    "pg stat",
+    "service dump",
+    "service status",
+];
+
 /// The words, how the answer is to be written, and which daemon is meant.
 const EVERYWHERE: [&str; 3] = ["prefix", "format", "target"];
 
@@ -109,6 +160,11 @@ impl Command {
     pub fn needs(&self) -> Perms {
         let each = [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)];
         each.into_iter().filter(|(c, _)| self.perm.contains(*c)).fold(Perms::NONE, |all, (_, p)| all | p)
+    }
+
+    /// Whether a stock cluster's manager answers it, and not its monitors.
+    pub fn is_managers(&self) -> bool {
+        self.is_absent || MANAGERS.contains(&self.prefix)
     }
 
     /// Whether a field of the JSON means something: the arguments, and what programs put into every command.

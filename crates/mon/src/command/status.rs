@@ -11,7 +11,7 @@ use super::usage::Totals;
 use super::{Call, Outcome, health_mute};
 use crate::output::json::{Node, object};
 use crate::output::units::{age, bytes, count, stamp};
-use crate::state::MON_ID;
+use crate::state::{MGR_ID, MON_ID, Manager};
 use crate::view;
 
 pub(super) fn status(call: &mut Call<'_>) -> Outcome {
@@ -47,7 +47,7 @@ fn describe(call: &Call<'_>) -> Node {
         },
         "fsmap": object! { "epoch": 1, "by_rank": Vec::new(), "up:standby": 0 },
         "mgrmap": object! {
-            "available": false, "num_standbys": 0, "modules": Vec::new(), "services": object! {},
+            "available": call.state.manager().is_some(), "num_standbys": 0, "modules": Vec::new(), "services": object! {},
         },
         "servicemap": services(call),
         "progress_events": object! {},
@@ -73,11 +73,12 @@ fn text(call: &Call<'_>) -> String {
     let states: Vec<_> = totals.pg_states().iter().map(|(name, num)| format!("{num} {name}")).collect();
     format!(
         "  cluster:\n    id:     {}\n    health: {}\n{problems} \n  services:\n    mon: 1 daemons, quorum {MON_ID} (age {})\n    \
-         mgr: no daemons active\n    osd: {}\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    \
+         mgr: {}\n    osd: {}\n \n  data:\n    pools:   {} pools, {} pgs\n    objects: {} objects, {}\n    \
          usage:   {}\n    pgs:     {}\n \n",
         call.state.fsid(),
         health::overall(call, &checks),
         age_of(call.now, call.state.started()),
+        manager(call),
         Summary::of(call.state.osdmap()).text(call),
         totals.pools,
         totals.pgs,
@@ -86,6 +87,11 @@ fn text(call: &Call<'_>) -> String {
         totals.usage(),
         states.join("\n             "),
     )
+}
+
+fn manager(call: &Call<'_>) -> String {
+    let active = |manager: &Manager| format!("{MGR_ID}(active, since {})", age_of(call.now, manager.since));
+    call.state.manager().map_or_else(|| "no daemons active".to_owned(), active)
 }
 
 /// How long ago something was, for people.

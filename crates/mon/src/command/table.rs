@@ -8,8 +8,8 @@ use super::{
     Call, Outcome, absent, auth, autoscale, blocklist, config, config_assimilate, config_help, config_key,
     config_log, crush, crush_change, crush_class, crush_dump, crush_place, crush_weights, erasure, health,
     health_mute, log, metadata, mgr, mon, mon_change, osd, osd_df, osd_dump, osd_group, osd_new, osd_perf,
-    osd_pg, osd_release, osd_state, osd_weights, pg_dump, pg_ls, pg_stuck, pool, pool_app, pool_vars, quota,
-    report, reweight, scrub, status, usage,
+    osd_pg, osd_release, osd_state, osd_weights, pg_dump, pg_getmap, pg_ls, pg_stuck, pool, pool_app,
+    pool_vars, quota, report, reweight, scrub, status, usage,
 };
 
 const ENTITY: Arg = req("entity", Text);
@@ -45,7 +45,6 @@ const POOLS: &[Arg] = &[many(req("who", Pool))];
 const MON: Arg = req("name", Text);
 const OSDS: Arg = many(req("id", OsdName));
 const FS: Arg = req("fs_name", Text);
-const ANY: &[Arg] = &[many(opt("args", Text))];
 const SURE: Arg = opt("yes_i_really_mean_it", Bool);
 const POOL_RM: &[Arg] = &[
     POOL,
@@ -54,23 +53,18 @@ const POOL_RM: &[Arg] = &[
     opt("yes_i_really_really_mean_it_not_faking", Bool),
 ];
 
-const fn cmd(
+pub(super) const fn cmd(
     prefix: &'static str,
     args: &'static [Arg],
     (module, perm): (&'static str, &'static str),
     run: fn(&mut Call<'_>) -> Outcome,
     help: &'static str,
 ) -> Command {
-    Command { prefix, args, help, module, perm, deprecated: false, bare: false, run }
+    Command { prefix, args, help, module, perm, deprecated: false, bare: false, is_absent: false, run }
 }
 
 const fn old(command: Command) -> Command {
     Command { deprecated: true, ..command }
-}
-
-/// A command of a manager's module. What it takes is not looked at.
-const fn module(prefix: &'static str) -> Command {
-    cmd(prefix, ANY, ("mgr", "r"), absent::module, "(for a module of the manager, which is not there)")
 }
 
 const fn bare(command: Command) -> Command {
@@ -109,13 +103,14 @@ pub static COMMANDS: &[Command] = &[
     bare(cmd("mgr services", &[], ("mgr", "r"), mgr::nothing, "list what managers' modules serve")),
     bare(cmd("mgr module ls", &[], ("mgr", "r"), mgr::module_ls, "list managers' modules")),
     bare(cmd("mgr metadata", &[MGR], ("mgr", "r"), mgr::metadata, "show what is known of a manager, or of all")),
-    bare(cmd("mgr count-metadata", &[PROPERTY], ("mgr", "r"), mgr::nothing, "count managers by a property of their metadata")),
-    bare(cmd("mgr versions", &[], ("mgr", "r"), mgr::nothing, "show the versions of managers")),
+    bare(cmd("mgr count-metadata", &[PROPERTY], ("mgr", "r"), metadata::count_mgrs, "count managers by a property of their metadata")),
+    bare(cmd("mgr versions", &[], ("mgr", "r"), mgr::versions, "show the versions of managers")),
     bare(cmd("service dump", &[], ("mgr", "r"), status::service_dump, "show the daemons that have registered")),
     bare(cmd("service status", &[], ("mgr", "r"), mgr::nothing, "show the state of the daemons that have registered")),
-    cmd("mgr fail", &[req("who", Text)], ("mgr", "rw"), mgr::fail, "say that a manager has failed"),
+    cmd("mgr fail", &[opt("who", Text)], ("mgr", "rw"), mgr::fail, "say that a manager has failed"),
     bare(cmd("pg stat", &[], ("pg", "r"), usage::pg_stat, "summarize the placement groups' state")),
     bare(cmd("pg dump", &[many(opt("dumpcontents", Choice(&pg_dump::PARTS)))], ("pg", "r"), pg_dump::dump, "show what placement groups hold")),
+    cmd("pg getmap", &[], ("pg", "r"), pg_getmap::getmap, "get what placement groups hold, encoded"),
     bare(cmd("pg ls", &[opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls, "list placement groups, of one pool or all, by what state they are in")),
     bare(cmd("pg ls-by-pool", &[req("poolstr", Text), STATES], ("pg", "r"), pg_ls::ls_by_pool, "list a pool's placement groups")),
     bare(cmd("pg ls-by-primary", &[req("osd", OsdName), opt("pool", Int { min: None }), STATES], ("pg", "r"), pg_ls::ls_by_osd, "list placement groups of which an OSD is the first")),
@@ -357,12 +352,4 @@ pub static COMMANDS: &[Command] = &[
     cmd("mds count-metadata", &[PROPERTY], ("mds", "r"), absent::none_of_mds, "count metadata servers by a property"),
     cmd("mds versions", &[], ("mds", "r"), absent::none_of_mds, "show the versions of metadata servers"),
     cmd("mds ok-to-stop", &[many(req("ids", Text))], ("mds", "r"), absent::mds_ok_to_stop, "tell whether metadata servers may be stopped"),
-    module("balancer status"), module("crash ls"), module("crash stat"), module("crash ls-new"), module("device ls"),
-    module("telemetry status"), module("progress"), module("orch status"), module("orch ls"), module("orch ps"),
-    module("rbd task list"), module("rbd trash purge schedule add"), module("rbd trash purge schedule list"),
-    module("rbd trash purge schedule remove"), module("rbd trash purge schedule status"),
-    module("rbd mirror snapshot schedule add"), module("rbd mirror snapshot schedule list"),
-    module("rbd mirror snapshot schedule remove"), module("rbd mirror snapshot schedule status"),
-    module("rbd perf image stats"), module("rbd perf image counters"), module("iostat"), module("insights"),
-    module("fs volume ls"), module("fs status"), module("balancer on"), module("balancer off"), module("balancer mode"),
 ];

@@ -15,7 +15,7 @@ use loligo_wire::message::osd::{ObjectStatSum, PoolStat, StoreStatfs};
 use loligo_wire::{Encode as _, PoolId, Tid, UTime, features};
 
 use super::run::shortened;
-use super::{MGRMAP_EPOCH, Monitor, SessionId, log_lines, send};
+use super::{Monitor, SessionId, log_lines, send};
 use crate::command::{Errno, Failure};
 use crate::session::Session;
 use crate::state::pools::Created;
@@ -61,7 +61,10 @@ impl Monitor {
         let (version, oldest) = match message.what.as_str() {
             "osdmap" => (self.state.osdmap().epoch.0, self.state.maps().oldest().0),
             "monmap" => (self.state.monmap().epoch.0, self.state.monmap().epoch.0),
-            "mgrmap" => (MGRMAP_EPOCH, MGRMAP_EPOCH),
+            "mgrmap" => {
+                let epoch = self.state.mgr_map().epoch.0;
+                (epoch, epoch)
+            }
             _ => (0, 0), // a map that we do not have; who waits for it must not wait for ever
         };
         let reply =

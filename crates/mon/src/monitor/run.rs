@@ -5,14 +5,14 @@ use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, MPing};
 use loligo_wire::{EntityAddr, EntityName, EntityType, Tid, UTime, Writer};
 
 use super::{Monitor, SessionId};
-use crate::command::{self, Args, COMMANDS, Call, Caller, Errno, Failure, Outcome, Reply, descriptions};
+use crate::command::{self, Args, Call, Caller, Command, Errno, Failure, Outcome, Reply, descriptions};
 use crate::output::Format;
 use crate::state::MON_ID;
 use crate::state::log::Severity;
 use crate::text;
 
 /// What every session may ask: how else would it know what to ask?
-const DESCRIPTIONS: &str = "get_command_descriptions";
+pub(super) const DESCRIPTIONS: &str = "get_command_descriptions";
 
 /// Bytes of a command, or of a client's line, that the log keeps.
 const SHOWN_MAX_BYTES: usize = 4096;
@@ -38,14 +38,30 @@ impl Monitor {
         let args = Args::parse(&text::from_bytes(&message.cmd.concat()))?;
         let prefix = args.prefix()?;
         if prefix == DESCRIPTIONS {
-            return Ok(Reply::output(descriptions(COMMANDS).to_string()));
+            return Ok(Reply::output(descriptions(command::all()).to_string()));
         }
         let command =
             command::find_for(prefix, &args).ok_or_else(|| Failure::invalid("command not known"))?;
+        self.carry_out(id, command, &args, &message.input, now)
+    }
+
+    /// Carries out a command, if the client may have it carried out.
+    pub(super) fn carry_out(
+        &mut self,
+        id: SessionId,
+        command: &'static Command,
+        args: &Args,
+        input: &[u8],
+        now: UTime,
+    ) -> Outcome {
+        if command.is_absent {
+            // To whoever asks, and whatever goes with it.
+            return Err(command::refused(command.prefix));
+        }
         let session = self.sessions.get(&id);
-        let session = session.filter(|session| session.may_run(command, &args));
+        let session = session.filter(|session| session.may_run(command, args));
         let Some(session) = session else {
-            self.audit(id, &args, "access denied", now);
+            self.audit(id, args, "access denied", now);
             return Err(Failure::new(Errno::EACCES, "access denied"));
         };
         let caller = session.caller();
@@ -58,17 +74,17 @@ impl Monitor {
             ))
         })?;
         if command.needs().contains(loligo_cephx::caps::Perms::W) {
-            self.audit(id, &args, "dispatch", now);
+            self.audit(id, args, "dispatch", now);
         }
         let (usage, sessions) = (self.usage.usage(), self.peers());
         let mut call = Call {
             state: &mut self.state,
             usage: &usage,
             pgs: &*self.usage,
-            args: &args,
+            args,
             format,
             bare: command.bare,
-            input: &message.input,
+            input,
             caller: &caller,
             sessions: &sessions,
             now,

@@ -11,6 +11,7 @@ mod fences;
 mod full;
 pub mod history;
 pub mod log;
+mod manager;
 pub mod mutes;
 mod osds;
 pub mod persist;
@@ -34,6 +35,7 @@ use config::ConfigDb;
 use config_log::{Change, ConfigLog};
 use history::MapHistory;
 use log::{ClusterLog, Severity};
+pub use manager::{MGR_ID, Manager};
 use mutes::Mute;
 pub use osds::OsdCount;
 
@@ -72,6 +74,8 @@ pub struct State {
     store: Option<Uuid>,
     log: ClusterLog,
     started: UTime,
+    /// Over when the process ends.
+    manager: Option<Manager>,
     changes: Changes,
 }
 
@@ -165,6 +169,7 @@ impl State {
             store: None,
             log: ClusterLog::default(),
             started: now,
+            manager: None,
             changes: Changes { other: true, ..Changes::default() },
         })
     }

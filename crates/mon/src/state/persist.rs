@@ -145,6 +145,7 @@ impl State {
             store: file.store()?,
             log: ClusterLog::default(),
             started: Default::default(),
+            manager: None,
             changes: Changes::default(),
         };
         Ok((form, state))

@@ -62,6 +62,19 @@ impl Mon {
 
     /// Opens a session of a client with these capabilities.
     pub(crate) fn client(&mut self, id: &str, caps: &str) -> SessionId {
+        let (session, peer) = self.peer(id, caps);
+        self.monitor.open(session, peer);
+        session
+    }
+
+    /// The same at the manager, with capabilities for managers.
+    pub(crate) fn client_of_manager(&mut self, id: &str, caps: &str) -> SessionId {
+        let (session, peer) = self.peer(id, caps);
+        self.monitor.open_at_manager(session, peer);
+        session
+    }
+
+    fn peer(&mut self, id: &str, caps: &str) -> (SessionId, Peer) {
         let session = self.next_session;
         self.next_session += 1;
         let identity = Identity {
@@ -78,8 +91,7 @@ impl Mon {
             from: addr.sock.map(|sock| sock.ip()),
             identity,
         };
-        self.monitor.open(session, peer);
-        session
+        (session, peer)
     }
 
     /// Sends a message, and returns what came of it.

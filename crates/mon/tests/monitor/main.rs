@@ -6,6 +6,7 @@ mod common;
 mod config_log;
 mod crush;
 mod erasure;
+mod manager;
 mod mutes;
 mod osd_new;
 mod osd_state;

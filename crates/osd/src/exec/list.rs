@@ -8,8 +8,8 @@ use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
 use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 
-use super::Context;
 use super::execution::Outputs;
+use super::{Context, scrubbed};
 use crate::classes;
 use crate::errno::Errno;
 use crate::filing::Cut;
@@ -41,8 +41,13 @@ pub(super) fn list(
         let form = match one.code {
             OpCode::PGNLS | OpCode::PGNLS_FILTER => Form::WithNamespaces,
             OpCode::PGLS | OpCode::PGLS_FILTER => Form::Old,
-            // There are no hit sets without cache tiers, and what scrubs find is not listed here.
-            OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET | OpCode::SCRUBLS => return Err(Errno::EOPNOTSUPP),
+            OpCode::SCRUBLS => {
+                outputs.push((0, scrubbed::list(context, op, &one.data, collection)?));
+                last = 0;
+                continue;
+            }
+            // There are no hit sets without cache tiers.
+            OpCode::PG_HITSET_LS | OpCode::PG_HITSET_GET => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };
         context.spend(PAGE_COST)?;
@@ -233,7 +238,7 @@ fn in_pg(
 }
 
 /// The collections that a pool's objects are filed in.
-struct Filed<'a> {
+pub(super) struct Filed<'a> {
     cut: Cut,
     pool: Option<&'a Pool>,
     own: &'a dyn Collection,
@@ -241,13 +246,13 @@ struct Filed<'a> {
 
 impl<'a> Filed<'a> {
     /// `own` is the one collection of a request that knows no others.
-    fn of(context: &'a Context, own: &'a dyn Collection) -> Self {
+    pub(super) fn of(context: &'a Context, own: &'a dyn Collection) -> Self {
         let pool = context.places.as_ref().and_then(|places| places.pool(context.pool)).map(|pool| &**pool);
         Self { cut: pool.map_or(Cut(context.pg_num), Pool::filed), pool, own }
     }
 
     /// None where there never were objects.
-    fn collection(&self, hash: u32) -> Option<&'a dyn Collection> {
+    pub(super) fn collection(&self, hash: u32) -> Option<&'a dyn Collection> {
         self.pool.map_or(Some(self.own), |pool| pool.collection(hash).map(|c| &**c))
     }
 }

@@ -18,6 +18,7 @@ mod list;
 mod omap;
 mod ranges;
 mod rules;
+mod scrubbed;
 mod snaps;
 mod task;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
 use crate::errno::Errno;
 use crate::made::Making;
 use crate::place::Places;
+use crate::scrub::Scrubs;
 use crate::slot::SlotState;
 use crate::stats::Counters;
 use crate::watch::{self, Effects};
@@ -67,6 +69,8 @@ pub(crate) struct Context {
     pub(crate) snapc: SnapContext,
     /// The map, for requests about snapshots or other objects.
     pub(crate) places: Option<Arc<Places>>,
+    /// What scrubs have found, for requests that list it.
+    pub(crate) scrubs: Option<Arc<Scrubs>>,
     /// What the OSD wants of itself; then there are no operations.
     pub(crate) task: Option<Task>,
     pub(crate) room: Room,
@@ -95,6 +99,7 @@ impl Context {
             writes: false,
             snapc: SnapContext::default(),
             places: None,
+            scrubs: None,
             task: None,
             room: Room::There,
             rules: PoolRules::default(),

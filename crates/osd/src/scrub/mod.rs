@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use loligo_lockstat::{Class, Mutex};
 use loligo_maps::stable_mod;
 use loligo_store::{ObjectName, StoreError};
+use loligo_wire::message::osd::ScrubbedId;
 use loligo_wire::{Eversion, PgId, PoolId, UTime};
 use tokio::sync::Notify;
 
@@ -257,6 +258,39 @@ impl Osd {
         let mut table = self.scrubs.table.lock();
         (table.groups, table.found) = (groups, found);
         Ok(())
+    }
+}
+
+impl Scrubs {
+    /// Whether a placement group was scrubbed at all.
+    pub(crate) fn has_scrubbed(&self, pg: PgId) -> bool {
+        self.table.lock().groups.contains_key(&pg)
+    }
+
+    /// Damaged objects of a placement group behind one of them, in the order of their namespaces and names. That one is
+    /// named without what is hashed, so that it may be in order by now, and the next is found all the same.
+    pub(crate) fn damaged_behind(
+        &self,
+        pg: PgId,
+        pg_num: u32,
+        after: &ScrubbedId,
+        max: usize,
+    ) -> Vec<(ObjectName, Damage)> {
+        let place = |name: &ObjectName| {
+            let oid = name.as_ref();
+            (oid.nspace.to_vec(), oid.name.to_vec(), oid.snap)
+        };
+        let begin =
+            (!after.name.is_empty()).then(|| (after.nspace.to_vec(), after.name.to_vec(), after.snap));
+        let table = self.table.lock();
+        let found = table.found.get(&pg.pool).into_iter().flatten();
+        let here = found.filter(|(name, _)| stable_mod(name.as_ref().hash, pg_num) == pg.seed);
+        let mut behind: Vec<_> = here
+            .map(|(name, damage)| (place(name), name, damage))
+            .filter(|(place, ..)| begin.as_ref().is_none_or(|begin| place > begin))
+            .collect();
+        behind.sort_unstable_by(|(a, ..), (b, ..)| a.cmp(b));
+        behind.into_iter().take(max).map(|(_, name, damage)| (name.clone(), damage.clone())).collect()
     }
 }
 

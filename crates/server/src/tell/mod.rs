@@ -14,7 +14,7 @@ use std::sync::Arc;
 use loligo_admin::{Admin, Failure, Refusal};
 use loligo_cephx::caps::{MonCaps, OsdCaps};
 use loligo_mon::MonService;
-use loligo_mon::state::MON_ID;
+use loligo_mon::state::{MGR_ID, MON_ID};
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_osd::{Door, Osd};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
@@ -144,6 +144,33 @@ impl Dispatcher for MonDoor {
     }
 }
 
+/// The manager's: what `ceph tell mgr` sends is for the admin table, commands to the cluster are for the monitor.
+pub(crate) struct MgrDoor {
+    mon: Arc<MonService>,
+    teller: Teller,
+}
+
+impl MgrDoor {
+    pub(crate) fn new(mon: Arc<MonService>, admin: Admin) -> Arc<Self> {
+        Arc::new(Self { mon, teller: Teller::of_mon(admin) })
+    }
+}
+
+impl Dispatcher for MgrDoor {
+    fn accepted(&self, conn: &Arc<Connection>) {
+        self.mon.accepted_at_manager(conn);
+    }
+
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.teller.take(conn, msgs);
+        self.mon.dispatch(conn, msgs);
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
+        self.mon.reset(conn, why);
+    }
+}
+
 fn may_do_everything_to_mon(conn: &Connection) -> bool {
     let caps = conn.identity().and_then(|identity| MonCaps::parse(&identity.caps).ok());
     caps.is_some_and(|caps| caps.allow_all())
@@ -248,6 +275,14 @@ pub(crate) fn mon_admin(mon: &Arc<MonService>, osd: &Arc<Osd>) -> Admin {
     settings::register(&admin, mon, EntityType::MON, MON_ID);
     mon::register(&admin, mon);
     perf::register_mon(&admin, Arc::clone(osd));
+    admin
+}
+
+/// The manager's.
+pub(crate) fn mgr_admin(mon: &Arc<MonService>) -> Admin {
+    let admin = Admin::new();
+    common::register(&admin);
+    settings::register(&admin, mon, EntityType::MGR, MGR_ID);
     admin
 }
 

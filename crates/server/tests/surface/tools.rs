@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{Scratch, ok, run, server};
+use loligo_wire::message::osd::{PgMap, pg_state};
+use loligo_wire::{Decode as _, Encode as _};
+
+use crate::{Scratch, ok, run, server, stock};
 
 /// Writes everywhere in random order and size, then reads all of it back and checks each block's sum.
 fn verify(conf: &Path, engine: &[&str]) {
@@ -107,6 +110,53 @@ fn ceph_tells_the_osd_what_the_admin_socket_is_told() {
     assert!(code == Some(22), "{why}");
     let mon = ok(conf, "ceph", &["tell", "mon.a", "mon_status"]);
     assert!(mon.contains("leader"), "{mon}");
+    for absent in ["dump_mempools", "abort", "assert", "leak_some_memory"] {
+        let (code, _, why) = run(conf, "ceph", &["tell", "mon.a", absent]);
+        assert!(code == Some(22), "{absent}: {why}");
+    }
     let pg = ok(conf, "ceph", &["tell", "1.0", "query"]);
     assert!(pg.contains("active+clean"), "{pg}");
+}
+
+/// What stock programs ask a manager's module for, which is not there.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn commands_of_managers_modules_end_at_once() {
+    let server = server();
+    let conf = server.conf();
+    for (program, command) in [
+        ("rbd", "trash purge schedule ls"),
+        ("rbd", "trash purge schedule add 1d"),
+        ("rbd", "mirror snapshot schedule ls"),
+        ("rbd", "perf image iostat"),
+        ("ceph", "rbd task add flatten rbd/x"),
+        ("ceph", "orch status"),
+        ("ceph", "fs subvolume ls x"),
+    ] {
+        let (code, shown, why) = run(conf, program, &command.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(95), "{program} {command}: {shown}{why}");
+    }
+    let shown = ok(conf, "ceph", &["tell", "mgr", "version"]);
+    assert!(shown.contains("16.2.15"), "{shown}");
+    let shown = ok(conf, "ceph", &["tell", "mgr.a", "config", "get", "debug_ms"]);
+    assert!(shown.contains("debug_ms"), "{shown}");
+    assert!(ok(conf, "ceph", &["-s"]).contains("mgr: a(active, since"));
+}
+
+/// A stock manager's map is read and written again byte for byte, and ours has its form.
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn the_map_of_placement_groups_has_the_form_of_a_stock_manager() {
+    let (server, scratch) = (server(), Scratch::new("pgmap"));
+    let maps = [stock(), server.conf().to_owned()].map(|conf| {
+        let path = scratch.file("map");
+        ok(&conf, "ceph", &["pg", "getmap", "-o", &path]);
+        let bytes = fs::read(&path).expect("the map is read");
+        let map = PgMap::from_bytes(&bytes).expect("a map");
+        assert!(!map.pgs.is_empty() && map.osds.len() == 1, "{}", conf.display());
+        assert!(map.to_bytes() == bytes, "{}: another map is written than was read", conf.display());
+        map
+    });
+    let [state, ours] = maps.map(|map| map.pgs[0].1.state);
+    assert_eq!((state, ours), (pg_state::ACTIVE | pg_state::CLEAN, state));
 }

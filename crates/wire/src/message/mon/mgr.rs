@@ -1,7 +1,7 @@
 //! The map of managers.
 
 use crate::message::macros::message_body;
-use crate::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, Writer};
+use crate::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, UTime, Writer};
 
 message_body! {
     /// The map of managers, for clients that sent commands to them.
@@ -11,7 +11,8 @@ message_body! {
     }
 }
 
-/// Who manages (`MgrMap`): the part that clients use. The rest, modules and their options, is written empty and not read.
+/// Who manages (`MgrMap`): the part that clients use. The rest, modules and their options, is written empty; what follows the
+/// name is not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MgrMap {
     /// The map's version.
@@ -24,11 +25,14 @@ pub struct MgrMap {
     pub available: bool,
     /// Its name.
     pub active_name: String,
+    /// When it became the active one.
+    pub active_change: UTime,
+    /// What it can be sent: clients look whether commands for the cluster have a message of their own.
+    pub active_features: u64,
 }
 
-/// Eight fields of version 11, all empty: standbys, modules, services, available modules (a count each), the time of the
-/// last change of the active manager, always-on modules, the manager's features, the epoch of the last failure, clients.
-const EMPTY_REST_LEN: usize = 4 * 4 + 8 + 4 + 8 + 4 + 4;
+/// Standbys, modules, services, available modules: a count each.
+const EMPTY_LISTS_LEN: usize = 4 * 4;
 
 impl Encode for MgrMap {
     fn encode(&self, w: &mut Writer) {
@@ -38,7 +42,12 @@ impl Encode for MgrMap {
             w.u64(self.active_gid);
             w.bool(self.available);
             w.put(&self.active_name);
-            w.zeros(EMPTY_REST_LEN);
+            w.zeros(EMPTY_LISTS_LEN);
+            w.put(&self.active_change);
+            w.u32(0); // always-on modules
+            w.u64(self.active_features);
+            w.put(&Epoch(0)); // the last failure
+            w.u32(0); // clients
         });
     }
 }
@@ -53,6 +62,7 @@ impl Decode for MgrMap {
                 active_gid: r.u64()?,
                 available: r.bool()?,
                 active_name: r.get()?,
+                ..Self::default()
             })
         })
     }

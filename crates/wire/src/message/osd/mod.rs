@@ -8,8 +8,10 @@ mod object;
 mod omap;
 mod op;
 mod opcode;
+mod pg_map;
 mod reply;
 mod request;
+mod scrub;
 mod snaps;
 mod stats;
 mod watch;
@@ -24,8 +26,13 @@ pub use op::{
     XattrArgs,
 };
 pub use opcode::{OpCode, OpFlags, OsdFlags};
+pub use pg_map::{OsdStat, PgMap, PgStat, pg_state};
 pub use reply::{MOSDOpReply, OpOutput, OpResult, OsdReply};
 pub use request::{Attempt, MOSDOp, Ops};
+pub use scrub::{
+    DamagedObject, DamagedSnaps, ScrubLs, ScrubLsResult, ScrubbedId, Shard, ShardErrors, object_error,
+    shard_error, snaps_error,
+};
 pub use snaps::{ObjectSnaps, SnapClone};
 pub use stats::{ObjectStatSum, PoolStat, StoreStatfs};
 pub use watch::{MWatchNotify, WatchEvent};

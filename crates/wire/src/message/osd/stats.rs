@@ -144,8 +144,8 @@ versioned_numbers! {
 
 /// Counts over a set of objects, with room for categories that nobody uses (`object_stat_collection_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ObjectStatCollection {
-    sum: ObjectStatSum,
+pub(super) struct ObjectStatCollection {
+    pub(super) sum: ObjectStatSum,
 }
 
 impl Encode for ObjectStatCollection {
