@@ -1,6 +1,6 @@
 //! `loligo rbd migration`: an image is moved while it is used.
 
-use loligo_rados::Rados;
+use loligo_rados::{Errno, Rados};
 use loligo_rbd::migration::{self, End, Status};
 use loligo_rbd::{Ancestry, Error};
 use serde_json::{Value, json};
@@ -14,6 +14,10 @@ use crate::failure::{Context, Failure};
 pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failure> {
     match command {
         Migration::Prepare { image, to, shape, flatten } => {
+            if shape.image_format == Some(1) {
+                let why = "an image is migrated to format 2";
+                return Err(Failure::of(Errno::EINVAL, format!("migration prepare {image}"), why));
+            }
             let (io, name) = place.image(image).await?;
             let named = to.as_deref().map(|to| named_so(to, ImageName::parse(to, None))).transpose()?;
             let to = named.as_ref().map_or(&*name, |named| &*named.image).to_owned();

@@ -147,7 +147,8 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     }
 }
 
-/// Closes an image after work on it. Why the work failed is of more interest than whether the lock could be given up.
+/// Closes an image after work on it. Why the work failed is of more interest than whether the lock could be
+/// given up.
 async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<T, Failure> {
     let closed = image.close().await;
     let done = done.context(|| what.to_owned())?;

@@ -343,6 +343,18 @@ fn images_are_moved_by_either_on_stock() {
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn a_migration_goes_on_after_a_kill() {
+    on_our_server("killed", migration::killed);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn a_migration_goes_on_after_a_kill_on_stock() {
+    on_stock("killed", migration::killed);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn old_images_are_the_same_to_either() {
     on_our_server("old", old::beside);
 }

@@ -1,5 +1,5 @@
-//! Migration: an image that one program prepares the other reads, writes, executes, commits and aborts; both say the
-//! same of it meanwhile, and it has the bytes of all its states.
+//! Migration: an image that one program prepares the other reads, writes, executes, commits and aborts; both
+//! say the same of it meanwhile, and it has the bytes of all its states.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,7 +85,7 @@ pub(crate) fn by_its_words(place: &Place) {
     let before = Us.bytes(place, "m");
     assert!(place.refused("migration execute m").contains("not being migrated"));
     assert!(place.refused("migration prepare m one").contains("an image 'one' already"));
-    place.done("migration prepare m p/moved/n --object-size 64K --image-feature layering,exclusive-lock");
+    place.done("migration prepare p/m p/moved/n --object-size 64K --image-feature layering,exclusive-lock");
     assert!(place.refused("info m").contains("no image 'm'"));
     assert!(place.done("trash ls --all --long").contains("MIGRATION"));
     let status = place.done("status p/moved/n");
@@ -132,22 +132,23 @@ pub(crate) fn beside(place: &Place) {
 
 /// Both say the same of a migration.
 fn told_alike(place: &Place, to: &Place, image: &str) {
-    for line in ["status", "info", "snap ls", "image-meta ls"] {
+    for line in ["status", "info", "snap ls"] {
         to.same(&format!("{line} {image}"));
     }
     place.same("trash ls --all --long");
     to.same("ls --long");
+    assert_eq!(to.done(&format!("image-meta get {image} key")), "value\n");
 }
 
 fn moved(place: &Place, to: &Place, [prepares, executes, commits]: [By; 3], shape: &str) {
     let mut states = make(place, "m", shape);
     let image = format!("{}/m", to.pool);
     let from = format!("{}/m", place.pool);
-    prepares.prepares(place, &format!("{from} {image} --object-size 512K"));
+    prepares.prepares(place, &format!("{from} {image} --object-size 2M"));
     told_alike(place, to, "m");
-    same_states(place, Us, &image, &states);
-    // Of its snapshots stock programs read what the source is now until all is copied.
-    assert!(Them.bytes(place, &image) == states[""]);
+    for by in [Us, Them] {
+        same_states(place, by, &image, &states);
+    }
     to.done("bench m --io-type write --io-size 12K --io-total 600K --io-pattern rand");
     to.stock("bench m --io-type write --io-size 20K --io-total 400K --io-pattern rand --io-threads 4");
     states.insert("", Us.bytes(place, &image));
@@ -201,6 +202,36 @@ fn went_back(place: &Place, to: &Place, prepares: By, aborts: By) {
     place.stock("rm m --no-progress");
 }
 
+/// A program that is killed as it copies: all can be read, and the next one goes on, though the first had the lock.
+pub(crate) fn killed(place: &Place) {
+    let image = format!("{}/n", place.pool);
+    place.done("create m --size 40M --object-size 64K");
+    place.stock("bench m --io-type write --io-size 1M --io-total 40M");
+    place.done("snap create m@a");
+    place.done("bench m --io-type write --io-size 4K --io-total 4M --io-pattern rand");
+    let states: States =
+        [("a", "@a"), ("", "")].map(|(snap, at)| (snap, Us.bytes(place, &format!("m{at}")))).into();
+    place.done(&format!("migration prepare {}/m {image}", place.pool));
+    let mut copying =
+        place.begin(env!("CARGO_BIN_EXE_loligo"), &["rbd", "migration", "execute", "n", "--no-progress"]);
+    while place.done("status n").contains("state: prepared") {}
+    copying.kill().expect("it runs");
+    copying.wait().expect("it ends");
+    assert!(place.done("status n").contains("state: executing"));
+    same_states(place, Us, &image, &states);
+    place.done("migration execute n");
+    for by in [Us, Them] {
+        same_states(place, by, &image, &states);
+    }
+    for snap in ["", "@a"] {
+        place.stock(&format!("object-map check n{snap} --no-progress"));
+    }
+    place.done("migration commit n");
+    same_states(place, Them, &image, &states);
+    place.done("snap purge n");
+    place.done("rm n");
+}
+
 /// Both refuse it with the same errno.
 fn refused_alike(place: &Place, line: &str) {
     let args: Vec<&str> = line.split_whitespace().collect();
@@ -223,6 +254,7 @@ fn refusals(place: &Place, to: &Place) {
     }
     to.done("create m --size 1M");
     refused_alike(place, &format!("migration prepare {from} {image}"));
+    refused_alike(place, &format!("migration prepare {from} {image}-old --image-format 1"));
     place.same("ls");
     to.done("rm m");
     let mut user = place.begin("rbd", &["bench", "m", "--io-type", "write", "--io-total", "100G"]);

@@ -1,7 +1,8 @@
 //! Clones of an image that is migrated: they get its other place as their parent.
 //!
-//! A clone is told first which parent it has, then the new parent that it has the clone, then the old one that it
-//! has it no more. Wherever that ends it can be done again, in either direction: what is done already is left alone.
+//! A clone is told first which parent it has, then the new parent that it has the clone, then the old one
+//! that it has it no more. Wherever that ends it can be done again, in either direction: what is done already
+//! is left alone.
 
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
 use loligo_wire::Encode as _;
@@ -88,7 +89,8 @@ async fn relink_child(
     Ok(())
 }
 
-/// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same moment.
+/// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same
+/// moment.
 async fn attach(io: &IoCtx, header: &str, new: &ParentSpec, view: &View) -> Result<(), Error> {
     let overlap = view.overlap.filter(|overlap| *overlap > 0);
     tell(io, header, "parent_attach", |w| {
@@ -119,8 +121,14 @@ impl Inner {
         if self.fixed.format == Format::First {
             return Ok(Vec::new());
         }
-        let mut all = self.old_clones(snap).await?;
-        all.extend(self.new_clones(snap).await?);
+        let view = self.view.load_full();
+        let Some(snap) = view.snapshot_by_id(snap) else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        if snap.protected {
+            // Clones of the first version need that; they are looked for everywhere.
+            all = self.old_clones(snap.info.id).await?;
+        }
+        all.extend(self.new_clones(snap.info.id).await?);
         Ok(all)
     }
 

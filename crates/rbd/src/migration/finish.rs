@@ -1,9 +1,9 @@
 //! The last step of a migration: one of the two images is removed.
 //!
-//! A commit takes the migration from the destination's header first, so that nobody can go back any more, then
-//! removes the source. Who finds a source whose destination knows of no migration goes on with that. An abort
-//! first has the destination say that it cannot be used any more, and takes the migration from the source's
-//! header at last.
+//! A commit takes the migration from the destination's header first, so that nobody can go back any more,
+//! then removes the source. Who finds a source whose destination knows of no migration goes on with that. An
+//! abort first has the destination say that it cannot be used any more, and takes the migration from the
+//! source's header at last.
 
 use loligo_rados::{IoCtx, SnapId};
 use loligo_wire::rbd::{Migration, op_feature, trash_source};
@@ -21,8 +21,8 @@ use crate::{Error, names, old, trash};
 /// `name` is that of either. Repeated after a failure it goes on.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it was executed; [`Error::InUse`] if
-/// somebody has the source open for writing.
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it was executed;
+/// [`Error::InUse`] if somebody has the source open for writing.
 pub async fn commit(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => Pair::left_over(io, name).await?,
@@ -79,12 +79,13 @@ async fn remove_snapshots(image: &Image) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes back: the source gets what was written to the destination, its name, its group and its clones, and the
-/// destination is removed; tells how many objects of how many are done. `name` is that of either. Snapshots that
-/// were made of the destination are lost. Repeated after a failure it goes on.
+/// Goes back: the source gets what was written to the destination, its name, its group and its clones, and
+/// the destination is removed; tells how many objects of how many are done. `name` is that of either.
+/// Snapshots that were made of the destination are lost. Repeated after a failure it goes on.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::InUse`] if somebody has one of the images open for writing.
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::InUse`] if somebody has one of the images open for
+/// writing.
 pub async fn abort(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => return abort_half(io, name).await,

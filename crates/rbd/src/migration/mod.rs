@@ -1,10 +1,11 @@
 //! Moving an image to another pool, namespace, name or layout while it is used (`rbd migration`).
 //!
-//! [`prepare`] makes the new image, the destination, with the snapshots of the old one, the source, which goes to
-//! the trash: from then on the destination is used, and has what the source has (`origin/`). [`execute`] copies
-//! all that nobody has needed to copy yet. [`commit`] removes the source; [`abort`], until then, removes the
-//! destination instead, and gives the source what was written meanwhile. Both headers say what is being done, so that each step
-//! can be repeated if whoever took it was killed. Facts: `librbd/api/Migration.cc` (release 16).
+//! [`prepare`] makes the new image, the destination, with the snapshots of the old one, the source, which
+//! goes to the trash: from then on the destination is used, and has what the source has (`origin/`).
+//! [`execute`] copies all that nobody has needed to copy yet. [`commit`] removes the source; [`abort`], until
+//! then, removes the destination instead, and gives the source what was written meanwhile. Both headers say
+//! what is being done, so that each step can be repeated if whoever took it was killed. Facts:
+//! `librbd/api/Migration.cc` (release 16).
 //!
 //! ```no_run
 //! # async fn example(slow: loligo_rados::IoCtx, fast: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
@@ -132,12 +133,12 @@ pub async fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
 }
 
 /// Copies to the destination what it does not have yet of its source; tells how many objects of how many are
-/// done. `name` is that of either. The destination may be used meanwhile; whoever has its exclusive lock is asked
-/// to do it.
+/// done. `name` is that of either. The destination may be used meanwhile; whoever has its exclusive lock is
+/// asked to do it.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it is prepared, or was interrupted
-/// here.
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it is prepared, or was
+/// interrupted here.
 pub async fn execute(io: &IoCtx, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let pair = Pair::find(io, name).await?;
     if ![State::Prepared, State::Executing].contains(&pair.state()) {

@@ -1,8 +1,8 @@
 //! The first step of a migration: the destination is made, and the source is put out of the way.
 //!
-//! The source's header says first where the image goes, and as which one. Then its name is taken away (one of the
-//! second format goes to the trash), the destination is made, and both headers say that it can be used. Whoever
-//! was killed on the way can do it again: what was made of the destination is made anew.
+//! The source's header says first where the image goes, and as which one. Then its name is taken away (one of
+//! the second format goes to the trash), the destination is made, and both headers say that it can be used.
+//! Whoever was killed on the way can do it again: what was made of the destination is made anew.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use crate::images::new_id;
 use crate::view::Format;
 use crate::{Error, features, group, names, old, trash};
 
-/// Begins to move an image: makes `to_name`, which is used in its place from then on. What is not said of
-/// its shape is as in the source; of a clone it is a clone of the same parent, or [flattened](Ancestry::Flattened).
-/// If it fails all is as before.
+/// Begins to move an image: makes `to_name`, which is used in its place from then on. What is not said of its
+/// shape is as in the source; of a clone it is a clone of the same parent, or
+/// [flattened](Ancestry::Flattened). If it fails all is as before.
 ///
 /// # Errors
 /// [`Error::NoImage`]; [`Error::InUse`] if somebody has the image open for writing; [`Error::ImageExists`];
@@ -87,7 +87,8 @@ async fn begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
     Err(Error::NoImage(name.to_owned()))
 }
 
-/// The source that lies in the trash though its header says nothing yet, as stock clients leave it when they are killed.
+/// The source that lies in the trash though its header says nothing yet, as stock clients leave it when they
+/// are killed.
 async fn half_begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
     let found = Image::open_header(io, name, None).await;
     if !matches!(found, Err(Error::NoImage(_))) {

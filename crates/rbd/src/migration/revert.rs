@@ -1,7 +1,7 @@
 //! Giving the source of a migration that is aborted what was written to the destination.
 //!
-//! An object that the destination's users have written to since all of it was copied is compared with what the
-//! source has, and what differs is written there. All others are what the source has, or a part of it.
+//! An object that the destination's users have written to since all of it was copied is compared with what
+//! the source has, and what differs is written there. All others are what the source has, or a part of it.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::SnapId;
@@ -45,8 +45,8 @@ pub(super) async fn revert(
     source.flush().await
 }
 
-/// Whether an object may have something that the source has not: it was written to with all snapshots that were
-/// taken over known. It may be gone, too, if there was none in the end.
+/// Whether an object may have something that the source has not: it was written to with all snapshots that
+/// were taken over known. It may be gone, too, if there was none in the end.
 async fn is_own(destination: &Image, number: u64, newest: u64) -> Result<bool, Error> {
     let history = destination.inner.history(ObjectNo(number)).await?;
     Ok(!history.is_empty() && history.0.seq.0 >= newest)

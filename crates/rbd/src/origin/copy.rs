@@ -1,10 +1,10 @@
 //! Copying an object from the place that its image is being migrated from, with all that it was at snapshots.
 //!
-//! State after state, oldest first, the object gets what the source has at a snapshot, with a snapshot context that
-//! ends before that snapshot as the destination has it: so it has there what it had in the source. Each request
-//! fails if somebody has written with this context or a newer one: whoever copies at the same time, or has begun
-//! to and was killed, has done that. What the source has at last comes before what the destination's users write,
-//! and is seen at the snapshots that they have made meanwhile.
+//! State after state, oldest first, the object gets what the source has at a snapshot, with a snapshot
+//! context that ends before that snapshot as the destination has it: so it has there what it had in the
+//! source. Each request fails if somebody has written with this context or a newer one: whoever copies at the
+//! same time, or has begun to and was killed, has done that. What the source has at last comes before what
+//! the destination's users write, and is seen at the snapshots that they have made meanwhile.
 
 use bytes::Bytes;
 use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
@@ -21,7 +21,8 @@ use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
 use crate::sparse::nonzero_runs;
 
-/// What `assert_snapc_seq` wants (`AssertSnapcSeqState`): the object knows of no context as new as this one, or it does.
+/// What `assert_snapc_seq` wants (`AssertSnapcSeqState`): the object knows of no context as new as this one,
+/// or it does.
 const NEWER: u8 = 0;
 const KNOWN: u8 = 1;
 
@@ -61,8 +62,8 @@ struct Step {
 }
 
 impl Origin {
-    /// The states that were taken over, oldest first, also those of snapshots that the destination has no more:
-    /// whoever began to copy an object may have begun with them.
+    /// The states that were taken over, oldest first, also those of snapshots that the destination has no
+    /// more: whoever began to copy an object may have begun with them.
     fn states(&self) -> Vec<State> {
         let mapped =
             self.spec.snap_seqs.iter().map(|(from, to)| State { from: SnapId(*from), to: SnapId(*to) });
@@ -206,8 +207,8 @@ impl Inner {
         Ok(steps)
     }
 
-    /// Has the object maps say that there will be an object: of the snapshots that were taken over, of those that
-    /// were made since, and of the image.
+    /// Has the object maps say that there will be an object: of the snapshots that were taken over, of those
+    /// that were made since, and of the image.
     async fn tell_maps(&self, number: u64, steps: &[Step]) -> Result<(), Error> {
         let view = self.view.load_full();
         if !view.has(feature::OBJECT_MAP) {

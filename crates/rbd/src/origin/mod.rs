@@ -1,17 +1,19 @@
 //! The image that this one is being migrated from (`rbd migration`).
 //!
-//! From `prepare` on the destination is used in place of the source, which nobody writes to any more. What the
-//! destination has no object for is read from the source: from what the source is, or, at a snapshot that was
-//! taken over, from that snapshot of the source. Before an object is changed, and by `execute` in any case, it is
-//! copied with all that it was at snapshots (`copy.rs`).
+//! From `prepare` on the destination is used in place of the source, which nobody writes to any more. What
+//! the destination has no object for is read from the source: from what the source is, or, at a snapshot that
+//! was taken over, from that snapshot of the source. Before an object is changed, and by `execute` in any
+//! case, it is copied with all that it was at snapshots (`copy.rs`).
 //!
-//! An object may be copied state by state, and whoever does it may be killed in between; then the destination has
-//! an older state where it should have a newer one. So an object is believed only once it is *settled*: somebody
-//! who knew of all snapshots that were taken over has written to it. Until then the source, which does not
-//! change, is asked. librbd believes an object as soon as there is one; what it copies is settled, too, as soon as
-//! it is written to. Without snapshots there is one state, and an object is settled if there is one.
+//! An object may be copied state by state, and whoever does it may be killed in between; then the destination
+//! has an older state where it should have a newer one. So an object is believed only once it is *settled*:
+//! somebody who knew of all snapshots that were taken over has written to it. Until then the source, which
+//! does not change, is asked. librbd believes an object as soon as there is one; what it copies is settled,
+//! too, as soon as it is written to. Without snapshots there is one state, and an object is settled if there
+//! is one.
 //!
-//! Facts: `librbd/image/RefreshRequest.cc`, `librbd/io/ObjectRequest.cc`, `librbd/deep_copy/ObjectCopyRequest.cc`.
+//! Facts: `librbd/image/RefreshRequest.cc`, `librbd/io/ObjectRequest.cc`,
+//! `librbd/deep_copy/ObjectCopyRequest.cc`.
 
 mod copy;
 
@@ -135,7 +137,8 @@ impl Inner {
         if self.is_migrating() { Err(Error::Migrating(what)) } else { Ok(()) }
     }
 
-    /// Bytes of an object, from its beginning, that the source may have, in any state; `None`: there is no source.
+    /// Bytes of an object, from its beginning, that the source may have, in any state; `None`: there is no
+    /// source.
     pub(crate) fn reached(&self, number: u64) -> Option<u64> {
         if self.moving == Moving::Ignored {
             return None;
@@ -238,8 +241,8 @@ impl Inner {
         self.read_from(&source, extent, limit).await
     }
 
-    /// Ranges of an object, within the extent, that differ between two states of the source, and whether there are
-    /// data; `None` if the object is the destination's own.
+    /// Ranges of an object, within the extent, that differ between two states of the source, and whether
+    /// there are data; `None` if the object is the destination's own.
     pub(crate) async fn source_parts(
         &self,
         extent: ObjectExtent,

@@ -1,6 +1,7 @@
-//! Goal: an image that is migrated has all it had, in every state, before, while and after its data are copied, whatever its
-//! layout and whoever was killed on the way; aborted, it has what was written meanwhile. Method: random I/O on
-//! images and clones and on arrays, before and during migrations that are dropped after each of their steps.
+//! Goal: an image that is migrated has all it had, in every state, before, while and after its data are
+//! copied, whatever its layout and whoever was killed on the way; aborted, it has what was written meanwhile.
+//! Method: random I/O on images and clones and on arrays, before and during migrations that are dropped after
+//! each of their steps.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -128,7 +129,8 @@ async fn a_migrated_image_has_all_it_had() {
     }
 }
 
-/// A source of the first format gets all that images have now; one that has another name is found by that, too.
+/// A source of the first format gets all that images have now; one that has another name is found by that,
+/// too.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_image_becomes_a_new_one() {
     let (_server, io) = place().await;
@@ -276,8 +278,16 @@ async fn what_no_migration_can_do_is_refused() {
     }
     assert_eq!(errno(migration::abort(&io, "a", |_, _| {}).await), Errno::EINVAL);
     user.close().await.expect("closes");
+    // What fails on the way leaves the image as it was.
+    let features = Some(feature::LAYERING | feature::OBJECT_MAP);
+    let impossible = NewCopy { features, ..NewCopy::default() };
+    let failed = migration::prepare(&io, "a", &io, "b", impossible, Ancestry::Kept).await;
+    assert!(matches!(failed, Err(Error::Features(_))), "{failed:?}");
+    assert_eq!(state(&io, "a").await, None);
+    assert!(trash::list(&io).await.expect("a list").is_empty());
+    opened(&io, "a").await.write(100, vec![1; 1].into()).await.expect("written");
     let reader = Image::open(&others, "a", Mode::ReadOnly).await.expect("opens");
-    prepare().await.expect("prepared");
+    again(prepare).await.expect("prepared");
     // Who reads may go on with what it was.
     assert_eq!(reader.read(0, 100).await.expect("read"), [1; 100].as_slice());
     assert_eq!(errno(prepare().await), Errno::ENOENT);

@@ -7,7 +7,8 @@ use crate::{Decode, DecodeError, Encode, Reader, Writer};
 /// Where an image is being moved to or from (`MigrationSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// Whether the header is the [source's](Migration::SOURCE) or the [destination's](Migration::DESTINATION).
+    /// Whether the header is the [source's](Migration::SOURCE) or the
+    /// [destination's](Migration::DESTINATION).
     pub header: u8,
     /// The other one's pool; −1: the source is no image.
     pub pool: i64,
