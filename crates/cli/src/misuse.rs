@@ -28,13 +28,12 @@ fn as_called(text: String, called: CalledAs) -> String {
 }
 
 /// Commands of stock `rbd` that are not here.
-const ABSENT: [&str; 14] = [
+const ABSENT: [&str; 13] = [
     "bash-completion",
     "device",
     "encryption",
     "journal",
     "map",
-    "migration",
     "mirror",
     "nbd",
     "perf",

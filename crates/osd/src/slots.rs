@@ -5,6 +5,7 @@ use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
+use az::SaturatingAs as _;
 use loligo_store::{ObjectStore, StoreError};
 use loligo_wire::{Eversion, PgId, PoolId};
 
@@ -50,7 +51,7 @@ impl Slots {
 
     /// How many there are, opened or not.
     pub(crate) fn len(&self) -> u32 {
-        self.cells.len() as u32
+        self.cells.len().saturating_as::<u32>()
     }
 
     /// One of them. None if the store has stopped.

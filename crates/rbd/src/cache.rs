@@ -176,7 +176,8 @@ impl Image {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
         let is_ours = inner.snap.is_some() || inner.is_owner();
-        let is_readable = inner.view.load().check_readable().is_ok() && inner.check_watch().is_ok();
+        let is_readable =
+            inner.view.load().check_readable(inner.moving).is_ok() && inner.check_watch().is_ok();
         let may = is_inside && is_readable && is_ours && !inner.caching.is_left();
         let file = inner.caching.file.load();
         file.as_ref().filter(|_| may).is_some_and(|file| file.read_cached(inner, offset, buf))

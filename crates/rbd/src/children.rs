@@ -89,7 +89,7 @@ impl Inner {
         ChildSpec { pool: self.io.pool().0, image: self.id.clone(), nspace }
     }
 
-    async fn new_clones(&self, snap: SnapId) -> Result<BTreeSet<ChildSpec>, Error> {
+    pub(crate) async fn new_clones(&self, snap: SnapId) -> Result<BTreeSet<ChildSpec>, Error> {
         match ask(&self.io, &self.header, "children_list", |w| w.u64(snap.0)).await {
             Err(e) if e.is_not_found() => Ok(BTreeSet::new()),
             clones => clones,

@@ -53,8 +53,17 @@ impl Default for Copies {
 }
 
 impl Copies {
+    /// The turn to copy an object up, whoever else has done it.
+    pub(crate) async fn own_turn(&self, object: u64) -> Turn<'_> {
+        loop {
+            if let Some(turn) = self.turn(object).await {
+                return turn;
+            }
+        }
+    }
+
     /// The turn to copy an object up; `None`, after that, if somebody else did it just now.
-    async fn turn(&self, object: u64) -> Option<Turn<'_>> {
+    pub(crate) async fn turn(&self, object: u64) -> Option<Turn<'_>> {
         let mut waited = false;
         loop {
             let ended = self.ended.notified();
@@ -73,7 +82,7 @@ impl Copies {
     }
 }
 
-struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     copies: &'a Copies,
     object: u64,
 }
@@ -109,6 +118,21 @@ impl Inner {
     /// # Errors
     /// What kept the request from being answered, or the object from being copied up.
     pub(crate) async fn change(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        before: Before,
+        missing: bool,
+        op: impl Fn(WriteOp) -> WriteOp,
+    ) -> Result<Outcome, Error> {
+        if self.is_migrating() {
+            return Box::pin(self.change_migrating(io, extent, before, missing, op)).await;
+        }
+        self.change_own(io, extent, before, missing, op).await
+    }
+
+    /// The same of an image that is not being migrated.
+    pub(crate) async fn change_own(
         &self,
         io: &IoCtx,
         extent: ObjectExtent,
@@ -244,7 +268,7 @@ impl Inner {
         stream::iter(told).buffer_unordered(MAPS_AT_ONCE).try_collect::<()>().await
     }
 
-    async fn tell_snapshot(&self, number: u64, snap: SnapId, state: u8) -> Result<(), Error> {
+    pub(crate) async fn tell_snapshot(&self, number: u64, snap: SnapId, state: u8) -> Result<(), Error> {
         let op = telling(WriteOp::new(), "object_map_update", |w| {
             w.u64(number);
             w.u64(number + 1);

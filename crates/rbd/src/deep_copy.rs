@@ -63,6 +63,9 @@ impl Image {
         let inner = &self.inner;
         inner.write_back().await?;
         inner.refresh().await?;
+        if ancestry == Ancestry::Kept && inner.view.load().parent.is_some() {
+            inner.check_whole("copy it flattened, or when the migration is executed")?;
+        }
         let states = self.states();
         let is_clone = ancestry == Ancestry::Kept && states.iter().any(|state| state.overlap.is_some());
         if is_clone {

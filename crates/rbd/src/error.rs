@@ -40,6 +40,26 @@ pub enum Error {
         /// The errno that librbd gives.
         errno: Errno,
     },
+    /// The image is being migrated, and something has to wait for that.
+    #[error("the image is being migrated: {0}")]
+    Migrating(&'static str),
+    /// The image is being migrated to another place.
+    #[error("the image is read-only: it is being migrated to '{0}', which is to be used in its place")]
+    MigratingAway(String),
+    /// The image is in no migration.
+    #[error("the image is not being migrated (rbd migration prepare)")]
+    NotMigrating,
+    /// A migration is not where it would have to be for what is wanted.
+    #[error("the migration is {state}, and would have to be {wanted}")]
+    MigrationState {
+        /// What it is.
+        state: &'static str,
+        /// What it would have to be.
+        wanted: &'static str,
+    },
+    /// Snapshots that no migration takes along.
+    #[error("the image has snapshots that cannot be migrated: {0}")]
+    MigrationSnapshots(&'static str),
     /// The image is the copy of a primary image, which only its mirror may change.
     #[error("the image is read-only: it is not primary (promote it: rbd mirror image promote)")]
     NonPrimary,
@@ -252,10 +272,20 @@ impl Error {
             | Self::OtherMembers(_)
             | Self::Unprotected(_)
             | Self::Switch { .. }
+            | Self::NotMigrating
+            | Self::MigrationState { .. }
             | Self::WouldShrink { .. } => Errno::EINVAL,
-            Self::ReadOnly | Self::NonPrimary | Self::Frozen(_) | Self::Locked(_) => Errno::EROFS,
+            Self::ReadOnly
+            | Self::NonPrimary
+            | Self::Frozen(_)
+            | Self::MigratingAway(_)
+            | Self::Locked(_) => Errno::EROFS,
             Self::HasSnapshots(_) | Self::HasClones(_) => ENOTEMPTY,
-            Self::InUse | Self::SnapshotBusy(_) | Self::NamespaceBusy(_) => EBUSY,
+            Self::InUse
+            | Self::SnapshotBusy(_)
+            | Self::Migrating(_)
+            | Self::MigrationSnapshots(_)
+            | Self::NamespaceBusy(_) => EBUSY,
             Self::Mismatch(_) => EILSEQ,
             Self::Decode { .. } => Errno::EPROTO,
         }

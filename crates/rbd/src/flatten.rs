@@ -20,6 +20,7 @@ impl Image {
         inner.refresh().await?;
         // As in librbd: that the image must not be changed is said first.
         inner.check_view()?;
+        inner.check_whole("flatten it when the migration is executed")?;
         if inner.view.load().overlap.is_none() {
             return Err(Error::NoParent);
         }

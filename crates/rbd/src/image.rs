@@ -16,12 +16,13 @@ use crate::call::{ask, tell};
 use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
 use crate::object_map::{Keeper, LOCK};
+use crate::origin::Origin;
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::room::Room;
 use crate::tenure::Tenure;
 use crate::view::{Fixed, Format, View};
-use crate::{Error, lock, names, old, view};
+use crate::{Error, lock, migration, names, old, view};
 
 /// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
 pub(crate) const GATE_PLACES: u32 = 4096;
@@ -69,6 +70,10 @@ pub(crate) struct Inner {
     pub(crate) requests: Requests,
     /// The parent, once it was needed.
     pub(crate) parent: ArcSwapOption<Link>,
+    /// What of the image lies in the place that it is being migrated from, once it was needed.
+    pub(crate) origin: ArcSwapOption<Origin>,
+    /// Whether that is asked.
+    pub(crate) moving: Moving,
     /// How many clones there are between this and the image that was opened.
     pub(crate) generation: u32,
 }
@@ -76,13 +81,22 @@ pub(crate) struct Inner {
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Look at what the header says, also of images whose data cannot be read here: those that are being
-    /// migrated, or have unknown features.
+    /// Look at what the header says, also of images whose data cannot be read here: those that have unknown
+    /// features, or are being made by a migration.
     Header,
     /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
     ReadOnly,
     /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants it.
     ReadWrite,
+}
+
+/// What a migration means to who opens one of its images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moving {
+    /// What it means to all: the source is read only, and the destination has what the source has.
+    Followed,
+    /// Nothing: the image is what it has itself. For who carries the migration out.
+    Ignored,
 }
 
 /// Which image.
@@ -99,6 +113,19 @@ pub(crate) enum At<'a> {
     Head,
     Name(&'a str),
     Id(SnapId),
+}
+
+/// What makes an image that is open.
+struct Opening {
+    io: IoCtx,
+    name: String,
+    id: String,
+    fixed: Fixed,
+    view: Arc<View>,
+    snap: Option<SnapId>,
+    mode: Mode,
+    generation: u32,
+    moving: Moving,
 }
 
 impl Image {
@@ -151,6 +178,12 @@ impl Image {
     ) -> Result<Self, Error> {
         let at = snapshot.map_or(At::Head, At::Name);
         let inner = Inner::load(io, which, at, mode, 0).await?;
+        Self::start(Arc::new(inner)).await
+    }
+
+    /// Opens an image of a migration as what it has itself.
+    pub(crate) async fn open_apart(io: &IoCtx, which: Which<'_>, mode: Mode) -> Result<Self, Error> {
+        let inner = Inner::load_as(io, which, At::Head, mode, 0, Moving::Ignored).await?;
         Self::start(Arc::new(inner)).await
     }
 
@@ -310,17 +343,31 @@ impl Inner {
         mode: Mode,
         generation: u32,
     ) -> Result<Self, Error> {
+        Self::load_as(io, which, at, mode, generation, Moving::Followed).await
+    }
+
+    /// The same for who may ignore a migration. What is being prepared just now is waited for, for a while.
+    pub(crate) async fn load_as(
+        io: &IoCtx,
+        which: Which<'_>,
+        at: At<'_>,
+        mode: Mode,
+        generation: u32,
+        moving: Moving,
+    ) -> Result<Self, Error> {
         let (name, id) = identify(io, which).await?;
         let format = Format::of_id(&id);
         let header = match format {
             Format::First => names::old_header(&name),
             Format::Second => names::header(&id),
         };
-        let (fixed, view) = view::load(io, &header, format).await.map_err(|e| missing(e, &name))?;
+        let waits = mode != Mode::Header && moving == Moving::Followed;
+        let loaded = migration::once_prepared(waits, || view::load(io, &header, format)).await;
+        let (fixed, view) = loaded.map_err(|e| missing(e, &name))?;
         match mode {
             Mode::Header => {}
-            Mode::ReadOnly => view.check_readable()?,
-            Mode::ReadWrite => view.check_writable()?,
+            Mode::ReadOnly => view.check_readable(moving)?,
+            Mode::ReadWrite => view.check_writable(moving)?,
         }
         let snap = match at {
             At::Head => None,
@@ -330,20 +377,54 @@ impl Inner {
                 Some(id)
             }
         };
+        Ok(Self::new(Opening {
+            io: io.clone(),
+            name,
+            id,
+            fixed,
+            view: Arc::new(view),
+            snap,
+            mode,
+            generation,
+            moving,
+        }))
+    }
+
+    /// The same image as it was at one of its snapshots, by what is known of it.
+    pub(crate) fn at_snapshot(&self, snap: SnapId) -> Self {
+        Self::new(Opening {
+            io: self.io.clone(),
+            name: self.name.clone(),
+            id: self.id.clone(),
+            fixed: self.fixed.clone(),
+            view: self.view.load_full(),
+            snap: Some(snap),
+            mode: Mode::ReadOnly,
+            generation: self.generation,
+            moving: self.moving,
+        })
+    }
+
+    fn new(opening: Opening) -> Self {
+        let Opening { io, name, id, fixed, view, snap, mode, generation, moving } = opening;
+        let header = match fixed.format {
+            Format::First => names::old_header(&name),
+            Format::Second => names::header(&id),
+        };
         let data = match fixed.data_pool {
             Some(pool) => io.rados().ioctx_by_id(PoolId(pool)).with_namespace(io.namespace().to_vec()),
             None => io.clone(),
         };
-        Ok(Self {
-            io: io.clone(),
+        Self {
             data,
             name,
             header,
             room: Room::default(),
             map: Keeper::new(io.clone(), &id),
+            io,
             id,
             fixed,
-            view: ArcSwap::from_pointee(view),
+            view: ArcSwap::new(view),
             stale: AtomicBool::new(false),
             snap,
             mode,
@@ -357,8 +438,10 @@ impl Inner {
             caching: Caching::default(),
             requests: Requests::default(),
             parent: ArcSwapOption::empty(),
+            origin: ArcSwapOption::empty(),
+            moving,
             generation,
-        })
+        }
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -390,7 +473,7 @@ impl Inner {
     /// What is looked at when the image is opened, looked at again: since then it may have been demoted,
     /// journaled, or have got unknown features.
     pub(crate) fn check_view(&self) -> Result<(), Error> {
-        self.view.load().check_writable().map_err(|e| match e {
+        self.view.load().check_writable(self.moving).map_err(|e| match e {
             Error::Features(features) if !self.is_read_only() => Error::Frozen(features),
             e => e,
         })

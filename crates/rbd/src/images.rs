@@ -95,28 +95,35 @@ pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error
 /// The id of what was made.
 pub(crate) async fn make(io: &IoCtx, name: &str, image: NewImage) -> Result<String, Error> {
     names::checked(name)?;
-    let (image, layout) = image.checked()?;
     if old::has_header(io, name).await? {
         return Err(Error::ImageExists(name.to_owned()));
     }
     let id = new_id(io);
-    let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(&id));
+    make_as(io, name, &id, image).await?;
+    Ok(id)
+}
+
+/// Makes an image of this id; that no image of the first format has its name was looked at.
+pub(crate) async fn make_as(io: &IoCtx, name: &str, id: &str, image: NewImage) -> Result<(), Error> {
+    names::checked(name)?;
+    let (image, layout) = image.checked()?;
+    let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(id));
     match io.operate(names::id_object(name), named).await {
         Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(name.to_owned())),
         done => done?,
     }
-    let made = enter(io, name, &id, &image, layout).await;
+    let made = enter(io, name, id, &image, layout).await;
     if made.is_err() {
         // As far as it goes: the first failure is the one to tell.
         let _ = tell(io, names::DIRECTORY, "dir_remove_image", |w| {
             w.put(name);
-            w.put(&id);
+            w.put(id);
         })
         .await;
-        let _ = io.remove(names::header(&id)).await;
+        let _ = io.remove(names::header(id)).await;
         let _ = io.remove(names::id_object(name)).await;
     }
-    made.map(|()| id)
+    made
 }
 
 async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
@@ -166,7 +173,7 @@ async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layou
 }
 
 /// An id that nobody else makes: the client's number, and a random one.
-fn new_id(io: &IoCtx) -> String {
+pub(crate) fn new_id(io: &IoCtx) -> String {
     let id = format!("{:x}{:x}", io.rados().instance_id().0, fastrand::u32(..));
     id[id.len().saturating_sub(ID_LEN_MAX)..].to_owned()
 }
@@ -283,6 +290,7 @@ pub(crate) async fn empty_named(
 
 /// Removes all data of an image that nobody else uses, and that belongs to no group.
 pub(crate) async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    image.inner.check_parted()?;
     if image.view().op_features & op_feature::GROUP != 0 {
         return Err(Error::InGroup);
     }

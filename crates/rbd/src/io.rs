@@ -25,7 +25,7 @@ impl Image {
     /// # Errors
     /// The first by offset.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
-        self.inner.view.load().check_readable()?;
+        self.inner.view.load().check_readable(self.inner.moving)?;
         let size = self.inner.size();
         if len > IO_BYTES_MAX {
             return Err(Error::Range { offset, end: offset.saturating_add(len), size });
@@ -196,6 +196,15 @@ impl Inner {
 
     /// What an object holds of a range, or the parent, if there is none; nothing if that has none either.
     pub(crate) async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
+        if self.is_migrating() {
+            // On the heap, so that futures are small for other images.
+            return Box::pin(self.read_migrating(io, extent)).await;
+        }
+        self.read_own(io, extent).await
+    }
+
+    /// The same of an image that is not being migrated.
+    pub(crate) async fn read_own(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         loop {
             let overlap = self.overlap();
             match io.read(self.object(extent), extent.offset, extent.len).await {

@@ -27,6 +27,7 @@
 //! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
 //! - [`group`] has images together of which snapshots are taken together.
+//! - [`migration`] moves an image to another place or layout while it is used.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
@@ -36,7 +37,7 @@
 //! (`owner.rs`); the object map is kept as librbd keeps it
 //! (`object_map.rs`).
 //!
-//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, moving (migration), encryption.
+//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, encryption, and migration from what is no image.
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -61,10 +62,12 @@ mod io;
 mod lock;
 mod messages;
 mod metadata;
+pub mod migration;
 mod names;
 pub mod namespaces;
 mod object_map;
 mod old;
+mod origin;
 mod owner;
 mod parent;
 pub mod pools;
@@ -123,6 +126,9 @@ const _: () = {
         may_move(&image.group());
         may_move(&group::create_snapshot(&image.inner.io, "", ""));
         may_move(&group::roll_back(&image.inner.io, "", "", |_, _| {}));
+        may_move(&migration::execute(&image.inner.io, "", |_, _| {}));
+        may_move(&migration::commit(&image.inner.io, "", |_, _| {}));
+        may_move(&migration::abort(&image.inner.io, "", |_, _| {}));
         may_move(&image.diff(None, diff::Grain::Bytes));
         may_move(&image.disable_features(0));
         may_move(&image.roll_back("", |_, _| {}));

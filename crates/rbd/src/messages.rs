@@ -44,6 +44,8 @@ pub(crate) enum Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Flatten,
+    /// Copies what it does not have yet of the place that it is migrated from.
+    Migrate,
     Resize {
         size: u64,
         may_shrink: bool,
@@ -83,8 +85,6 @@ pub(crate) enum Wanted {
         key: String,
         value: Option<Bytes>,
     },
-    /// Something that is not known here. Who hears that the owner will not asks for the lock and does it himself.
-    Unknown(u32),
 }
 
 /// `NotifyMessage`'s version of release 16.
@@ -112,6 +112,7 @@ const SNAP_PROTECT: u32 = 12;
 const SNAP_UNPROTECT: u32 = 13;
 const RENAME: u32 = 14;
 const UPDATE_FEATURES: u32 = 15;
+const MIGRATE: u32 = 16;
 const SPARSIFY: u32 = 17;
 const METADATA_UPDATE: u32 = 20;
 
@@ -173,7 +174,7 @@ impl Wanted {
                 w.put(key);
                 w.put(value);
             }
-            Self::Flatten | Self::RebuildObjectMap | Self::Sparsify { .. } | Self::Unknown(_) => {}
+            Self::Flatten | Self::Migrate | Self::RebuildObjectMap | Self::Sparsify { .. } => {}
         }
         w.put(&of);
         match self {
@@ -191,6 +192,7 @@ impl Wanted {
         };
         let wanted = match code {
             FLATTEN => return Ok((Some(r.get()?), Self::Flatten)),
+            MIGRATE => return Ok((Some(r.get()?), Self::Migrate)),
             REBUILD_OBJECT_MAP => return Ok((Some(r.get()?), Self::RebuildObjectMap)),
             SPARSIFY => {
                 let (of, block_bytes) = (r.get()?, r.u64()?);
@@ -216,8 +218,8 @@ impl Wanted {
             SNAP_RENAME => Self::RenameSnapshot { id: SnapId(r.u64()?), name: named(r)?.0 },
             RENAME => Self::Rename(r.get()?),
             UPDATE_FEATURES => Self::Features { features: r.u64()?, enabled: r.bool()? },
-            METADATA_UPDATE => Self::Metadata { key: r.get()?, value: r.get()? },
-            code => return Ok((None, Self::Unknown(code))),
+            // METADATA_UPDATE; no other code is a request.
+            _ => Self::Metadata { key: r.get()?, value: r.get()? },
         };
         // Of the same version there are programs that send none yet.
         let of = if r.is_empty() { None } else { Some(r.get()?) };
@@ -227,6 +229,7 @@ impl Wanted {
     fn code(&self) -> u32 {
         match self {
             Self::Flatten => FLATTEN,
+            Self::Migrate => MIGRATE,
             Self::Resize { .. } => RESIZE,
             Self::CreateSnapshot { .. } => SNAP_CREATE,
             Self::RemoveSnapshot { .. } => SNAP_REMOVE,
@@ -238,7 +241,6 @@ impl Wanted {
             Self::Features { .. } => UPDATE_FEATURES,
             Self::Sparsify { .. } => SPARSIFY,
             Self::Metadata { .. } => METADATA_UPDATE,
-            Self::Unknown(code) => *code,
         }
     }
 }
@@ -326,6 +328,7 @@ mod tests {
         let (name, kind) = ("snap".to_owned(), SnapKind::User);
         let wanted = [
             Wanted::Flatten,
+            Wanted::Migrate,
             Wanted::Resize { size: 5 << 30, may_shrink: true },
             Wanted::CreateSnapshot { name: name.clone(), kind: kind.clone(), flags: 1 },
             Wanted::RemoveSnapshot { name: name.clone(), kind: kind.clone() },
@@ -357,8 +360,6 @@ mod tests {
                 assert!(Message::from_bytes(&bytes[..len]).is_err());
             }
         }
-        let unknown = Message::Request { of: None, wanted: Wanted::Unknown(SPARSIFY - 1) };
-        assert_eq!(Message::from_bytes(&unknown.to_bytes()), Ok(unknown));
         assert_eq!(result_of(&response(-95)), Some(-95));
         assert_eq!(result_of(b""), None);
     }

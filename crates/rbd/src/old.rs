@@ -9,14 +9,14 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use loligo_rados::{Errno, IoCtx, WriteOp};
 use loligo_wire::message::osd::{OpCode, OsdOp};
-use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind, feature};
+use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind};
 use loligo_wire::{Encode as _, UTime, Writer};
 
 use crate::call::decoded;
 use crate::image::{Image, Inner};
 use crate::images::{ORDERS, empty_named, gone};
 use crate::view::{Fixed, Format, Snapshot, View};
-use crate::{Error, names};
+use crate::{Error, migration, names};
 
 /// Where the image's size lies in its header.
 const SIZE_OFFSET: u64 = 80;
@@ -93,9 +93,9 @@ pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<(Fixed, View), Error> 
     })?;
     let prefix = String::from_utf8_lossy(header.prefix()).into_owned();
     let fixed = Fixed { format: Format::First, order: header.order, layout, prefix, data_pool: None };
-    let unreadable = if header.is_migrating() { feature::MIGRATING } else { 0 };
+    let migration = if header.is_migrating() { migration::spec_of(io, oid).await? } else { None };
     let snapshots = header.snaps.iter().rev().map(snapshot).collect();
-    Ok((fixed, View::of_old(header.size, header.snap_seq, snapshots, unreadable)))
+    Ok((fixed, View::of_old(header.size, header.snap_seq, snapshots, migration)))
 }
 
 async fn header(io: &IoCtx, oid: &str) -> Result<OldHeader, Error> {
@@ -155,7 +155,17 @@ async fn names_new(io: &IoCtx, name: &str) -> Result<bool, Error> {
 pub(crate) async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     empty_named(io, name, "", progress).await?;
     gone(io.remove(names::old_header(name)).await.map_err(Error::from))?;
+    unlist(io, name).await
+}
+
+/// Takes an image's entry out of the directory. Done again it does nothing.
+pub(crate) async fn unlist(io: &IoCtx, name: &str) -> Result<(), Error> {
     gone(update(io, REMOVE, name).await)
+}
+
+/// Enters an image in the directory, be it there already.
+pub(crate) async fn list_again(io: &IoCtx, name: &str) -> Result<(), Error> {
+    update(io, SET, name).await
 }
 
 /// Sets an image's entry in the directory, or removes it.

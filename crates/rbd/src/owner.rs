@@ -135,9 +135,6 @@ impl Progress {
 /// Does what the lock's owner is asked to do.
 pub(crate) fn serve(inner: &Arc<Inner>, of: Option<RequestId>, wanted: Wanted, notification: Notification) {
     let inner = Arc::clone(inner);
-    if let Wanted::Unknown(_) = wanted {
-        return notification.answer(response(-Errno::EOPNOTSUPP.0));
-    }
     let Some(of) = of else {
         let Ok(place) = Arc::clone(&inner.requests.nameless).try_acquire_owned() else { return };
         tokio::spawn(async move {
@@ -190,6 +187,7 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
     let told = |done, all| progress.is(done, all);
     match wanted {
         Wanted::Flatten => image.flatten(told).await,
+        Wanted::Migrate => image.migrate(told).await,
         Wanted::Resize { size, may_shrink } => {
             let shrink = if may_shrink { Shrink::Allowed } else { Shrink::Refused };
             image.resize_telling(size, shrink, told).await

@@ -14,7 +14,7 @@ use crate::image::{At, Image, Inner, Mode, Which};
 use crate::{Error, names, view};
 
 /// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
-const ANCESTORS_MAX: u32 = 64;
+pub(crate) const ANCESTORS_MAX: u32 = 64;
 
 /// Parts of one object that are read from the parent at the same time.
 const READS: usize = 32;
@@ -125,18 +125,25 @@ impl Inner {
         }
     }
 
-    /// Bytes of an object, from its beginning, that the parent may have.
+    /// Bytes of an object, from its beginning, that the parent may have, or the place that the image is being
+    /// migrated from.
     pub(crate) fn covered(&self, object: u64) -> u64 {
-        self.fixed.layout.object_len(ObjectNo(object), self.overlap())
+        let own = || self.fixed.layout.object_len(ObjectNo(object), self.overlap());
+        self.reached(object).unwrap_or_else(own)
     }
 
     /// Opens the parent, its parent, and so on.
     pub(crate) async fn open_ancestors(&self) -> Result<(), Error> {
-        let mut next = self.open_parent().await?;
+        let mut next = self.open_next().await?;
         while let Some(ancestor) = next {
-            next = ancestor.open_parent().await?;
+            next = ancestor.open_next().await?;
         }
         Ok(())
+    }
+
+    /// What the image reads next that it has not itself.
+    async fn open_next(&self) -> Result<Option<Arc<Self>>, Error> {
+        if self.is_migrating() { Box::pin(self.open_origin()).await } else { self.open_parent().await }
     }
 
     /// The parent, which is opened if it is not; `None` if nothing of it is needed.
@@ -168,22 +175,34 @@ impl Inner {
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + '_>> {
         // Boxed, since a parent reads from its own parent.
         Box::pin(async move {
-            let overlap = self.overlap();
             let Some(parent) = &self.open_parent().await? else { return Ok(Bytes::new()) };
+            self.read_from(parent, extent, self.overlap()).await
+        })
+    }
+
+    /// What another image has of a range of an object, as far as it may have the first `limit` bytes of this one;
+    /// what is missing at the end are zeros.
+    pub(crate) fn read_from<'a>(
+        &'a self,
+        other: &'a Self,
+        extent: ObjectExtent,
+        limit: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + 'a>> {
+        Box::pin(async move {
             let pieces: Vec<(u64, usize, u64)> = self
                 .pieces(extent)
-                .map(|(at, offset, len)| (at, offset - extent.offset, len.min(overlap.saturating_sub(at))))
+                .map(|(at, offset, len)| (at, offset - extent.offset, len.min(limit.saturating_sub(at))))
                 .filter(|(.., len)| *len > 0)
                 .map(|(at, offset, len)| (at, offset as usize, len))
                 .collect();
             if let [(at, 0, len)] = pieces[..] {
-                return parent.read(at, len).await;
+                return other.read(at, len).await;
             }
             let len = pieces.iter().map(|(_, offset, len)| offset + *len as usize).max().unwrap_or(0);
             let mut all = BytesMut::zeroed(len);
-            let reads = pieces.into_iter().map(|(at, offset, len)| async move {
-                Ok::<_, Error>((offset, parent.read(at, len).await?))
-            });
+            let reads = pieces
+                .into_iter()
+                .map(|(at, offset, len)| async move { Ok::<_, Error>((offset, other.read(at, len).await?)) });
             let mut reads = stream::iter(reads).buffer_unordered(READS);
             while let Some((offset, data)) = reads.try_next().await? {
                 all[offset..offset + data.len()].copy_from_slice(&data);

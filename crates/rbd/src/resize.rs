@@ -75,12 +75,14 @@ impl Inner {
             self.map.resize(objects).await?;
             return self.set_size(size).await;
         }
+        // What was cut off would be seen again when the image is made larger.
+        self.check_whole("make it smaller when the migration is executed")?;
         self.trim(size, progress).await?;
         self.set_size(size).await?;
         self.map.resize(objects).await
     }
 
-    async fn set_size(&self, size: u64) -> Result<(), Error> {
+    pub(crate) async fn set_size(&self, size: u64) -> Result<(), Error> {
         self.header_changes();
         if self.fixed.format == Format::First {
             return self.set_old_size(size).await;

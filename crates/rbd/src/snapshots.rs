@@ -237,6 +237,8 @@ impl Inner {
         snap: &Snapshot,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
+        // An object that is gone again would be taken for one that is still to be copied.
+        self.check_whole("roll it back when the migration is executed")?;
         self.end_caching().await?;
         let (id, layout) = (snap.info.id, self.fixed.layout);
         if self.view.load().size != snap.info.size {

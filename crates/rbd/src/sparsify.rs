@@ -3,9 +3,10 @@
 //! The OSD looks for them, in one request for each object (`librbd/operation/SparsifyRequest.cc`).
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::Errno;
 
 use crate::Error;
-use crate::call::tell;
+use crate::call::telling;
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
@@ -52,13 +53,14 @@ impl Inner {
         // One that hides what the parent has must stay, though it be empty.
         let may_go = self.covered(number) == 0;
         let thin = async {
-            let told = tell(&io, &oid, "sparsify", |w| {
+            let op = telling(self.if_settled().await?, "sparsify", |w| {
                 w.u64(block_bytes);
                 w.bool(may_go);
             });
-            match told.await {
-                Err(e) if e.is_not_found() => Ok(()),
-                done => done,
+            match io.operate(&*oid, op).await {
+                // What is yet to be copied from elsewhere is copied without blocks of zeros.
+                Err(e) if [Errno::ENOENT, Errno::ERANGE].contains(&e.errno()) => Ok(()),
+                done => Ok(done?),
             }
         };
         if self.map.is_missing(number) {
@@ -71,7 +73,7 @@ impl Inner {
         let thin = async {
             thin.await?;
             match io.stat(&*oid).await {
-                Err(e) if e.errno() == loligo_rados::Errno::ENOENT => Ok(false),
+                Err(e) if e.errno() == Errno::ENOENT => Ok(false),
                 found => Ok(found.map(|_| true)?),
             }
         };

@@ -93,6 +93,9 @@ async fn put_by(io: &IoCtx, name: &str, source: u8, keep: Duration) -> Result<()
         Err(Error::NonPrimary) => return Err(Error::RemovesNonPrimary),
         image => Some(image?),
     };
+    if let Some(image) = &image {
+        image.inner.check_parted()?;
+    }
     if let Some(image) = &image
         && image.view().op_features & op_feature::GROUP != 0
     {
@@ -122,7 +125,13 @@ async fn half_put(io: &IoCtx, name: &str) -> Result<String, Error> {
 }
 
 /// The entry first: who finds it knows that the name goes.
-async fn put_away(io: &IoCtx, name: &str, id: &str, source: u8, keep: Duration) -> Result<(), Error> {
+pub(crate) async fn put_away(
+    io: &IoCtx,
+    name: &str,
+    id: &str,
+    source: u8,
+    keep: Duration,
+) -> Result<(), Error> {
     let deleted = UTime::now();
     let entry = TrashImage {
         source,
@@ -190,6 +199,17 @@ pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Err
         return named;
     }
     tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await
+}
+
+/// Takes an image out that a migration has put there, under this name. Repeated after a failure it goes on; one that
+/// is not there has its name.
+pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
+    match entry(io, id).await {
+        Err(Error::NotInTrash(_)) => return Ok(()),
+        entry => entry?,
+    };
+    name_again(io, id, name).await?;
+    gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
 }
 
 async fn name_again(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {

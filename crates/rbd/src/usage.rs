@@ -38,7 +38,7 @@ impl Image {
         inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
-        view.check_readable()?;
+        view.check_readable(inner.moving)?;
         let valid = |flags: u64| flags & (OBJECT_MAP_INVALID | FAST_DIFF_INVALID) == 0;
         let usable = view.has(feature::OBJECT_MAP | feature::FAST_DIFF) && valid(view.flags);
         if !usable || view.snapshots.iter().any(|snap| !valid(snap.flags)) {

@@ -1,15 +1,16 @@
 //! What an image's header says.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, ReadOp, SnapId};
 use loligo_stripe::Layout;
-use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind, feature};
+use loligo_wire::rbd::{Migration, ParentSpec, SnapInfo, SnapKind, feature};
 use loligo_wire::{Decode, DecodeError, Reader, UTime};
 
 use crate::call::{asking, next};
-use crate::{Error, features, names, old};
+use crate::image::Moving;
+use crate::{Error, features, migration, names, old};
 
 /// Features whose images can be read here.
 pub(crate) const READABLE: u64 = feature::LAYERING
@@ -19,7 +20,8 @@ pub(crate) const READABLE: u64 = feature::LAYERING
     | feature::FAST_DIFF
     | feature::DEEP_FLATTEN
     | feature::DATA_POOL
-    | feature::OPERATIONS;
+    | feature::OPERATIONS
+    | feature::MIGRATING;
 
 /// Attempts to read a header whose snapshots come and go meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -99,6 +101,8 @@ pub struct View {
     pub parent: Option<ParentSpec>,
     /// Bytes of the image that the parent may have; `None`: only snapshots still need it.
     pub overlap: Option<u64>,
+    /// The migration that the image is the source or the destination of.
+    pub migration: Option<Arc<Migration>>,
     /// Features without which the data cannot be read here.
     unreadable: u64,
     /// When the image was made, last read and last written to, as far as librbd keeps note of it.
@@ -122,7 +126,12 @@ pub struct Snapshot {
 
 impl View {
     /// Of an image of the first format.
-    pub(crate) fn of_old(size: u64, snap_seq: SnapId, snapshots: Vec<Snapshot>, unreadable: u64) -> Self {
+    pub(crate) fn of_old(
+        size: u64,
+        snap_seq: SnapId,
+        snapshots: Vec<Snapshot>,
+        migration: Option<Migration>,
+    ) -> Self {
         Self {
             size,
             features: 0,
@@ -132,7 +141,8 @@ impl View {
             snapshots,
             parent: None,
             overlap: None,
-            unreadable,
+            migration: migration.map(Arc::new),
+            unreadable: 0,
             times: [UTime::default(); 3],
             writer: OnceLock::new(),
         }
@@ -170,20 +180,31 @@ impl View {
         self.features & features == features
     }
 
-    /// Refuses to read data that do not lie where they are looked for here: the image is being migrated, or
-    /// has features that are not known.
-    pub(crate) fn check_readable(&self) -> Result<(), Error> {
+    /// What the header says of a migration. That it says nothing, or something that is not known here, though the
+    /// image is being migrated, makes it one that cannot be read.
+    pub(crate) fn set_migration(&mut self, migration: Option<Migration>) {
+        let known = migration.filter(|spec| spec.source.is_empty());
+        if known.is_none() {
+            self.unreadable |= feature::MIGRATING;
+        }
+        self.migration = known.map(Arc::new);
+    }
+
+    /// Refuses to read data that do not lie where they are looked for here: the image has features that are not
+    /// known, or is being migrated, and cannot be used yet or any more.
+    pub(crate) fn check_readable(&self, moving: Moving) -> Result<(), Error> {
         match self.unreadable {
-            0 => Ok(()),
+            0 => migration::check_readable(self.migration.as_deref(), moving),
             unreadable => Err(Error::Features(features::text(unreadable))),
         }
     }
 
-    /// Refuses to change an image with features that want more changed than is known here.
-    pub(crate) fn check_writable(&self) -> Result<(), Error> {
-        self.check_readable()?;
+    /// Refuses to change an image with features that want more changed than is known here, or one that is being
+    /// migrated to another place.
+    pub(crate) fn check_writable(&self, moving: Moving) -> Result<(), Error> {
+        self.check_readable(moving)?;
         match self.features & !READABLE {
-            0 => Ok(()),
+            0 => migration::check_writable(self.migration.as_deref(), moving),
             unknown if unknown & feature::NON_PRIMARY != 0 => Err(Error::NonPrimary),
             unknown => Err(Error::Features(features::text(unknown))),
         }
@@ -201,6 +222,9 @@ pub(crate) async fn load(io: &IoCtx, header: &str, format: Format) -> Result<(Fi
         match load_snapshots(io, header, &ids).await {
             Ok(snapshots) => {
                 view.snapshots = snapshots;
+                if view.has(feature::MIGRATING) {
+                    migration::enter(io, header, &mut view).await?;
+                }
                 return Ok((fixed, view));
             }
             // One was removed between the two.
@@ -268,6 +292,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
         snapshots: Vec::new(),
         overlap: overlap.filter(|_| parent.exists()),
         parent: parent.exists().then_some(parent),
+        migration: None,
         unreadable,
         times,
         writer: OnceLock::new(),

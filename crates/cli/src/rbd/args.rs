@@ -199,6 +199,9 @@ pub(crate) enum RbdCommand {
     /// Images that were removed and are kept for a while.
     #[command(subcommand)]
     Trash(Trash),
+    /// Move an image to another pool, namespace, name or layout while it is used.
+    #[command(subcommand)]
+    Migration(Migration),
 }
 
 #[derive(Args)]
@@ -708,6 +711,42 @@ pub(crate) enum Trash {
         /// Only what need not be kept any longer at this time, in words that date(1) understands.
         #[arg(long, default_value = "now", value_name = "DATE")]
         expired_before: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Migration {
+    /// Make the new image, with the snapshots of the old one, and put that into the trash. From then on the new one is used.
+    Prepare {
+        image: String,
+        /// The new image; by default it has the same name, and it stays in its pool if none is named.
+        to: Option<String>,
+        #[command(flatten)]
+        shape: CloneShape,
+        /// Of a clone: it will have what it needs of the parent itself.
+        #[arg(long)]
+        flatten: bool,
+    },
+    /// Copy to the new image all that it reads from the old one yet. It may be used meanwhile.
+    Execute {
+        /// The new image, or the old one.
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Remove the old image, once the migration is executed.
+    Commit {
+        /// The new image, or the old one.
+        image: String,
+        #[command(flatten)]
+        quiet: Quiet,
+    },
+    /// Go back: give the old image what was written meanwhile, and remove the new one.
+    Abort {
+        /// The new image, or the old one.
+        image: String,
         #[command(flatten)]
         quiet: Quiet,
     },

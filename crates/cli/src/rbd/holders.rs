@@ -14,21 +14,25 @@ use crate::failure::{Context, Failure};
 pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
     let image = place.open(text, Mode::Header).await?;
     let watchers = image.watchers().await.context(|| format!("status {text}"))?;
+    let migration = super::migration::status(place, text).await?;
     if place.format != Format::Plain {
         let one = |watcher: &loligo_rados::WatchItem| {
             let address = address(&watcher.addr);
             json!({"address": address, "client": watcher.name.num, "cookie": watcher.cookie})
         };
-        place.format.print(
-            "status",
-            "item",
-            &json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()}),
-        );
+        let mut all = json!({"watchers": watchers.iter().map(one).collect::<Vec<_>>()});
+        if let Some(migration) = migration {
+            all["migration"] = super::migration::json(&place.rados, &migration);
+        }
+        place.format.print("status", "item", &all);
         return Ok(());
     }
     sayln!("Watchers:{}", if watchers.is_empty() { " none" } else { "" });
     for watcher in watchers {
         sayln!("\twatcher={} client.{} cookie={}", address(&watcher.addr), watcher.name.num, watcher.cookie);
+    }
+    if let Some(migration) = migration {
+        super::migration::show(&place.rados, &migration);
     }
     Ok(())
 }

@@ -157,11 +157,11 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
     };
     let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP", "NAMESPACE"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(titles).chain(snaps.map(row)).collect();
-    let right = [true, false, false, false, false, false];
+    let right = [true, false, true, false, false, false];
     match rows.len() {
         1 => {}
         _ if all => table(right, rows),
-        _ => table([true, false, false, false, false], rows.into_iter().map(without_last).collect()),
+        _ => table([true, false, true, false, false], rows.into_iter().map(without_last).collect()),
     }
 }
 

@@ -20,7 +20,8 @@ const FORMS: &[(&[&str], &[Part])] = &[
     (&["create", "info", "status", "rm", "remove", "resize", "diff", "du", "disk-usage"], &[Source]),
     (&["children", "flatten", "sparsify", "bench", "trash mv", "trash move"], &[Source]),
     (&["rename", "mv", "cp", "copy", "deep cp", "deep copy", "clone"], &[Source, Dest]),
-    (&["snap rename", "snap mv"], &[Source, Dest]),
+    (&["snap rename", "snap mv", "migration prepare"], &[Source, Dest]),
+    (&["migration execute", "migration commit", "migration abort"], &[Source]),
     (&["export", "export-diff"], &[Source, File]),
     (&["import"], &[File, Dest]),
     (&["import-diff"], &[File, Source]),
@@ -182,7 +183,7 @@ pub(crate) fn arranged(
             given.push(word);
         }
     }
-    put(parts, &mut given, &mut named)?;
+    put(command, parts, &mut given, &mut named)?;
     if let Some(left) =
         OPTIONS.iter().zip(&named.0).find_map(|(option, value)| value.as_ref().map(|_| option))
     {
@@ -196,7 +197,12 @@ pub(crate) fn arranged(
 }
 
 /// Puts names that options give among those that words give.
-fn put(parts: &[Part], given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
+fn put(command: &str, parts: &[Part], given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
+    let own_name = match command {
+        "import" => file_name,
+        "migration prepare" => image_name,
+        _ => no_name,
+    };
     for (at, part) in parts.iter().enumerate() {
         let value = match part {
             Source => named.value("--image"),
@@ -209,24 +215,43 @@ fn put(parts: &[Part], given: &mut Vec<String>, named: &mut Named) -> Result<(),
             given.insert(at.min(given.len()), value);
         }
         if *part == Dest {
-            put_place(at, parts[0] == File, given, named)?;
+            put_place(at, own_name, given, named)?;
         }
     }
     Ok(())
 }
 
+/// What is imported is called as the file.
+fn file_name(file: &str) -> Option<&str> {
+    Path::new(file).file_name().and_then(|name| name.to_str())
+}
+
+/// What is migrated is called as it was.
+fn image_name(image: &str) -> Option<&str> {
+    image.split('@').next().and_then(|path| path.rsplit('/').next())
+}
+
+/// Nothing else has a name by itself.
+fn no_name(_: &str) -> Option<&str> {
+    None
+}
+
 /// Adds what options say of where the image lies that is made.
-fn put_place(at: usize, is_import: bool, given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
+fn put_place(
+    at: usize,
+    own_name: fn(&str) -> Option<&str>,
+    given: &mut Vec<String>,
+    named: &mut Named,
+) -> Result<(), String> {
     let [pool, namespace, snap] =
         ["--dest-pool", "--dest-namespace", "--dest-snap"].map(|option| named.value(option));
     if pool.is_none() && namespace.is_none() && snap.is_none() {
         return Ok(());
     }
     if given.len() <= at {
-        // What is imported is called as the file; nothing else has a name by itself.
-        let file = given.first().filter(|_| snap.is_none()).map(Path::new);
-        let own = file.and_then(Path::file_name).and_then(|name| name.to_str());
-        let own = own.filter(|_| is_import).ok_or("what is made has no name; give it with --dest")?;
+        let source = given.first().filter(|_| snap.is_none());
+        let own = source.and_then(|source| own_name(source));
+        let own = own.ok_or("what is made has no name; give it with --dest")?;
         given.push(own.to_owned());
     }
     let dest = &mut given[at];
@@ -274,6 +299,9 @@ mod tests {
             ("import", "--dest-pool q /d/f", "/d/f q/f"),
             ("import", "--path -", "-"),
             ("cp", "i j --dest-pool q", "i q/j"),
+            ("migration prepare", "i --dest-pool q", "i q/i"),
+            ("migration prepare", "--image p/n/i@s --dest-pool q", "p/n/i@s q/i"),
+            ("migration execute", "--image i", "i"),
             ("cp", "--dest j i --dest-pool q --dest-namespace n", "i q/n/j"),
             ("cp", "i q/j --dest-pool r", "i q/j"),
             ("rename", "--image i j", "i j"),

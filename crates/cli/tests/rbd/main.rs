@@ -9,7 +9,9 @@ mod feature;
 mod forms;
 mod group;
 mod holders;
+mod migration;
 mod names;
+mod old;
 mod sparsify;
 mod trash;
 mod whole;
@@ -188,6 +190,7 @@ fn images_by_their_words() {
     whole::by_its_words(&place);
     sparsify::by_its_words(&place);
     names::by_their_words(&place);
+    migration::by_its_words(&place);
     place.done("snap purge file");
     place.done("rename file renamed");
     for image in ["renamed", "one", "two"] {
@@ -324,6 +327,54 @@ fn broken_images_hide_no_others() {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn broken_images_hide_no_others_on_stock() {
     on_stock("broken", trash::beside_broken_images);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn images_are_moved_by_either() {
+    on_our_server("migration", migration::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn images_are_moved_by_either_on_stock() {
+    on_stock("migration", migration::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn a_migration_goes_on_after_a_kill() {
+    on_our_server("killed", migration::killed);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn a_migration_goes_on_after_a_kill_on_stock() {
+    on_stock("killed", migration::killed);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn old_images_are_the_same_to_either() {
+    on_our_server("old", old::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn old_images_are_the_same_to_either_on_stock() {
+    on_stock("old", old::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn old_images_are_moved_by_either() {
+    on_our_server("old-moved", old::migrated);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn old_images_are_moved_by_either_on_stock() {
+    on_stock("old-moved", old::migrated);
 }
 
 /// Runs a test in a pool of its own on a server of our own.

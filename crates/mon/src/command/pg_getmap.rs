@@ -1,5 +1,6 @@
 //! `pg getmap`: what `pg dump` shows, encoded as a manager keeps it.
 
+use az::SaturatingAs as _;
 use loligo_wire::message::osd::{OsdStat, PgMap, PgStat, StoreStatfs, pg_state};
 use loligo_wire::{Encode as _, Epoch, OsdId, PgId};
 
@@ -40,8 +41,8 @@ fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> PgStat {
         last_scrub: pg.scrubs.version,
         last_scrub_stamp,
         sum: pg.sum,
-        log_size: pg.log_entries as i64,
-        ondisk_log_size: pg.log_entries as i64,
+        log_size: pg.log_entries.saturating_as::<i64>(),
+        ondisk_log_size: pg.log_entries.saturating_as::<i64>(),
         up: numbers(&placed.up),
         acting: numbers(&placed.acting),
         last_fresh: now,

@@ -22,6 +22,7 @@
 
 mod cursor;
 mod image;
+pub mod migration;
 
 use std::collections::BTreeMap;
 

@@ -6,9 +6,14 @@ use loligo_rados::{ObjectSnaps, SnapClone, SnapId};
 
 /// An object's past: what a listing of its clones says, oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(pub(super) ObjectSnaps);
+pub(crate) struct History(pub(crate) ObjectSnaps);
 
 impl History {
+    /// Whether there never was an object, as far as anybody can see.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.clones.is_empty()
+    }
+
     /// The place of what the object was at a snapshot, or is; `None` if it was not there.
     ///
     /// A snapshot that is newer than the newest one that writers of the object told of is the object as it is now.

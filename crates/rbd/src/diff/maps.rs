@@ -15,7 +15,7 @@ use crate::{Error, names};
 
 /// The maps from one state to another, as far as they can be relied on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Maps(Option<Arc<Known>>);
+pub(crate) struct Maps(Option<Arc<Known>>);
 
 #[derive(Debug)]
 struct Known {

@@ -18,7 +18,8 @@ use loligo_rados::SnapId;
 use loligo_stripe::{ObjectExtent, ObjectNo};
 
 use self::history::History;
-use self::maps::{Maps, State};
+pub(crate) use self::maps::Maps;
+use self::maps::State;
 pub use self::merge::merge;
 use crate::Error;
 use crate::image::{Image, Inner};
@@ -78,7 +79,7 @@ impl Image {
         inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
-        view.check_readable()?;
+        view.check_readable(inner.moving)?;
         let from = match from {
             Some(name) => Some(view.snapshot(name)?.info.id),
             None => None,
@@ -88,7 +89,11 @@ impl Image {
             return Err(Error::LaterSnapshot);
         }
         let span = Span { from, to, grain };
-        let maps = Maps::load(inner, &view, span).await?;
+        // What has not been copied yet the maps of an image that is being migrated do not know.
+        let maps = match inner.is_migrating() {
+            true => Maps::default(),
+            false => Maps::load(inner, &view, span).await?,
+        };
         let (size, step) = (inner.size(), inner.fixed.layout.set_size());
         let sets = (0..size.div_ceil(step)).filter(move |_| from != Some(to));
         let changes = stream::iter(sets)
@@ -104,11 +109,11 @@ impl Image {
 
 /// Which states are compared, and how.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+pub(crate) struct Span {
     /// `None`: nothing.
-    from: Option<SnapId>,
-    to: SnapId,
-    grain: Grain,
+    pub(crate) from: Option<SnapId>,
+    pub(crate) to: SnapId,
+    pub(crate) grain: Grain,
 }
 
 /// Parts of an object: where, and whether there are data.
@@ -116,7 +121,7 @@ type Parts = Vec<(Range<u64>, bool)>;
 
 impl Inner {
     /// What differs in a range. Boxed, since a parent is asked the same.
-    fn changes<'a>(
+    pub(crate) fn changes<'a>(
         &'a self,
         offset: u64,
         len: u64,
@@ -161,7 +166,12 @@ impl Inner {
         let Span { from, to, grain } = span;
         let number = extent.object.0;
         let view = self.view.load_full();
-        let covered = |snap: SnapId| self.covered_at(&view, number, snap);
+        let migrates = self.is_migrating();
+        if migrates && let Some(parts) = self.source_parts(extent, span).await? {
+            return Ok(parts);
+        }
+        // What was copied from the source hides the parent.
+        let covered = |snap: SnapId| if migrates { 0 } else { self.covered_at(&view, number, snap) };
         let (before, after) = (from.map_or(0, covered), covered(to));
         let whole = 0..self.fixed.layout.object_size();
         if let Some(state) = maps.tell(number).filter(|_| grain == Grain::Objects) {

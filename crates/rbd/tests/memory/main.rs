@@ -11,6 +11,7 @@ mod frozen;
 mod groups;
 mod many;
 mod metadata;
+mod migration;
 mod owner;
 mod sparsify;
 mod switch;
@@ -26,7 +27,7 @@ use loligo_rados::{Builder, IoCtx, LockMode, LockOptions, Rados, Waits};
 use loligo_rbd::{Error, Image, Mode, NewImage, Shrink, namespaces};
 use loligo_server::{Handle, Server};
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
-use loligo_wire::rbd::{ObjectMap, feature};
+use loligo_wire::rbd::{Migration, ObjectMap, feature};
 use loligo_wire::{Reader, Writer};
 
 const POOL: &str = "images";
@@ -94,9 +95,15 @@ async fn random_io(
 }
 
 async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeMap<String, Vec<u8>> {
+    let mut snaps = BTreeMap::new();
+    more_changes(image, model, &mut snaps, seed).await;
+    snaps
+}
+
+/// The same on an image that has snapshots already.
+async fn more_changes(image: &Image, model: &mut Vec<u8>, snaps: &mut BTreeMap<String, Vec<u8>>, seed: u64) {
     let name = image.name();
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut snaps: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for step in 0..300 {
         let offset = random.u64(0..model.len() as u64);
         let len = random.u64(0..(model.len() as u64 - offset).min(300 << 10) + 1);
@@ -122,11 +129,16 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
             12 => compare(image, model, offset).await,
             13 => {
                 let size = random.u64(300 << 10..1200 << 10);
-                image.resize(size, Shrink::Allowed).await.expect("resized");
-                model.resize(size as usize, 0);
+                let resized = image.resize(size, Shrink::Allowed).await;
+                if migrates(image) && size < model.len() as u64 {
+                    assert!(matches!(resized, Err(Error::Migrating(_))), "{resized:?}");
+                } else {
+                    resized.expect("resized");
+                    model.resize(size as usize, 0);
+                }
             }
             14 => {
-                let snap = format!("s{step}");
+                let snap = format!("s{seed}-{step}");
                 image.create_snapshot(&snap).await.expect("made");
                 snaps.insert(snap, model.clone());
             }
@@ -135,6 +147,9 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
                 if random.bool() {
                     image.remove_snapshot(&snap).await.expect("removed");
                     snaps.remove(&snap);
+                } else if migrates(image) {
+                    let refused = image.roll_back(&snap, |_, _| {}).await;
+                    assert!(matches!(refused, Err(Error::Migrating(_))), "{refused:?}");
                 } else {
                     image.roll_back(&snap, |_, _| {}).await.expect("rolled back");
                     model.clone_from(&snaps[&snap]);
@@ -152,7 +167,15 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
             }
         }
     }
-    snaps
+}
+
+/// Whether it lacks what the place that it is being migrated from has.
+fn migrates(image: &Image) -> bool {
+    image
+        .view()
+        .migration
+        .as_ref()
+        .is_some_and(|spec| [Migration::PREPARED, Migration::EXECUTING].contains(&spec.state))
 }
 
 async fn check_all(io: &IoCtx, image: &Image, model: &[u8], snaps: &BTreeMap<String, Vec<u8>>) {
@@ -161,7 +184,9 @@ async fn check_all(io: &IoCtx, image: &Image, model: &[u8], snaps: &BTreeMap<Str
     assert!(image.read(0, u64::from(u32::MAX >> 2)).await.expect("read") == model);
     for (snap, bytes) in snaps {
         let at = Image::open_snapshot(io, name, snap).await.expect("opens");
-        assert!(at.read(0, 2 << 20).await.expect("read") == *bytes, "{name}@{snap}");
+        let got = at.read(0, 2 << 20).await.expect("read");
+        let differs = got.iter().zip(bytes).position(|(a, b)| a != b);
+        assert_eq!((got.len(), differs), (bytes.len(), None), "{name}@{snap}");
         holes_are_zeros(&at, bytes).await;
     }
     if image.view().features & feature::OBJECT_MAP != 0 {

@@ -2,11 +2,13 @@
 
 mod group;
 mod image;
+mod migration;
 pub mod object_map;
 pub mod old_header;
 
 pub use group::{GroupImage, GroupMember, GroupSnap, GroupSpec, ImageSnap};
 pub use image::{ChildSpec, ParentSpec, SnapInfo, SnapKind, TrashImage};
+pub use migration::Migration;
 pub use object_map::ObjectMap;
 pub use old_header::{OldHeader, OldSnap};
 

@@ -1,9 +1,9 @@
 //! The mark of an image that is being moved. One of the first format can only be moved away.
 
 use bytes::Bytes;
+use loligo_wire::rbd::Migration;
 use loligo_wire::{Encode, Reader};
 
-use super::types::Migration;
 use super::{Answer, feature, old};
 use crate::classes::Handle;
 use crate::errno::Errno;

@@ -1,0 +1,198 @@
+//! Where images are looked for, and what names mean there.
+
+use loligo_cephx::conf::Conf;
+use loligo_rados::{Errno, IoCtx, Rados};
+use loligo_rbd::{Error, Image, Mode, namespaces};
+
+use super::args::{ById, Group, Namespace, PoolCommand, Trash};
+use super::spec::{self, At, GroupName, GroupSnapshotName, ImageName, ImageOrSnapshot, SnapshotName};
+use super::{RbdCommand, defaults};
+use crate::args::Format;
+use crate::client::Client;
+use crate::failure::{Context, Failure};
+use crate::words::CalledAs;
+
+/// A cluster, and where in it images are looked for that do not say it themselves.
+pub(super) struct Place {
+    pub(super) rados: Rados,
+    pub(super) pool: String,
+    pub(super) namespace: String,
+    pub(super) snap: Option<String>,
+    /// With what the monitors say.
+    pub(super) conf: Conf,
+    pub(super) format: Format,
+    pub(super) called: CalledAs,
+}
+
+/// Refuses `-s` and `-N` where the command would drop them. Commands with images refuse `-s` themselves if
+/// they take no snapshot.
+pub(super) fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
+    let (_, namespace, snap) = client.place();
+    if snap.is_some() {
+        may_have_snap(command)?;
+    }
+    if !namespace.as_bytes().is_empty() {
+        may_have_namespace(command)?;
+    }
+    Ok(())
+}
+
+fn may_have_snap(command: &RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::Create { .. } | RbdCommand::Resize { .. } => {
+            Err(Failure::of(Errno::EINVAL, "--snap", "the command takes no snapshot"))
+        }
+        RbdCommand::Group(Group::Snap(_)) => Ok(()),
+        RbdCommand::Ls { .. }
+        | RbdCommand::MergeDiff { .. }
+        | RbdCommand::Group(_)
+        | RbdCommand::Pool(_)
+        | RbdCommand::Namespace(_)
+        | RbdCommand::Trash(Trash::Ls { .. } | Trash::Purge { .. })
+        | RbdCommand::Du { image: None, .. } => Err(Failure::new("-s", "the command takes no snapshot")),
+        _ => Ok(()),
+    }
+}
+
+fn may_have_namespace(command: &RbdCommand) -> Result<(), Failure> {
+    match command {
+        RbdCommand::MergeDiff { .. }
+        | RbdCommand::Pool(PoolCommand::Init { .. })
+        | RbdCommand::Namespace(
+            Namespace::Ls { .. } | Namespace::Create { place: Some(_) } | Namespace::Rm { place: Some(_) },
+        ) => Err(Failure::new("-N", "the command takes no namespace beside what it names")),
+        _ => Ok(()),
+    }
+}
+
+impl Place {
+    pub(super) async fn io(&self, at: &At) -> Result<IoCtx, Failure> {
+        self.io_at(self.pool_of(at), self.namespace_of(at)).await
+    }
+
+    pub(super) fn pool_of<'a>(&'a self, at: &'a At) -> &'a str {
+        at.pool.as_deref().unwrap_or(&self.pool)
+    }
+
+    /// The default namespace of another pool, not one that was meant for this.
+    pub(super) fn namespace_of<'a>(&'a self, at: &'a At) -> &'a str {
+        at.namespace.as_deref().unwrap_or(if at.pool.is_some() { "" } else { &self.namespace })
+    }
+
+    /// A pool and one of its namespaces, which must be there.
+    pub(super) async fn io_at(&self, pool: &str, namespace: &str) -> Result<IoCtx, Failure> {
+        let io = self.pool(pool).await?;
+        if namespace.is_empty() {
+            return Ok(io);
+        }
+        let what = || format!("open namespace {pool}/{namespace}");
+        let all = namespaces::list(&io).await.context(what)?;
+        match all.iter().any(|name| name == namespace) {
+            true => Ok(io.with_namespace(namespace)),
+            false => Err(Error::NoNamespace(namespace.to_owned())).context(what),
+        }
+    }
+
+    /// The default namespace of a pool.
+    pub(super) async fn pool(&self, name: &str) -> Result<IoCtx, Failure> {
+        self.rados.ioctx(name).await.context(|| format!("open pool {name}"))
+    }
+
+    /// POOL[/NAMESPACE].
+    pub(super) async fn named(&self, named: Option<&str>) -> Result<IoCtx, Failure> {
+        let Some(text) = named else { return self.io(&At::default()).await };
+        let (pool, namespace) = named_so(text, spec::place(text))?;
+        self.io_at(pool, namespace).await
+    }
+
+    /// Where an image lies, and what it is called; no snapshot.
+    pub(super) async fn image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, ImageName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.at).await?, name.image))
+    }
+
+    /// The same of an image that is to be made of another: -s names a snapshot of that.
+    pub(super) async fn new_image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, ImageName::parse(text, None))?;
+        if self.called == CalledAs::Rbd && name.at.pool.is_none() {
+            // As stock `rbd`, to which -p names the pool of what is copied.
+            let namespace = name.at.namespace.as_deref().unwrap_or_default();
+            return Ok((self.io_at(&defaults::pool(&self.conf), namespace).await?, name.image));
+        }
+        Ok((self.io(&name.at).await?, name.image))
+    }
+
+    /// An image that is named by its name or its id.
+    pub(super) async fn open_by(&self, text: &str, by: &ById, mode: Mode) -> Result<Image, Failure> {
+        let (io, name) = self.image(text).await?;
+        open_named(&io, &name, by, mode).await.context(|| format!("open {text}"))
+    }
+
+    pub(super) async fn snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
+        let name = named_so(text, SnapshotName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
+    }
+
+    pub(super) async fn image_or_snapshot(
+        &self,
+        text: &str,
+    ) -> Result<(IoCtx, String, Option<String>), Failure> {
+        let name = named_so(text, ImageOrSnapshot::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
+    }
+
+    pub(super) async fn group(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+        let name = named_so(text, GroupName::parse(text))?;
+        Ok((self.io(&name.at).await?, name.group))
+    }
+
+    pub(super) async fn group_snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
+        let name = named_so(text, GroupSnapshotName::parse(text, self.snap.as_deref()))?;
+        Ok((self.io(&name.of.at).await?, name.of.group, name.snap))
+    }
+
+    /// That two names mean the same pool and namespace, where nothing goes from one to another.
+    pub(super) fn same_place(&self, what: &str, from: &At, to: &At) -> Result<(), Failure> {
+        let place = |at| (self.pool_of(at), self.namespace_of(at));
+        let ((pool, namespace), (to_pool, to_namespace)) = (place(from), place(to));
+        if (pool, namespace) == (to_pool, to_namespace) {
+            return Ok(());
+        }
+        let why = format!(
+            "goes from {pool}/{namespace} to {to_pool}/{to_namespace}, and must stay in its pool and namespace"
+        );
+        Err(Failure::of(Errno::EINVAL, what, why))
+    }
+
+    pub(super) async fn open(&self, text: &str, mode: Mode) -> Result<Image, Failure> {
+        let (io, name) = self.image(text).await?;
+        Image::open(&io, &name, mode).await.context(|| format!("open {text}"))
+    }
+
+    /// The image, or the snapshot that is named, for reading.
+    pub(super) async fn open_to_read(&self, text: &str) -> Result<(Image, Option<String>), Failure> {
+        let (io, name, snap) = self.image_or_snapshot(text).await?;
+        let image = match &snap {
+            None => Image::open(&io, &name, Mode::ReadOnly).await,
+            Some(snap) => Image::open_snapshot(&io, &name, snap).await,
+        };
+        Ok((image.context(|| format!("open {text}"))?, snap))
+    }
+}
+
+pub(super) async fn open_named(io: &IoCtx, name: &str, by: &ById, mode: Mode) -> Result<Image, Error> {
+    if by.by_id { Image::open_by_id(io, name, mode).await } else { Image::open(io, name, mode).await }
+}
+
+/// What a text names, or why it is refused.
+pub(super) fn named_so<T>(text: &str, parsed: Result<T, &'static str>) -> Result<T, Failure> {
+    parsed.map_err(|why| Failure::of(Errno::EINVAL, format!("'{text}'"), why))
+}
+
+/// A pool, and nothing within it.
+pub(super) fn only_pool(text: &str) -> Result<&str, Failure> {
+    match text.contains('/') {
+        true => Err(Failure::of(Errno::EINVAL, format!("'{text}'"), "is no name of a pool")),
+        false => Ok(text),
+    }
+}

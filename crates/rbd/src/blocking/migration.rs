@@ -1,0 +1,39 @@
+//! Moving images while they are used, for threads that may wait.
+
+use loligo_rados::blocking::IoCtx;
+
+use crate::migration::Status;
+use crate::{Ancestry, Error, NewCopy};
+
+/// As [`crate::migration::prepare`].
+pub fn prepare(
+    io: &IoCtx,
+    name: &str,
+    to: &IoCtx,
+    to_name: &str,
+    new: NewCopy,
+    ancestry: Ancestry,
+) -> Result<(), Error> {
+    let (from, to) = (io.asynchronous(), to.asynchronous());
+    io.runtime().block_on(crate::migration::prepare(from, name, to, to_name, new, ancestry))
+}
+
+/// As [`crate::migration::execute`].
+pub fn execute(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    io.runtime().block_on(crate::migration::execute(io.asynchronous(), name, progress))
+}
+
+/// As [`crate::migration::commit`].
+pub fn commit(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    io.runtime().block_on(crate::migration::commit(io.asynchronous(), name, progress))
+}
+
+/// As [`crate::migration::abort`].
+pub fn abort(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    io.runtime().block_on(crate::migration::abort(io.asynchronous(), name, progress))
+}
+
+/// As [`crate::migration::status`].
+pub fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
+    io.runtime().block_on(crate::migration::status(io.asynchronous(), name))
+}

@@ -1,0 +1,162 @@
+//! Clones of an image that is migrated: they get its other place as their parent.
+//!
+//! A clone is told first which parent it has, then the new parent that it has the clone, then the old one
+//! that it has it no more. Wherever that ends it can be done again, in either direction: what is done already
+//! is left alone.
+
+use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
+use loligo_wire::Encode as _;
+use loligo_wire::rbd::{ChildSpec, ParentSpec, op_feature};
+
+use crate::Error;
+use crate::call::{tell, telling};
+use crate::children::put_old_clone;
+use crate::error::ESTALE;
+use crate::image::{Image, Inner};
+use crate::images::gone;
+use crate::lock::NEWS_TIMEOUT;
+use crate::messages::Message;
+use crate::view::{self, Format, View};
+use crate::{names, parent};
+
+/// A snapshot of one image and what it is in the other.
+pub(super) struct Mapped {
+    pub(super) from: SnapId,
+    pub(super) to: SnapId,
+}
+
+/// Whether a snapshot of the image has clones.
+pub(super) async fn has_some(image: &Image) -> Result<bool, Error> {
+    for snap in &image.view().snapshots {
+        if !image.inner.clones(snap.info.id).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Gives all clones of these snapshots of `from` those of `to` as their parents.
+pub(super) async fn relink(from: &Image, to: &Image, snaps: &[Mapped]) -> Result<(), Error> {
+    let (from, to) = (&*from.inner, &*to.inner);
+    for snap in snaps {
+        let mut children = from.clones(snap.from).await?;
+        // Some may be on their way.
+        children.extend(to.clones(snap.to).await?);
+        for child in children {
+            let (old, new) = (spec_of(from, snap.from), spec_of(to, snap.to));
+            relink_child(&child, (from, &old), (to, &new)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn spec_of(image: &Inner, snap: SnapId) -> ParentSpec {
+    let nspace = String::from_utf8_lossy(image.io.namespace()).into_owned();
+    ParentSpec { pool: image.io.pool().0, nspace, image: image.id.clone(), snap }
+}
+
+async fn relink_child(
+    child: &ChildSpec,
+    (from, old): (&Inner, &ParentSpec),
+    (to, new): (&Inner, &ParentSpec),
+) -> Result<(), Error> {
+    let io = from.io.rados().ioctx_by_id(PoolId(child.pool)).with_namespace(child.nspace.clone());
+    let header = names::header(&child.image);
+    let (_, view) = match view::load(&io, &header, Format::Second).await {
+        // Left behind by somebody who did not end what he began.
+        Err(e) if e.is_not_found() => return Ok(()),
+        loaded => loaded?,
+    };
+    match &view.parent {
+        Some(parent) if parent == new => {}
+        Some(parent) if parent == old => attach(&io, &header, new, &view).await?,
+        _ => return Err(ESTALE.into()),
+    }
+    if view.op_features & op_feature::CLONE_CHILD == 0 {
+        exists(tell(&io, names::CHILDREN, "add_child", |w| put_old_clone(w, new, &child.image)).await)?;
+        gone(tell(&io, names::CHILDREN, "remove_child", |w| put_old_clone(w, old, &child.image)).await)?;
+    } else {
+        let put = |snap: SnapId| {
+            move |w: &mut loligo_wire::Writer| {
+                w.u64(snap.0);
+                w.put(child);
+            }
+        };
+        exists(tell(&to.io, &to.header, "child_attach", put(new.snap)).await)?;
+        gone(tell(&from.io, &from.header, "child_detach", put(old.snap)).await)?;
+    }
+    io.notify(header, Message::HeaderUpdate.to_bytes(), NEWS_TIMEOUT).await?;
+    Ok(())
+}
+
+/// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same
+/// moment.
+async fn attach(io: &IoCtx, header: &str, new: &ParentSpec, view: &View) -> Result<(), Error> {
+    let overlap = view.overlap.filter(|overlap| *overlap > 0);
+    tell(io, header, "parent_attach", |w| {
+        w.put(new);
+        w.u64(overlap.unwrap_or(view.size.max(1)));
+        w.bool(true);
+    })
+    .await?;
+    match overlap {
+        Some(_) => Ok(()),
+        None => {
+            Ok(io.operate(header, telling(loligo_rados::WriteOp::new(), "parent_detach", |_| {})).await?)
+        }
+    }
+}
+
+/// What is there already need not be made.
+fn exists(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(e) if e.errno() == Errno::EEXIST => Ok(()),
+        done => done,
+    }
+}
+
+impl Inner {
+    /// A snapshot's clones, of either version.
+    async fn clones(&self, snap: SnapId) -> Result<Vec<ChildSpec>, Error> {
+        if self.fixed.format == Format::First {
+            return Ok(Vec::new());
+        }
+        let view = self.view.load_full();
+        let Some(snap) = view.snapshot_by_id(snap) else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        if snap.protected {
+            // Clones of the first version need that; they are looked for everywhere.
+            all = self.old_clones(snap.info.id).await?;
+        }
+        all.extend(self.new_clones(snap.info.id).await?);
+        Ok(all)
+    }
+
+    /// Makes the image that is being made one more clone of a parent.
+    pub(super) async fn become_child_of(
+        &self,
+        spec: &ParentSpec,
+        overlap: u64,
+        is_second: bool,
+    ) -> Result<(), Error> {
+        tell(&self.io, &self.header, "parent_attach", |w| {
+            w.put(spec);
+            w.u64(overlap);
+            w.bool(false);
+        })
+        .await?;
+        if !is_second {
+            return tell(&self.io, names::CHILDREN, "add_child", |w| put_old_clone(w, spec, &self.id)).await;
+        }
+        tell(&self.io, &self.header, "op_features_set", |w| {
+            w.u64(op_feature::CLONE_CHILD);
+            w.u64(op_feature::CLONE_CHILD);
+        })
+        .await?;
+        tell(&parent::place_of(&self.io, spec), &names::header(&spec.image), "child_attach", |w| {
+            w.u64(spec.snap.0);
+            w.put(&self.child_spec());
+        })
+        .await
+    }
+}

@@ -1,0 +1,304 @@
+//! Moving an image to another pool, namespace, name or layout while it is used (`rbd migration`).
+//!
+//! [`prepare`] makes the new image, the destination, with the snapshots of the old one, the source, which
+//! goes to the trash: from then on the destination is used, and has what the source has (`origin/`).
+//! [`execute`] copies all that nobody has needed to copy yet. [`commit`] removes the source; [`abort`], until
+//! then, removes the destination instead, and gives the source what was written meanwhile. Both headers say
+//! what is being done, so that each step can be repeated if whoever took it was killed. Facts:
+//! `librbd/api/Migration.cc` (release 16).
+//!
+//! ```no_run
+//! # async fn example(slow: loligo_rados::IoCtx, fast: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
+//! use loligo_rbd::{Ancestry, NewCopy, migration};
+//!
+//! migration::prepare(&slow, "disk", &fast, "disk", NewCopy::default(), Ancestry::Kept).await?;
+//! migration::execute(&fast, "disk", |_, _| {}).await?;
+//! migration::commit(&fast, "disk", |_, _| {}).await
+//! # }
+//! ```
+
+mod children;
+mod destination;
+mod finish;
+mod pair;
+mod prepare;
+mod revert;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use loligo_rados::{Errno, IoCtx, PoolId};
+use loligo_wire::rbd::Migration;
+
+pub use self::finish::{abort, commit};
+use self::pair::Pair;
+pub use self::prepare::prepare;
+use crate::call::{ask, tell};
+use crate::copy::AT_ONCE;
+use crate::image::{Image, Inner, Mode, Moving, Which};
+use crate::messages::Wanted;
+use crate::view::{Fixed, View};
+use crate::{Error, names};
+
+/// How often an image that is being prepared is looked at again, and how many times.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOKS: u32 = 25;
+
+/// Bytes of objects that are copied at the same time at most, unless one has more.
+const COPIED_AT_ONCE: u64 = 64 << 20;
+
+/// What is being done with an image that is migrated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Something has failed.
+    Error,
+    /// The destination is being made.
+    Preparing,
+    /// The destination can be used.
+    Prepared,
+    /// What the destination does not have is being copied.
+    Executing,
+    /// The destination has all.
+    Executed,
+    /// The destination is being removed.
+    Aborting,
+    /// Something that is not known here.
+    Unknown,
+}
+
+impl State {
+    /// Its name, as `rbd status` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Preparing => "preparing",
+            Self::Prepared => "prepared",
+            Self::Executing => "executing",
+            Self::Executed => "executed",
+            Self::Aborting => "aborting",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn of(code: u8) -> Self {
+        match code {
+            Migration::ERROR => Self::Error,
+            Migration::PREPARING => Self::Preparing,
+            Migration::PREPARED => Self::Prepared,
+            Migration::EXECUTING => Self::Executing,
+            Migration::EXECUTED => Self::Executed,
+            Migration::ABORTING => Self::Aborting,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// One of the two images of a migration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The pool.
+    pub pool: PoolId,
+    /// The namespace.
+    pub namespace: String,
+    /// The image's name.
+    pub name: String,
+    /// Its id; empty if it is of the first format.
+    pub id: String,
+}
+
+/// How far a migration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The old image.
+    pub source: End,
+    /// The new one.
+    pub destination: End,
+    /// What is being done.
+    pub state: State,
+    /// How far it is, for people.
+    pub description: String,
+}
+
+/// How far the migration of an image is, be it its source or its destination; `None`: it is in none.
+///
+/// # Errors
+/// [`Error::NoImage`].
+pub async fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
+    match Pair::find(io, name).await {
+        Err(Error::NotMigrating) => Ok(None),
+        pair => Ok(Some(pair?.status())),
+    }
+}
+
+/// Copies to the destination what it does not have yet of its source; tells how many objects of how many are
+/// done. `name` is that of either. The destination may be used meanwhile; whoever has its exclusive lock is
+/// asked to do it.
+///
+/// # Errors
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it is prepared, or was
+/// interrupted here.
+pub async fn execute(io: &IoCtx, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let pair = Pair::find(io, name).await?;
+    if ![State::Prepared, State::Executing].contains(&pair.state()) {
+        return Err(Error::MigrationState { state: pair.state().name(), wanted: "prepared" });
+    }
+    let destination = pair.open_destination().await?;
+    let executed = copy_all(&pair, &destination, &mut progress).await;
+    let closed = destination.close().await;
+    executed.and(closed)
+}
+
+async fn copy_all(
+    pair: &Pair,
+    destination: &Image,
+    progress: &mut impl FnMut(u64, u64),
+) -> Result<(), Error> {
+    let from = &pair.source;
+    if let Some(source) = apart(&from.io, &from.name, &from.id).await? {
+        // Whoever prepared it may have been killed before all clones knew.
+        let relinked = prepare::relink_clones(pair, &source, destination).await;
+        let closed = source.close().await;
+        relinked.and(closed)?;
+    }
+    pair.set_state(Migration::EXECUTING, "").await?;
+    destination.inner.refresh().await?;
+    {
+        let percent = Arc::new(AtomicU64::new(0));
+        let told = |done: u64, all: u64| {
+            percent.store((done * 100).checked_div(all).unwrap_or(100), Ordering::Relaxed);
+            progress(done, all);
+        };
+        let described = pair.describe(Arc::clone(&percent));
+        tokio::select! {
+            done = destination.migrate(told) => done?,
+            () = described => {}
+        }
+    }
+    pair.set_state(Migration::EXECUTED, "").await?;
+    destination.inner.header_changed().await
+}
+
+/// What an image's header says of a migration; `None`: nothing.
+pub(crate) async fn spec_of(io: &IoCtx, header: &str) -> Result<Option<Migration>, Error> {
+    match ask(io, header, "migration_get", |_| {}).await {
+        Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => Ok(None),
+        spec => Ok(Some(spec?)),
+    }
+}
+
+/// Enters what the header says of a migration that the image is in.
+pub(crate) async fn enter(io: &IoCtx, header: &str, view: &mut View) -> Result<(), Error> {
+    view.set_migration(spec_of(io, header).await?);
+    Ok(())
+}
+
+/// Loads an image again while it is being made by a migration.
+pub(crate) async fn once_prepared<F: Future<Output = Result<(Fixed, View), Error>>>(
+    waits: bool,
+    load: impl Fn() -> F,
+) -> Result<(Fixed, View), Error> {
+    let mut looks = 0;
+    loop {
+        let (fixed, view) = load().await?;
+        let is_preparing = view
+            .migration
+            .as_ref()
+            .is_some_and(|spec| spec.header == Migration::DESTINATION && spec.state == Migration::PREPARING);
+        looks += 1;
+        if !waits || !is_preparing || looks == LOOKS {
+            return Ok((fixed, view));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Refuses to read an image that has not got its data yet, or loses them.
+pub(crate) fn check_readable(spec: Option<&Migration>, moving: Moving) -> Result<(), Error> {
+    let Some(spec) = spec.filter(|spec| moving == Moving::Followed && spec.header == Migration::DESTINATION)
+    else {
+        return Ok(());
+    };
+    match State::of(spec.state) {
+        State::Prepared | State::Executing | State::Executed => Ok(()),
+        State::Preparing => {
+            Err(Error::Migrating("it is being prepared; if nobody does that any more: rbd migration abort"))
+        }
+        _ => {
+            Err(Error::Migrating("that is being aborted; if nobody does that any more: rbd migration abort"))
+        }
+    }
+}
+
+/// Refuses to change the source of a migration.
+pub(crate) fn check_writable(spec: Option<&Migration>, moving: Moving) -> Result<(), Error> {
+    match spec {
+        Some(spec) if moving == Moving::Followed && spec.header == Migration::SOURCE => {
+            Err(Error::MigratingAway(spec.name.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Inner {
+    /// Refuses to remove an image of a migration.
+    pub(crate) fn check_parted(&self) -> Result<(), Error> {
+        match self.moving == Moving::Followed && self.view.load().migration.is_some() {
+            true => Err(Error::Migrating("remove it after rbd migration commit or abort")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Image {
+    /// Copies what is not copied yet, or has the lock's owner do it.
+    pub(crate) async fn migrate(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+        if self.has_owner_do(Wanted::Migrate, &mut progress).await? {
+            return Ok(());
+        }
+        let inner = &self.inner;
+        drop(inner.enter().await?);
+        inner.refresh().await?;
+        let all = inner.source_objects().await?;
+        let at_once = (COPIED_AT_ONCE / inner.fixed.layout.object_size()).clamp(1, AT_ONCE as u64);
+        let taken = stream::iter(0..all).map(|number| async move {
+            let _place = inner.enter().await?;
+            inner.take_from_source(number).await
+        });
+        let mut taken = taken.buffer_unordered(at_once as usize);
+        let mut done = 0;
+        while taken.try_next().await?.is_some() {
+            done += 1;
+            progress(done, all);
+        }
+        Ok(())
+    }
+}
+
+/// Tells a header what is being done. One that is not there, or knows of no migration, is told nothing.
+async fn tell_state(io: &IoCtx, header: &str, state: u8, description: &str) -> Result<(), Error> {
+    tell(io, header, "migration_set_state", |w| {
+        w.u8(state);
+        w.put(description);
+    })
+    .await
+}
+
+/// The header of an image of this name and id.
+fn header_of(name: &str, id: &str) -> String {
+    if id.is_empty() { names::old_header(name) } else { names::header(id) }
+}
+
+/// An image by what is known of it.
+fn known<'a>(name: &'a str, id: &'a str) -> Which<'a> {
+    Which::Known { name, id }
+}
+
+/// Opens an image as what it has itself; `None` if there is none any more.
+async fn apart(io: &IoCtx, name: &str, id: &str) -> Result<Option<Image>, Error> {
+    match Image::open_apart(io, known(name, id), Mode::ReadWrite).await {
+        Err(Error::NoImage(_)) => Ok(None),
+        image => Ok(Some(image?)),
+    }
+}

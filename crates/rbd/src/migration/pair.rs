@@ -1,0 +1,217 @@
+//! The two images of a migration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use loligo_rados::{Errno, IoCtx, PoolId};
+use loligo_wire::rbd::{Migration, trash_source};
+
+use super::{End, State, Status, header_of, known, spec_of, tell_state};
+use crate::call::{ask, tell};
+use crate::image::{Image, Mode};
+use crate::images::gone;
+use crate::{Error, names, namespaces, old, trash};
+
+/// How often the headers say how far it is.
+const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
+
+/// An image of a migration, and where it lies.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) io: IoCtx,
+    pub(super) name: String,
+    pub(super) id: String,
+}
+
+impl Place {
+    fn of(io: &IoCtx, spec: &Migration) -> Self {
+        Self { io: crate::origin::place_of(io, spec), name: spec.name.clone(), id: spec.image.clone() }
+    }
+
+    pub(super) fn header(&self) -> String {
+        header_of(&self.name, &self.id)
+    }
+
+    fn end(&self) -> End {
+        End {
+            pool: self.io.pool(),
+            namespace: String::from_utf8_lossy(self.io.namespace()).into_owned(),
+            name: self.name.clone(),
+            id: self.id.clone(),
+        }
+    }
+}
+
+/// What is known of a migration.
+pub(super) struct Pair {
+    pub(super) source: Place,
+    pub(super) destination: Place,
+    /// What the headers say: the source's, and the destination's.
+    pub(super) specs: [Option<Migration>; 2],
+}
+
+/// The id of an image of this name, and of its source in the trash, if there is no image.
+enum Found {
+    Image(String),
+    Trashed(String),
+}
+
+async fn find(io: &IoCtx, name: &str) -> Result<Found, Error> {
+    match ask(io, &names::id_object(name), "get_id", |_| {}).await {
+        Err(e) if e.is_not_found() => {}
+        id => return Ok(Found::Image(id?)),
+    }
+    if old::has_header(io, name).await? {
+        return Ok(Found::Image(String::new()));
+    }
+    let sources = trash::list(io).await?;
+    let found =
+        sources.into_iter().find(|image| image.source == trash_source::MIGRATION && image.name == name);
+    found.map(|image| Found::Trashed(image.id)).ok_or_else(|| Error::NoImage(name.to_owned()))
+}
+
+impl Pair {
+    /// The migration of the image of this name, be it the source or the destination.
+    ///
+    /// # Errors
+    /// [`Error::NoImage`]; [`Error::NotMigrating`].
+    pub(super) async fn find(io: &IoCtx, name: &str) -> Result<Self, Error> {
+        let (Found::Image(id) | Found::Trashed(id)) = find(io, name).await?;
+        let here = Place { io: io.clone(), name: name.to_owned(), id };
+        let spec = spec_of(io, &here.header()).await?.ok_or(Error::NotMigrating)?;
+        if !spec.source.is_empty() {
+            return Err(Error::Features("a migration from what is no image".to_owned()));
+        }
+        let there = Place::of(io, &spec);
+        let other = spec_of(&there.io, &there.header()).await?;
+        Ok(match spec.header {
+            Migration::SOURCE => Self { source: here, destination: there, specs: [Some(spec), other] },
+            _ => Self { source: there, destination: here, specs: [other, Some(spec)] },
+        })
+    }
+
+    /// The source of an image that is in no migration any more, since that was committed, but not to its end.
+    pub(super) async fn left_over(io: &IoCtx, name: &str) -> Result<Self, Error> {
+        let Found::Image(id) = find(io, name).await? else { return Err(Error::NotMigrating) };
+        let destination = Place { io: io.clone(), name: name.to_owned(), id };
+        for (pool, _) in io.rados().pools() {
+            let pool = io.rados().ioctx_by_id(pool);
+            let mut places = vec![pool.clone()];
+            let others = namespaces::list(&pool).await.unwrap_or_default();
+            places.extend(others.into_iter().map(|namespace| pool.with_namespace(namespace)));
+            for io in places {
+                if let Some((source, spec)) = source_of(&io, &destination).await? {
+                    return Ok(Self { source, destination, specs: [Some(spec), None] });
+                }
+            }
+        }
+        Err(Error::NotMigrating)
+    }
+
+    /// What is being done. Old clients tell the source only.
+    pub(super) fn state(&self) -> State {
+        let mut states = self.specs.iter().flatten().map(|spec| State::of(spec.state));
+        let first = states.next().unwrap_or(State::Unknown);
+        // One of them may not have been told yet that it can be used.
+        if states.any(|state| state == State::Preparing) { State::Preparing } else { first }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let description = self.specs.iter().flatten().next().map(|spec| spec.description.clone());
+        Status {
+            source: self.source.end(),
+            destination: self.destination.end(),
+            state: self.state(),
+            description: description.unwrap_or_default(),
+        }
+    }
+
+    /// What the header of one of the images says from the beginning.
+    pub(super) fn spec(&self, header: u8, flatten: bool) -> Migration {
+        let other = if header == Migration::SOURCE { &self.destination } else { &self.source };
+        Migration {
+            header,
+            pool: other.io.pool().0,
+            nspace: String::from_utf8_lossy(other.io.namespace()).into_owned(),
+            name: other.name.clone(),
+            image: other.id.clone(),
+            source: String::new(),
+            snap_seqs: BTreeMap::new(),
+            overlap: 0,
+            flatten,
+            mirroring: false,
+            mirror_mode: 0,
+            state: Migration::PREPARING,
+            description: String::new(),
+        }
+    }
+
+    /// Tells both headers what is being done; first the source's, whose word counts for old clients.
+    pub(super) async fn set_state(&self, state: u8, description: &str) -> Result<(), Error> {
+        for place in [&self.source, &self.destination] {
+            tell_state(&place.io, &place.header(), state, description).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells both headers from time to time how far it is, without end.
+    pub(super) async fn describe(&self, percent: Arc<AtomicU64>) {
+        let mut told = u64::MAX;
+        loop {
+            let now = percent.load(Ordering::Relaxed);
+            if now != told {
+                told = now;
+                // For people only; what has failed is told by the work itself.
+                let _ = self.set_state(Migration::EXECUTING, &format!("{now}% complete")).await;
+            }
+            tokio::time::sleep(DESCRIBE_EVERY).await;
+        }
+    }
+
+    pub(super) async fn open_destination(&self) -> Result<Image, Error> {
+        let Place { io, name, id } = &self.destination;
+        Image::open_at(io, known(name, id), None, Mode::ReadWrite)
+            .await?
+            .with_ancestors(Mode::ReadWrite)
+            .await
+    }
+}
+
+/// Takes an image out of the trash of which nothing else is left: a commit ended there.
+async fn strike_out(place: &Place) -> Result<(), Error> {
+    match place.io.stat(place.header()).await {
+        Err(e) if e.errno() == Errno::ENOENT => {
+            gone(tell(&place.io, names::TRASH, "trash_remove", |w| w.put(&place.id)).await)
+        }
+        found => Ok(found.map(drop)?),
+    }
+}
+
+/// An image in this place that was migrated to `destination`.
+async fn source_of(io: &IoCtx, destination: &Place) -> Result<Option<(Place, Migration)>, Error> {
+    let trashed = match trash::list(io).await {
+        // An OSD without the class has no images.
+        Err(e) if e.errno() == Errno::EOPNOTSUPP => return Ok(None),
+        trashed => trashed?,
+    };
+    let sources = trashed.into_iter().filter(|image| image.source == trash_source::MIGRATION);
+    let old = Place { io: io.clone(), name: destination.name.clone(), id: String::new() };
+    let places = sources.map(|image| Place { io: io.clone(), name: image.name, id: image.id }).chain([old]);
+    for place in places {
+        let spec = spec_of(io, &place.header()).await?;
+        let is_it = |spec: &Migration| {
+            spec.header == Migration::SOURCE
+                && spec.image == destination.id
+                && PoolId(spec.pool) == destination.io.pool()
+                && spec.nspace.as_bytes() == destination.io.namespace()
+        };
+        match spec {
+            Some(spec) if is_it(&spec) => return Ok(Some((place, spec))),
+            None if !place.id.is_empty() => strike_out(&place).await?,
+            _ => {}
+        }
+    }
+    Ok(None)
+}

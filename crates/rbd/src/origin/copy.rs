@@ -1,0 +1,292 @@
+//! Copying an object from the place that its image is being migrated from, with all that it was at snapshots.
+//!
+//! State after state, oldest first, the object gets what the source has at a snapshot, with a snapshot
+//! context that ends before that snapshot as the destination has it: so it has there what it had in the
+//! source. Each request fails if somebody has written with this context or a newer one: whoever copies at the
+//! same time, or has begun to and was killed, has done that. What the source has at last comes before what
+//! the destination's users write, and is seen at the snapshots that they have made meanwhile.
+
+use bytes::Bytes;
+use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
+use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::rbd::feature;
+use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
+
+use super::Origin;
+use crate::Error;
+use crate::call::telling;
+use crate::copyup::{Before, Turn};
+use crate::diff::{Grain, Maps, Span};
+use crate::features::OBJECT_MAP_INVALID;
+use crate::image::Inner;
+use crate::sparse::nonzero_runs;
+
+/// What `assert_snapc_seq` wants (`AssertSnapcSeqState`): the object knows of no context as new as this one,
+/// or it does.
+const NEWER: u8 = 0;
+const KNOWN: u8 = 1;
+
+/// Times that a change is tried again since the object is still to be copied.
+const ATTEMPTS: u32 = 8;
+
+/// Zeros of so many bytes are not copied.
+const SPARSE_BYTES: usize = 4096;
+
+/// Which objects are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    /// Those that the source has objects for; the destination has the same parent for the others.
+    Own,
+    /// Those too of which only the parent has something: it is about to be changed.
+    All,
+}
+
+/// A state that was taken over.
+struct State {
+    /// The source's snapshot, or its head.
+    from: SnapId,
+    /// The destination's.
+    to: SnapId,
+}
+
+/// What makes an object what it was in one state out of what it was in the one before.
+struct Step {
+    /// The snapshots that are older, newest first, and the newest of them that there ever was.
+    seq: u64,
+    snaps: Vec<SnapId>,
+    /// Of the state.
+    to: SnapId,
+    /// Whether there is an object.
+    exists: bool,
+    op: Option<WriteOp>,
+}
+
+impl Origin {
+    /// The states that were taken over, oldest first, also those of snapshots that the destination has no
+    /// more: whoever began to copy an object may have begun with them.
+    fn states(&self) -> Vec<State> {
+        let mapped =
+            self.spec.snap_seqs.iter().map(|(from, to)| State { from: SnapId(*from), to: SnapId(*to) });
+        let mut states: Vec<State> = mapped.collect();
+        states.sort_unstable_by_key(|state| state.to);
+        states.push(State { from: SnapId::HEAD, to: SnapId::HEAD });
+        states
+    }
+
+    /// Whether the source, without its parent, has or had something of an object of the destination.
+    async fn has_some(&self, image: &Inner, whole: ObjectExtent) -> Result<bool, Error> {
+        let source = &self.head;
+        for (at, _, len) in image.pieces(whole) {
+            for extent in source.fixed.layout.extents(at, len).collect::<Vec<_>>() {
+                if !source.history(extent.object).await?.is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Inner {
+    /// A request that fails with ERANGE if the object is yet to be copied.
+    pub(crate) async fn if_settled(&self) -> Result<WriteOp, Error> {
+        let origin = if self.is_migrating() { self.origin().await? } else { None };
+        Ok(origin.map_or_else(WriteOp::new, |origin| asserting(origin.newest(), KNOWN)))
+    }
+
+    /// Copies an object for nobody in particular. To be called with a place among those who change data.
+    pub(crate) async fn take_from_source(&self, number: u64) -> Result<(), Error> {
+        let _held = self.map.holding(number).await;
+        let turn = self.copies.own_turn(number).await;
+        self.copy_from_source(number, Copied::Own, &turn).await
+    }
+
+    /// Changes an object of an image that is being migrated. What is there is copied before, if it was not.
+    pub(crate) async fn change_migrating(
+        &self,
+        io: &IoCtx,
+        extent: ObjectExtent,
+        before: Before,
+        missing: bool,
+        op: impl Fn(WriteOp) -> WriteOp,
+    ) -> Result<Outcome, Error> {
+        let (number, oid) = (extent.object.0, self.object(extent));
+        let Some(origin) = self.origin().await? else {
+            return self.change_own(io, extent, before, missing, op).await;
+        };
+        let reached = self.covered(number);
+        let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= reached;
+        if reached == 0 || (replaces && !self.has_snapshots() && origin.newest() == 0) {
+            return Ok(io.execute(oid, op(WriteOp::new()), WriteOptions::default()).await?);
+        }
+        for attempt in 0..ATTEMPTS {
+            if !missing || attempt > 0 {
+                let guarded = op(asserting(origin.newest(), KNOWN));
+                let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
+                if done.errno() != Some(Errno::ERANGE) {
+                    return Ok(done);
+                }
+            }
+            let Some(turn) = self.copies.turn(number).await else { continue };
+            self.copy_from_source(number, Copied::All, &turn).await?;
+            if before == Before::Compared {
+                // What a request looks at is what was there before it.
+                io.operate(oid.as_str(), WriteOp::new().create(false)).await?;
+            }
+            let op = op(WriteOp::new().create(false));
+            return Ok(io.execute(oid, op, WriteOptions::default()).await?);
+        }
+        Err(crate::error::EBUSY.into())
+    }
+
+    /// Copies what the source has of an object in all states.
+    async fn copy_from_source(&self, number: u64, copied: Copied, _turn: &Turn<'_>) -> Result<(), Error> {
+        let Some(origin) = self.origin().await? else { return Ok(()) };
+        let len = self.fixed.layout.object_size();
+        let whole = ObjectExtent { object: ObjectNo(number), offset: 0, len };
+        let shares_parent = copied == Copied::Own && self.view.load().parent.is_some();
+        if shares_parent && !origin.has_some(self, whole).await? {
+            return Ok(());
+        }
+        let steps = self.steps(&origin, whole).await?;
+        if steps.iter().all(|step| step.op.is_none()) {
+            return Ok(());
+        }
+        self.tell_maps(number, &steps).await?;
+        for Step { seq, snaps, op, .. } in steps {
+            let Some(op) = op else { continue };
+            let io = self.data.with_snap_context(SnapId(seq), &snaps)?;
+            match io.operate(self.fixed.object(number), op).await {
+                // Somebody has done it; or what is to be removed never was.
+                Err(e) if [Errno::ERANGE, Errno::ENOENT].contains(&e.errno()) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be done for each state.
+    async fn steps(&self, origin: &Origin, whole: ObjectExtent) -> Result<Vec<Step>, Error> {
+        let (mut steps, mut snaps, mut seq) = (Vec::<Step>::new(), Vec::new(), 0);
+        let mut from = None;
+        // Bytes of the object, and whether it is there.
+        let (mut len, mut exists) = (0, false);
+        for State { from: id, to } in origin.states() {
+            let source = origin.at(id)?;
+            let size =
+                if to == SnapId::HEAD { source.size().min(self.view.load().size) } else { source.size() };
+            let mut work =
+                Work::new(asserting(if to == SnapId::HEAD { origin.newest() } else { seq }, NEWER));
+            let room = self.fixed.layout.object_len(whole.object, size);
+            if exists && room < len {
+                work.end_at(room);
+                (len, exists) = (room, room > 0);
+            }
+            let span = Span { from, to: id, grain: Grain::Bytes };
+            for (at, object_offset, piece) in self.pieces(ObjectExtent { len: room, ..whole }) {
+                let piece = piece.min(size.saturating_sub(at));
+                for change in source.changes(at, piece, span, &Maps::default()).await? {
+                    let offset = object_offset + (change.offset - at);
+                    let data = match change.exists {
+                        true => source.read(change.offset, change.len).await?,
+                        false => Bytes::from(vec![0; change.len as usize]),
+                    };
+                    work.put(offset, &data, &mut len);
+                }
+            }
+            exists |= work.writes;
+            if to == SnapId::HEAD {
+                seq = origin.newest();
+            }
+            steps.push(Step { seq, snaps: snaps.clone(), to, exists, op: work.done() });
+            if self.view.load().snapshot_by_id(to).is_some() {
+                snaps.insert(0, to);
+            }
+            (seq, from) = (to.0, Some(id));
+        }
+        Ok(steps)
+    }
+
+    /// Has the object maps say that there will be an object: of the snapshots that were taken over, of those
+    /// that were made since, and of the image.
+    async fn tell_maps(&self, number: u64, steps: &[Step]) -> Result<(), Error> {
+        let view = self.view.load_full();
+        if !view.has(feature::OBJECT_MAP) {
+            return Ok(());
+        }
+        let clean = if view.has(feature::FAST_DIFF) { EXISTS_CLEAN } else { EXISTS };
+        let state = |is_changed| if is_changed { EXISTS } else { clean };
+        for step in steps.iter().filter(|step| step.exists && step.to != SnapId::HEAD) {
+            let flags = view.snapshot_by_id(step.to).map_or(OBJECT_MAP_INVALID, |snap| snap.flags);
+            if flags & OBJECT_MAP_INVALID == 0 {
+                self.tell_snapshot(number, step.to, state(step.op.is_some())).await?;
+            }
+        }
+        let Some(head) = steps.last().filter(|head| head.exists) else { return Ok(()) };
+        let mut is_changed = head.op.is_some();
+        let is_new = |id: SnapId| steps.iter().all(|step| step.to != id);
+        for snap in view.snapshots.iter().filter(|snap| is_new(snap.info.id)) {
+            let room = self.fixed.layout.object_len(ObjectNo(number), snap.info.size);
+            if snap.flags & OBJECT_MAP_INVALID == 0 && room > 0 {
+                self.tell_snapshot(number, snap.info.id, state(is_changed)).await?;
+            }
+            is_changed = false;
+        }
+        self.map.copying(number, state(is_changed)).await
+    }
+}
+
+/// A request that fails unless what an object knows of snapshot contexts is so.
+fn asserting(seq: u64, wanted: u8) -> WriteOp {
+    telling(WriteOp::new(), "assert_snapc_seq", |w| {
+        w.u64(seq);
+        w.u8(wanted);
+    })
+}
+
+/// A request that is being put together.
+struct Work {
+    op: WriteOp,
+    is_empty: bool,
+    /// Whether there are data.
+    writes: bool,
+}
+
+impl Work {
+    fn new(op: WriteOp) -> Self {
+        Self { op, is_empty: true, writes: false }
+    }
+
+    fn add(&mut self, add: impl FnOnce(WriteOp) -> WriteOp) {
+        self.op = add(std::mem::take(&mut self.op));
+        self.is_empty = false;
+    }
+
+    /// The object ends there now; at 0 there is none.
+    fn end_at(&mut self, len: u64) {
+        self.add(|op| if len == 0 { op.remove() } else { op.truncate(len) });
+    }
+
+    /// Data, and zeros where there was something. `len` is the object's length.
+    fn put(&mut self, offset: u64, data: &Bytes, len: &mut u64) {
+        let mut at = 0;
+        let end = data.len()..data.len();
+        for run in nonzero_runs(data, SPARSE_BYTES).into_iter().chain([end]) {
+            let (zeros, zeros_end) = (offset + at as u64, (offset + run.start as u64).min(*len));
+            if zeros < zeros_end {
+                self.add(|op| op.zero(zeros, zeros_end - zeros));
+            }
+            at = run.end;
+            if !run.is_empty() {
+                let start = offset + run.start as u64;
+                *len = (*len).max(offset + run.end as u64);
+                self.writes = true;
+                self.add(|op| op.write(start, data.slice(run)));
+            }
+        }
+    }
+
+    fn done(self) -> Option<WriteOp> {
+        (!self.is_empty).then_some(self.op)
+    }
+}
