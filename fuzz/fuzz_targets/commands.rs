@@ -1,3 +1,5 @@
+//! Fuzz target: commands to the monitor, with a bound on memory.
+
 #![no_main]
 
 #[path = "../counting.rs"]

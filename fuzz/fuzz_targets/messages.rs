@@ -1,3 +1,5 @@
+//! Fuzz target: bodies of messages.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_wire::fuzz::messages(data));

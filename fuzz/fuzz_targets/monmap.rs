@@ -1,3 +1,5 @@
+//! Fuzz target: monmaps.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_maps::fuzz::monmap(data));

@@ -1,3 +1,5 @@
+//! Fuzz target: what an NBD client sends.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_nbd::fuzz::connection(data));

@@ -1,3 +1,5 @@
+//! Fuzz target: osdmaps.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_maps::fuzz::osdmap(data));

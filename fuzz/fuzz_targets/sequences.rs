@@ -1,3 +1,5 @@
+//! Fuzz target: sequences of requests to an OSD, with bounds on work and memory.
+
 #![no_main]
 
 #[path = "../counting.rs"]

@@ -1,3 +1,5 @@
+//! Fuzz target: what a disk store reads from its disk.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,5 @@
-//! What failed, kept to be said again at the end: of thousands of lines, the last are what is left to be read.
+//! What failed, kept to be said again at the end: of thousands of lines, the last are what is left to be
+//! read.
 
 use std::collections::VecDeque;
 

@@ -24,7 +24,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Licences, sources and duplicates of what we depend on. In CI nothing may be left out, so there the checker is installed.
+/// Licences, sources and duplicates of what we depend on. In CI nothing may be left out, so there the checker
+/// is installed.
 fn dependencies() -> Result<()> {
     if !installed("cargo-deny") {
         if std::env::var_os("CI").is_none() {
@@ -41,8 +42,8 @@ fn dependencies() -> Result<()> {
     advisories()
 }
 
-/// Known faults of what we depend on, from the RustSec database, which is fetched. A machine without a way to it leaves
-/// this out and says so: no change of ours can mend that.
+/// Known faults of what we depend on, from the RustSec database, which is fetched. A machine without a way to
+/// it leaves this out and says so: no change of ours can mend that.
 fn advisories() -> Result<()> {
     println!("== advisories");
     if succeed(cargo().args(["deny", "fetch", "db"])).is_err() {

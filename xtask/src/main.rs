@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask test | lint | bench | torture | miri | ci | stock-ceph`.
 //!
-//! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock Ceph.
+//! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock
+//! Ceph.
 
 mod audit;
 mod bench;
@@ -31,7 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where that may be done).
+    /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where that may
+    /// be done).
     Test(test::Options),
     /// Checks formatting, clippy, documentation, and the project's own rules.
     Lint,
@@ -39,7 +41,8 @@ enum Command {
     Bench(bench::Options),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
     Torture(torture::Options),
-    /// Has Miri look for undefined behaviour in the crates with unsafe code of their own; needs a nightly toolchain.
+    /// Has Miri look for undefined behaviour in the crates with unsafe code of their own; needs a nightly
+    /// toolchain.
     Miri,
     /// What CI runs: test, then lint.
     Ci,

@@ -1,7 +1,8 @@
 //! A stock Ceph cluster on loopback, for comparison and interoperability.
 //!
-//! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12; reef (18.2) and tentacle (20.2) live in a
-//! folder each that debootstrap makes once, under `$STOCK_CEPH_ROOTS` (default `/var/tmp/stock-ceph`), and run by chroot.
+//! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12; reef (18.2) and tentacle (20.2)
+//! live in a folder each that debootstrap makes once, under `$STOCK_CEPH_ROOTS` (default
+//! `/var/tmp/stock-ceph`), and run by chroot.
 
 mod conf;
 mod link;
@@ -57,8 +58,8 @@ pub(crate) struct UpOptions {
     pub(crate) release: Release,
     #[arg(long, value_enum, default_value_t = Auth::Cephx)]
     pub(crate) auth: Auth,
-    /// Runs the daemons in a network namespace of their own. DIR/link names the interface that leads there: the way is cut
-    /// with `ip link set NAME down`.
+    /// Runs the daemons in a network namespace of their own. DIR/link names the interface that leads there:
+    /// the way is cut with `ip link set NAME down`.
     #[arg(long)]
     pub(crate) apart: bool,
 }
@@ -151,7 +152,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir`, which must not hold one, and waits until it serves a pool `p` of 32 placement groups.
+    /// Makes a cluster in `dir`, which must not hold one, and waits until it serves a pool `p` of 32
+    /// placement groups.
     pub(crate) fn up(dir: &Path, options: &UpOptions) -> Result<Self> {
         if dir.join("root").exists() {
             return Err(format!("{} already holds a cluster", dir.display()).into());
@@ -174,7 +176,8 @@ impl Cluster {
         Ok(Self { dir: dir.to_owned(), root: Root::at(PathBuf::from(root)), link })
     }
 
-    /// `DIR/exec PROGRAM ARGUMENTS` runs a program of the cluster's release where its daemons run, told of the cluster.
+    /// `DIR/exec PROGRAM ARGUMENTS` runs a program of the cluster's release where its daemons run, told of
+    /// the cluster.
     fn write_exec(&self) -> Result<()> {
         if let Some(link) = &self.link {
             fs::write(self.dir.join("link"), link.name())?;

@@ -16,10 +16,12 @@ use crate::watched;
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
 
-/// Simulated disks that lose power or fail: those of the disk store's tests take half a minute with two cores.
+/// Simulated disks that lose power or fail: those of the disk store's tests take half a minute with two
+/// cores.
 const STORE_SEEDS: &str = "350";
 
-/// Modelled clusters that do to the client whatever their seeds say: three quarters of a minute with two cores.
+/// Modelled clusters that do to the client whatever their seeds say: three quarters of a minute with two
+/// cores.
 const CLIENT_SEEDS: &str = "1500";
 
 #[derive(Default)]
@@ -43,7 +45,8 @@ pub(crate) struct Options {
     /// Only tests, or of the suites those programs, that have this in their names.
     #[arg(requires = "part")]
     name: Option<String>,
-    /// Also has the programs and clusters of Ceph 18.2 and 20.2 tested, which debootstrap fetches the first time.
+    /// Also has the programs and clusters of Ceph 18.2 and 20.2 tested, which debootstrap fetches the first
+    /// time.
     #[arg(long)]
     all_releases: bool,
     /// Of the suites, only those that take a few minutes.
@@ -184,7 +187,8 @@ fn units(options: &Options) -> Command {
     units
 }
 
-/// Loom models, in a target folder of their own: the flag would make cargo build everything anew, back and forth.
+/// Loom models, in a target folder of their own: the flag would make cargo build everything anew, back and
+/// forth.
 fn loom() -> Command {
     let mut command = cargo();
     command.args(["test", "--release", "--test", "loom", "--target-dir", "target/loom"]);
@@ -217,7 +221,8 @@ fn interop(cluster: &Cluster) -> Result<Command> {
 /// What the tests that need three OSDs have in their names.
 const THREE_OSDS: &str = "in_chaos";
 
-/// The ignored tests that need three OSDs. Of the whole workspace, or cargo would build much of it anew for one package.
+/// The ignored tests that need three OSDs. Of the whole workspace, or cargo would build much of it anew for
+/// one package.
 fn chaos(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "chaos", "--", "--ignored", "--nocapture"]);
@@ -242,7 +247,8 @@ fn cluster_of(release: Release) -> Result<Cluster> {
     Cluster::up(&dir_of(release, "one"), &UpOptions { release, ..UpOptions::default() })
 }
 
-/// A cluster that can lose what it consists of: OSDs that keep what they acknowledged, and, where that can be made, a network of its own.
+/// A cluster that can lose what it consists of: OSDs that keep what they acknowledged, and, where that can be
+/// made, a network of its own.
 pub(crate) fn chaos_cluster(release: Release) -> Result<Cluster> {
     let options = UpOptions { release, osds: 3, mons: 3, store: Store::Bluestore, ..UpOptions::default() };
     let dir = dir_of(release, "three");
@@ -261,8 +267,8 @@ fn dir_of(release: Release, what: &str) -> PathBuf {
 }
 
 impl Totals {
-    /// Runs a test command, shows what it prints and adds up its results; a test program that hangs is one that fails. A
-    /// command that fails without a failed test (a build error) ends everything.
+    /// Runs a test command, shows what it prints and adds up its results; a test program that hangs is one
+    /// that fails. A command that fails without a failed test (a build error) ends everything.
     fn cargo_test(&mut self, command: &mut Command, what: &str) -> Result<()> {
         println!("== {what}");
         let begun = Instant::now();
@@ -286,8 +292,8 @@ impl Totals {
         }
     }
 
-    /// Runs the quick ones of Ceph's own test programs. A machine on which the release cannot be installed goes
-    /// without.
+    /// Runs the quick ones of Ceph's own test programs. A machine on which the release cannot be installed
+    /// goes without.
     fn quick_suites(&mut self) {
         let choice = Choice { release: Release::Reef, name: None, is_quick: true };
         if let Err(why) = self.try_suites(&choice) {

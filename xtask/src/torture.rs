@@ -1,4 +1,5 @@
-//! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost and nothing answered wrongly, for long.
+//! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost and nothing answered
+//! wrongly, for long.
 
 use crate::Result;
 use crate::process::{cargo, succeed, workspace};
@@ -9,7 +10,8 @@ use crate::test::{chaos_cluster, stock_cluster};
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
 const SCRIPT_STEPS: u64 = 5000;
 
-/// How many times as long as alone the slowest in a hundred of an honest client's small reads may take beside attackers.
+/// How many times as long as alone the slowest in a hundred of an honest client's small reads may take beside
+/// attackers.
 const SIEGE_RATIO: &str = "10";
 
 /// What `cargo xtask torture` takes.
@@ -33,7 +35,8 @@ pub(crate) struct Options {
     /// For how long a client works at full load, and must not grow; in seconds.
     #[arg(long, default_value_t = 600)]
     endurance: u64,
-    /// For how long everything happens to a stock cluster of three monitors and three OSDs under a client; in seconds.
+    /// For how long everything happens to a stock cluster of three monitors and three OSDs under a client; in
+    /// seconds.
     #[arg(long, default_value_t = 1800)]
     chaos: u64,
     /// For how long 64 stock clients are at a server, while they and the server are killed; in seconds.
@@ -45,8 +48,8 @@ pub(crate) struct Options {
     /// How often Ceph's random models run against the server, all of them with each store.
     #[arg(long, default_value_t = 20)]
     models: u64,
-    /// How often gateways are stopped for longer than a cluster remembers their watches, while stock clients take
-    /// the locks of their images.
+    /// How often gateways are stopped for longer than a cluster remembers their watches, while stock clients
+    /// take the locks of their images.
     #[arg(long, default_value_t = 10)]
     gateway_stops: u64,
     /// The first seed: another one, another torture.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// A test program that says nothing for this long hangs: tests that take minutes say what they are at, and while something is compiled
-/// cargo has no child but compilers.
+/// A test program that says nothing for this long hangs: tests that take minutes say what they are at, and
+/// while something is compiled cargo has no child but compilers.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// How a watched command ended.
@@ -18,8 +18,9 @@ pub(crate) struct Ended {
     pub(crate) hung: u64,
 }
 
-/// Runs a command of cargo's to its end, shows what it prints as it comes, so that the name of a test that hangs is seen,
-/// and gives each whole line to `line`. A test program that hangs is killed, and said to have been.
+/// Runs a command of cargo's to its end, shows what it prints as it comes, so that the name of a test that
+/// hangs is seen, and gives each whole line to `line`. A test program that hangs is killed, and said to have
+/// been.
 pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended> {
     run_with(command, SILENCE, line)
 }
@@ -77,7 +78,8 @@ fn kill_tests(cargo: &Child) -> u64 {
             continue;
         }
         println!("\n{name} (process {pid}) has said nothing for too long and is killed");
-        // SAFETY: a signal to a process that cargo has not waited for: it is cargo's child still, or was a moment ago.
+        // SAFETY: a signal to a process that cargo has not waited for: it is cargo's child still, or was a
+        // moment ago.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         killed += 1;
     }

@@ -1,9 +1,10 @@
 //! Admin sockets: what a running program tells about itself, and lets be changed.
 //!
-//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those that every program has: its version, `config
-//!   show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its own.
-//! - [`AdminSocket`] answers at a Unix socket, in Ceph's protocol, so that stock `ceph --admin-daemon SOCKET COMMAND` asks
-//!   there. It has a thread of its own: who asks why a program is stuck must get an answer while it is.
+//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those that every program has: its
+//!   version, `config show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its own.
+//! - [`AdminSocket`] answers at a Unix socket, in Ceph's protocol, so that stock `ceph --admin-daemon SOCKET
+//!   COMMAND` asks there. It has a thread of its own: who asks why a program is stuck must get an answer
+//!   while it is.
 //!
 //! ```
 //! use loligo_admin::{Admin, AdminSocket, Command};
@@ -16,8 +17,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! What this crate refuses to do: it knows neither servers nor clients, nothing of what it shows is computed here, and it
-//! listens to the user who runs the program alone.
+//! What this crate refuses to do: it knows neither servers nor clients, nothing of what it shows is computed
+//! here, and it listens to the user who runs the program alone.
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -148,7 +149,8 @@ impl Admin {
     /// Carries out a request that came another way than through the socket: a JSON object, or bare words.
     ///
     /// # Errors
-    /// There is no such command, or it cannot do what it is asked; it is one that [takes its time](Command::lasting).
+    /// There is no such command, or it cannot do what it is asked; it is one that [takes its
+    /// time](Command::lasting).
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
         self.run_with_status(request).map(|(answer, _)| answer)
     }
@@ -164,8 +166,8 @@ impl Admin {
         }
     }
 
-    /// A command may wait, so each runs on a thread where it may: one that waited on the socket's own thread would make the
-    /// other connections wait, and could not drive a runtime.
+    /// A command may wait, so each runs on a thread where it may: one that waited on the socket's own thread
+    /// would make the other connections wait, and could not drive a runtime.
     async fn run_to_the_end(&self, request: Vec<u8>) -> Result<String, Refusal> {
         let admin = self.clone();
         let begun = spawn_blocking(move || admin.begin(&request)).await;
@@ -269,14 +271,15 @@ enum Run {
     Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
     Told(Box<dyn Fn(&Request) -> Told + Send + Sync>),
     Lasting(Box<dyn Fn(&Request) -> LastingAnswer + Send + Sync>),
-    /// It is about the table that it stands in, which it must not own: that would keep both, and all that other commands own,
-    /// for ever.
+    /// It is about the table that it stands in, which it must not own: that would keep both, and all that
+    /// other commands own, for ever.
     OfTable(fn(&Admin, &Request) -> Answer),
 }
 
 /// A command: its name, which may have several words, its arguments, and what it does.
 ///
-/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short, unless it [takes its time](Command::lasting).
+/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short, unless it
+/// [takes its time](Command::lasting).
 pub struct Command {
     prefix: String,
     help: String,
@@ -306,8 +309,8 @@ impl Command {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Own(Box::new(run)) }
     }
 
-    /// A command whose reply comes later; other requests do not wait for it. What it returns is polled on the admin socket's thread, and given up if the reply has not come
-    /// after half a minute.
+    /// A command whose reply comes later; other requests do not wait for it. What it returns is polled on the
+    /// admin socket's thread, and given up if the reply has not come after half a minute.
     pub fn lasting(
         prefix: impl Into<String>,
         help: impl Into<String>,

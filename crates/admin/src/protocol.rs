@@ -1,8 +1,9 @@
-//! What goes over the admin socket. A request ends with a zero byte or a new line, a reply is four bytes of length, big
-//! endian, and as many of text; then the server closes (Ceph, src/common/admin_socket.cc, `do_accept`).
+//! What goes over the admin socket. A request ends with a zero byte or a new line, a reply is four bytes of
+//! length, big endian, and as many of text; then the server closes (Ceph, src/common/admin_socket.cc,
+//! `do_accept`).
 //!
-//! A request is a JSON object with the command in `prefix` and its arguments beside it, or the bare words of the
-//! command. Programs older than that sent four bytes, the first of them zero.
+//! A request is a JSON object with the command in `prefix` and its arguments beside it, or the bare words of
+//! the command. Programs older than that sent four bytes, the first of them zero.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +12,8 @@ use super::{Failure, Request};
 /// Bytes of a request, more than any command of ours needs. Ceph's own limit was 1,024.
 pub(super) const REQUEST_MAX: usize = 16 << 10;
 
-/// Where a request ends, if what has come so far contains all of it: its length and that of what is to be skipped.
+/// Where a request ends, if what has come so far contains all of it: its length and that of what is to be
+/// skipped.
 pub(super) fn end(received: &[u8]) -> Option<usize> {
     if received.first() == Some(&0) {
         return (received.len() >= 4).then_some(4);

@@ -37,8 +37,8 @@ impl AdminSocket {
     /// Listens at a path. A file of another kind and a socket that nobody listens at any more are replaced.
     ///
     /// # Errors
-    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there; what the system says to a thread, a socket or
-    /// a file in that directory.
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there; what the system says to a thread, a
+    /// socket or a file in that directory.
     pub fn open(path: &Path, admin: Admin) -> io::Result<Self> {
         if net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -50,7 +50,8 @@ impl AdminSocket {
             Ok((runtime, listener)) => {
                 let _ = ready.send(Ok(()));
                 serve(&runtime, &listener, &admin, stopped);
-                // A command that still waits does so for parts of the program that may wait for this socket's end.
+                // A command that still waits does so for parts of the program that may wait for this socket's
+                // end.
                 runtime.shutdown_background();
             }
             Err(e) => drop(ready.send(Err(e))),
@@ -73,10 +74,10 @@ impl Drop for AdminSocket {
     }
 }
 
-/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time anybody else:
-/// the socket is made in a directory that is closed to others, and comes to its place when its own mode is right. That
-/// directory has a short name, since the path of a socket has 107 bytes at most when it is bound; where it ends up may
-/// be deeper.
+/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time
+/// anybody else: the socket is made in a directory that is closed to others, and comes to its place when its
+/// own mode is right. That directory has a short name, since the path of a socket has 107 bytes at most when
+/// it is bound; where it ends up may be deeper.
 pub fn listen_private(path: &Path) -> io::Result<net::UnixListener> {
     let dir = closed_dir_beside(path)?;
     let bound = bind(&dir.join("s")).and_then(|listener| {

@@ -1,4 +1,5 @@
-//! Goal: every request has an answer and none does harm. Method: the tables asked directly, and a socket asked by bytes.
+//! Goal: every request has an answer and none does harm. Method: the tables asked directly, and a socket
+//! asked by bytes.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;

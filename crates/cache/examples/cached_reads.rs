@@ -1,5 +1,6 @@
-//! Goal: how many random reads of 4 KiB that are cached the cache answers per second, with 1 thread and with 64, and how long one takes.
-//! Method: 32 MiB of 8 objects are in a cache of 64 MiB; threads read random blocks of them; the time of each 16th read is taken.
+//! Goal: how many random reads of 4 KiB that are cached the cache answers per second, with 1 thread and with
+//! 64, and how long one takes. Method: 32 MiB of 8 objects are in a cache of 64 MiB; threads read random
+//! blocks of them; the time of each 16th read is taken.
 //!
 //! `cargo run --release -p loligo-cache --example cached_reads [SECONDS]`
 

@@ -1,7 +1,9 @@
-//! Goal: what a hit costs, and how many there are, with this cache's own queues and with `quick_cache`, a well-kept library that does what
-//! they do. Method: the same 4 KiB blocks in both, `quick_cache` as a table of pages by object and block, shared by all threads. That is the least
-//! that a cache on it would do for each hit: it knows of no partly valid, dirty or arriving blocks, for which there would be the object's lock as well.
-//! Then the same sequences of blocks through both, each with room for the same number of blocks: the part that is found.
+//! Goal: what a hit costs, and how many there are, with this cache's own queues and with `quick_cache`, a
+//! well-kept library that does what they do. Method: the same 4 KiB blocks in both, `quick_cache` as a table
+//! of pages by object and block, shared by all threads. That is the least that a cache on it would do for
+//! each hit: it knows of no partly valid, dirty or arriving blocks, for which there would be the object's
+//! lock as well. Then the same sequences of blocks through both, each with room for the same number of
+//! blocks: the part that is found.
 //!
 //! `cargo run --release -p loligo-cache --example eviction [SECONDS]`
 
@@ -145,7 +147,8 @@ fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, NS_MAX, 2).expect("bounds and digits are valid")
 }
 
-/// Of blocks: what is often wanted, the same with scans in between, and a circle a little larger than the room.
+/// Of blocks: what is often wanted, the same with scans in between, and a circle a little larger than the
+/// room.
 fn sequences() -> Vec<(&'static str, Vec<u64>)> {
     let mut random = fastrand::Rng::with_seed(7);
     let universe = 8 * ROOM;
@@ -182,7 +185,8 @@ fn found_by_us(
     sequence: &[u64],
 ) -> Result<f64, loligo_cache::Error<Infallible>> {
     let asked = Arc::new(AtomicU64::new(0));
-    // What it keeps for requests on their way, and what a block costs beside its bytes, has no room for blocks.
+    // What it keeps for requests on their way, and what a block costs beside its bytes, has no room for
+    // blocks.
     let size = (ROOM * (BLOCK as u64 + 256)) * 16 / 15;
     let file: CachedFile<Zeros> = Cache::new(Options { read_ahead_max: 0, ..Options::of_size(size) })
         .open("f", Zeros(Arc::clone(&asked)));

@@ -78,8 +78,8 @@ impl Block {
         self.page.is_none() || self.valid.joins(span)
     }
 
-    /// Writes. `fresh` has the bytes at their place, and becomes the page if there is none or all of it is new. What was the page and is not
-    /// any more is returned, to be freed without the lock.
+    /// Writes. `fresh` has the bytes at their place, and becomes the page if there is none or all of it is
+    /// new. What was the page and is not any more is returned, to be freed without the lock.
     pub(crate) fn write(&mut self, span: Span, fresh: Arc<Page>, seq: u64) -> Option<Arc<Page>> {
         debug_assert!(self.takes(span), "a gap");
         if self.dirty.is_empty() {

@@ -1,9 +1,10 @@
 //! What is thrown out: two queues and a memory of what was thrown out lately, as in S3-FIFO.
 //!
-//! A block that is new waits in the short queue; if it is used again meanwhile, or comes back soon after it was thrown out, it gets into the
-//! long one, which it goes around as often as it is used. So a scan throws out other scans. A use is a number in the block itself, which its
-//! object's lock guards: finding something takes no lock here. There are several shards by a block's hash, which take turns in giving
-//! something up. Only blocks that may be thrown out are here: what is dirty or being read is not.
+//! A block that is new waits in the short queue; if it is used again meanwhile, or comes back soon after it
+//! was thrown out, it gets into the long one, which it goes around as often as it is used. So a scan throws
+//! out other scans. A use is a number in the block itself, which its object's lock guards: finding something
+//! takes no lock here. There are several shards by a block's hash, which take turns in giving something up.
+//! Only blocks that may be thrown out are here: what is dirty or being read is not.
 
 use crate::sync::{AtomicUsize, Class, Mutex, Ordering};
 
@@ -43,7 +44,8 @@ struct Shard<T> {
     free: u32,
     new: List,
     used: List,
-    /// By some bits of a block's hash, others of the last one that was thrown out: one that comes back is known.
+    /// By some bits of a block's hash, others of the last one that was thrown out: one that comes back is
+    /// known.
     gone: Vec<u32>,
 }
 
@@ -77,7 +79,8 @@ impl<T: Clone> Queues<T> {
         self.shard(hash).lock().add(hash, owner, block)
     }
 
-    /// Takes a block out. Whose it was is returned, to be dropped without the lock. `gone`: it was thrown out, which is remembered of new ones.
+    /// Takes a block out. Whose it was is returned, to be dropped without the lock. `gone`: it was thrown
+    /// out, which is remembered of new ones.
     pub(crate) fn remove(&self, hash: u64, slot: Slot, gone: bool) -> Option<T> {
         let mut shard = self.shard(hash).lock();
         if gone && !shard.nodes[slot.0 as usize].is_used {
@@ -93,8 +96,8 @@ impl<T: Clone> Queues<T> {
         shard.append(slot.0, true);
     }
 
-    /// The block of some shard whose turn it is; with `new`, of those which are new, if there are any. It stays where it is: whether it is to
-    /// be kept is seen under its object's lock.
+    /// The block of some shard whose turn it is; with `new`, of those which are new, if there are any. It
+    /// stays where it is: whether it is to be kept is seen under its object's lock.
     pub(crate) fn candidate(&self, new: bool) -> Option<Candidate<T>> {
         // Relaxed: any shard is as good as another.
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -208,7 +211,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added, kept and removed, the queues have exactly what was not removed, and each has its turn.
+        /// Whatever is added, kept and removed, the queues have exactly what was not removed, and each has
+        /// its turn.
         #[test]
         fn nothing_is_lost_or_twice(steps in vec((0..4u8, 0..200u32), 1..600)) {
             let queues = Queues::new(64);

@@ -44,8 +44,8 @@ pub struct Hit {
 
 /// A file that is open in a cache.
 ///
-/// Several openers of one file share what is cached. Dropped, it leaves what is dirty to be written back a little later, and nobody learns
-/// whether that worked: [`CachedFile::flush`] it before.
+/// Several openers of one file share what is cached. Dropped, it leaves what is dirty to be written back a
+/// little later, and nobody learns whether that worked: [`CachedFile::flush`] it before.
 #[derive(Debug)]
 pub struct CachedFile<B: Backend> {
     source: Arc<Source<B>>,
@@ -71,7 +71,8 @@ impl<B: Backend> Cache<B> {
         Usage { used: self.shared.used(), held, dirty: self.shared.dirty() }
     }
 
-    /// Opens a file. `id` says which: those who open the same one at the same time share it, and the first one's back end.
+    /// Opens a file. `id` says which: those who open the same one at the same time share it, and the first
+    /// one's back end.
     pub fn open(&self, id: impl Into<Vec<u8>>, backend: B) -> CachedFile<B> {
         let id = id.into();
         let fresh = Arc::new(Source::new(Arc::clone(&self.shared), id.clone(), backend));
@@ -103,8 +104,9 @@ impl<B: Backend> CachedFile<B> {
         &self.source.backend
     }
 
-    /// Reads a range of an object: what was written last, or what the back end has; zeros where there is nothing. Of a range of more than
-    /// 16 blocks, parts may be older than others if it is written at the same time.
+    /// Reads a range of an object: what was written last, or what the back end has; zeros where there is
+    /// nothing. Of a range of more than 16 blocks, parts may be older than others if it is written at the
+    /// same time.
     ///
     /// # Errors
     /// [`Error::Read`]; what is in `buf` then is of no meaning.
@@ -123,8 +125,8 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
-    /// Reads a range if all of it is cached; else says so, and what is in `buf` is of no meaning. Takes the object's lock, once for each 16
-    /// blocks, while it looks for them, and allocates nothing.
+    /// Reads a range if all of it is cached; else says so, and what is in `buf` is of no meaning. Takes the
+    /// object's lock, once for each 16 blocks, while it looks for them, and allocates nothing.
     pub fn try_read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
         let slot = &self.recent[object as usize % RECENT];
         if let Some(known) = &*slot.load()
@@ -154,21 +156,24 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
-    /// The same, in the background: as far as there is room for it, and without telling whether it worked. With `mark`, who reads the first
-    /// block of what was not there yet is told that it is [reached](Hit::reached).
+    /// The same, in the background: as far as there is room for it, and without telling whether it worked.
+    /// With `mark`, who reads the first block of what was not there yet is told that it is
+    /// [reached](Hit::reached).
     pub fn read_ahead(&self, object: u64, offset: u64, len: u64, mark: bool) {
         self.source.read_ahead(object, offset, len as usize, mark);
     }
 
-    /// Writes to a range of an object. How far that must go is the cache's [`Mode`]. Waits while too much is dirty. Dropped, it may have written
-    /// a part.
+    /// Writes to a range of an object. How far that must go is the cache's [`Mode`]. Waits while too much is
+    /// dirty. Dropped, it may have written a part.
     ///
-    /// Data that does not meet what is known of a block is joined with what the back end has in between, which is then written again: two
-    /// caches that write to one block lose each other's bytes.
+    /// Data that does not meet what is known of a block is joined with what the back end has in between,
+    /// which is then written again: two caches that write to one block lose each other's bytes.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] or [`Error::GivenUp`] if nothing more may be dirty and something of the file could not be written back, and
-    /// [`Error::Full`] if nothing of other files could, time and again; in [`Mode::WriteThrough`] if this could not, though it is in the cache. [`Error::Read`] if bytes in between were needed. A part may be written.
+    /// [`Error::WriteBack`] or [`Error::GivenUp`] if nothing more may be dirty and something of the file
+    /// could not be written back, and [`Error::Full`] if nothing of other files could, time and again; in
+    /// [`Mode::WriteThrough`] if this could not, though it is in the cache. [`Error::Read`] if bytes in
+    /// between were needed. A part may be written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
         let shared = &self.source.shared;
         let all: SmallVec<[Part; BATCH]> = parts(shared.options.block_bytes, offset, data.len()).collect();
@@ -198,16 +203,17 @@ impl<B: Backend> CachedFile<B> {
     /// Has all that was written to the file until now written back.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if that failed, or something failed earlier of which this opener was not told yet. What could not be written is
-    /// still dirty, and the next call tries again.
+    /// [`Error::WriteBack`] if that failed, or something failed earlier of which this opener was not told
+    /// yet. What could not be written is still dirty, and the next call tries again.
     pub async fn flush(&self) -> Result<(), Error<B::Error>> {
         let failures = self.source.failures();
         let flushed = self.source.flush().await;
         self.outcome(failures, flushed)
     }
 
-    /// Has all that was written to the file until now written back, for who needs the back end to have it and is not the one to be told of
-    /// earlier failures: they stay for the next [`CachedFile::flush`], as this one's do.
+    /// Has all that was written to the file until now written back, for who needs the back end to have it and
+    /// is not the one to be told of earlier failures: they stay for the next [`CachedFile::flush`], as this
+    /// one's do.
     ///
     /// # Errors
     /// [`Error::WriteBack`] or [`Error::GivenUp`] if something is still dirty since that failed.
@@ -230,11 +236,13 @@ impl<B: Backend> CachedFile<B> {
         self.outcome(failures, flushed)
     }
 
-    /// Forgets a range of an object, also what is dirty of it: for who truncates the object or has changed it behind the cache's back. Waits for
-    /// what is on its way. Where the range begins or ends within a block that is dirty, that block is written back first.
+    /// Forgets a range of an object, also what is dirty of it: for who truncates the object or has changed it
+    /// behind the cache's back. Waits for what is on its way. Where the range begins or ends within a block
+    /// that is dirty, that block is written back first.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten, unless the block was written while others were being forgotten.
+    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten, unless the block was written while
+    /// others were being forgotten.
     pub async fn discard(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
         let block = u64::from(self.source.shared.options.block_bytes);
         let end = offset.saturating_add(len);
@@ -359,7 +367,8 @@ impl<B: Backend> Source<B> {
         self.fetch(object, offset, self.shared.options.block_bytes as usize).await
     }
 
-    /// Forgets blocks when none of them is on its way. False if one of `cut` is dirty: then nothing is forgotten.
+    /// Forgets blocks when none of them is on its way. False if one of `cut` is dirty: then nothing is
+    /// forgotten.
     async fn forget(&self, object: &Arc<Object<B>>, mut blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
         loop {
             let told = object.changed.notified();

@@ -1,8 +1,9 @@
 //! Writing back.
 //!
-//! An object's dirty blocks leave in few requests, in which neighbours are one extent; those of different objects leave together. A block is in
-//! one request at a time. The request is a task of its own: whoever gives up waiting does not give up the request, and what comes of it is
-//! noted in any case. What failed is dirty as before.
+//! An object's dirty blocks leave in few requests, in which neighbours are one extent; those of different
+//! objects leave together. A block is in one request at a time. The request is a task of its own: whoever
+//! gives up waiting does not give up the request, and what comes of it is noted in any case. What failed is
+//! dirty as before.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -118,7 +119,8 @@ impl<B: Backend> Source<B> {
 
     /// Sees to it that somebody writes back, unless somebody does.
     pub(crate) fn write_back_later(self: &Arc<Self>) {
-        // SeqCst here and below: either this sees that the other one has given it up, or he sees what is dirty.
+        // SeqCst here and below: either this sees that the other one has given it up, or he sees what is
+        // dirty.
         if !self.is_written_back.load(Ordering::SeqCst) && !self.is_written_back.swap(true, Ordering::SeqCst)
         {
             tokio::spawn(Arc::clone(self).write_back());
@@ -140,7 +142,8 @@ impl<B: Backend> Source<B> {
                     return;
                 }
             } else if flushed.is_err() && self.openers.load(Ordering::SeqCst) == 0 {
-                // Nobody is there any more who could be told; who opens the file now, or waits for leave to write, begins anew.
+                // Nobody is there any more who could be told; who opens the file now, or waits for leave to
+                // write, begins anew.
                 self.is_written_back.store(false, Ordering::SeqCst);
                 return;
             }

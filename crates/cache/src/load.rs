@@ -1,7 +1,8 @@
 //! Misses: reading from the back end what is not known.
 //!
-//! All blocks of a range that is read are entered first, as being read. So nothing is thrown out of them until the answer is there, and what is
-//! written meanwhile stays: the answer fills in only what is not known then.
+//! All blocks of a range that is read are entered first, as being read. So nothing is thrown out of them
+//! until the answer is there, and what is written meanwhile stays: the answer fills in only what is not known
+//! then.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl<B: Backend> Source<B> {
             } else if self.copy(object, offset, buf).is_some() {
                 return Ok(());
             }
-            // Some of it was thrown out before it was copied, or is being discarded; not a second time while it is entered here.
+            // Some of it was thrown out before it was copied, or is being discarded; not a second time while
+            // it is entered here.
             lack = self.lack(object, offset, buf.len(), false);
         }
     }
@@ -80,7 +82,8 @@ impl<B: Backend> Source<B> {
         }
     }
 
-    /// Reads a range ahead, as far as there is room to; the first block tells who reads it that he has reached it.
+    /// Reads a range ahead, as far as there is room to; the first block tells who reads it that he has
+    /// reached it.
     pub(crate) fn read_ahead(self: &Arc<Self>, object: u64, offset: u64, len: usize, mark: bool) {
         let blocks = parts(self.shared.options.block_bytes, offset, len).count() as u32;
         let Ok(permit) = Arc::clone(&self.shared.transit).try_acquire_many_owned(blocks) else { return };
@@ -102,7 +105,8 @@ impl<B: Backend> Source<B> {
             let told = of.changed.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            // Its reader may have ended just before; or the object has gone meanwhile, and there is a new one.
+            // Its reader may have ended just before; or the object has gone meanwhile, and there is a new
+            // one.
             lack = self.lack(object, offset, len, true);
             if matches!(&lack, Lack::Comes(still) if Arc::ptr_eq(still, &of)) {
                 told.await;
@@ -112,7 +116,8 @@ impl<B: Backend> Source<B> {
         lack
     }
 
-    /// What is missing of a range. What must be read is entered as being read, and all of the range as needed.
+    /// What is missing of a range. What must be read is entered as being read, and all of the range as
+    /// needed.
     fn lack(self: &Arc<Self>, object: u64, offset: u64, len: usize, wait: bool) -> Lack<B> {
         let wanted = parts(self.shared.options.block_bytes, offset, len);
         self.with(object, |object, state| {
@@ -155,8 +160,9 @@ impl<B: Backend> Load<B> {
         }
     }
 
-    /// Reads what is missing, keeps what there is room for, and copies all of the range that begins at `offset` to `buf`. False if
-    /// something of it was discarded meanwhile. Without leave for the memory of the answer it waits for it.
+    /// Reads what is missing, keeps what there is room for, and copies all of the range that begins at
+    /// `offset` to `buf`. False if something of it was discarded meanwhile. Without leave for the memory of
+    /// the answer it waits for it.
     async fn run(
         self,
         source: &Source<B>,

@@ -1,3 +1,5 @@
+//! Settings of a cache: sizes, bounds and their defaults.
+
 use std::time::Duration;
 
 /// Bytes of a block at least and at most.
@@ -23,7 +25,8 @@ pub struct Options {
     pub block_bytes: u32,
     /// When a write has ended.
     pub mode: Mode,
-    /// Bytes that may be changed and not written back yet, in blocks; who writes more waits. At most half of `size`.
+    /// Bytes that may be changed and not written back yet, in blocks; who writes more waits. At most half of
+    /// `size`.
     pub dirty_max: u64,
     /// How long what was changed stays unless there is much of it.
     pub dirty_time: Duration,

@@ -1,3 +1,5 @@
+//! A block's bytes, shared by reference and copied on write.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

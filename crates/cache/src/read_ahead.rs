@@ -1,7 +1,8 @@
 //! When to read ahead, and how much: as Linux does it for files.
 //!
-//! Only what is not cached, and what was read ahead and is reached, is told here; all other reads cost nothing. A read that begins where
-//! another one of the same stream has ended makes the window twice as large.
+//! Only what is not cached, and what was read ahead and is reached, is told here; all other reads cost
+//! nothing. A read that begins where another one of the same stream has ended makes the window twice as
+//! large.
 
 use std::ops::Range;
 

@@ -20,18 +20,19 @@ static SOURCES: Class = Class::new("cache.sources");
 /// Held to count a failure, or a success after failures; a leaf.
 static STANDSTILL: Class = Class::new("cache.standstill");
 
-/// What a block costs beside its bytes: its page's counter, its entry in the object's tree (whose nodes may be half empty), its place in
-/// the queue, and what is remembered of it when it is gone.
+/// What a block costs beside its bytes: its page's counter, its entry in the object's tree (whose nodes may
+/// be half empty), its place in the queue, and what is remembered of it when it is gone.
 const BLOCK_COST: u64 = 256;
 /// What an object costs beside its blocks.
 const OBJECT_COST: u64 = 512;
-/// Blocks of the long queue that go around once more while one is looked for to be thrown out; after them one of the short queue is, if it
-/// was not used. More would not find more: of a circle that is a little larger than the cache, which has all of it used, what stays is what
-/// is not looked at.
+/// Blocks of the long queue that go around once more while one is looked for to be thrown out; after them one
+/// of the short queue is, if it was not used. More would not find more: of a circle that is a little larger
+/// than the cache, which has all of it used, what stays is what is not looked at.
 const KEPT_MAX: usize = 4;
 /// Blocks that are looked at in all; those of the second half are thrown out even if they were used.
 const LOOKS_MAX: usize = 128;
-/// So often writing back fails, of any file, before those are told who wait because of it: once may be by chance.
+/// So often writing back fails, of any file, before those are told who wait because of it: once may be by
+/// chance.
 const FAILURES_MIN: u64 = 3;
 
 /// Failures to write back, of any file, since something was written back last.
@@ -111,8 +112,8 @@ impl<B: Backend> Shared<B> {
     /// Waits until so many more blocks may be dirty.
     ///
     /// # Errors
-    /// If meanwhile something of `source` could not be written back; or it has nothing to write back, and other files fail to, again and
-    /// again.
+    /// If meanwhile something of `source` could not be written back; or it has nothing to write back, and
+    /// other files fail to, again and again.
     pub(crate) async fn wait_to_dirty(
         &self,
         source: &Source<B>,

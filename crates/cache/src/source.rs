@@ -18,10 +18,11 @@ use crate::error::Error;
 use crate::evict::Slot;
 use crate::shared::Shared;
 
-/// Held to look at or change some blocks of one object, at most [`BATCH`] at a time; a page's bytes are copied under it only where a part
-/// of a block is written.
+/// Held to look at or change some blocks of one object, at most [`BATCH`] at a time; a page's bytes are
+/// copied under it only where a part of a block is written.
 static OBJECT: Class = Class::new("cache.object");
-/// Held to find, add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock; nothing is taken under it.
+/// Held to find, add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock;
+/// nothing is taken under it.
 static TABLE: Class = Class::new("cache.table");
 /// Held to note or to report a failure; a leaf.
 static FAILURES: Class = Class::new("cache.failures");
@@ -56,7 +57,8 @@ struct Table<B: Backend> {
     busy: BTreeSet<u64>,
 }
 
-/// What could not be written back, as Linux's `errseq_t` counts it: each opener learns of it once; and if nobody has, the next opener does.
+/// What could not be written back, as Linux's `errseq_t` counts it: each opener learns of it once; and if
+/// nobody has, the next opener does.
 struct Failures<E> {
     count: u64,
     /// Why; none if there was no answer.
@@ -232,7 +234,8 @@ impl<E> Failures<E> {
 }
 
 impl<B: Backend> Tables<B> {
-    /// Lists what `some` finds of each table behind a number, a few at a time; what comes or goes meanwhile may be missing.
+    /// Lists what `some` finds of each table behind a number, a few at a time; what comes or goes meanwhile
+    /// may be missing.
     fn list(&self, some: impl Fn(&Table<B>, Bound<u64>) -> Found<B>) -> Vec<Arc<Object<B>>> {
         let mut all = Vec::new();
         for table in &self.0 {
@@ -286,7 +289,8 @@ impl<B: Backend> Object<B> {
         Some(self.state.lock()).filter(|state| !state.is_dead)
     }
 
-    /// Puts a block that may be thrown out from now on into the queue, or removes it if there is nothing of it.
+    /// Puts a block that may be thrown out from now on into the queue, or removes it if there is nothing of
+    /// it.
     pub(crate) fn settle(self: &Arc<Self>, shared: &Shared<B>, state: &mut State, number: u32) {
         let Some(block) = state.blocks.get_mut(&number) else { return };
         if !block.is_idle() {
@@ -323,7 +327,8 @@ impl<B: Backend> Object<B> {
         }
     }
 
-    /// Throws a block out if it is still in this slot, and was not used or `anyway`. If it was used it goes around once more.
+    /// Throws a block out if it is still in this slot, and was not used or `anyway`. If it was used it goes
+    /// around once more.
     pub(crate) fn throw_out(&self, shared: &Shared<B>, number: u32, slot: Slot, anyway: bool) -> bool {
         let mut state = self.state.lock();
         let Some(block) = state.blocks.get_mut(&number).filter(|block| block.slot == Some(slot)) else {

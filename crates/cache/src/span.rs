@@ -1,3 +1,5 @@
+//! Ranges of bytes within a block.
+
 /// A range of bytes within a block; empty if it ends where it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {

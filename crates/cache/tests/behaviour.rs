@@ -1,4 +1,5 @@
-//! Goal: the cache asks of the back end what it says it does, and tells of what went wrong. Method: a back end that counts.
+//! Goal: the cache asks of the back end what it says it does, and tells of what went wrong. Method: a back
+//! end that counts.
 
 mod place;
 
@@ -215,7 +216,8 @@ async fn what_is_read_again_survives_a_scan() {
     assert!(cache.usage().held > 800 * BLOCK as u64, "the rest is used: {:?}", cache.usage());
 }
 
-/// A circle a fifth larger than the room: whoever throws out what was used longest ago finds nothing of it, ever.
+/// A circle a fifth larger than the room: whoever throws out what was used longest ago finds nothing of it,
+/// ever.
 #[tokio::test]
 async fn of_what_is_read_in_circles_most_is_found() {
     let store = Store::default();

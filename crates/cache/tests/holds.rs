@@ -1,4 +1,5 @@
-//! Goal: no lock is held for longer the more is cached. Method: acquisitions are counted; work on many blocks or objects takes many.
+//! Goal: no lock is held for longer the more is cached. Method: acquisitions are counted; work on many blocks
+//! or objects takes many.
 
 mod place;
 

@@ -1,8 +1,10 @@
-//! Every interleaving of a few threads that bring blocks, use them and throw them out: what is counted is what is there, never more than
-//! may be, nothing is thrown out that is needed, and the queue has exactly what may be thrown out. Also when a block has got the place of
-//! another one between the look at the queue and the object's lock.
+//! Every interleaving of a few threads that bring blocks, use them and throw them out: what is counted is
+//! what is there, never more than may be, nothing is thrown out that is needed, and the queue has exactly
+//! what may be thrown out. Also when a block has got the place of another one between the look at the queue
+//! and the object's lock.
 //!
-//! `evict.rs` and `account.rs` are the crate's own; what an object does with them is `source.rs`, in few words.
+//! `evict.rs` and `account.rs` are the crate's own; what an object does with them is `source.rs`, in few
+//! words.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-cache --release --test loom`
 #![cfg(loom)]
@@ -160,7 +162,8 @@ fn two_that_bring_blocks_where_there_is_room_for_one() {
     });
 }
 
-/// Between the look at the queue and the object's lock the block is taken out, and another one gets its place.
+/// Between the look at the queue and the object's lock the block is taken out, and another one gets its
+/// place.
 #[test]
 fn a_place_that_has_another_block_meanwhile_is_left_alone() {
     loom::model(|| {

@@ -1,4 +1,5 @@
-//! Goal: what the allocator gave is at most 5 % more than what was configured. Method: an allocator that counts, in a process of its own.
+//! Goal: what the allocator gave is at most 5 % more than what was configured. Method: an allocator that
+//! counts, in a process of its own.
 
 mod place;
 

@@ -1,5 +1,6 @@
-//! Goal: whatever is cached, thrown out, written back and fails, a file is an array of bytes for each object. Method: random operations
-//! beside arrays, alone and by 16 threads, over a back end that answers late, fails and disappears.
+//! Goal: whatever is cached, thrown out, written back and fails, a file is an array of bytes for each object.
+//! Method: random operations beside arrays, alone and by 16 threads, over a back end that answers late, fails
+//! and disappears.
 
 mod place;
 
@@ -133,7 +134,8 @@ proptest! {
     }
 }
 
-/// Each task has every 16th range of 512 bytes of each object, so neighbours in a block belong to different tasks.
+/// Each task has every 16th range of 512 bytes of each object, so neighbours in a block belong to different
+/// tasks.
 #[test]
 fn sixteen_threads_beside_arrays() {
     const TASKS: usize = 16;

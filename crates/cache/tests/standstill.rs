@@ -1,4 +1,5 @@
-//! Goal: nobody waits without end for leave to write since what is dirty cannot be written back. Method: back ends that fail.
+//! Goal: nobody waits without end for leave to write since what is dirty cannot be written back. Method: back
+//! ends that fail.
 
 mod place;
 

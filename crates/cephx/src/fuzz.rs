@@ -1,7 +1,8 @@
 //! What fuzzers and the corpus test call: bytes in, and no panic whatever they are.
 //!
-//! Most structs of cephx travel sealed, so bytes that are mutated as they travel get no further than the cipher. Here
-//! the peer has the keys and means ill: the input is what stands inside, and is sealed before it is read.
+//! Most structs of cephx travel sealed, so bytes that are mutated as they travel get no further than the
+//! cipher. Here the peer has the keys and means ill: the input is what stands inside, and is sealed before it
+//! is read.
 
 use bytes::Bytes;
 use loligo_wire::{Decode, EntityType, Reader, UTime, Writer};
@@ -56,8 +57,8 @@ fn ticket_info(key: &CryptoKey, content: &[u8]) {
     assert_eq!(again.session_key.secret(), info.session_key.secret());
 }
 
-/// A monitor's reply with tickets. `content`: a byte whose bit 0 says whether the tickets are sealed with the key that
-/// the client has, then for each ticket the lengths of its two parts (a byte each) and the parts.
+/// A monitor's reply with tickets. `content`: a byte whose bit 0 says whether the tickets are sealed with the
+/// key that the client has, then for each ticket the lengths of its two parts (a byte each) and the parts.
 fn ticket_reply(key: &CryptoKey, content: &[u8]) {
     let Some((sealed, mut rest)) = content.split_first() else { return };
     let sealed = sealed & 1 != 0;

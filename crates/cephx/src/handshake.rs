@@ -1,7 +1,7 @@
 //! What the messenger asks of authentication while it sets up a connection.
 //!
-//! The messenger carries opaque payloads; a [`ClientAuth`] or [`ServerAuth`] makes and checks them. Each value serves one
-//! handshake. The messages are those of `doc/dev/msgr2.rst`, "Authentication".
+//! The messenger carries opaque payloads; a [`ClientAuth`] or [`ServerAuth`] makes and checks them. Each
+//! value serves one handshake. The messages are those of `doc/dev/msgr2.rst`, "Authentication".
 
 use bytes::Bytes;
 use loligo_wire::{DecodeError, EntityName, EntityType, GlobalId};
@@ -75,7 +75,8 @@ pub struct Identity {
     pub global_id: GlobalId,
     /// Its capabilities for the service that was asked, as text: `allow rw pool=x`.
     pub caps: String,
-    /// The monitor's challenge in this connection's handshake, which authenticates renewals (MAuth) too; 0 elsewhere.
+    /// The monitor's challenge in this connection's handshake, which authenticates renewals (MAuth) too; 0
+    /// elsewhere.
     pub challenge: u64,
 }
 
@@ -99,8 +100,8 @@ pub enum AuthError {
     /// The peer failed to prove that it knows the key.
     #[error("authentication: the peer is not who it should be: {0}")]
     PeerUnproven(&'static str),
-    /// A monitor has let us in meanwhile: of several that are asked at once the first one's tickets count, and
-    /// connections that were opened under another number than it gave end.
+    /// A monitor has let us in meanwhile: of several that are asked at once the first one's tickets count,
+    /// and connections that were opened under another number than it gave end.
     #[error("another monitor has let us in meanwhile")]
     Superseded,
 }

@@ -1,6 +1,7 @@
 //! Keys (`CryptoKey` in Ceph's `src/auth/Crypto.h`) and what is done with them.
 //!
-//! The encoding is: type (u16), time of creation, length of the secret (u16), secret. Files hold it in base64.
+//! The encoding is: type (u16), time of creation, length of the secret (u16), secret. Files hold it in
+//! base64.
 
 mod aes256k;
 
@@ -24,17 +25,19 @@ const TYPE_AES: u16 = 1;
 /// `CEPH_CRYPTO_AES256KRB5`.
 const TYPE_AES256K: u16 = 2;
 const AES_SECRET_LEN: usize = 16;
-/// The protocol fixes the initialization vector (`CEPH_AES_IV`); what differs between messages are the random challenges,
-/// nonces and keys inside.
+/// The protocol fixes the initialization vector (`CEPH_AES_IV`); what differs between messages are the random
+/// challenges, nonces and keys inside.
 const IV: &[u8; 16] = b"cephsageyudagreg";
-/// What every plaintext starts with: a version byte and this number, so that a wrong key is noticed (`AUTH_ENC_MAGIC`).
+/// What every plaintext starts with: a version byte and this number, so that a wrong key is noticed
+/// (`AUTH_ENC_MAGIC`).
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 const ENVELOPE_VERSION: u8 = 1;
 
 type CbcEncryptor = cbc::Encryptor<Aes128>;
 type CbcDecryptor = cbc::Decryptor<Aes128>;
 
-/// A secret key. Comparing two of a kind takes the same time whatever they are; dropping wipes it; printing hides it.
+/// A secret key. Comparing two of a kind takes the same time whatever they are; dropping wipes it; printing
+/// hides it.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct CryptoKey {
     #[zeroize(skip)]
@@ -53,11 +56,13 @@ enum Secret {
 pub enum KeyType {
     /// AES-128-CBC: all releases know it.
     Aes,
-    /// AES-256 and HMAC-SHA-384 (RFC 8009): the default for keys made by releases from 19.2.6 and 20.2.4 on; older ones cannot read it.
+    /// AES-256 and HMAC-SHA-384 (RFC 8009): the default for keys made by releases from 19.2.6 and 20.2.4 on;
+    /// older ones cannot read it.
     Aes256k,
 }
 
-/// What is sealed: keys of type `aes256k` seal each kind with other keys (`CEPHX_KEY_USAGE_*` in `CephxProtocol.h`).
+/// What is sealed: keys of type `aes256k` seal each kind with other keys (`CEPHX_KEY_USAGE_*` in
+/// `CephxProtocol.h`).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Usage {

@@ -127,8 +127,8 @@ impl Keyring {
         Self::parse_with(&text, Keyless::Skipped)
     }
 
-    /// Reads the first of the files that can be opened, as Ceph does with a list of keyrings. If some exist and none can
-    /// be opened, the error is that of the first.
+    /// Reads the first of the files that can be opened, as Ceph does with a list of keyrings. If some exist
+    /// and none can be opened, the error is that of the first.
     pub fn read_first(paths: &[PathBuf]) -> Result<Self, KeyringError> {
         let readable = paths.iter().find(|path| fs::File::open(path).is_ok());
         match readable.or_else(|| paths.iter().find(|path| path.exists())) {
@@ -235,7 +235,8 @@ impl Keyring {
     }
 }
 
-/// Writes a file of mode 0600 beside `path` and moves it there, so that no reader sees half of it and no other user any.
+/// Writes a file of mode 0600 beside `path` and moves it there, so that no reader sees half of it and no
+/// other user any.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));

@@ -6,9 +6,11 @@
 //! - [`keyring`] and [`key`]: files with keys, and keys.
 //! - [`conf`]: ceph.conf, the environment variables and the command line options that Ceph's programs share.
 //!
-//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is told to. A server's
-//! session keys and service secrets are of type `aes`, which all releases read, whatever its clients' keys are.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is
+//! told to. A server's session keys and service secrets are of type `aes`, which all releases read, whatever
+//! its clients' keys are.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -15,7 +15,8 @@ pub(crate) fn u64() -> u64 {
 /// Fills `out`.
 ///
 /// # Panics
-/// If the kernel has no random numbers: keys must not be made then, and nothing that runs by then can help it.
+/// If the kernel has no random numbers: keys must not be made then, and nothing that runs by then can help
+/// it.
 pub(crate) fn fill(out: &mut [u8]) {
     getrandom::fill(out).expect("the kernel's random source works on every supported system");
 }

@@ -1,5 +1,6 @@
-//! The structs of cephx as they travel (`src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h` in Ceph). Their versions are
-//! single bytes without a length, so only versions that are known can be read; newer peers keep them.
+//! The structs of cephx as they travel (`src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h` in Ceph). Their
+//! versions are single bytes without a length, so only versions that are known can be read; newer peers keep
+//! them.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -125,8 +126,8 @@ impl Decode for Authenticate {
     }
 }
 
-/// What proves to the monitor that the client has `key`: both challenges, made unreadable with it and folded into 64 bits
-/// (`cephx_calc_client_server_challenge`).
+/// What proves to the monitor that the client has `key`: both challenges, made unreadable with it and folded
+/// into 64 bits (`cephx_calc_client_server_challenge`).
 pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
     let challenges = |w: &mut Writer| {
         w.u64(server_challenge);
@@ -173,7 +174,8 @@ impl Decode for AuthorizerHead {
     }
 }
 
-/// `CephXAuthorize`: proves the possession of a ticket's session key, freshly once the server's challenge is in it.
+/// `CephXAuthorize`: proves the possession of a ticket's session key, freshly once the server's challenge is
+/// in it.
 pub(crate) struct Authorize {
     pub(crate) nonce: u64,
     /// The server's challenge plus one, in the second round.
@@ -305,8 +307,8 @@ pub(crate) struct GrantedTicket {
     pub(crate) blob: TicketBlob,
 }
 
-/// Writes a reply that carries tickets: `client_secret` seals the session keys. `old_session_key` seals the tickets
-/// too: whoever reclaims a global id must hold the session key that belongs to the ticket it showed.
+/// Writes a reply that carries tickets: `client_secret` seals the session keys. `old_session_key` seals the
+/// tickets too: whoever reclaims a global id must hold the session key that belongs to the ticket it showed.
 pub(crate) fn encode_tickets(
     tickets: &[GrantedTicket],
     client_secret: &CryptoKey,
@@ -331,7 +333,8 @@ pub(crate) fn encode_tickets(
     }
 }
 
-/// Reads what [`encode_tickets`] wrote. `old_session_key` tells the session key that the client has for a service.
+/// Reads what [`encode_tickets`] wrote. `old_session_key` tells the session key that the client has for a
+/// service.
 pub(crate) fn decode_tickets(
     r: &mut Reader<'_>,
     client_secret: &CryptoKey,

@@ -1,5 +1,5 @@
-//! Replays the fuzzers' corpus, as it is and damaged: whatever stands in a ticket, a capability or a keyring, reading it
-//! does not panic.
+//! Replays the fuzzers' corpus, as it is and damaged: whatever stands in a ticket, a capability or a keyring,
+//! reading it does not panic.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Client and server against each other, without a messenger in between: what both sides know at the end must agree, and
-//! whoever lacks a key or a ticket must be refused with the errno that a stock monitor gives.
+//! Client and server against each other, without a messenger in between: what both sides know at the end must
+//! agree, and whoever lacks a key or a ticket must be refused with the errno that a stock monitor gives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -213,8 +213,8 @@ fn reconnecting_keeps_the_global_id() {
         .unwrap();
 }
 
-/// Clients ask several monitors at once. What the first gives stays, whatever the others say later: OSDs know requests
-/// that are sent again by the global id.
+/// Clients ask several monitors at once. What the first gives stays, whatever the others say later: OSDs know
+/// requests that are sent again by the global id.
 #[test]
 fn of_several_monitors_the_first_one_counts() {
     let admin = admin();

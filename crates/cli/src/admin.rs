@@ -80,8 +80,8 @@ impl OfClient {
     }
 }
 
-/// Opens the socket that `admin_socket` names, as stock clients do; none if it is not set. Like them we go on without it if
-/// it can't be had, and say so.
+/// Opens the socket that `admin_socket` names, as stock clients do; none if it is not set. Like them we go on
+/// without it if it can't be had, and say so.
 pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
     let name = conf.text("admin_socket").filter(|name| !name.is_empty())?;
     let admin = Admin::new();

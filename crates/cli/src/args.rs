@@ -85,7 +85,8 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) pretty_format: bool,
 
-    /// Write when each operation was new, queued, acked and done into this file, for `loligo trace`, Perfetto and Chrome.
+    /// Write when each operation was new, queued, acked and done into this file, for `loligo trace`, Perfetto
+    /// and Chrome.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 
@@ -143,11 +144,13 @@ pub(crate) enum Command {
     Demo,
     /// Run a Ceph-compatible server: monitor and OSD in one process.
     Serve(Serve),
-    /// Look for damage in the directory of a server that does not run. Status 1 if there is any, or any is left.
+    /// Look for damage in the directory of a server that does not run. Status 1 if there is any, or any is
+    /// left.
     Fsck {
         /// Where its data is: what `serve --data` was told.
         dir: PathBuf,
-        /// Mend what can be mended without inventing data, and take out what nobody can read, into DIR/lost+found.
+        /// Mend what can be mended without inventing data, and take out what nobody can read, into
+        /// DIR/lost+found.
         #[arg(long)]
         repair: bool,
     },
@@ -251,7 +254,8 @@ pub(crate) enum Command {
     /// Show an object's size and modification time.
     #[command(alias = "stat2")]
     Stat { object: Name },
-    /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made if there is none.
+    /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made
+    /// if there is none.
     Touch { object: Name, timestamp: Option<u64> },
     /// Show which parts of an object hold something: offset and length, in hexadecimal.
     Mapext { object: Name },
@@ -337,7 +341,8 @@ pub(crate) enum Command {
     Listsnaps { object: Name },
     /// Make an object what it was at a snapshot of the pool.
     Rollback { object: Name, name: Name },
-    /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line is entered.
+    /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line
+    /// is entered.
     Watch { object: Name },
     /// Notify those who watch an object, and show what they answer.
     Notify { object: Name, message: Name },
@@ -446,7 +451,8 @@ pub(crate) enum Lock {
 
 #[derive(clap::Args)]
 pub(crate) struct Serve {
-    /// Where the cluster's id, keys, pools and settings are kept, and ceph.conf and keyring for clients are written.
+    /// Where the cluster's id, keys, pools and settings are kept, and ceph.conf and keyring for clients are
+    /// written.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
     /// What keeps the objects.
@@ -461,14 +467,16 @@ pub(crate) struct Serve {
     /// The type of keys that are made from now on (default: what the cluster has had; aes in a new one).
     #[arg(long, value_enum)]
     pub(crate) auth_cipher: Option<AuthCipher>,
-    /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new store asks).
+    /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new
+    /// store asks).
     #[arg(long, value_parser = size)]
     pub(crate) capacity: Option<u64>,
-    /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is needed; 0: none).
+    /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is
+    /// needed; 0: none).
     #[arg(long, value_parser = size)]
     pub(crate) cache: Option<u64>,
-    /// OSDs that clients see, all over one store: for pools of several copies, and erasure-coded ones (default: what the
-    /// cluster has had; 1 in a new one; at most 64).
+    /// OSDs that clients see, all over one store: for pools of several copies, and erasure-coded ones
+    /// (default: what the cluster has had; 1 in a new one; at most 64).
     #[arg(long, value_parser = osd_count)]
     pub(crate) osds: Option<OsdCount>,
     /// Threads that serve connections (default: one for each processor).

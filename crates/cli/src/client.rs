@@ -142,7 +142,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.enable_all().build().context(|| "start threads".to_owned())
 }
 
-/// A runtime with so many threads beside the one that starts it, that do `before_sleep` when there is nothing left to do.
+/// A runtime with so many threads beside the one that starts it, that do `before_sleep` when there is nothing
+/// left to do.
 pub(crate) fn workers(
     threads: usize,
     before_sleep: impl Fn() + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! `list-inconsistent-pg | obj | snapset`: what scrubs have found, in the structured form that `rados` has for it.
+//! `list-inconsistent-pg | obj | snapset`: what scrubs have found, in the structured form that `rados` has
+//! for it.
 
 use bytes::Bytes;
 use loligo_rados::{

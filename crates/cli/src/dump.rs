@@ -1,7 +1,8 @@
 //! The format of `rados export`: sections one behind the other (src/tools/RadosDump.h in Ceph's repository).
 //!
-//! A file begins with 16 bytes: magic, version, the lengths of a section's header and footer. A section has a header with its type and length, its
-//! bytes, and a footer; without bytes it has no footer either. What is read may come from anywhere: nothing is allocated before its bytes are there.
+//! A file begins with 16 bytes: magic, version, the lengths of a section's header and footer. A section has a
+//! header with its type and length, its bytes, and a footer; without bytes it has no footer either. What is
+//! read may come from anywhere: nothing is allocated before its bytes are there.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -90,7 +91,8 @@ impl<W: Write> DumpWriter<W> {
             Section::ObjectEnd => kind::OBJECT_END,
             Section::Other(kind) => *kind,
             Section::Object(object) => {
-                // Of version 2: the third has what a store notes of an object, which importers do not look at.
+                // Of version 2: the third has what a store notes of an object, which importers do not look
+                // at.
                 w.versioned(2, 1, |w| {
                     w.put(object);
                     w.u64(u64::MAX);

@@ -1,3 +1,5 @@
+//! The program's errors: one line, and an exit status.
+
 use std::any::Any;
 use std::{fmt, io};
 
@@ -36,7 +38,8 @@ impl Failure {
         Self { status: status.filter(|status| *status != 0).unwrap_or(self.status), ..self }
     }
 
-    /// The line that a program of this name ends with. Called as a stock program it adds what scripts look for.
+    /// The line that a program of this name ends with. Called as a stock program it adds what scripts look
+    /// for.
     pub(crate) fn line(&self, called: CalledAs) -> String {
         let errno = self.errno.filter(|_| called != CalledAs::Loligo && self.stock.is_none());
         // The system's text for the number, without Rust's note of it.

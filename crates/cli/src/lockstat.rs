@@ -133,8 +133,8 @@ struct Site {
     line: u32,
 }
 
-/// Shows the report again and again, on a terminal in place, else one below the other. Ends with a program that it asks, or
-/// when nobody reads any more.
+/// Shows the report again and again, on a terminal in place, else one below the other. Ends with a program
+/// that it asks, or when nobody reads any more.
 fn watch(sockets: &[PathBuf]) -> Result<(), Failure> {
     let terminal = Term::stdout();
     let mut before: Option<(Instant, Report)> = None;
@@ -174,8 +174,8 @@ fn show(lines: &[String], in_place: bool) -> io::Result<bool> {
 const NAME_WIDTH: usize = 26;
 const COLUMN_WIDTH: usize = 9;
 
-/// The view's lines, no more and no longer than fit into rows and columns. `interval` is the report before and how long
-/// ago that was.
+/// The view's lines, no more and no longer than fit into rows and columns. `interval` is the report before
+/// and how long ago that was.
 fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(usize, usize)>) -> Vec<String> {
     let mut classes: Vec<&Class> = report.classes.iter().collect();
     classes.sort_by_key(|c| (Reverse(c.wait.total_ns), Reverse(c.hold.total_ns), c.name.as_str()));

@@ -22,8 +22,8 @@ pub(crate) fn of_server(conf: &Conf, default_file: PathBuf) -> Result<Logger, Fa
     start(Config::new(sink).dump_on_crash(true).errors_to_stderr(also_stderr))
 }
 
-/// The log of any other command: as stock clients, to the file that `log_file` names, else to standard error if
-/// a level is configured or `log_to_stderr` is set, else none.
+/// The log of any other command: as stock clients, to the file that `log_file` names, else to standard error
+/// if a level is configured or `log_to_stderr` is set, else none.
 pub(crate) fn of_client(conf: &Conf) -> Result<Option<Logger>, Failure> {
     let any_level = set_levels(conf)?;
     let to_stderr = switch(conf, "log_to_stderr", any_level)?.then_some(Sink::Stderr);

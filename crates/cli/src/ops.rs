@@ -1,7 +1,8 @@
 //! `loligo ops`: what a running program has in flight, and what took long, as its admin socket tells it.
 //!
-//! Clients are asked for `objecter_requests` and daemons for `dump_ops_in_flight` and `dump_historic_ops_by_duration`, in the JSON of
-//! Ceph's programs (`Objecter::dump_requests` of src/osdc/Objecter.cc; src/common/TrackedOp.cc), so that stock ones can be asked as well.
+//! Clients are asked for `objecter_requests` and daemons for `dump_ops_in_flight` and
+//! `dump_historic_ops_by_duration`, in the JSON of Ceph's programs (`Objecter::dump_requests` of
+//! src/osdc/Objecter.cc; src/common/TrackedOp.cc), so that stock ones can be asked as well.
 
 use std::path::{Path, PathBuf};
 

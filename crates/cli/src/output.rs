@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::args::Format;
 use crate::name;
 
-/// Names of arrays' items in XML where they differ from what a monitor's answers have, by the array's name, as
-/// `rbd` and `rados` of 16.2.15 write them.
+/// Names of arrays' items in XML where they differ from what a monitor's answers have, by the array's name,
+/// as `rbd` and `rados` of 16.2.15 write them.
 const ITEMS: &[(&str, &str)] = &[
     ("clones", "clone"),
     ("features", "feature"),

@@ -1,5 +1,5 @@
-//! What commands print. `println!` panics where nobody reads any more (`loligo ls | head`), as Rust's programs are not ended by SIGPIPE:
-//! connections need it to be ignored.
+//! What commands print. `println!` panics where nobody reads any more (`loligo ls | head`), as Rust's
+//! programs are not ended by SIGPIPE: connections need it to be ignored.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write as _};
@@ -12,7 +12,8 @@ const PIPE_CLOSED: i32 = 141;
 /// ends the program reads it.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Prints on the standard output; ends the program if that cannot be: quietly if the reader has gone, as other programs end then.
+/// Prints on the standard output; ends the program if that cannot be: quietly if the reader has gone, as
+/// other programs end then.
 pub(crate) fn say(text: Arguments<'_>) {
     if let Err(e) = Stdout.write_fmt(text) {
         end(&e);

@@ -85,8 +85,8 @@ fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
     }
 }
 
-/// The signals that end a server, and the one that has its log opened anew. They are heard from the moment when
-/// this is made.
+/// The signals that end a server, and the one that has its log opened anew. They are heard from the moment
+/// when this is made.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,6 +1,7 @@
 //! Tables for people.
 
-/// The lines of a table, titles first, two blanks between its columns; which are right-aligned is said, titles never are.
+/// The lines of a table, titles first, two blanks between its columns; which are right-aligned is said,
+/// titles never are.
 pub(crate) fn lines<const N: usize>(right: [bool; N], rows: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0));

@@ -55,7 +55,8 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
     Ok(())
 }
 
-/// Writes a file at the end of an object. One piece after the other: each lands where the one before it ended.
+/// Writes a file at the end of an object. One piece after the other: each lands where the one before it
+/// ended.
 pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<(), Failure> {
     let (mut source, len) = open(file)?;
     let (bar, piece_bytes) = (progress(len), piece_bytes(pool));

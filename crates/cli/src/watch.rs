@@ -54,7 +54,8 @@ pub(crate) async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
     }
 }
 
-/// A line or the end of standard input. On a thread of its own, since nothing else stops a read of a terminal.
+/// A line or the end of standard input. On a thread of its own, since nothing else stops a read of a
+/// terminal.
 fn enter() -> oneshot::Receiver<()> {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {

@@ -7,11 +7,11 @@ use loligo_cephx::conf;
 
 use crate::rbd;
 
-/// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration are taken out,
-/// and the command line's, program first.
+/// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration
+/// are taken out, and the command line's, program first.
 ///
-/// As with stock programs, words of `CEPH_ARGS` come first, those after its `--` last. Options that only the command has
-/// are put behind its name.
+/// As with stock programs, words of `CEPH_ARGS` come first, those after its `--` last. Options that only the
+/// command has are put behind its name.
 pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: &Command) -> Vec<String> {
     if environment.is_empty() {
         return line;
@@ -156,8 +156,8 @@ fn striped(mut line: Vec<String>, root: &Command) -> Vec<String> {
 /// Commands whose words `rados` counts; others take no notice of words too many.
 const COUNTED: [&str; 5] = ["getomapval", "ls", "setomapval", "setxattr", "setomapheader"];
 
-/// The words behind a command's name as `rados` takes them: options of its other commands say nothing, but must
-/// be right; an unknown option is a word; words too many are left out.
+/// The words behind a command's name as `rados` takes them: options of its other commands say nothing, but
+/// must be right; an unknown option is a word; words too many are left out.
 fn as_rados(words: Vec<String>, root: &Command, commands: &[&Command]) -> Result<Vec<String>, String> {
     let words = without_others_options(words, root, commands)?;
     let last = commands[commands.len() - 1];
@@ -222,8 +222,8 @@ const BYTES: [&str; 9] = [
     "--target-throughput",
 ];
 
-/// What is left when options of other commands are taken out, as `rados` does, which looks at their values all
-/// the same.
+/// What is left when options of other commands are taken out, as `rados` does, which looks at their values
+/// all the same.
 fn without_others_options(
     words: Vec<String>,
     root: &Command,
@@ -283,8 +283,8 @@ fn check(command: &Command, word: String, value: Option<String>) -> Result<(), S
     })
 }
 
-/// Tells which words are options of ours: of the program, or of the command that the line names. They win over
-/// options of the configuration.
+/// Tells which words are options of ours: of the program, or of the command that the line names. They win
+/// over options of the configuration.
 pub(crate) fn own<'a>(root: &'a Command, line: &[String]) -> impl Fn(&str) -> bool + use<'a> {
     let (commands, _) = named_command(root, line);
     move |word| option_of(word, &commands).is_some()

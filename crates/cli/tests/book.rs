@@ -1,8 +1,9 @@
-//! Goal: what the user's book shows works as shown. Method: the commands of each page (`docs/book/*.md`, blocks marked `console`) run
-//! in a directory of their own, in order; each must end with status 0 and print what stands below it, where `…` is any text.
+//! Goal: what the user's book shows works as shown. Method: the commands of each page (`docs/book/*.md`,
+//! blocks marked `console`) run in a directory of their own, in order; each must end with status 0 and print
+//! what stands below it, where `…` is any text.
 //!
-//! A command that ends in `&` goes on; the next one runs when it has printed something. A `loligo serve` without `--mon-addr` gets a
-//! free port.
+//! A command that ends in `&` goes on; the next one runs when it has printed something. A `loligo serve`
+//! without `--mon-addr` gets a free port.
 
 use std::env;
 use std::fmt::Write as _;

@@ -1,6 +1,8 @@
-//! Goal: what was written over NBD to an image of a stock cluster and answered is there, whatever dies, and all is answered in the end. Method: OSDs are killed under load and come back, then the gateway is.
+//! Goal: what was written over NBD to an image of a stock cluster and answered is there, whatever dies, and
+//! all is answered in the end. Method: OSDs are killed under load and come back, then the gateway is.
 //!
-//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not memstore). They are killed.
+//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not
+//! memstore). They are killed.
 
 #[path = "../../rados/tests/daemons/mod.rs"]
 mod daemons;

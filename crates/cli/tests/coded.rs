@@ -1,5 +1,5 @@
-//! Goal: files are put into pools of coded chunks, whose objects grow by whole stripes. Method: a server that shows six
-//! OSDs, and a code of three data chunks, which no piece of four MiB is a multiple of.
+//! Goal: files are put into pools of coded chunks, whose objects grow by whole stripes. Method: a server that
+//! shows six OSDs, and a code of three data chunks, which no piece of four MiB is a multiple of.
 
 use std::process::{Command, Output};
 use std::{env, fs};

@@ -1,5 +1,5 @@
-//! Goal: what scrubs have found is listed by `rados` of 16.2.15 and by our program alike. Method: a bit of an object is
-//! flipped in a closed store, a server on it scrubs, and both programs list what it has found.
+//! Goal: what scrubs have found is listed by `rados` of 16.2.15 and by our program alike. Method: a bit of an
+//! object is flipped in a closed store, a server on it scrubs, and both programs list what it has found.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;

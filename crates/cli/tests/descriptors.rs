@@ -1,5 +1,5 @@
-//! Goal: a server that has no descriptor left refuses newcomers, lets changes wait, and goes on when there are some again.
-//! Method: the limit of a running server's open files is lowered to what it has open.
+//! Goal: a server that has no descriptor left refuses newcomers, lets changes wait, and goes on when there
+//! are some again. Method: the limit of a running server's open files is lowered to what it has open.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
@@ -75,7 +75,8 @@ async fn a_server_without_descriptors_goes_on_when_there_are_some_again() {
     let pool = client.ioctx("p").await.expect("the pool");
     pool.write_full("o", "before".into()).await.expect("written");
 
-    // Where peers that say nothing have the last ones, a newcomer is greeted or told to go; it does not wait for ever.
+    // Where peers that say nothing have the last ones, a newcomer is greeted or told to go; it does not wait
+    // for ever.
     server.limit_files(server.files().last().expect("some are open") + 1);
     let crowd: Vec<_> =
         (0..64).map(|_| TcpStream::connect(&server.mon).expect("the kernel accepts")).collect();

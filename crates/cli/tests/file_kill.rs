@@ -1,5 +1,6 @@
-//! Goal: what `loligo file put` and `get --resume` have done before they are killed (SIGKILL) is not done again, and the result is whole.
-//! Method: programs that are killed in the middle, on a server that takes its time.
+//! Goal: what `loligo file put` and `get --resume` have done before they are killed (SIGKILL) is not done
+//! again, and the result is whole. Method: programs that are killed in the middle, on a server that takes its
+//! time.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -271,7 +272,8 @@ fn two_appends_at_a_time_are_both_told_of() {
     assert_eq!(place.loligo(&["file", "listxattr", "two-6"]).output().expect("it starts").stdout, b"[]\n");
 }
 
-/// While the program lives, or its lock does, readers get what was there before it began; later they are told.
+/// While the program lives, or its lock does, readers get what was there before it began; later they are
+/// told.
 #[test]
 fn what_is_being_appended_is_not_read() {
     let place = Place::new("appended", Duration::ZERO);

@@ -1,4 +1,5 @@
-//! `loligo file` against a server of its own, and beside the stock `rados --striper`: what one writes the other reads.
+//! `loligo file` against a server of its own, and beside the stock `rados --striper`: what one writes the
+//! other reads.
 
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,5 @@
-//! `loligo nbd` beside stock clients: libnbd's nbdinfo and nbdcopy, qemu's, fio's, gnutls's certificates. On this machine's files and memory, and on a server of our own.
+//! `loligo nbd` beside stock clients: libnbd's nbdinfo and nbdcopy, qemu's, fio's, gnutls's certificates. On
+//! this machine's files and memory, and on a server of our own.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;

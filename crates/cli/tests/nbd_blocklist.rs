@@ -1,7 +1,8 @@
 //! Goal: a gateway whose client is put on the blocklist ends no more than it must: the export whose lock
-//! another client took meanwhile is lost and says so, others go on with a client of another identity. The same
-//! for a gateway whose lock was broken without a blocklist: it changes nothing any more. Method: `loligo nbd` on
-//! a stock cluster is stopped (SIGSTOP) beside stock programs that take the lock of one of its images.
+//! another client took meanwhile is lost and says so, others go on with a client of another identity. The
+//! same for a gateway whose lock was broken without a blocklist: it changes nothing any more. Method: `loligo
+//! nbd` on a stock cluster is stopped (SIGSTOP) beside stock programs that take the lock of one of its
+//! images.
 //!
 //! `LOLIGO_GATEWAY_STOPS` says how often gateways are stopped (1), each time one for each way to take a lock;
 //! `LOLIGO_GATEWAY_SEED` for how long (1: always for 40 s). `cargo xtask torture` does it often.

@@ -1,4 +1,5 @@
-//! Goal: a `/dev/nbdN` of the kernel's client is what the export is. Method: a kernel of Debian in qemu, without a disk: its init is a script that serves, attaches, writes, compares, detaches and powers off.
+//! Goal: a `/dev/nbdN` of the kernel's client is what the export is. Method: a kernel of Debian in qemu,
+//! without a disk: its init is a script that serves, attaches, writes, compares, detaches and powers off.
 
 mod partitions;
 
@@ -12,7 +13,8 @@ const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
 /// What Debian's newest small kernel is a part of; it has the client as a module.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Seconds that the machine may take. It is emulated, so that it is the same everywhere; two idle cores take 15.
+/// Seconds that the machine may take. It is emulated, so that it is the same everywhere; two idle cores take
+/// 15.
 const MACHINE_SECONDS_MAX: &str = "300";
 
 /// Each step says what it is about to try, so that the last line tells what failed.

@@ -1,4 +1,5 @@
-//! Goal: what a gateway has answered is there when it was killed. Method: `loligo nbd serve` over an image of a server of our own ends in mid-write, several times, and another one serves the image.
+//! Goal: what a gateway has answered is there when it was killed. Method: `loligo nbd serve` over an image of
+//! a server of our own ends in mid-write, several times, and another one serves the image.
 
 mod nbd_load;
 

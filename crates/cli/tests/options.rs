@@ -1,6 +1,6 @@
-//! Options of the configuration on the command line and in `CEPH_ARGS`, side by side with the stock `rbd`: the
-//! same are taken, refused, and passed over with a word. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf;
-//! its pool `p` is listed.
+//! Options of the configuration on the command line and in `CEPH_ARGS`, side by side with the stock `rbd`:
+//! the same are taken, refused, and passed over with a word. LOLIGO_STOCK_CONF names a stock cluster's
+//! ceph.conf; its pool `p` is listed.
 
 use std::process::{Command, Output, Stdio};
 

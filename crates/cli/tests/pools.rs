@@ -1,5 +1,5 @@
-//! What is done to whole pools: `export`, `import`, `cppool`, `purge`, `load-gen`; each on a server of its own, and what one program exports the
-//! stock `rados` imports, and the other way around.
+//! What is done to whole pools: `export`, `import`, `cppool`, `purge`, `load-gen`; each on a server of its
+//! own, and what one program exports the stock `rados` imports, and the other way around.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -310,7 +310,8 @@ fn objects_are_touched_and_mapped() {
     place.loligo(&["-p", "to", "set-alloc-hint", "o", "4M", "64K"]);
 }
 
-/// The stock program reads what ours wrote, and ours what it wrote. Attributes: the `rados` of 16.2 leaves them out.
+/// The stock program reads what ours wrote, and ours what it wrote. Attributes: the `rados` of 16.2 leaves
+/// them out.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn exports_are_exchanged_with_rados() {

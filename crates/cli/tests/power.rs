@@ -1,12 +1,13 @@
-//! Goal: what `loligo serve --store disk` acknowledged is there after its machine lost power: objects, their attributes and keys, and
-//! pools. Method: the server's directory is on a disk whose power can be cut (`loligo-powercut`). Clients write; the server is
-//! stopped (SIGSTOP), and the disk as chance leaves it is what the next server starts from. It is compared with what this
-//! process has noted.
+//! Goal: what `loligo serve --store disk` acknowledged is there after its machine lost power: objects, their
+//! attributes and keys, and pools. Method: the server's directory is on a disk whose power can be cut
+//! (`loligo-powercut`). Clients write; the server is stopped (SIGSTOP), and the disk as chance leaves it is
+//! what the next server starts from. It is compared with what this process has noted.
 //!
-//! Against the simulated disks of the store's own tests, the key-value library, the monitor's state and the directories are the
-//! real ones here. One cut in five comes late enough for a checkpoint.
+//! Against the simulated disks of the store's own tests, the key-value library, the monitor's state and the
+//! directories are the real ones here. One cut in five comes late enough for a checkpoint.
 //!
-//! `LOLIGO_POWER_CUTS` says how often (10), `LOLIGO_POWER_SEED` what (1). `cargo xtask torture` runs it for long.
+//! `LOLIGO_POWER_CUTS` says how often (10), `LOLIGO_POWER_SEED` what (1). `cargo xtask torture` runs it for
+//! long.
 
 mod server_process;
 mod writers;

@@ -1,12 +1,13 @@
-//! Goal: what `loligo serve --store disk` acknowledged is there after it was killed, whole, and nothing else is. Method: clients
-//! write, the server is killed (SIGKILL) at random moments and started again, and what it holds is compared with what this
-//! process, which is not killed, has noted.
+//! Goal: what `loligo serve --store disk` acknowledged is there after it was killed, whole, and nothing else
+//! is. Method: clients write, the server is killed (SIGKILL) at random moments and started again, and what it
+//! holds is compared with what this process, which is not killed, has noted.
 //!
-//! There are two kinds of writers. *Survivors* have a client that lives through all kills and sends again what was not
-//! answered: each of their operations happens exactly once. *Mourners'* clients go with the server: what was not answered has
-//! happened wholly or not at all.
+//! There are two kinds of writers. *Survivors* have a client that lives through all kills and sends again
+//! what was not answered: each of their operations happens exactly once. *Mourners'* clients go with the
+//! server: what was not answered has happened wholly or not at all.
 //!
-//! `LOLIGO_TORTURE_KILLS` says how often (10), `LOLIGO_TORTURE_SEED` what (1). `cargo xtask torture` runs it for long.
+//! `LOLIGO_TORTURE_KILLS` says how often (10), `LOLIGO_TORTURE_SEED` what (1). `cargo xtask torture` runs it
+//! for long.
 
 mod server_process;
 mod writers;

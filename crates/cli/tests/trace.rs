@@ -1,4 +1,5 @@
-//! `--trace` against a server of its own: every operation has each of its events, in order, and `loligo trace` reads them.
+//! `--trace` against a server of its own: every operation has each of its events, in order, and `loligo
+//! trace` reads them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Goal: a command that waits says after five seconds for what, on a terminal and in its log. Method: commands on a server
-//! that holds them up, and on a port where nobody answers; each is ended as soon as it has said it.
+//! Goal: a command that waits says after five seconds for what, on a terminal and in its log. Method:
+//! commands on a server that holds them up, and on a port where nobody answers; each is ended as soon as it
+//! has said it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;

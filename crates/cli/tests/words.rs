@@ -1,5 +1,6 @@
-//! The commands on objects, side by side with the stock `rados`: what one does the other shows, in the same words where they
-//! are for people. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf; its pool `p` is used, and one is made for snapshots.
+//! The commands on objects, side by side with the stock `rados`: what one does the other shows, in the same
+//! words where they are for people. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf; its pool `p` is
+//! used, and one is made for snapshots.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,6 +1,7 @@
-//! Goal: what a flush of cached files has acknowledged survives that the server is killed (SIGKILL), also in the middle of writing back, and what
-//! could not be written back is kept, written later, and told once. Method: a server process on disk, striped files behind a cache,
-//! arrays of bytes beside them, and clients that connect anew to compare.
+//! Goal: what a flush of cached files has acknowledged survives that the server is killed (SIGKILL), also in
+//! the middle of writing back, and what could not be written back is kept, written later, and told once.
+//! Method: a server process on disk, striped files behind a cache, arrays of bytes beside them, and clients
+//! that connect anew to compare.
 
 mod server_process;
 
@@ -97,7 +98,8 @@ async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
     rados.shutdown().await;
 }
 
-/// Who flushes while the server is away is told each time, since it is tried each time; nothing of it is told later.
+/// Who flushes while the server is away is told each time, since it is tried each time; nothing of it is told
+/// later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_told_of_a_failure_is_not_told_again() {
     let dir = Scratch::new("write-back-told");

@@ -1,3 +1,5 @@
+//! The trait of a contention case, and its metrics.
+
 use std::time::Duration;
 
 use loligo_lockstat::ClassReport;
@@ -112,8 +114,8 @@ impl Metric {
         Self { reference_ratio: Some(reference_ratio), ..self }
     }
 
-    /// How many times better `after` is: above one is a gain. `None` if one of them is nothing, as the waits of a lock are
-    /// that nobody ever waited for.
+    /// How many times better `after` is: above one is a gain. `None` if one of them is nothing, as the waits
+    /// of a lock are that nobody ever waited for.
     pub fn ratio(&self, before: f64, after: f64) -> Option<f64> {
         let (worse, better) = match self.better {
             Better::Lower => (before, after),

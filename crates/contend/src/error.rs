@@ -1,3 +1,5 @@
+//! Errors of a measurement.
+
 use std::io;
 
 /// Why a case could not be measured.

@@ -1,10 +1,10 @@
 //! Published contention cases, before and after, measured on the machine this runs on.
 //!
-//! Engineers who fought for tail latency have published where one request waited behind another one's lock, and what it
-//! brought to take that lock out. A [`Case`] is one such text made runnable: its *before* is the coarse form that the text
-//! describes, written as well as that form can be; its *after* is this project's own code path, called through the
-//! interfaces that everybody calls. [`run()`] lets both alternate for some rounds and gives medians, ratios, and the ratio
-//! that the text published.
+//! Engineers who fought for tail latency have published where one request waited behind another one's lock,
+//! and what it brought to take that lock out. A [`Case`] is one such text made runnable: its *before* is the
+//! coarse form that the text describes, written as well as that form can be; its *after* is this project's
+//! own code path, called through the interfaces that everybody calls. [`run()`] lets both alternate for some
+//! rounds and gives medians, ratios, and the ratio that the text published.
 //!
 //! | what | where |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! What this crate refuses to do:
 //! - no "before" in a product crate, and no copy of a product's code in an "after";
 //! - no verdict: it shows ratios below one as readily as those above;
-//! - no comparison between machines: both forms run here and now, and the published ratio stands beside ours with the
-//!   number of processors it needs to be read with;
+//! - no comparison between machines: both forms run here and now, and the published ratio stands beside ours
+//!   with the number of processors it needs to be read with;
 //! - one run at a time in a process: the lock counters that it resets and reads are the process's.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,5 @@
+//! Facts about the machine that figures are read with.
+
 use std::fmt;
 use std::fs;
 use std::thread;

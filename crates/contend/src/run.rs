@@ -1,3 +1,5 @@
+//! Runs a case: both forms, alternating, round by round.
+
 use std::time::Duration;
 
 use loligo_lockstat::ClassReport;
@@ -79,8 +81,8 @@ pub struct Row {
     pub ratio: Option<f64>,
 }
 
-/// Runs a case: in each setting both forms alternate, round after round, and the form that goes first alternates too, so that
-/// a machine that slows down slows down for both. `progress` is told before each run.
+/// Runs a case: in each setting both forms alternate, round after round, and the form that goes first
+/// alternates too, so that a machine that slows down slows down for both. `progress` is told before each run.
 ///
 /// # Errors
 /// The first one of the case's.

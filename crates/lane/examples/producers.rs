@@ -1,15 +1,15 @@
 //! What a push costs: `cargo run --release -p loligo-lane --example producers`
 //!
-//! N threads push to one queue and do other work; who is told to run the queue does so at once, with all that is
-//! there. Side by side, in rounds:
+//! N threads push to one queue and do other work; who is told to run the queue does so at once, with all that
+//! is there. Side by side, in rounds:
 //!
 //! - `lane`;
 //! - `queue lock`: a queue and its bit under a mutex that is held for nothing else;
 //! - `one lock`: a mutex for the queue that is also held while it is run.
 //!
-//! Figures: pushes per second, processor time per push (all work included), and how long threads waited for the lock,
-//! by the lock's own account. With `idle` as an argument there is no other work and runs are free: the bare cost of a
-//! push with its part of a run.
+//! Figures: pushes per second, processor time per push (all work included), and how long threads waited for
+//! the lock, by the lock's own account. With `idle` as an argument there is no other work and runs are free:
+//! the bare cost of a push with its part of a run.
 
 use std::collections::VecDeque;
 use std::hint::black_box;

@@ -1,3 +1,5 @@
+//! Items taken out of an inbox, in order.
+
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::{iter, mem, ptr};
@@ -15,12 +17,12 @@ impl<T> Node<T> {
     }
 }
 
-/// Nodes in the order in which they are to be run. Whatever moves nodes from one chain to another allocates and frees
-/// nothing, so it may be done under a lock.
+/// Nodes in the order in which they are to be run. Whatever moves nodes from one chain to another allocates
+/// and frees nothing, so it may be done under a lock.
 ///
-/// Invariant: `first`, and each node's `next`, is null or a node from `Box::into_raw` that belongs to this chain
-/// alone; following `next` from `first` passes `len` nodes, the last of which is `last`. `last` is meaningless if
-/// `len` is 0.
+/// Invariant: `first`, and each node's `next`, is null or a node from `Box::into_raw` that belongs to this
+/// chain alone; following `next` from `first` passes `len` nodes, the last of which is `last`. `last` is
+/// meaningless if `len` is 0.
 pub(crate) struct Chain<T> {
     first: *mut Node<T>,
     last: *mut Node<T>,
@@ -39,8 +41,8 @@ impl<T> Chain<T> {
     /// Turns the inbox's list round: from the newest node first to the oldest first.
     ///
     /// # Safety
-    /// `newest` and what follows it by `next`, up to null, are nodes from `Box::into_raw` that nobody else will
-    /// touch.
+    /// `newest` and what follows it by `next`, up to null, are nodes from `Box::into_raw` that nobody else
+    /// will touch.
     pub(crate) unsafe fn from_newest(newest: *mut Node<T>) -> Self {
         let mut chain = Self { last: newest, ..Self::new() };
         let mut node = newest;
@@ -76,7 +78,8 @@ impl<T> Chain<T> {
 
     /// The first item.
     pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: `first` is null or a node of this chain, which we have exclusively as long as the reference lives.
+        // SAFETY: `first` is null or a node of this chain, which we have exclusively as long as the reference
+        // lives.
         unsafe { self.first.as_mut() }.map(|node| &mut node.item)
     }
 

@@ -1,3 +1,5 @@
+//! A lock whose contenders leave their work to its owner.
+
 use std::mem;
 use std::ops::{ControlFlow, Deref, DerefMut};
 
@@ -9,7 +11,8 @@ use crate::inbox::Inbox;
 use crate::room::Room;
 use crate::sync::{LeafGuard, LeafLock};
 
-/// A lock that nobody need wait for: whoever finds it taken leaves what he wanted done, and whoever has it does that.
+/// A lock that nobody need wait for: whoever finds it taken leaves what he wanted done, and whoever has it
+/// does that.
 ///
 /// ```text
 /// try_lock ──▶ Some: serve what was left before, do one's own, release ──▶ false: done
@@ -19,15 +22,16 @@ use crate::sync::{LeafGuard, LeafLock};
 ///                                  └───▶ Err (shut, or no room): lock, which waits
 /// ```
 ///
-/// So nothing is left behind by those who, after a [`release`](Combined::release) that says true, see to it that somebody
-/// [calls](Combiner::call). What one thread does comes in the order in which it does it, if it does nothing itself while
-/// something is left from before ([`Combined::serve`] says).
+/// So nothing is left behind by those who, after a [`release`](Combined::release) that says true, see to it
+/// that somebody [calls](Combiner::call). What one thread does comes in the order in which it does it, if it
+/// does nothing itself while something is left from before ([`Combined::serve`] says).
 ///
 /// # Why nothing is lost
-/// He who leaves adds his item and then, in one step, takes the lock or marks it as called. All that is done to the lock's
-/// word are read-modify-writes, which come one after another: the mark is seen by the release of him who had the lock then, and with
-/// it the item. If by then somebody else has the lock he calls that one in turn. So a release costs no more than that of a lock:
-/// who finds no mark knows that there is nothing to look for.
+/// He who leaves adds his item and then, in one step, takes the lock or marks it as called. All that is done
+/// to the lock's word are read-modify-writes, which come one after another: the mark is seen by the release
+/// of him who had the lock then, and with it the item. If by then somebody else has the lock he calls that
+/// one in turn. So a release costs no more than that of a lock: who finds no mark knows that there is nothing
+/// to look for.
 pub struct Combiner<S, T> {
     inbox: Inbox<T>,
     room: Room,
@@ -43,7 +47,8 @@ struct Shared<S, T> {
     done: Chain<T>,
 }
 
-/// The lock of a [`Combiner`]. To be given back by [`release`](Self::release); dropped, it says nothing of what was left.
+/// The lock of a [`Combiner`]. To be given back by [`release`](Self::release); dropped, it says nothing of
+/// what was left.
 pub struct Combined<'a, S, T> {
     shared: LeafGuard<'a, Shared<S, T>>,
     combiner: &'a Combiner<S, T>,
@@ -55,8 +60,8 @@ pub struct Discarded<T> {
 }
 
 impl<S, T> Combiner<S, T> {
-    /// A free lock around `state`, with which nothing can be left until it is [opened](Combined::open). `bound` is for what is
-    /// left and not done yet; `weigh` must be quick and say the same each time.
+    /// A free lock around `state`, with which nothing can be left until it is [opened](Combined::open).
+    /// `bound` is for what is left and not done yet; `weigh` must be quick and say the same each time.
     pub fn new(class: &'static Class, bound: Bound, weigh: fn(&T) -> usize, state: S) -> Self {
         let inbox = Inbox::new();
         drop(inbox.close());
@@ -115,11 +120,12 @@ impl<S, T> Combiner<S, T> {
 }
 
 impl<S, T> Combined<'_, S, T> {
-    /// Does what was left, in order, at most `items_max` things: `f` is given the state and one after another, and breaks if it
-    /// cannot do that one now. What is then left of them is freed after the lock's release.
+    /// Does what was left, in order, at most `items_max` things: `f` is given the state and one after
+    /// another, and breaks if it cannot do that one now. What is then left of them is freed after the lock's
+    /// release.
     ///
-    /// Turning the inbox round takes a step for each thing in it, at most the bound's number. Returns whether all has been
-    /// done that was there when this was called.
+    /// Turning the inbox round takes a step for each thing in it, at most the bound's number. Returns whether
+    /// all has been done that was there when this was called.
     #[inline]
     pub fn serve(&mut self, items_max: usize, f: impl FnMut(&mut S, &mut T) -> ControlFlow<()>) -> bool {
         self.is_clear() || self.serve_some(items_max, f)
@@ -163,7 +169,8 @@ impl<S, T> Combined<'_, S, T> {
         self.combiner.inbox.reopen();
     }
 
-    /// From now on nothing can be left, and everybody waits for the lock. What was left before remains to be done.
+    /// From now on nothing can be left, and everybody waits for the lock. What was left before remains to be
+    /// done.
     pub fn shut(&mut self) {
         let last = self.combiner.inbox.close();
         self.shared.taken.append(last);
@@ -179,7 +186,8 @@ impl<S, T> Combined<'_, S, T> {
         Discarded { _chain: chain }
     }
 
-    /// Releases the lock. Whether something is left: then the caller sees to it that somebody [calls](Combiner::call).
+    /// Releases the lock. Whether something is left: then the caller sees to it that somebody
+    /// [calls](Combiner::call).
     #[inline]
     #[must_use = "what is left is to be done by somebody"]
     pub fn release(self) -> bool {

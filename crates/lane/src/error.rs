@@ -1,3 +1,5 @@
+//! Errors of a push.
+
 use std::fmt;
 
 use thiserror::Error;

@@ -1,3 +1,5 @@
+//! The part of a lane that producers push to.
+
 use std::ptr;
 
 use crate::Action;
@@ -14,9 +16,10 @@ use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 /// | `CLOSED + BUSY` | empty for ever | yes |
 /// | the newest node's address | not empty; older nodes follow by `next`, the oldest's is null | yes |
 ///
-/// `push` and `kick` may be called by anybody at any time. All else is done by one thread at a time, namely under the
-/// lane's lock (or a [`Combiner`](crate::Combiner)'s, which has no use for `BUSY`); so between two looks of that thread the word changes only as these two change it: never from an
-/// address to anything but another, and never from `BUSY` to 0.
+/// `push` and `kick` may be called by anybody at any time. All else is done by one thread at a time, namely
+/// under the lane's lock (or a [`Combiner`](crate::Combiner)'s, which has no use for `BUSY`); so between two
+/// looks of that thread the word changes only as these two change it: never from an address to anything but
+/// another, and never from `BUSY` to 0.
 pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
 }
@@ -79,8 +82,8 @@ impl<T> Inbox<T> {
         unsafe { Chain::from_newest(newest) }
     }
 
-    /// Declares that nobody is concerned with the lane any more; false if that is wrong, as nodes have come. Under
-    /// the lane's lock, by whoever runs the lane.
+    /// Declares that nobody is concerned with the lane any more; false if that is wrong, as nodes have come.
+    /// Under the lane's lock, by whoever runs the lane.
     pub(crate) fn rest(&self) -> bool {
         let head = self.head.load(Relaxed);
         if is_node(head) {
@@ -110,7 +113,8 @@ impl<T> Inbox<T> {
     pub(crate) fn reopen(&self) {
         let head = self.head.load(Relaxed);
         if is_closed(head) {
-            // As long as it is closed only whoever has the lock changes it, and `kick`, which adds a bit that is set here.
+            // As long as it is closed only whoever has the lock changes it, and `kick`, which adds a bit that
+            // is set here.
             self.head.store(state(BUSY), Relaxed);
         }
     }

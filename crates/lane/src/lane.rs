@@ -1,3 +1,5 @@
+//! The lane: a bounded queue that tells when it must be run.
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
@@ -23,8 +25,8 @@ pub struct Lane<T> {
 pub struct Bound {
     /// Items.
     pub items: usize,
-    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: they are not counted. An item that is
-    /// heavier by itself is let in when no bytes are queued, as it could never be pushed otherwise.
+    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: they are not counted. An item that
+    /// is heavier by itself is let in when no bytes are queued, as it could never be pushed otherwise.
     pub bytes: usize,
 }
 
@@ -52,8 +54,8 @@ pub(crate) struct Taken<T> {
 pub(crate) const SPARE_ITEMS_MAX: usize = 256;
 
 impl<T> Lane<T> {
-    /// An idle lane for up to `items_max` items that weigh nothing. `class` is that of the lock which runs and
-    /// removals take.
+    /// An idle lane for up to `items_max` items that weigh nothing. `class` is that of the lock which runs
+    /// and removals take.
     pub fn new(class: &'static Class, items_max: usize) -> Self {
         Self::weighed(class, Bound { items: items_max, bytes: usize::MAX }, |_| 0)
     }
@@ -80,8 +82,8 @@ impl<T> Lane<T> {
         })
     }
 
-    /// Puts items back in front, in their order: what a run took and could not finish. Not refused at the bound,
-    /// since the items had been admitted before.
+    /// Puts items back in front, in their order: what a run took and could not finish. Not refused at the
+    /// bound, since the items had been admitted before.
     ///
     /// # Errors
     /// Gives the items back if the lane is closed.
@@ -105,8 +107,8 @@ impl<T> Lane<T> {
         self.inbox.kick()
     }
 
-    /// Takes out the first item that matches, wherever it is in the queue; an item that a run has taken is out of
-    /// reach.
+    /// Takes out the first item that matches, wherever it is in the queue; an item that a run has taken is
+    /// out of reach.
     ///
     /// `matches` is called under the lane's lock: it may compare, not more.
     pub fn remove(&self, matches: impl FnMut(&T) -> bool) -> Option<T> {
@@ -126,8 +128,8 @@ impl<T> Lane<T> {
         self.unpacked(chain)
     }
 
-    /// Takes out all items and refuses every push from now on. A run that is under way goes on with what it has
-    /// taken.
+    /// Takes out all items and refuses every push from now on. A run that is under way goes on with what it
+    /// has taken.
     pub fn close(&self) -> VecDeque<T> {
         let mut taken = self.taken.lock();
         let mut chain = mem::replace(&mut taken.chain, Chain::new());
@@ -181,7 +183,8 @@ impl<T> Lane<T> {
         items
     }
 
-    /// Puts the items in front, unless the lane is closed: then they come back, to be dropped without the lock.
+    /// Puts the items in front, unless the lane is closed: then they come back, to be dropped without the
+    /// lock.
     pub(crate) fn put_in_front(&self, taken: &mut Taken<T>, mut chain: Chain<T>, bytes: usize) -> Chain<T> {
         if self.inbox.is_closed() {
             return chain;

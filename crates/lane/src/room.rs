@@ -1,3 +1,5 @@
+//! Bounds of a lane, in items and bytes.
+
 use crate::Bound;
 use crate::sync::{AtomicUsize, Relaxed};
 

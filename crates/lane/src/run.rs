@@ -1,3 +1,5 @@
+//! One run of a lane by one worker.
+
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::ControlFlow;
@@ -11,7 +13,8 @@ use crate::lane::{Lane, SPARE_ITEMS_MAX, Taken};
 pub enum RunEnd {
     /// The lane was empty. The next push will say Submit.
     Idle,
-    /// There is more to do, and it is on the caller to have the lane run again: pushes say Nothing until then.
+    /// There is more to do, and it is on the caller to have the lane run again: pushes say Nothing until
+    /// then.
     Again,
 }
 
@@ -30,8 +33,8 @@ impl<T> Lane<T> {
         self.begin_and(|_| ()).map(|(run, ())| run)
     }
 
-    /// Runs the lane: `f` gets one item after another, in order and without the lane's lock, until none is left or
-    /// `budget` of them (at least one) have been done. Items that `f` has not got yet can still be
+    /// Runs the lane: `f` gets one item after another, in order and without the lane's lock, until none is
+    /// left or `budget` of them (at least one) have been done. Items that `f` has not got yet can still be
     /// [removed](Lane::remove).
     pub fn run(&self, budget: usize, mut f: impl FnMut(T)) -> RunEnd {
         let Some((mut run, mut next)) = self.begin_and(|taken| self.pop_or_idle(taken)) else {
@@ -50,12 +53,13 @@ impl<T> Lane<T> {
         RunEnd::Idle
     }
 
-    /// Runs the lane: `f` gets all items at once, in order and without the lane's lock, again and again until none is
-    /// left or it has got `budget` of them (at least one). It takes out what it has done with; what it leaves comes
-    /// back to it first, together with what was pushed since. Should it panic, what it had got is dropped.
+    /// Runs the lane: `f` gets all items at once, in order and without the lane's lock, again and again until
+    /// none is left or it has got `budget` of them (at least one). It takes out what it has done with; what
+    /// it leaves comes back to it first, together with what was pushed since. Should it panic, what it had
+    /// got is dropped.
     ///
-    /// If `f` breaks, what it has left is put back in front, and the run ends with [`RunEnd::Again`] even if that is
-    /// nothing: a socket that takes no more is a reason to come back later.
+    /// If `f` breaks, what it has left is put back in front, and the run ends with [`RunEnd::Again`] even if
+    /// that is nothing: a socket that takes no more is a reason to come back later.
     pub fn run_batch(&self, budget: usize, mut f: impl FnMut(&mut VecDeque<T>) -> ControlFlow<()>) -> RunEnd {
         let Some((mut run, (chain, mut batch))) = self.begin_and(|taken| {
             self.gather(taken);
@@ -119,8 +123,8 @@ impl<T> Run<'_, T> {
         node.map(|node| self.lane.released(node.item))
     }
 
-    /// Moves all items, but not more than `items_max`, to the end of `batch`. False if there are none and `batch` is
-    /// empty too; with that the run has ended.
+    /// Moves all items, but not more than `items_max`, to the end of `batch`. False if there are none and
+    /// `batch` is empty too; with that the run has ended.
     pub fn take(&mut self, batch: &mut VecDeque<T>, items_max: usize) -> bool {
         if self.ended {
             return !batch.is_empty();
@@ -147,13 +151,14 @@ impl<T> Run<'_, T> {
         false
     }
 
-    /// Ends the run where it stands: idle if the lane is empty, else it is on the caller to have it run again.
+    /// Ends the run where it stands: idle if the lane is empty, else it is on the caller to have it run
+    /// again.
     pub fn end(self) -> RunEnd {
         if self.ended { RunEnd::Idle } else { self.finish(VecDeque::new(), Then::RunIfQueued) }
     }
 
-    /// Ends the run with something left to do, and puts `rest` back in front. It is on the caller to have the lane
-    /// run again, even if nothing is queued. If the lane has been closed meanwhile, `rest` is dropped.
+    /// Ends the run with something left to do, and puts `rest` back in front. It is on the caller to have the
+    /// lane run again, even if nothing is queued. If the lane has been closed meanwhile, `rest` is dropped.
     pub fn hand_over(self, rest: VecDeque<T>) -> RunEnd {
         assert!(!self.ended, "a run that has ended cannot be handed over");
         self.finish(rest, Then::RunAgain)

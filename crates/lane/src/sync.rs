@@ -27,8 +27,8 @@ mod modelled {
     const HELD: u32 = 1;
     const CALLED: u32 = 2;
 
-    /// A lock in the shape of `lockstat`'s that orders no more than a lock must. loom's own mutex releases in no step of its own,
-    /// and so would hide what comes between.
+    /// A lock in the shape of `lockstat`'s that orders no more than a lock must. loom's own mutex releases in
+    /// no step of its own, and so would hide what comes between.
     pub(crate) struct LeafLock<T> {
         word: AtomicU32,
         value: UnsafeCell<T>,

@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads on a lane: no push is lost, each producer's order holds, one thread runs at a
-//! time, nothing is run twice, and a hand-over hands over.
+//! Every interleaving of a few threads on a lane: no push is lost, each producer's order holds, one thread
+//! runs at a time, nothing is run twice, and a hand-over hands over.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lane --release --test loom`
 #![cfg(loom)]
@@ -19,8 +19,8 @@ static CLASS: Class = Class::new("t.loom");
 /// Producer and sequence number.
 type Item = (u8, u8);
 
-/// A lane and what its runs have seen. loom reports two threads in `seen` at once: runs would overlap, or one would
-/// not see what the one before it did.
+/// A lane and what its runs have seen. loom reports two threads in `seen` at once: runs would overlap, or one
+/// would not see what the one before it did.
 struct Model {
     lane: Lane<Item>,
     seen: UnsafeCell<Vec<Item>>,
@@ -69,8 +69,8 @@ impl Model {
     }
 }
 
-/// Runs a model with every interleaving that takes a thread's turn away up to so many times; without a bound the
-/// larger ones take hours.
+/// Runs a model with every interleaving that takes a thread's turn away up to so many times; without a bound
+/// the larger ones take hours.
 fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(preemptions_max);
@@ -265,7 +265,8 @@ fn a_full_lane_gives_back_what_it_does_not_take() {
     });
 }
 
-/// A queue behind a combiner, as a connection's out-queue is: who finds the lock taken leaves his item and goes.
+/// A queue behind a combiner, as a connection's out-queue is: who finds the lock taken leaves his item and
+/// goes.
 struct Desk {
     combiner: Combiner<Vec<Item>, Item>,
     /// A task was asked to look.

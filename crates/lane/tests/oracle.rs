@@ -1,4 +1,5 @@
-//! Random operations on a lane and on a plain description of one: both must agree on every answer and every item.
+//! Random operations on a lane and on a plain description of one: both must agree on every answer and every
+//! item.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -29,8 +30,8 @@ enum Op {
     Run {
         budget: usize,
     },
-    /// `keep`: how many of the items the runner leaves in the batch each time; `stop`: it breaks after that many
-    /// batches.
+    /// `keep`: how many of the items the runner leaves in the batch each time; `stop`: it breaks after that
+    /// many batches.
     RunBatch {
         budget: usize,
         keep: usize,

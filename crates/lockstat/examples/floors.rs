@@ -1,10 +1,12 @@
-//! What locks cost, beside `parking_lot`'s and `std`'s: `cargo run --release -p loligo-lockstat --example floors`
+//! What locks cost, beside `parking_lot`'s and `std`'s: `cargo run --release -p loligo-lockstat --example
+//! floors`
 //!
-//! Three tables, each the median of several rounds in which all candidates take turns, so that what else the machine does
-//! hits them alike:
+//! Three tables, each the median of several rounds in which all candidates take turns, so that what else the
+//! machine does hits them alike:
 //! - an acquisition and release that nobody disturbs, in each mode;
 //! - what 2 and 64 threads get done that do little but take one lock for a short section;
-//! - [`AdaptiveMutex`] beside a lock that always spins, on short sections, and one that never does, on long ones.
+//! - [`AdaptiveMutex`] beside a lock that always spins, on short sections, and one that never does, on long
+//!   ones.
 
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
@@ -38,8 +40,8 @@ fn main() {
 /// Something to measure: its name and one operation.
 type Candidate<'a> = (&'a str, Box<dyn Fn() + Sync + 'a>);
 
-/// The same for a loop of operations. Each is compiled with its lock in it: a call through a pointer for each operation
-/// would cost as much as the lock.
+/// The same for a loop of operations. Each is compiled with its lock in it: a call through a pointer for each
+/// operation would cost as much as the lock.
 type Loop<'a> = (&'a str, Box<dyn Fn() + 'a>);
 
 fn uncontended() {

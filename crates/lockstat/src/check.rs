@@ -27,8 +27,8 @@ thread_local! {
 /// Declares that the caller is about to do something that may block: a system call, an `.await`, a callback.
 ///
 /// # Panics
-/// In builds with `debug_assertions`, if this thread holds any lock of this crate. The message names what was about
-/// to happen, the class of the lock and where it was acquired. In other builds this is nothing at all.
+/// In builds with `debug_assertions`, if this thread holds any lock of this crate. The message names what was
+/// about to happen, the class of the lock and where it was acquired. In other builds this is nothing at all.
 #[track_caller]
 pub fn blocking_point(what: &str) {
     let held = newest_held();

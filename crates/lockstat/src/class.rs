@@ -1,10 +1,13 @@
+//! Classes of locks, and their counters.
+
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 /// A named kind of lock: all locks that guard the same sort of thing, say every connection's out-queue.
 ///
-/// Classes are what is counted and what is ordered. A class is a `static`; its name has the form `crate.thing`.
+/// Classes are what is counted and what is ordered. A class is a `static`; its name has the form
+/// `crate.thing`.
 pub struct Class {
     name: &'static str,
     nested_by_address: bool,
@@ -16,7 +19,8 @@ pub struct Class {
     to_be_timed: AtomicU8,
 }
 
-/// Holds of a class that are timed whatever chance says, so that something is told of locks that are taken rarely.
+/// Holds of a class that are timed whatever chance says, so that something is told of locks that are taken
+/// rarely.
 const TIMED_FIRST: u8 = 64;
 
 /// The list of all classes met so far, newest first. It only grows.
@@ -34,8 +38,8 @@ impl Class {
         }
     }
 
-    /// Allows a thread to hold several locks of this class, provided that it acquires them in ascending order of
-    /// their addresses: `static OBJECT: Class = Class::new("osd.object").nested_by_address();`
+    /// Allows a thread to hold several locks of this class, provided that it acquires them in ascending order
+    /// of their addresses: `static OBJECT: Class = Class::new("osd.object").nested_by_address();`
     ///
     /// The address is that of the lock, so it must not move in between; test builds check the order.
     pub const fn nested_by_address(mut self) -> Self {
@@ -83,7 +87,8 @@ impl Class {
     /// Whether this acquisition is one of the first of its class. Not written to any more once it is not.
     #[inline]
     pub(crate) fn is_one_of_the_first(&self) -> bool {
-        // Relaxed: nothing hangs on it but which holds are timed; threads that ask at once may time one or two more.
+        // Relaxed: nothing hangs on it but which holds are timed; threads that ask at once may time one or
+        // two more.
         let left = self.to_be_timed.load(Ordering::Relaxed);
         if left > 0 {
             self.to_be_timed.store(left - 1, Ordering::Relaxed);

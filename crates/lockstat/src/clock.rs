@@ -1,18 +1,19 @@
 //! The two facts that are asked of the machine: what time it is and which processor this is.
 //!
-//! Time is counted in ticks of the cheapest clock there is: on x86-64 with an invariant time-stamp counter (CPUID
-//! 0x80000007, EDX bit 8: it runs at one rate in all power states) that counter, some 10 ns a reading; elsewhere
-//! `CLOCK_MONOTONIC` in nanoseconds. Ticks become nanoseconds only in reports, by [`ns_per_tick`].
+//! Time is counted in ticks of the cheapest clock there is: on x86-64 with an invariant time-stamp counter
+//! (CPUID 0x80000007, EDX bit 8: it runs at one rate in all power states) that counter, some 10 ns a reading;
+//! elsewhere `CLOCK_MONOTONIC` in nanoseconds. Ticks become nanoseconds only in reports, by [`ns_per_tick`].
 //!
-//! On such a processor its number costs little, too: Linux keeps it in the low twelve bits of TSC_AUX, which RDPID reads
-//! in 2 ns, and RDTSCP, the older one, along with the counter.
+//! On such a processor its number costs little, too: Linux keeps it in the low twelve bits of TSC_AUX, which
+//! RDPID reads in 2 ns, and RDTSCP, the older one, along with the counter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time in ticks. Readings of different processors may be some tens of ticks apart, so differences saturate.
+/// The time in ticks. Readings of different processors may be some tens of ticks apart, so differences
+/// saturate.
 #[inline]
 pub(crate) fn now() -> u64 {
     match source() {
@@ -40,7 +41,8 @@ pub(crate) fn now_and_cpu() -> (u64, u32) {
     }
 }
 
-/// The processor this thread runs on, as [`now_and_cpu`] says it, without a reading of the clock where there is a way.
+/// The processor this thread runs on, as [`now_and_cpu`] says it, without a reading of the clock where there
+/// is a way.
 #[inline]
 pub(crate) fn cpu_only() -> u32 {
     match source() {
@@ -54,16 +56,16 @@ pub(crate) fn cpu_only() -> u32 {
 #[inline]
 fn rdpid() -> u32 {
     let aux: u64;
-    // SAFETY: only called where `choose_source` has seen that the processor has the instruction; it changes nothing but its
-    // register.
+    // SAFETY: only called where `choose_source` has seen that the processor has the instruction; it changes
+    // nothing but its register.
     unsafe {
         std::arch::asm!("rdpid {}", out(reg) aux, options(nomem, nostack, preserves_flags));
     }
     aux as u32 & 0xfff
 }
 
-/// Nanoseconds in a tick; the same as long as the process lives, so that what grows in ticks grows in reports. The first
-/// call may take [`BASE_MIN`].
+/// Nanoseconds in a tick; the same as long as the process lives, so that what grows in ticks grows in
+/// reports. The first call may take [`BASE_MIN`].
 pub(crate) fn ns_per_tick() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     match source() {
@@ -72,7 +74,8 @@ pub(crate) fn ns_per_tick() -> f64 {
     }
 }
 
-/// The moment at which the clock showed `ticks`, to about a microsecond for each second since the first reading.
+/// The moment at which the clock showed `ticks`, to about a microsecond for each second since the first
+/// reading.
 pub(crate) fn instant_of(ticks: u64) -> Instant {
     let (first_ticks, first) = first_reading();
     let ns = |ticks: u64| Duration::from_nanos((ticks as f64 * ns_per_tick()) as u64);
@@ -153,7 +156,8 @@ fn cpu() -> u32 {
     u32::try_from(cpu).unwrap_or(0)
 }
 
-/// Both clocks are compared over at least this long: a reading is good to some 50 ns, so the rate to 1 in 100,000.
+/// Both clocks are compared over at least this long: a reading is good to some 50 ns, so the rate to 1 in
+/// 100,000.
 const BASE_MIN: Duration = Duration::from_millis(10);
 
 fn first_reading() -> (u64, Instant) {
@@ -191,7 +195,8 @@ mod tests {
         thread::sleep(Duration::from_millis(if cfg!(miri) { 1 } else { 30 }));
         let (ticks, elapsed) = (now() - began, instant.elapsed());
         let ns = ticks as f64 * ns_per_tick();
-        // Between the two pairs of readings the thread may lose its processor; the rate is what is tested here.
+        // Between the two pairs of readings the thread may lose its processor; the rate is what is tested
+        // here.
         assert!(
             ns > 0.5 * elapsed.as_nanos() as f64 && ns < 2.0 * elapsed.as_nanos() as f64,
             "{ns} {elapsed:?}"

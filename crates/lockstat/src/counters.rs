@@ -1,10 +1,11 @@
 //! What was counted, per thread, class, kind and place.
 //!
-//! A thread writes only counters of its own, with plain loads and stores (relaxed atomics, as others may read them):
-//! no line is shared between writers. [`snapshot`] adds up those of living threads and what the dead left behind.
+//! A thread writes only counters of its own, with plain loads and stores (relaxed atomics, as others may read
+//! them): no line is shared between writers. [`snapshot`] adds up those of living threads and what the dead
+//! left behind.
 //!
-//! [`reset`] touches no counter: it begins a new period. A thread that writes to counters of an older period clears
-//! them first; who reads skips them. So a counter has one writer also while it is being reset.
+//! [`reset`] touches no counter: it begins a new period. A thread that writes to counters of an older period
+//! clears them first; who reads skips them. So a counter has one writer also while it is being reset.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -75,8 +76,8 @@ pub fn reset() {
     PERIOD.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The sums, one for each class and kind of which there is something to tell, and the period in which they were
-/// counted.
+/// The sums, one for each class and kind of which there is something to tell, and the period in which they
+/// were counted.
 pub(crate) fn snapshot() -> (u32, Vec<Totals>) {
     let registry = registry();
     let mut totals = registry.retired.clone();
@@ -125,8 +126,8 @@ struct Mine {
     by_class: RefCell<Vec<Option<Arc<Counters>>>>,
 }
 
-/// Calls `count` with this thread's counters, those of the present period. A thread that is being torn down has none
-/// any more; what it does then is not counted.
+/// Calls `count` with this thread's counters, those of the present period. A thread that is being torn down
+/// has none any more; what it does then is not counted.
 #[inline]
 fn with_mine(class: &'static Class, kind: Kind, count: impl FnOnce(&Counters)) {
     let _ = MINE.try_with(|mine| {
@@ -168,7 +169,8 @@ impl Drop for Mine {
     }
 }
 
-/// The counters of one thread for one class and kind. Contentions are the waiters' times, acquisitions the holders'.
+/// The counters of one thread for one class and kind. Contentions are the waiters' times, acquisitions the
+/// holders'.
 struct Counters {
     /// The period these belong to.
     period: AtomicU32,
@@ -214,8 +216,8 @@ impl Counters {
     }
 }
 
-/// Places that one thread tells apart for one class; the kernel has four. A class has few places that take it; what finds
-/// no room is counted for the class, but missing from the list of its places.
+/// Places that one thread tells apart for one class; the kernel has four. A class has few places that take
+/// it; what finds no room is counted for the class, but missing from the list of its places.
 const SITES_MAX: usize = 16;
 
 /// Counters by place, made when a place is first met.

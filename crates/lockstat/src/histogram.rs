@@ -1,4 +1,5 @@
-//! Times in ticks by logarithmic bucket: four buckets to the octave, so a percentile is right to within a quarter.
+//! Times in ticks by logarithmic bucket: four buckets to the octave, so a percentile is right to within a
+//! quarter.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -66,7 +67,8 @@ impl Counts {
         self.0.iter().sum()
     }
 
-    /// The upper end of the bucket in which the given part (0 to 1) of all times is reached; 0 if there are none.
+    /// The upper end of the bucket in which the given part (0 to 1) of all times is reached; 0 if there are
+    /// none.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let wanted = ((self.total() as f64 * part).ceil() as u64).max(1);
         let mut seen = 0;

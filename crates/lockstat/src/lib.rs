@@ -1,9 +1,10 @@
 //! Locks that measure themselves.
 //!
-//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each belongs to a named
-//! [`Class`]; per class, place and thread it is counted how often a thread had to wait and how long, who held the lock,
-//! and, when asked, how long. [`report()`] shows it in the columns of Linux's `/proc/lock_stat`, as JSON and for
-//! Prometheus; [`Report::since`] shows what has come since an earlier one. [`observe()`] tells each wait when it is over.
+//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each belongs to a
+//! named [`Class`]; per class, place and thread it is counted how often a thread had to wait and how long,
+//! who held the lock, and, when asked, how long. [`report()`] shows it in the columns of Linux's
+//! `/proc/lock_stat`, as JSON and for Prometheus; [`Report::since`] shows what has come since an earlier one.
+//! [`observe()`] tells each wait when it is over.
 //!
 //! ```
 //! use loligo_lockstat::{Class, Mutex};
@@ -24,26 +25,27 @@
 //! | [`AdaptiveMutex`] | spins as long as the lock's own holds have been shorter than a sleep and a wake-up | holds of which nobody knows how long they are, or that change |
 //!
 //! # What it costs
-//! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one load of the
-//! mode (a line that is never written) and one store of the caller's place to the line that the lock itself lies in;
-//! no clock is read. What there is to count is counted after the lock has been released. [`Mode::Full`] counts
-//! each acquisition and times one in eight, [`Mode::Exact`] each: that takes two readings of the processor's time-stamp
-//! counter. `cargo run --release -p loligo-lockstat --example floors` measures it.
+//! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one
+//! load of the mode (a line that is never written) and one store of the caller's place to the line that the
+//! lock itself lies in; no clock is read. What there is to count is counted after the lock has been released.
+//! [`Mode::Full`] counts each acquisition and times one in eight, [`Mode::Exact`] each: that takes two
+//! readings of the processor's time-stamp counter. `cargo run --release -p loligo-lockstat --example floors`
+//! measures it.
 //!
-//! A `try_lock` never waits, and one that fails is no wait: no report counts it. [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call)
-//! is for those who leave what they wanted done to whoever has the lock; what they do instead of waiting is to be measured where it is
-//! done.
+//! A `try_lock` never waits, and one that fails is no wait: no report counts it.
+//! [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call) is for those who leave what they wanted done to
+//! whoever has the lock; what they do instead of waiting is to be measured where it is done.
 //!
 //! # What test builds check
 //! With `debug_assertions`, and only then:
 //! - [`blocking_point`] panics if the thread holds any lock of this crate;
-//! - the order of classes: whoever closes a cycle of "was acquired while holding" panics, naming both chains, also
-//!   when the deadlock itself did not happen; two locks of one class may be held together only if the class was
-//!   declared with [`Class::nested_by_address`];
+//! - the order of classes: whoever closes a cycle of "was acquired while holding" panics, naming both chains,
+//!   also when the deadlock itself did not happen; two locks of one class may be held together only if the
+//!   class was declared with [`Class::nested_by_address`];
 //! - a lock that may sleep is not acquired within a [`SpinLock`]'s section.
 //!
-//! What this crate refuses to do: no poisoning (a panic releases the lock), no recursion, no condition variables, no
-//! time-outs, and no guard that moves to another thread. It runs on Linux.
+//! What this crate refuses to do: no poisoning (a panic releases the lock), no recursion, no condition
+//! variables, no time-outs, and no guard that moves to another thread. It runs on Linux.
 //!
 //! So a future that holds a guard across an `.await` cannot be spawned on a runtime with several threads:
 //! ```compile_fail,E0277
@@ -71,11 +73,12 @@
 //! # let table = AdaptiveMutex::new(&TABLE, 0);
 //! spawn(work(&table));
 //! ```
-//! On one thread, where a future need not be `Send`, the workspace's `clippy.toml` refuses it (`await_holding_invalid_type`).
+//! On one thread, where a future need not be `Send`, the workspace's `clippy.toml` refuses it
+//! (`await_holding_invalid_type`).
 //!
-//! The way through: [`Mutex`] and its sisters (`locks.rs`) are `lock_api` types over `Tracked` (`tracked.rs`), which
-//! wraps one of the bare locks of `raw/`, asks `check.rs` in test builds, and leaves its notes in `counters.rs`, from
-//! whose sums (`totals.rs`) `report/` draws.
+//! The way through: [`Mutex`] and its sisters (`locks.rs`) are `lock_api` types over `Tracked`
+//! (`tracked.rs`), which wraps one of the bare locks of `raw/`, asks `check.rs` in test builds, and leaves
+//! its notes in `counters.rs`, from whose sums (`totals.rs`) `report/` draws.
 
 #[cfg_attr(not(debug_assertions), path = "check_off.rs")]
 mod check;

@@ -1,3 +1,5 @@
+//! The kinds of locks.
+
 use std::fmt;
 
 use crate::Class;
@@ -9,17 +11,18 @@ pub type Mutex<T> = Lock<Sleeping, T>;
 /// A lock for leaf sections: some tens of instructions that take no lock which may sleep, and do not wait or
 /// allocate.
 ///
-/// Test builds see to that. The lock itself is as short-spinning as a [`Mutex`]: on a thread of a program, whose
-/// processor may be taken away at any instruction, one that only spins is a trap.
+/// Test builds see to that. The lock itself is as short-spinning as a [`Mutex`]: on a thread of a program,
+/// whose processor may be taken away at any instruction, one that only spins is a trap.
 pub type SpinLock<T> = Lock<Spin, T>;
 /// A lock that may be held for long: a waiter sleeps at once and burns no processor.
 pub type HeavyMutex<T> = Lock<Heavy, T>;
-/// A lock that finds out by itself: a waiter spins only while the lock's mean hold is shorter than a sleep and a wake-up,
-/// and no longer than those take.
+/// A lock that finds out by itself: a waiter spins only while the lock's mean hold is shorter than a sleep
+/// and a wake-up, and no longer than those take.
 ///
-/// Each lock measures its holds, those that somebody waited for; what sleeping costs is learnt for the process. When
-/// holds become long, one is enough to stop the spinning; when they become short again, 16 bring it back. There is
-/// nothing to set. An undisturbed release costs one load more than that of a [`Mutex`].
+/// Each lock measures its holds, those that somebody waited for; what sleeping costs is learnt for the
+/// process. When holds become long, one is enough to stop the spinning; when they become short again, 16
+/// bring it back. There is nothing to set. An undisturbed release costs one load more than that of a
+/// [`Mutex`].
 pub type AdaptiveMutex<T> = Lock<Adaptive, T>;
 
 /// What [`Mutex::lock`](Lock::lock) returns; dropping it releases the lock.
@@ -39,8 +42,8 @@ pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, Tracked<FutexR
 /// [`AdaptiveMutex`], which say what a waiting thread does.
 ///
 /// In test builds `lock` panics if the thread holds this lock already, another one of its class (see
-/// [`Class::nested_by_address`]), a [`SpinLock`] while this one may sleep, or a lock before which this one must be
-/// taken.
+/// [`Class::nested_by_address`]), a [`SpinLock`] while this one may sleep, or a lock before which this one
+/// must be taken.
 pub struct Lock<R, T: ?Sized> {
     inner: lock_api::Mutex<Tracked<R>, T>,
 }
@@ -90,8 +93,8 @@ impl<R: RawLock, T: ?Sized> Lock<R, T> {
 }
 
 impl<T: ?Sized> SpinLock<T> {
-    /// Takes the lock if it is free; else calls its holder, who learns of it when he [releases](Self::release) the lock. Never
-    /// waits, and counts as a wait in no report.
+    /// Takes the lock if it is free; else calls its holder, who learns of it when he
+    /// [releases](Self::release) the lock. Never waits, and counts as a wait in no report.
     #[inline]
     #[track_caller]
     pub fn try_lock_or_call(&self) -> Option<SpinLockGuard<'_, T>> {
@@ -102,8 +105,8 @@ impl<T: ?Sized> SpinLock<T> {
         }
     }
 
-    /// Releases the lock. Whether somebody has called; sometimes this is said when nobody has. Who learns of a call sees what
-    /// the caller did before it.
+    /// Releases the lock. Whether somebody has called; sometimes this is said when nobody has. Who learns of
+    /// a call sees what the caller did before it.
     #[inline]
     pub fn release(guard: SpinLockGuard<'_, T>) -> bool {
         drop(guard);
@@ -125,8 +128,8 @@ impl<R: RawLock, T: ?Sized + fmt::Debug> fmt::Debug for Lock<R, T> {
 
 /// A value that many threads may read or one may write. Waiting writers go before new readers.
 ///
-/// The checks of test builds are those of [`Lock`]; a thread may not hold the same lock twice, not even to read,
-/// since a writer that waits in between would block both.
+/// The checks of test builds are those of [`Lock`]; a thread may not hold the same lock twice, not even to
+/// read, since a writer that waits in between would block both.
 pub struct RwLock<T: ?Sized> {
     inner: lock_api::RwLock<Tracked<FutexRwLock>, T>,
 }

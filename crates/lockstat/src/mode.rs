@@ -1,3 +1,5 @@
+//! How much is measured, switched at run time.
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// How much the locks of this process measure.
@@ -9,11 +11,13 @@ pub enum Mode {
     /// Who waits, where, for whom and how long. An acquire that need not wait costs nothing measurable.
     #[default]
     Contended = 1,
-    /// Also every acquisition, and how long the lock was held: of the first 64 acquisitions of a class, of those that had to
-    /// wait, and of one in eight of all others, picked by chance, so that sums and percentiles stand for all of them. Where
-    /// a reading of the clock costs more than all the rest, as on virtual machines, that is most of the price.
+    /// Also every acquisition, and how long the lock was held: of the first 64 acquisitions of a class, of
+    /// those that had to wait, and of one in eight of all others, picked by chance, so that sums and
+    /// percentiles stand for all of them. Where a reading of the clock costs more than all the rest, as on
+    /// virtual machines, that is most of the price.
     Full = 2,
-    /// As [`Mode::Full`], with the time of each hold: two clock readings per acquire. For holds that are rare and long.
+    /// As [`Mode::Full`], with the time of each hold: two clock readings per acquire. For holds that are rare
+    /// and long.
     Exact = 3,
 }
 
@@ -34,7 +38,8 @@ impl Mode {
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Contended as u8);
 
-/// Switches what is measured, for every lock of the process. What was counted stays; see [`reset`](crate::reset).
+/// Switches what is measured, for every lock of the process. What was counted stays; see
+/// [`reset`](crate::reset).
 ///
 /// Acquisitions that are under way are counted as the mode said when they began.
 pub fn set_mode(mode: Mode) {

@@ -28,11 +28,12 @@ pub struct Wait {
     pub took: Duration,
 }
 
-/// Has `observer` called for each wait of any thread, until the guard is dropped: by the thread that waited, when it has released the
-/// lock, or before it waits for another one. In [`Mode::Off`](crate::Mode::Off) nothing is told. While nobody observes it costs those who had to wait a load, and others nothing.
+/// Has `observer` called for each wait of any thread, until the guard is dropped: by the thread that waited,
+/// when it has released the lock, or before it waits for another one. In [`Mode::Off`](crate::Mode::Off)
+/// nothing is told. While nobody observes it costs those who had to wait a load, and others nothing.
 ///
-/// The observer must be quick, as locks may be held meanwhile, must not block or panic, and must not take a lock of this crate. The first
-/// call of this function may take 10 ms, in which the clock's rate is measured.
+/// The observer must be quick, as locks may be held meanwhile, must not block or panic, and must not take a
+/// lock of this crate. The first call of this function may take 10 ms, in which the clock's rate is measured.
 #[must_use = "observing ends when this is dropped"]
 pub fn observe(observer: impl Fn(&Wait) + Send + Sync + 'static) -> Observing {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -61,8 +62,8 @@ impl fmt::Debug for Observing {
     }
 }
 
-/// How long this thread has waited for locks so far: the difference of two calls is what it waited in between. To be asked while
-/// somebody [observes](observe), or the first call may take 10 ms.
+/// How long this thread has waited for locks so far: the difference of two calls is what it waited in
+/// between. To be asked while somebody [observes](observe), or the first call may take 10 ms.
 pub fn waited_by_this_thread() -> Duration {
     duration(WAITED_TICKS.get())
 }
@@ -71,8 +72,8 @@ type Observer = Arc<dyn Fn(&Wait) + Send + Sync>;
 
 /// Written to when somebody begins or ends; read by threads that had to wait, while anybody observes.
 static OBSERVERS: RwLock<Vec<(u64, Observer)>> = RwLock::new(Vec::new());
-/// How many there are: to be looked at without the lock. Relaxed: a wait that is over at the moment in which somebody begins to observe
-/// may be told or not.
+/// How many there are: to be looked at without the lock. Relaxed: a wait that is over at the moment in which
+/// somebody begins to observe may be told or not.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {

@@ -1,9 +1,11 @@
+//! Call sites that wait for locks or hold them.
+
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place in the source, as `#[track_caller]` tells it. One line may have several addresses: one per copy of a
-/// generic function; so places are compared by value.
+/// A place in the source, as `#[track_caller]` tells it. One line may have several addresses: one per copy of
+/// a generic function; so places are compared by value.
 pub(crate) type Place = &'static Location<'static>;
 
 /// Whether two are the same, looking at the addresses first and at the text last.
@@ -28,7 +30,8 @@ impl PlaceCell {
 
     #[inline]
     pub(crate) fn place(&self) -> Option<Place> {
-        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`; nobody writes to those.
+        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`; nobody writes to
+        // those.
         unsafe { self.0.load(Ordering::Relaxed).as_ref() }
     }
 }

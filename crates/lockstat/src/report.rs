@@ -1,3 +1,5 @@
+//! The report: text in the columns of `/proc/lock_stat`, JSON and Prometheus.
+
 mod json;
 mod prometheus;
 mod text;
@@ -12,8 +14,8 @@ use crate::{Class, Mode, clock, counters, mode};
 /// Threads go on counting while it is drawn up, so sums of different columns may be a few acquisitions apart.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The mode at the time of the report. Acquisitions and hold times are complete only if it was [`Mode::Exact`] all
-    /// along.
+    /// The mode at the time of the report. Acquisitions and hold times are complete only if it was
+    /// [`Mode::Exact`] all along.
     pub mode: Mode,
     /// One entry for each class and kind of which there is something to tell, the most contended first.
     pub classes: Vec<ClassReport>,
@@ -39,13 +41,15 @@ pub struct ClassReport {
     pub con_bounces: u64,
     /// How often a lock was taken; counted from [`Mode::Full`] on.
     pub acquisitions: u64,
-    /// How often a lock was taken that had last been taken on another processor; counted from [`Mode::Full`] on.
+    /// How often a lock was taken that had last been taken on another processor; counted from [`Mode::Full`]
+    /// on.
     pub acq_bounces: u64,
     /// The times waited.
     pub wait: Times,
     /// The times held; measured from [`Mode::Full`] on.
     pub hold: Times,
-    /// Places that waited, the longest in total first. `count` waits took `total_ns`; `times` says more of them.
+    /// Places that waited, the longest in total first. `count` waits took `total_ns`; `times` says more of
+    /// them.
     pub waiters: Vec<Site>,
     /// Places that held the lock: `count` times somebody waited for it; they held it for `total_ns` (in
     /// [`Mode::Full`]), of which `times` says more. Those most waited for come first.
@@ -72,8 +76,8 @@ pub struct Times {
     pub min_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// Their sum. As all that follows and the two before, of holds in [`Mode::Full`] it is made from those that were timed,
-    /// and 0 if none was.
+    /// Their sum. As all that follows and the two before, of holds in [`Mode::Full`] it is made from those
+    /// that were timed, and 0 if none was.
     pub total_ns: u64,
     /// Half of them took no longer than this; right to within a quarter.
     pub p50_ns: u64,
@@ -96,8 +100,8 @@ pub struct Site {
     pub times: Times,
 }
 
-/// Draws up what was measured so far. The first report of a process may take 10 ms, in which the clock's rate is
-/// measured.
+/// Draws up what was measured so far. The first report of a process may take 10 ms, in which the clock's rate
+/// is measured.
 pub fn report() -> Report {
     let (period, totals) = counters::snapshot();
     Report::draw_up(mode(), period, totals)
@@ -120,8 +124,8 @@ impl Report {
     /// What has been measured since an earlier report of this process: this one itself, if everything was
     /// [`reset`](crate::reset) in between.
     ///
-    /// The shortest and the longest time are right to within a quarter, unless they are records. So are percentiles, as
-    /// always.
+    /// The shortest and the longest time are right to within a quarter, unless they are records. So are
+    /// percentiles, as always.
     pub fn since(&self, earlier: &Report) -> Report {
         if earlier.period != self.period {
             return self.clone();
@@ -144,7 +148,8 @@ impl Report {
         self.classes.iter().find(|c| c.name == name && c.kind != Kind::Read)
     }
 
-    /// The columns and layout of `/proc/lock_stat`, times in microseconds; the percentiles stand behind its columns.
+    /// The columns and layout of `/proc/lock_stat`, times in microseconds; the percentiles stand behind its
+    /// columns.
     pub fn to_text(&self) -> String {
         text::render(self)
     }
@@ -154,8 +159,8 @@ impl Report {
         json::render(self)
     }
 
-    /// The text format of Prometheus (exposition format 0.0.4): per class and kind counters and two summaries, times in
-    /// seconds.
+    /// The text format of Prometheus (exposition format 0.0.4): per class and kind counters and two
+    /// summaries, times in seconds.
     pub fn to_prometheus(&self) -> String {
         prometheus::render(self)
     }

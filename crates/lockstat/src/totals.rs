@@ -123,7 +123,8 @@ impl TimeTotals {
         self.histogram.add(&other.histogram);
     }
 
-    /// The extremes of what has come since are known exactly if they are new ones; else to within their bucket.
+    /// The extremes of what has come since are known exactly if they are new ones; else to within their
+    /// bucket.
     fn since(&self, earlier: &Self) -> Self {
         let count = self.count.saturating_sub(earlier.count);
         let histogram = self.histogram.since(&earlier.histogram);

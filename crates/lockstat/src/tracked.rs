@@ -28,8 +28,8 @@ pub struct Tracked<R> {
     holder: PlaceCell,
 }
 
-/// What goes along with one acquisition until the release; counting waits until the lock is free again, so as not to
-/// prolong the section. Two words, so that a guard stays in registers.
+/// What goes along with one acquisition until the release; counting waits until the lock is free again, so as
+/// not to prolong the section. Two words, so that a guard stays in registers.
 pub struct Hold {
     /// What is to be measured of it.
     since: Since,
@@ -43,7 +43,8 @@ pub struct Hold {
 unsafe impl Sync for Hold {}
 
 thread_local! {
-    /// A wait that is over and not yet counted. There is at most one: before a thread waits again, it counts this.
+    /// A wait that is over and not yet counted. There is at most one: before a thread waits again, it counts
+    /// this.
     static WAITED: Cell<Option<Waited>> = const { Cell::new(None) };
     /// A lock that this thread has released was called meanwhile.
     static CALLED: Cell<bool> = const { Cell::new(false) };
@@ -61,8 +62,8 @@ impl Hold {
     const UNWATCHED: Self = Self { since: Since::UNCOUNTED, site: Marked::NONE, _not_send: PhantomData };
 }
 
-/// When the lock was taken, in ticks, if the hold is timed; the lowest bit says that it stands for itself only. 0: it is not
-/// even counted; 1: it is only counted.
+/// When the lock was taken, in ticks, if the hold is timed; the lowest bit says that it stands for itself
+/// only. 0: it is not even counted; 1: it is only counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Since(u64);
 
@@ -97,7 +98,8 @@ impl Since {
 const ONE_IN: u32 = 1 << ONE_IN_BITS;
 const ONE_IN_BITS: u32 = 3;
 
-/// True for one call in [`ONE_IN`], by chance: a count would always pick the same one of locks that are taken in turn.
+/// True for one call in [`ONE_IN`], by chance: a count would always pick the same one of locks that are taken
+/// in turn.
 #[inline]
 fn is_picked() -> bool {
     // Numerical Recipes' linear congruential generator, of whose numbers the highest bits are the best.
@@ -159,8 +161,8 @@ impl<R> Tracked<R> {
         Hold { since, site: Marked::new(site, self.moved_to(cpu), false), _not_send: PhantomData }
     }
 
-    /// Notes on which processor the lock was taken; says whether that is a new one. Readers of a read-write lock may do
-    /// this at the same time: then one of the processors stays.
+    /// Notes on which processor the lock was taken; says whether that is a new one. Readers of a read-write
+    /// lock may do this at the same time: then one of the processors stays.
     #[inline]
     fn moved_to(&self, cpu: u32) -> bool {
         let moved = self.last_cpu.load(Ordering::Relaxed) != cpu;

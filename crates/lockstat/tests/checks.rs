@@ -1,4 +1,5 @@
-//! What test builds check: waiting while holding a lock, the order of classes, sleeping in a spin lock's section.
+//! What test builds check: waiting while holding a lock, the order of classes, sleeping in a spin lock's
+//! section.
 #![cfg(debug_assertions)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

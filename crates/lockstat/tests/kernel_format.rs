@@ -1,5 +1,6 @@
-//! Goal: who reads `/proc/lock_stat` by program can read ours. Method: a reader that knows only the kernel's description
-//! (Documentation/locking/lockstat.rst) reads the text back, and what it has read is compared with the report.
+//! Goal: who reads `/proc/lock_stat` by program can read ours. Method: a reader that knows only the kernel's
+//! description (Documentation/locking/lockstat.rst) reads the text back, and what it has read is compared
+//! with the report.
 
 use std::sync::Barrier;
 use std::thread;
@@ -74,7 +75,8 @@ fn the_text_is_read_back() {
         s.spawn(|| {
             let _queue = queue.lock();
             held.wait();
-            // Long enough for the other to come while it is held, in most runs; what is compared is the same in all.
+            // Long enough for the other to come while it is held, in most runs; what is compared is the same
+            // in all.
             thread::sleep(Duration::from_millis(10));
         });
         held.wait();

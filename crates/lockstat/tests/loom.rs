@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads on the bare locks: they exclude, publish what was written, and wake who
-//! sleeps.
+//! Every interleaving of a few threads on the bare locks: they exclude, publish what was written, and wake
+//! who sleeps.
 //!
 //! The files of the algorithms are compiled once more here, with atomics and a futex made of loom's.
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lockstat --release --test loom`
@@ -117,8 +117,8 @@ use raw::adaptive::Adaptive;
 use raw::mutex::FutexMutex;
 use raw::rwlock::FutexRwLock;
 
-/// A counter that only the lock protects. loom reports it if two touch it at once, or one without having seen the
-/// other's.
+/// A counter that only the lock protects. loom reports it if two touch it at once, or one without having seen
+/// the other's.
 struct Guarded<L> {
     lock: L,
     value: UnsafeCell<u32>,

@@ -25,7 +25,8 @@ fn told_of(class: &'static str) -> (Arc<StdMutex<Vec<Wait>>>, loligo_lockstat::O
     (told, observing)
 }
 
-/// Has another thread hold something while this one does `wait`; until it was really waited for: the other may lose its processor.
+/// Has another thread hold something while this one does `wait`; until it was really waited for: the other
+/// may lose its processor.
 fn while_held(hold: impl Fn(&AtomicBool) + Sync, wait: impl Fn() -> Duration) -> Duration {
     loop {
         let is_held = AtomicBool::new(false);

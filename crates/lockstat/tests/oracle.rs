@@ -1,6 +1,7 @@
-//! Goal: what is counted is what happened. Method: a million random acquisitions by several threads of locks of all
-//! kinds, beside counts that each thread keeps for itself, of acquisitions and of times between its own clock readings; and
-//! contentions that are known exactly, since the holder waits until the kernel says that the other sleeps.
+//! Goal: what is counted is what happened. Method: a million random acquisitions by several threads of locks
+//! of all kinds, beside counts that each thread keeps for itself, of acquisitions and of times between its
+//! own clock readings; and contentions that are known exactly, since the holder waits until the kernel says
+//! that the other sleeps.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -31,7 +32,8 @@ const WAYS: [(&Class, Kind); 6] = [
     (&RW, Kind::Read),
 ];
 
-/// How often something was taken in each way, by lock and by try-lock, and how long that took from before until after.
+/// How often something was taken in each way, by lock and by try-lock, and how long that took from before
+/// until after.
 type Tally = [(u64, Duration); WAYS.len()];
 
 /// One test, since mode and counts are the process's.
@@ -75,8 +77,8 @@ fn million() {
         assert_eq!(seen.waiters.iter().map(|s| s.count).sum::<u64>(), seen.contentions);
         assert!(seen.contentions <= taken && seen.con_bounces <= seen.contentions);
         assert!(seen.acq_bounces <= seen.acquisitions);
-        // Waits and holds lie within what the thread itself measured around them; both clocks' rates agree to 1 in
-        // 1,000.
+        // Waits and holds lie within what the thread itself measured around them; both clocks' rates agree to
+        // 1 in 1,000.
         let measured = seen.wait.total_ns + seen.hold.total_ns;
         assert!(measured as f64 <= spent.as_nanos() as f64 * 1.001, "{measured} ns within {spent:?}");
     }

@@ -1,5 +1,5 @@
-//! What the report says after known contention. The modes and `reset` concern the whole process, so one test does it
-//! all.
+//! What the report says after known contention. The modes and `reset` concern the whole process, so one test
+//! does it all.
 
 use std::sync::Barrier;
 use std::thread;
@@ -96,7 +96,8 @@ fn full() {
     set_mode(Mode::Contended);
 }
 
-/// Every acquisition is counted, of two locks taken in turn as well; of the holds some are timed, and the sum stands for all.
+/// Every acquisition is counted, of two locks taken in turn as well; of the holds some are timed, and the sum
+/// stands for all.
 fn picked() {
     set_mode(Mode::Full);
     let (one, other) = (Mutex::new(&ONE, ()), Mutex::new(&OTHER, ()));

@@ -3,13 +3,14 @@
 //! N threads log `sent {} frames to {}` with a number and an address. Side by side, alternating, in rounds:
 //!
 //! - `ring`: this crate, to a file;
-//! - `mutex queue`: the log as it was in the published cases: the caller formats its line, locks the one queue of the
-//!   process, waits while it is full, adds the line and wakes the writer, which takes the whole queue and writes it to a file.
+//! - `mutex queue`: the log as it was in the published cases: the caller formats its line, locks the one
+//!   queue of the process, waits while it is full, adds the line and wakes the writer, which takes the whole
+//!   queue and writes it to a file.
 //!
-//! Each call is timed by itself, with what looking at the clock costs taken off (its median). Between two calls a thread
-//! is busy with something else for some microseconds, the more the more threads there are, so that one writer can follow,
-//! in both forms: a ring that drops would look fast. Figures: a call's p50 and p99 in nanoseconds, median of all rounds,
-//! and entries dropped.
+//! Each call is timed by itself, with what looking at the clock costs taken off (its median). Between two
+//! calls a thread is busy with something else for some microseconds, the more the more threads there are, so
+//! that one writer can follow, in both forms: a ring that drops would look fast. Figures: a call's p50 and
+//! p99 in nanoseconds, median of all rounds, and entries dropped.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Where threads leave their new rings for the log thread: a stack that is taken as a whole.
 //!
-//! It takes no lock, so a thread's first entry may be logged while any lock is held. Items are never taken singly, so
-//! an address that is used again does no harm.
+//! It takes no lock, so a thread's first entry may be logged while any lock is held. Items are never taken
+//! singly, so an address that is used again does no harm.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -37,7 +37,8 @@ impl<T: Send> Arrivals<T> {
         loop {
             // SAFETY: nobody else knows the node before the exchange has succeeded.
             unsafe { (*node).older = newest };
-            // Release: who takes the node sees its contents. Acquire is not needed: older nodes are not looked at.
+            // Release: who takes the node sees its contents. Acquire is not needed: older nodes are not
+            // looked at.
             match self.newest.compare_exchange_weak(newest, node, AcqRel, Relaxed) {
                 Ok(_) => return,
                 Err(other) => newest = other,

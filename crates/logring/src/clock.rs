@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
-/// How long the rate is measured before the first line is written: two looks at the clocks are each wrong by some 100
-/// ns at most, so the rate is right to 5 × 10⁻⁵ at once, and better with each second.
+/// How long the rate is measured before the first line is written: two looks at the clocks are each wrong by
+/// some 100 ns at most, so the rate is right to 5 × 10⁻⁵ at once, and better with each second.
 const CALIBRATION: Duration = Duration::from_millis(5);
 
 const UNDECIDED: u8 = 0;
@@ -21,9 +21,10 @@ pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     if SOURCE.load(Relaxed) == TSC {
         use core::arch::x86_64::{_mm_lfence, _rdtsc};
-        // The fence: a processor looks at its TSC ahead of time, also while the lock before it is still another's. Then who has the lock
-        // later has the earlier time, now and then by some hundred ticks: the tests have seen it.
-        // SAFETY: every x86-64 processor has the instructions, and the kernel uses them itself (see `tsc_is_a_clock`).
+        // The fence: a processor looks at its TSC ahead of time, also while the lock before it is still
+        // another's. Then who has the lock later has the earlier time, now and then by some hundred ticks:
+        // the tests have seen it. SAFETY: every x86-64 processor has the instructions, and the kernel uses
+        // them itself (see `tsc_is_a_clock`).
         return unsafe {
             _mm_lfence();
             _rdtsc()
@@ -45,8 +46,8 @@ pub(crate) fn choose() {
     }
 }
 
-/// Whether the TSC runs at one rate (CPUID leaf 0x80000007, EDX bit 8) and is the same on all processors: that is what
-/// Linux has checked, and goes on checking, if it takes the time from it.
+/// Whether the TSC runs at one rate (CPUID leaf 0x80000007, EDX bit 8) and is the same on all processors:
+/// that is what Linux has checked, and goes on checking, if it takes the time from it.
 #[cfg(target_arch = "x86_64")]
 fn tsc_is_a_clock() -> bool {
     let leaf = 0x8000_0007;
@@ -96,8 +97,8 @@ impl Moment {
 
 /// Turns ticks into the time of day.
 ///
-/// The rate is the ticks' against the monotonic clock, since the beginning; the offset is that of the last look. So a
-/// change of the system's time is followed, and does not spoil the rate.
+/// The rate is the ticks' against the monotonic clock, since the beginning; the offset is that of the last
+/// look. So a change of the system's time is followed, and does not spoil the rate.
 pub(crate) struct WallClock {
     begun: Moment,
     last: Moment,

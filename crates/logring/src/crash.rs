@@ -1,16 +1,17 @@
 //! What is written when the program ends badly, and what becomes of the log in a forked child.
 //!
 //! # What is async-signal-safe, and what is not
-//! The signal handler only loads and stores atomics, rings the log thread's bell and waits for it (`futex`), calls
-//! `write`, `sigaction`, `pthread_self` and `raise`: all of that may be done in a signal handler. The dump itself is made by
-//! the log thread, which is sound as long as the crash has not happened to it: it formats, allocates and writes as ever.
-//! So three things can go wrong, and each ends after [`PATIENCE_STEPS`] at the latest, with the program's death and without
-//! a dump: the allocator was broken or locked by the thread that crashed; the disk does not answer; the log thread itself
-//! has crashed. In the last case one line on standard error says so.
+//! The signal handler only loads and stores atomics, rings the log thread's bell and waits for it (`futex`),
+//! calls `write`, `sigaction`, `pthread_self` and `raise`: all of that may be done in a signal handler. The
+//! dump itself is made by the log thread, which is sound as long as the crash has not happened to it: it
+//! formats, allocates and writes as ever. So three things can go wrong, and each ends after
+//! [`PATIENCE_STEPS`] at the latest, with the program's death and without a dump: the allocator was broken or
+//! locked by the thread that crashed; the disk does not answer; the log thread itself has crashed. In the
+//! last case one line on standard error says so.
 //!
-//! The handler runs on the thread's alternate stack where there is one (Rust's threads have one), so that also a stack
-//! overflow is seen. Afterwards the handler that was there before is put back and finds the fault again; a signal that was
-//! sent is raised again and ends the program.
+//! The handler runs on the thread's alternate stack where there is one (Rust's threads have one), so that
+//! also a stack overflow is seen. Afterwards the handler that was there before is put back and finds the
+//! fault again; a signal that was sent is raised again and ends the program.
 
 use std::ptr;
 use std::sync::Once;
@@ -118,7 +119,8 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
     let was_sent = unsafe { (*info).si_code } <= 0;
     let index = SIGNALS.iter().position(|(number, _)| *number == signal);
     let earlier = match index {
-        // Rust's handler takes SIGSEGV and SIGBUS for faults that will be repeated, and would let the program live.
+        // Rust's handler takes SIGSEGV and SIGBUS for faults that will be repeated, and would let the program
+        // live.
         _ if was_sent && signal != libc::SIGABRT => ptr::null_mut(),
         Some(index) => EARLIER[index].load(SeqCst),
         None => ptr::null_mut(),
@@ -130,8 +132,9 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
         } else {
             libc::sigaction(signal, earlier, ptr::null_mut());
         }
-        // What the processor refused, it refuses again when this returns, and the earlier handler sees where (Rust's tells
-        // of a stack overflow). Who sent a signal does not send it again; it is blocked here and arrives then, too.
+        // What the processor refused, it refuses again when this returns, and the earlier handler sees where
+        // (Rust's tells of a stack overflow). Who sent a signal does not send it again; it is blocked here
+        // and arrives then, too.
         if was_sent {
             libc::raise(signal);
         }

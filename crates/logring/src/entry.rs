@@ -65,8 +65,8 @@ where
     F: Fn(&mut dyn fmt::Write, A::View<'_>) -> fmt::Result + Copy,
 {
     const { assert!(size_of::<F>() == 0) };
-    // SAFETY: F has no size, so there is nothing to read; it is `Copy`, so it can be had again; and a value of it was
-    // there, or this entry would not have been made.
+    // SAFETY: F has no size, so there is nothing to read; it is `Copy`, so it can be had again; and a value
+    // of it was there, or this entry would not have been made.
     let format: F = unsafe { std::ptr::NonNull::<F>::dangling().read() };
     format(out, A::view(Taken::new(A::Wire::take(&mut Words(args)))))
 }

@@ -1,8 +1,8 @@
 //! How other threads, and signal handlers, ask the log thread for something and wait for it.
 //!
-//! Whoever asks takes a number ([`Ticket::ask`]) and rings the [`Bell`]. The log thread looks at the bell first, then at
-//! what is asked for, works, says how far it got, and sleeps unless the bell has been rung since it looked: so nothing
-//! that was asked for is slept over. Nothing here allocates or takes a lock.
+//! Whoever asks takes a number ([`Ticket::ask`]) and rings the [`Bell`]. The log thread looks at the bell
+//! first, then at what is asked for, works, says how far it got, and sleeps unless the bell has been rung
+//! since it looked: so nothing that was asked for is slept over. Nothing here allocates or takes a lock.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Duration;
@@ -93,10 +93,12 @@ impl Ticket {
         self.done.load(Acquire).wrapping_sub(number) as i32 >= 0
     }
 
-    /// Waits for a request, in steps of `step`, as long as `is_open` says that somebody works. False: given up.
+    /// Waits for a request, in steps of `step`, as long as `is_open` says that somebody works. False: given
+    /// up.
     ///
-    /// The log thread first stops being open, then [closes](Self::close). That and [`ask`](Self::ask) change the same word,
-    /// so one comes first: either the request is answered there, or the one who asks acquires that it is not open.
+    /// The log thread first stops being open, then [closes](Self::close). That and [`ask`](Self::ask) change
+    /// the same word, so one comes first: either the request is answered there, or the one who asks acquires
+    /// that it is not open.
     pub fn wait(&self, number: u32, step: Duration, is_open: impl Fn() -> bool) -> bool {
         loop {
             let done = self.done.load(Acquire);

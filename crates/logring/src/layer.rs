@@ -9,8 +9,8 @@ use tracing_subscriber::layer::Context;
 
 use crate::{Subsys, Text, line};
 
-/// A layer for `tracing_subscriber`, for what is not hot: the caller formats an event's fields, and the text goes
-/// through its ring like any other.
+/// A layer for `tracing_subscriber`, for what is not hot: the caller formats an event's fields, and the text
+/// goes through its ring like any other.
 ///
 /// | level | ours |
 /// |---|---|
@@ -20,8 +20,8 @@ use crate::{Subsys, Text, line};
 /// | `DEBUG` | 10 |
 /// | `TRACE` | 20 |
 ///
-/// The subsystem is the first part of the target that names one, after a `loligo_`: `loligo_msgr::driver` and `msgr` are
-/// `msgr`, and what names none is `none`. Spans are not recorded.
+/// The subsystem is the first part of the target that names one, after a `loligo_`: `loligo_msgr::driver` and
+/// `msgr` are `msgr`, and what names none is `none`. Spans are not recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RingLayer;
 

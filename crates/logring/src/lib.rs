@@ -1,8 +1,8 @@
 //! A log whose callers never wait.
 //!
-//! [`log!`] writes a header and its raw arguments into a ring that belongs to the calling thread and returns; one
-//! thread puts the rings' entries in order, formats them and writes the lines. Levels are set per subsystem while the
-//! program runs, in Ceph's words and with Ceph's two numbers:
+//! [`log!`] writes a header and its raw arguments into a ring that belongs to the calling thread and returns;
+//! one thread puts the rings' entries in order, formats them and writes the lines. Levels are set per
+//! subsystem while the program runs, in Ceph's words and with Ceph's two numbers:
 //!
 //! ```
 //! use loligo_logring::{Config, Sink, log};
@@ -29,28 +29,30 @@
 //! | log thread | formats what is to be logged, writes many lines at once | `line.rs`, `sink.rs` |
 //!
 //! # What is bounded, and what happens at the bound
-//! A ring has [`RING_BYTES`]; after [`RINGS_BYTES_MAX`] in all, threads get small ones, and in the end none. An entry
-//! without room is dropped and counted: the caller never waits, and the log says `N entries dropped by thread T`. A
-//! text argument is cut at [`TEXT_BYTES_MAX`]. [`Config::recent_max`] entries are kept for a crash.
+//! A ring has [`RING_BYTES`]; after [`RINGS_BYTES_MAX`] in all, threads get small ones, and in the end none.
+//! An entry without room is dropped and counted: the caller never waits, and the log says `N entries dropped
+//! by thread T`. A text argument is cut at [`TEXT_BYTES_MAX`]. [`Config::recent_max`] entries are kept for a
+//! crash.
 //!
 //! # Order
-//! Lines are ordered by time over all threads. Where one entry was logged before another was begun (the threads talked
-//! to each other), this is exact. Of entries that were logged at the same time, one whose thread was suspended between
-//! its look at the clock and its end for longer than the log thread waits (some milliseconds) comes too late, with its
-//! true time.
+//! Lines are ordered by time over all threads. Where one entry was logged before another was begun (the
+//! threads talked to each other), this is exact. Of entries that were logged at the same time, one whose
+//! thread was suspended between its look at the clock and its end for longer than the log thread waits (some
+//! milliseconds) comes too late, with its true time.
 //!
 //! # Clock
-//! Where Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc` behind a fence, and the log thread
-//! measures its rate against the system's clocks. Else it is `clock_gettime(CLOCK_MONOTONIC)`, some tens of nanoseconds.
+//! Where Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc` behind a fence, and
+//! the log thread measures its rate against the system's clocks. Else it is `clock_gettime(CLOCK_MONOTONIC)`,
+//! some tens of nanoseconds.
 //!
 //! # Crash
-//! On a panic and on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT ([`Config::dump_on_crash`]) the newest entries are
-//! written, also those below the log's level (Ceph's "gather" level). See `crash.rs` for what of it is
-//! async-signal-safe.
+//! On a panic and on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT ([`Config::dump_on_crash`]) the newest
+//! entries are written, also those below the log's level (Ceph's "gather" level). See `crash.rs` for what of
+//! it is async-signal-safe.
 //!
 //! # What it refuses to do
-//! No fork: a child of `fork` logs nothing. No log within a signal handler. No value of a type without [`Raw`]: keys
-//! have none, so they cannot be logged by accident:
+//! No fork: a child of `fork` logs nothing. No log within a signal handler. No value of a type without
+//! [`Raw`]: keys have none, so they cannot be logged by accident:
 //!
 //! ```compile_fail
 //! struct Key([u8; 16]);

@@ -1,5 +1,5 @@
-//! Lines in the layout of Ceph's log files:
-//! `2026-11-21T18:00:00.123456+0000 7f3a5c0006c0 10 msgr: text`, the thread in hexadecimal, the level in two places.
+//! Lines in the layout of Ceph's log files: `2026-11-21T18:00:00.123456+0000 7f3a5c0006c0 10 msgr: text`, the
+//! thread in hexadecimal, the level in two places.
 
 use std::fmt::{self, Write as _};
 
@@ -63,7 +63,8 @@ impl Lines {
     }
 }
 
-/// What is logged may come from a peer: a line stays one line, and nothing controls the terminal that shows it.
+/// What is logged may come from a peer: a line stays one line, and nothing controls the terminal that shows
+/// it.
 struct OneLine<'a>(&'a mut String);
 
 impl fmt::Write for OneLine<'_> {
@@ -79,7 +80,8 @@ impl fmt::Write for OneLine<'_> {
     }
 }
 
-/// `2026-11-21T18:00:00` of seconds since 1970, UTC. (The civil calendar in eras of 400 years, which begin in March.)
+/// `2026-11-21T18:00:00` of seconds since 1970, UTC. (The civil calendar in eras of 400 years, which begin in
+/// March.)
 fn date(second: u64) -> String {
     let (days, rest) = (second / 86_400, second % 86_400);
     let days = days + 719_468; // from 0000-03-01 to 1970-01-01

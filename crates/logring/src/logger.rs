@@ -17,11 +17,13 @@ use crate::sink::{Output, Sink};
 use crate::subsys::{self, Subsys, levels};
 use crate::thread::this_thread;
 
-/// How often the rings are looked at while there is something in them. A line is in the file within two of these.
+/// How often the rings are looked at while there is something in them. A line is in the file within two of
+/// these.
 const ROUND_MIN: Duration = Duration::from_millis(10);
 /// How often when there was nothing for long: what an idle program costs is five wake-ups in a second.
 const ROUND_MAX: Duration = Duration::from_millis(200);
-/// An entry stays in its ring for this long, so that one that was begun earlier and ends later still comes first.
+/// An entry stays in its ring for this long, so that one that was begun earlier and ends later still comes
+/// first.
 const HELD_BACK: Duration = Duration::from_millis(2);
 /// Lines are written when there are this many bytes of them, and at a round's end.
 const WRITE_BYTES: usize = 64 << 10;
@@ -65,7 +67,8 @@ impl Config {
         Self { recent_max: entries, ..self }
     }
 
-    /// Whether a panic or a fatal signal writes what is kept. For the whole process, and not undone; by default not.
+    /// Whether a panic or a fatal signal writes what is kept. For the whole process, and not undone; by
+    /// default not.
     pub fn dump_on_crash(self, dump: bool) -> Self {
         Self { dump_on_crash: dump, ..self }
     }
@@ -158,7 +161,8 @@ pub fn start(config: Config) -> Result<Logger, StartError> {
     Ok(Logger { thread: Some(thread) })
 }
 
-/// However the log thread ends, or if it cannot be made: nobody waits for it any more, and another one may begin.
+/// However the log thread ends, or if it cannot be made: nobody waits for it any more, and another one may
+/// begin.
 struct End;
 
 impl Drop for End {
@@ -194,7 +198,8 @@ fn ask(ticket: &Ticket) -> bool {
     }
 }
 
-/// As [`dump`], for a crash: waits no longer than so many tenths of a second. Only atomics and futexes, no lock and no memory.
+/// As [`dump`], for a crash: waits no longer than so many tenths of a second. Only atomics and futexes, no
+/// lock and no memory.
 pub(crate) fn dump_within(steps: u32) -> bool {
     if !is_open() || is_log_thread() {
         return false;
@@ -247,7 +252,8 @@ impl Worker {
             let seen = BELL.look();
             // A ring that fills cannot wait, and an error should not.
             let nudged = NUDGED.swap(false, Relaxed);
-            // What is asked for is looked at before the rings are, so that a flush covers what was logged before it.
+            // What is asked for is looked at before the rings are, so that a flush covers what was logged
+            // before it.
             let (stop, flush, dump, reopen) =
                 (STOP.load(SeqCst), FLUSH.pending(), DUMP.pending(), REOPEN.pending());
             let now = self.clock.look();

@@ -1,8 +1,10 @@
+//! The macros `log!` and their kin.
+
 /// Logs a line: `log!(MSGR, 10, "sent {} frames to {}", n, addr)`.
 ///
-/// The subsystem is a constant of [`Subsys`](crate::Subsys), the level a constant from −1 (an error) to 20. Up to eight
-/// arguments, each a [`Raw`](crate::Raw), stand after the format string and are not evaluated unless the level is
-/// recorded. The format string is checked by the compiler and used in the log thread.
+/// The subsystem is a constant of [`Subsys`](crate::Subsys), the level a constant from −1 (an error) to 20.
+/// Up to eight arguments, each a [`Raw`](crate::Raw), stand after the format string and are not evaluated
+/// unless the level is recorded. The format string is checked by the compiler and used in the log thread.
 #[macro_export]
 macro_rules! log {
     ($subsys:ident, $level:expr, $format:literal $(, $arg:expr)* $(,)?) => {{

@@ -10,7 +10,8 @@ use crate::thread::{ARRIVALS, About, DROPPED_WITHOUT_RING, Source};
 /// What the log thread finds.
 pub(crate) enum Found<'a> {
     Entry(Entry<'a>),
-    /// Entries for which a thread's ring had no room, since the last time. Without a thread: those that got no ring.
+    /// Entries for which a thread's ring had no room, since the last time. Without a thread: those that got
+    /// no ring.
     Dropped(u64, Option<&'a About>),
 }
 
@@ -35,8 +36,9 @@ struct Ring {
 impl Merge {
     /// Takes all entries up to a time, in order.
     ///
-    /// `upto` must have been read from the clock before the call: then every entry that was complete at that time is
-    /// seen here, those of new rings included, and what is left for later is younger than all that is taken.
+    /// `upto` must have been read from the clock before the call: then every entry that was complete at that
+    /// time is seen here, those of new rings included, and what is left for later is younger than all that is
+    /// taken.
     pub(crate) fn take(&mut self, upto: u64, mut each: impl FnMut(Found<'_>)) {
         self.look();
         let mut buffer = [0; ENTRY_WORDS_MAX];

@@ -15,8 +15,8 @@ const ELLIPSIS: &str = "…";
 
 /// What may be an argument of [`log!`](crate::log).
 ///
-/// A type says which numbers or text stand for it, and is made from them again in the log thread. Types that hold
-/// secrets do not implement it. A type without it that has `Display` is passed as [`text`]`(&value)`.
+/// A type says which numbers or text stand for it, and is made from them again in the log thread. Types that
+/// hold secrets do not implement it. A type without it that has `Display` is passed as [`text`]`(&value)`.
 ///
 /// ```
 /// use loligo_logring::{Raw, Taken};
@@ -107,8 +107,8 @@ impl Out<'_> {
         if let Some(last) = words.last_mut() {
             last.write(0);
         }
-        // SAFETY: the words take at least as many bytes; nobody else has them; every bit pattern is a word. All words are
-        // written: all but the last completely, the last above.
+        // SAFETY: the words take at least as many bytes; nobody else has them; every bit pattern is a word.
+        // All words are written: all but the last completely, the last above.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), words.as_mut_ptr().cast(), bytes.len()) };
         self.0 = rest;
     }
@@ -380,7 +380,8 @@ fn ip_of([kind, high, low]: [u64; 3]) -> IpAddr {
     }
 }
 
-/// An address and in one word flow (20 bits), port (16) and the low 28 bits of the scope, which is a small number.
+/// An address and in one word flow (20 bits), port (16) and the low 28 bits of the scope, which is a small
+/// number.
 #[inline(always)]
 fn addr_words(addr: &SocketAddr) -> [u64; 4] {
     let [kind, high, low] = ip_words(addr.ip());
@@ -426,7 +427,8 @@ macro_rules! tuples {
     )*};
 }
 
-/// Several kinds of words, one after the other. `Box` only since kinds such as `str` have no size; none is ever made.
+/// Several kinds of words, one after the other. `Box` only since kinds such as `str` have no size; none is
+/// ever made.
 #[doc(hidden)]
 pub struct Many<T>(PhantomData<T>);
 

@@ -62,14 +62,15 @@ impl Output {
         }
     }
 
-    /// What was lost since the last question. Asked before the next write: if that fails too, it is asked again.
+    /// What was lost since the last question. Asked before the next write: if that fails too, it is asked
+    /// again.
     pub(crate) fn take_lost(&mut self) -> Option<(usize, io::Error)> {
         self.lost.take()
     }
 }
 
-/// Opens a log, and makes it if need be. A link that another user has put there is not followed, nor is another's file
-/// written to; what is no regular file (a pipe, `/dev/stdout`) may be anybody's.
+/// Opens a log, and makes it if need be. A link that another user has put there is not followed, nor is
+/// another's file written to; what is no regular file (a pipe, `/dev/stdout`) may be anybody's.
 fn open(path: &PathBuf) -> io::Result<File> {
     let us = fs::metadata("/proc/self")?.uid();
     let check = |owner: u32| match owner == 0 || owner == us {

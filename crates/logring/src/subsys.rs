@@ -16,8 +16,8 @@ pub struct Subsys(u8);
 
 /// How much of a subsystem's entries is written, and how much is kept in memory for a crash.
 ///
-/// Levels are Ceph's: −1 is an error and always written, 0 to 1 for operators, 5 for events, 10 for operations, 20 for
-/// details.
+/// Levels are Ceph's: −1 is an error and always written, 0 to 1 for operators, 5 for events, 10 for
+/// operations, 20 for details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Entries up to this level become lines, 0 to 99.
@@ -86,8 +86,8 @@ subsystems! {
     ASOK, "asok", "asok", 1 / 5;
 }
 
-/// The highest level that is recorded, by subsystem. All that a caller reads whose level is off. In a line of its own:
-/// it is written only when somebody sets a level.
+/// The highest level that is recorded, by subsystem. All that a caller reads whose level is off. In a line of
+/// its own: it is written only when somebody sets a level.
 #[repr(align(128))]
 struct Recorded([AtomicI8; COUNT]);
 
@@ -165,7 +165,8 @@ pub fn set_levels(subsys: Subsys, levels: Levels) {
     apply(subsys);
 }
 
-/// Sets an option as the configuration and `config set` name it: `debug_msgr` (also `debug msgr`, `debug-msgr`), `10/20`.
+/// Sets an option as the configuration and `config set` name it: `debug_msgr` (also `debug msgr`,
+/// `debug-msgr`), `10/20`.
 pub fn set_option(option: &str, value: &str) -> Result<(), OptionError> {
     let name = option.replace([' ', '-'], "_");
     let subsys = name.strip_prefix("debug_").and_then(Subsys::named);
@@ -181,8 +182,8 @@ pub(crate) fn set_recording(on: bool) {
     Subsys::ALL.iter().for_each(|subsys| apply(*subsys));
 }
 
-/// Makes what callers read follow from what is configured. Two threads may do so at once: each looks again after its
-/// store, so the last store follows from the last change.
+/// Makes what callers read follow from what is configured. Two threads may do so at once: each looks again
+/// after its store, so the last store follows from the last change.
 fn apply(subsys: Subsys) {
     let wanted = || {
         let Levels { log, gather } = levels(subsys);

@@ -15,8 +15,8 @@ use crate::entry::{self, ENTRY_WORDS_MAX, HEADER_WORDS, Header, MetaOf, Place, S
 use crate::raw::{Raw, Text, Wire};
 use crate::{Subsys, clock, logger};
 
-/// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time that the log
-/// thread needs to wake up on a busy machine.
+/// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time
+/// that the log thread needs to wake up on a busy machine.
 pub const RING_BYTES: usize = 128 << 10;
 /// All rings together. Beyond half of it a thread gets one of 16 KiB, beyond all of it none.
 pub const RINGS_BYTES_MAX: usize = 64 << 20;
@@ -92,7 +92,8 @@ where
     }
 }
 
-/// Records a text whose subsystem and level are known at run time only, if they are on. The caller formats it.
+/// Records a text whose subsystem and level are known at run time only, if they are on. The caller formats
+/// it.
 pub fn line(subsys: Subsys, level: i8, text: fmt::Arguments<'_>) {
     if !subsys.records(level) {
         return;
@@ -130,8 +131,8 @@ type str_ref = &'static str;
 fn write<W: Wire + ?Sized>(header: Header, args: W::Of<'_>) {
     let local = RING.get();
     if !local.is_null() {
-        // SAFETY: the ring belongs to this thread, which is here and not in `Owner::drop`; nothing below runs foreign
-        // code or comes back here, so this is the only reference.
+        // SAFETY: the ring belongs to this thread, which is here and not in `Owner::drop`; nothing below runs
+        // foreign code or comes back here, so this is the only reference.
         let local = unsafe { &mut *local };
         if let Ok(mut chunk) = local.producer.write_chunk_uninit(header.words) {
             let (first, second) = chunk.as_mut_slices();
@@ -150,8 +151,8 @@ fn write<W: Wire + ?Sized>(header: Header, args: W::Of<'_>) {
     write_slowly(header.words, &|out| entry::put::<W>(header, args, out));
 }
 
-/// How far ahead of an entry memory is fetched: the log thread's processor has read it last, and to get it from there takes
-/// as long as several calls.
+/// How far ahead of an entry memory is fetched: the log thread's processor has read it last, and to get it
+/// from there takes as long as several calls.
 const PREFETCH_WORDS: usize = 64;
 
 /// Asks for a line that will be written. Any address may be asked for.
@@ -218,7 +219,8 @@ impl Local {
             return;
         }
         logger::nudge();
-        // To look at the other side's index takes as long as some calls: not again before half of the rest is used.
+        // To look at the other side's index takes as long as some calls: not again before half of the rest is
+        // used.
         self.nudge_below = free / 2;
     }
 }
@@ -239,8 +241,8 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         RING.set(ptr::null_mut());
-        // SAFETY: made by `Box::into_raw` in `new`, and no longer to be found. Dropping the producer tells the log
-        // thread that no more will come; what is there, it still takes.
+        // SAFETY: made by `Box::into_raw` in `new`, and no longer to be found. Dropping the producer tells
+        // the log thread that no more will come; what is there, it still takes.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -1,4 +1,5 @@
-//! What is in the log after a crash. Each crash happens in a child: this program, told by its environment what to do.
+//! What is in the log after a crash. Each crash happens in a child: this program, told by its environment
+//! what to do.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};

@@ -218,7 +218,8 @@ fn a_thread_may_log_to_its_very_end() {
     thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
     let _turn = turn();
     let (memory, logger) = Memory::start();
-    // Destructors run in the order of registration on some systems and against it on others: once before the ring's.
+    // Destructors run in the order of registration on some systems and against it on others: once before the
+    // ring's.
     let ended = thread::spawn(|| {
         LAST.set(Some(Last));
         log!(MON, 1, "first");

@@ -1,5 +1,6 @@
-//! Every interleaving of a few threads in the protocols around the rings: what is asked for is not slept over, nobody
-//! waits for a log thread that has gone, a ring that is left behind is found with all that is in it.
+//! Every interleaving of a few threads in the protocols around the rings: what is asked for is not slept
+//! over, nobody waits for a log thread that has gone, a ring that is left behind is found with all that is in
+//! it.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-logring --release --test loom`
 #![cfg(loom)]

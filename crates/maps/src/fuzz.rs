@@ -1,5 +1,5 @@
-//! Entry points for fuzzing. Each reads a map from any bytes, uses what came out, writes it, and checks that reading that
-//! again gives the same.
+//! Entry points for fuzzing. Each reads a map from any bytes, uses what came out, writes it, and checks that
+//! reading that again gives the same.
 //!
 //! Maps with a checksum get it put right first, or random changes would never come further than to it.
 

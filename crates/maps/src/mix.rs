@@ -1,3 +1,5 @@
+//! Robert Jenkins' mixing function.
+
 /// Robert Jenkins' mixing of three 32-bit words, the heart of both the object hash and CRUSH's hashes
 /// (<http://burtleburtle.net/bob/hash/evahash.html>).
 #[inline(always)]

@@ -82,7 +82,8 @@ pub struct MonInfo {
 }
 
 impl MonMap {
-    /// The map of a cluster of its own monitors: epoch 1, ranks in the order given, the features of release 16.
+    /// The map of a cluster of its own monitors: epoch 1, ranks in the order given, the features of release
+    /// 16.
     pub fn new(fsid: Uuid, created: UTime, mons: impl IntoIterator<Item = (Name, EntityAddrVec)>) -> Self {
         /// kraken, luminous, mimic, osdmap-prune, nautilus, octopus, pacific, elector-pinging.
         const PACIFIC_FEATURES: u64 = 0xff;

@@ -1,3 +1,5 @@
+//! Names in maps: byte strings.
+
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -5,8 +7,8 @@ use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 /// A string in a map: a pool's name, a bucket's, a key or value of a profile.
 ///
-/// Ceph does not promise UTF-8, and a map must not become unreadable because of one odd name, so these are bytes that
-/// print as text.
+/// Ceph does not promise UTF-8, and a map must not become unreadable because of one odd name, so these are
+/// bytes that print as text.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 

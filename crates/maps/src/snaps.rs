@@ -1,3 +1,5 @@
+//! Sets of snapshot ids.
+
 use std::collections::BTreeMap;
 
 use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, Writer};

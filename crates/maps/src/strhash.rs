@@ -18,7 +18,8 @@ impl ObjectHash {
     /// Robert Jenkins' hash, what every pool has had for many years.
     pub const RJENKINS: Self = Self(2);
 
-    /// The hash of an object in namespace `ns` (empty: none) whose name or locator key is `name`. Allocates nothing.
+    /// The hash of an object in namespace `ns` (empty: none) whose name or locator key is `name`. Allocates
+    /// nothing.
     ///
     /// An unknown kind of hash gives `u32::MAX`, as in Ceph.
     #[inline]

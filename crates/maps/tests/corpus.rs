@@ -1,5 +1,5 @@
-//! Replays the corpora of maps. Goal: whatever the bytes, nothing panics, loops or allocates beyond reason. Method: maps
-//! that stock releases wrote, then the same maps cut and mutated.
+//! Replays the corpora of maps. Goal: whatever the bytes, nothing panics, loops or allocates beyond reason.
+//! Method: maps that stock releases wrote, then the same maps cut and mutated.
 
 use std::path::Path;
 

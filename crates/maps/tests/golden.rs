@@ -1,6 +1,7 @@
-//! The maps of stock clusters, from their first epoch on. Goal: what monitors of releases 16, 18 and 20 wrote is read,
-//! applied and written again byte for byte. Method: the histories of clusters that were changed in every way that the `ceph`
-//! program has; each change is applied and the result's checksum compared with the one that the monitors had.
+//! The maps of stock clusters, from their first epoch on. Goal: what monitors of releases 16, 18 and 20 wrote
+//! is read, applied and written again byte for byte. Method: the histories of clusters that were changed in
+//! every way that the `ceph` program has; each change is applied and the result's checksum compared with the
+//! one that the monitors had.
 //!
 //! A history is a full map and the incrementals that follow it, each behind its length in 32 bits.
 

@@ -9,7 +9,8 @@
 //!
 //! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the
 //! commands that a stock cluster sends to its manager and that make sense without one are answered here.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

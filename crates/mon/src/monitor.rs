@@ -121,7 +121,8 @@ impl Monitor {
         self.sessions.insert(id, Session::new(peer));
     }
 
-    /// A client has connected to the manager: it may there what it may at the monitor, if it may ask a manager at all.
+    /// A client has connected to the manager: it may there what it may at the monitor, if it may ask a
+    /// manager at all.
     pub fn open_at_manager(&mut self, id: SessionId, peer: Peer) {
         let caps = if self.auth.accepts_unproven() {
             peer.identity.caps.clone()

@@ -184,8 +184,8 @@ impl MonService {
         ended.borrow().clone()
     }
 
-    /// A client has connected to the manager: its messages go to [`dispatch`](Dispatcher::dispatch) as those of the
-    /// monitor's clients.
+    /// A client has connected to the manager: its messages go to [`dispatch`](Dispatcher::dispatch) as those
+    /// of the monitor's clients.
     pub fn accepted_at_manager(&self, conn: &Arc<Connection>) {
         self.open(conn, Door::Manager);
     }
@@ -249,8 +249,8 @@ impl AcceptAuth for MonService {
 /// A pause before a save that failed for want of descriptors or memory is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Saves everything. What was asked for waits as long as the system is short of descriptors or memory; other errors are
-/// final.
+/// Saves everything. What was asked for waits as long as the system is short of descriptors or memory; other
+/// errors are final.
 async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
     let content = Arc::new(content);
     loop {
@@ -266,7 +266,8 @@ async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io:
     }
 }
 
-/// Saves a change; false if everything has to be saved, as there is no room for it, or the system is short of something.
+/// Saves a change; false if everything has to be saved, as there is no room for it, or the system is short of
+/// something.
 async fn append_if_possible(file: StateFile, change: Zeroizing<Vec<u8>>) -> io::Result<bool> {
     if !file.has_room(&change) {
         return Ok(false);

@@ -1,3 +1,5 @@
+//! What the monitor asks of the stores: space and the pools' statistics.
+
 use std::collections::BTreeMap;
 
 use loligo_maps::{OsdMap, PoolFlags};

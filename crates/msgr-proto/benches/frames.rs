@@ -1,4 +1,5 @@
-//! What sealing and opening costs: `cargo bench -p loligo-msgr-proto`. Prints the best of several rounds, in nanoseconds.
+//! What sealing and opening costs: `cargo bench -p loligo-msgr-proto`. Prints the best of several rounds, in
+//! nanoseconds.
 
 use std::hint::black_box;
 use std::io::IoSlice;

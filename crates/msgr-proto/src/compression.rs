@@ -1,9 +1,10 @@
 //! Compression on the wire: what is wanted, and how the segments of a frame are compressed.
 //!
-//! Both sides say in their banners that they know of it; after authentication the client says which methods it likes
-//! (COMPRESSION_REQUEST) and the server takes one or none (COMPRESSION_DONE). From then on a frame may be compressed, which a flag in its
-//! preamble says: then each of its segments, the header included, is compressed by itself, and checksums, padding and encryption are of
-//! what results. Empty segments stay empty.
+//! Both sides say in their banners that they know of it; after authentication the client says which methods
+//! it likes (COMPRESSION_REQUEST) and the server takes one or none (COMPRESSION_DONE). From then on a frame
+//! may be compressed, which a flag in its preamble says: then each of its segments, the header included, is
+//! compressed by itself, and checksums, padding and encryption are of what results. Empty segments stay
+//! empty.
 //!
 //! | method | a segment |
 //! |---|---|
@@ -12,9 +13,9 @@
 //! | zstd | the length in 32 bits, one frame |
 //! | lz4 | a count of blocks in 32 bits; of each its length and its compressed length; the blocks, each with those before it as dictionary |
 //!
-//! Nothing that a peer claims is believed: a segment never becomes longer than the bound that an uncompressed one has, and
-//! memory is taken only for what its format could make of what has arrived; for messages, only when the caller
-//! [allows](crate::Opener::allow) it.
+//! Nothing that a peer claims is believed: a segment never becomes longer than the bound that an uncompressed
+//! one has, and memory is taken only for what its format could make of what has arrived; for messages, only
+//! when the caller [allows](crate::Opener::allow) it.
 //!
 //! Sources: `src/msg/async/compression_onwire.cc`, `src/msg/async/frames_v2.cc`, `src/compressor/*`.
 
@@ -74,8 +75,8 @@ pub struct Compression {
     pub methods: Vec<Method>,
     /// Frames that are shorter in all are left as they are, in bytes (`ms_osd_compress_min_size`).
     pub frame_len_min: usize,
-    /// Whether encrypted connections are compressed as well (`ms_compress_secure`): the length of what is encrypted then tells
-    /// something about it.
+    /// Whether encrypted connections are compressed as well (`ms_compress_secure`): the length of what is
+    /// encrypted then tells something about it.
     pub secure: bool,
 }
 
@@ -83,8 +84,8 @@ impl Compression {
     /// Ceph's default for the shortest frame.
     pub const FRAME_LEN_MIN: usize = 1024;
 
-    /// What a configuration says: nothing, unless `ms_osd_compress_mode` is `force`, as in Ceph. Methods that are not known are passed
-    /// over.
+    /// What a configuration says: nothing, unless `ms_osd_compress_mode` is `force`, as in Ceph. Methods that
+    /// are not known are passed over.
     pub fn of(conf: &Conf) -> Result<Option<Self>, ConfError> {
         if conf.text("ms_osd_compress_mode").is_none_or(|mode| mode != "force") {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! The payloads of the handshake's frames that nobody outside sees. (Those of the session are in `session.rs`.)
+//! The payloads of the handshake's frames that nobody outside sees. (Those of the session are in
+//! `session.rs`.)
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -6,7 +7,8 @@ use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityType, GlobalId,
 
 /// The fixed start of a banner.
 pub(crate) const BANNER_PREFIX: &[u8; 8] = b"ceph v2\n";
-/// Bytes of a banner's payload as all releases send it. A longer one may come one day; what is appended is skipped.
+/// Bytes of a banner's payload as all releases send it. A longer one may come one day; what is appended is
+/// skipped.
 const BANNER_PAYLOAD_LEN: u16 = 16;
 /// A longer banner payload than this is nonsense.
 pub(crate) const BANNER_PAYLOAD_LEN_MAX: u16 = 1024;

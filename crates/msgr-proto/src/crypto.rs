@@ -20,10 +20,11 @@ const NONCE_LEN: usize = 12;
 /// Bytes of a signature of the handshake.
 pub(crate) const SIGNATURE_LEN: usize = 32;
 
-/// One direction's cipher. It comes from AWS-LC, which is the fastest that a Rust program can have without unsafe code of its own.
+/// One direction's cipher. It comes from AWS-LC, which is the fastest that a Rust program can have without
+/// unsafe code of its own.
 ///
-/// A nonce is a fixed half (4 bytes) and a counter (8 bytes, little-endian), which goes up by one with each GCM message and
-/// wraps; the one from the connection secret is the first.
+/// A nonce is a fixed half (4 bytes) and a counter (8 bytes, little-endian), which goes up by one with each
+/// GCM message and wraps; the one from the connection secret is the first.
 pub(crate) struct Gcm {
     key: LessSafeKey,
     tail: Tail,
@@ -40,8 +41,8 @@ pub(crate) struct GcmPair {
 }
 
 impl GcmPair {
-    /// The connection secret's first 40 bytes are the key, the nonce of what the client receives, and the nonce of what it
-    /// sends.
+    /// The connection secret's first 40 bytes are the key, the nonce of what the client receives, and the
+    /// nonce of what it sends.
     pub(crate) fn new(connection_secret: &[u8]) -> Result<Self, CryptoError> {
         let short = CryptoError::ShortSecret(connection_secret.len());
         let (key, rest) = connection_secret.split_first_chunk::<KEY_LEN>().ok_or(short)?;
@@ -73,11 +74,12 @@ impl Gcm {
         tag.as_ref().try_into().map_err(|_| CryptoError::Tag)
     }
 
-    /// Encrypts into `to`, as one message: what stands in its first `front_len` bytes, then `data` from where it lies, zeros up to a whole
-    /// block, and `end`. The tag goes behind it.
+    /// Encrypts into `to`, as one message: what stands in its first `front_len` bytes, then `data` from where
+    /// it lies, zeros up to a whole block, and `end`. The tag goes behind it.
     ///
     /// # Panics
-    /// If `front_len` or the length of `end` is no multiple of a block's, or `to` is not as long as all of it.
+    /// If `front_len` or the length of `end` is no multiple of a block's, or `to` is not as long as all of
+    /// it.
     pub(crate) fn encrypt_apart(
         &mut self,
         front_len: usize,
@@ -93,7 +95,8 @@ impl Gcm {
         let sealed = &mut behind[..whole.len() + TAG_LEN];
         let done = self.key.seal_in_place_scatter(unique, Aad::empty(), front, whole, sealed);
         done.map_err(|_| CryptoError::Tag)?;
-        // The cipher takes two pieces, and there are more: the last few blocks come behind what is a whole message for it.
+        // The cipher takes two pieces, and there are more: the last few blocks come behind what is a whole
+        // message for it.
         let blocks = &mut behind[whole.len()..];
         let tag = *blocks.first_chunk().expect("a tag was written there");
         let (blocks, place) = blocks.split_at_mut(rest.len().next_multiple_of(BLOCK_LEN) + end.len());

@@ -1,3 +1,5 @@
+//! Errors of a session.
+
 use loligo_cephx::handshake::AuthError;
 use loligo_wire::DecodeError;
 use thiserror::Error;
@@ -27,7 +29,8 @@ pub enum ProtoError {
 /// What a well-behaved peer wants and this crate has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unsupported {
-    /// The first bytes are not msgr2's banner: the old messenger (whose banner starts with `ceph v027`) or no Ceph at all.
+    /// The first bytes are not msgr2's banner: the old messenger (whose banner starts with `ceph v027`) or no
+    /// Ceph at all.
     #[error("it does not speak msgr2, its first bytes are {0:02x?}")]
     Banner([u8; 8]),
     /// It does not know msgr2.1, which every release from 15.2.2 on does. Holds what it supports.
@@ -134,7 +137,8 @@ pub enum Misbehaviour {
     /// It opens or resumes a session without saying an address of its own.
     #[error("a {0:?} frame without an address")]
     NoAddress(Tag),
-    /// Its signature does not match what was sent and received: someone sits in between, or it has another key.
+    /// Its signature does not match what was sent and received: someone sits in between, or it has another
+    /// key.
     #[error("its signature of the handshake is wrong")]
     Signature,
     /// It keeps the authentication going without end.
@@ -148,7 +152,8 @@ pub enum Misbehaviour {
 /// What the caller did wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Misuse {
-    /// A command that does not fit the handshake's state, such as accepting when no client has identified itself.
+    /// A command that does not fit the handshake's state, such as accepting when no client has identified
+    /// itself.
     #[error("{0} is not possible in this state")]
     State(&'static str),
     /// A segment that is too long for its frame.

@@ -13,7 +13,8 @@ use crate::{
     ServerIdent, Tag,
 };
 
-/// An open session in crc mode. `data`: how long the pieces are in which the rest arrives (0: all at once), the frames.
+/// An open session in crc mode. `data`: how long the pieces are in which the rest arrives (0: all at once),
+/// the frames.
 pub fn frames(data: &[u8]) {
     let Some((piece_len, stream)) = data.split_first() else { return };
     let mut opener = Opener::plain();
@@ -26,8 +27,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// An open session in secure mode with a peer that has the keys and means ill. `data`: frames, each as its tag, the lengths
-/// of its four segments (one byte each), and the segments.
+/// An open session in secure mode with a peer that has the keys and means ill. `data`: frames, each as its
+/// tag, the lengths of its four segments (one byte each), and the segments.
 pub fn secure_frames(data: &[u8]) {
     let (Ok(ours), Ok(theirs)) = (GcmPair::new(&[7; 64]), GcmPair::new(&[7; 64])) else { return };
     let (mut sealer, mut opener) = (Sealer::plain(), Opener::plain());
@@ -54,9 +55,9 @@ pub fn secure_frames(data: &[u8]) {
     }
 }
 
-/// An open session with a peer that was told to compress and means ill. `data`: which method, then frames, each as its
-/// tag, a byte whose bit 0 says whether the segments are to be compressed or stand there as they are to be sent, the lengths of
-/// the four segments (one byte each), and the segments.
+/// An open session with a peer that was told to compress and means ill. `data`: which method, then frames,
+/// each as its tag, a byte whose bit 0 says whether the segments are to be compressed or stand there as they
+/// are to be sent, the lengths of the four segments (one byte each), and the segments.
 pub fn compressed_frames(data: &[u8]) {
     let Some((method, mut rest)) = data.split_first() else { return };
     let method = Method::ALL[usize::from(*method) % Method::ALL.len()];
@@ -85,8 +86,8 @@ pub fn compressed_frames(data: &[u8]) {
     }
 }
 
-/// A handshake. `data`: bit 0 of the first byte says whether we are the server, bit 1 whether to go for secure mode, the
-/// others where in the list of commands to begin; then as in [`frames`].
+/// A handshake. `data`: bit 0 of the first byte says whether we are the server, bit 1 whether to go for
+/// secure mode, the others where in the list of commands to begin; then as in [`frames`].
 pub fn handshake(data: &[u8]) {
     let [flags, piece_len, stream @ ..] = data else { return };
     let local = Local {

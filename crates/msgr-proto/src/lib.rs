@@ -8,16 +8,18 @@
 //! ```
 //!
 //! A [`Handshake`] (client or server) exchanges banners, authenticates through the traits of
-//! [`loligo_cephx::handshake`], and opens or resumes a session; its type's documentation says what is called in which
-//! order. It ends in an [`Established`]: the two halves of the connection, which share nothing, so that the task that writes
-//! and the task that reads need no lock between them.
+//! [`loligo_cephx::handshake`], and opens or resumes a session; its type's documentation says what is called
+//! in which order. It ends in an [`Established`]: the two halves of the connection, which share nothing, so
+//! that the task that writes and the task that reads need no lock between them.
 //!
-//! What this crate refuses to do: it owns no socket, no clock and no queue; it does not number, acknowledge, keep or repeat
-//! messages (the messenger does, because that outlives a connection); it speaks neither the old messenger's protocol nor
-//! msgr2.0. Frames are [compressed](Compression) if both sides were told to.
+//! What this crate refuses to do: it owns no socket, no clock and no queue; it does not number, acknowledge,
+//! keep or repeat messages (the messenger does, because that outlives a connection); it speaks neither the
+//! old messenger's protocol nor msgr2.0. Frames are [compressed](Compression) if both sides were told to.
 //!
-//! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and [`Opener::spare`].
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+//! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and
+//! [`Opener::spare`].
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

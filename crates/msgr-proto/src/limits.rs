@@ -1,9 +1,11 @@
-/// The longest segment that is read from a peer before it has authenticated itself, and of any frame but a message after
-/// that. Tickets and authorizers are a few KiB.
+//! Bounds on what is read from a peer.
+
+/// The longest segment that is read from a peer before it has authenticated itself, and of any frame but a
+/// message after that. Tickets and authorizers are a few KiB.
 pub(crate) const CONTROL_SEGMENT_MAX: u32 = 64 << 10;
 
-/// Bytes of handshake that are kept for signing, in each direction. A refused client may try other methods, but not
-/// without end.
+/// Bytes of handshake that are kept for signing, in each direction. A refused client may try other methods,
+/// but not without end.
 pub(crate) const TRANSCRIPT_MAX: usize = 256 << 10;
 
 /// The most that is reserved for a frame before its bytes arrive.
@@ -16,7 +18,8 @@ pub struct Limits {
     pub front_len_max: u32,
     /// The middle.
     pub middle_len_max: u32,
-    /// The data. Stock OSDs accept writes of 90 MiB (`osd_max_write_size`), and librbd reads up to 32 MiB at a time.
+    /// The data. Stock OSDs accept writes of 90 MiB (`osd_max_write_size`), and librbd reads up to 32 MiB at
+    /// a time.
     pub data_len_max: u32,
 }
 

@@ -9,22 +9,23 @@ use loligo_wire::crc::crc32c;
 /// Small bytes up to this many are kept for reuse when everything was written.
 const KEEP_CAPACITY_MAX: usize = 256 << 10;
 
-/// How far long data is summed ahead of the socket: little enough that a core's own cache still holds it when the socket
-/// copies it, and as much as a write should bring.
+/// How far long data is summed ahead of the socket: little enough that a core's own cache still holds it when
+/// the socket copies it, and as much as a write should bring.
 const SUM_AHEAD: usize = 512 << 10;
 
 /// Sealed frames on their way to one vectored write.
 ///
-/// Small things (preambles, headers, fronts, checksums) are copied one behind the other into one buffer, which is reused
-/// once everything was written; large things are kept as the [`Bytes`] they are and named in between:
+/// Small things (preambles, headers, fronts, checksums) are copied one behind the other into one buffer,
+/// which is reused once everything was written; large things are kept as the [`Bytes`] they are and named in
+/// between:
 ///
 /// ```text
 /// small:   [ preamble header front | epilogue preamble header front epilogue | … ]
 /// pieces:                          ^ data (before: 98)                      ^ data (before: 130)
 /// ```
 ///
-/// The data of a long frame is summed piece by piece, just before it is written; its epilogue, which brings the sum, is
-/// complete by the time its turn comes.
+/// The data of a long frame is summed piece by piece, just before it is written; its epilogue, which brings
+/// the sum, is complete by the time its turn comes.
 ///
 /// It does not bound itself: whoever seals looks at [`OutBuf::len`] first.
 #[derive(Debug, Default)]
@@ -92,8 +93,9 @@ impl OutBuf {
         self.len == 0
     }
 
-    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how many were set:
-    /// none only if the buffer is empty. Of data that is summed late, at least 512 KiB are named or all there is.
+    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how
+    /// many were set: none only if the buffer is empty. Of data that is summed late, at least 512 KiB are
+    /// named or all there is.
     ///
     /// After the write call [`OutBuf::advance`] with the number of bytes it took.
     pub fn io_slices<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
@@ -208,8 +210,8 @@ impl OutBuf {
         self.push_piece(bytes, Sum::Done);
     }
 
-    /// Appends the data of a frame without copying it, and then `epilogue`, into which the sum of the data is written at
-    /// `crc_at`, before it leaves.
+    /// Appends the data of a frame without copying it, and then `epilogue`, into which the sum of the data is
+    /// written at `crc_at`, before it leaves.
     pub(crate) fn push_summed_late(&mut self, data: &[Bytes], epilogue: &[u8], crc_at: usize) {
         for buf in data.iter().filter(|buf| !buf.is_empty()) {
             self.push_piece(buf.clone(), Sum::Wanted { left: buf.len() });
@@ -238,8 +240,8 @@ impl OutBuf {
         self.len += n;
     }
 
-    /// Reuses the small buffer's written part: for free when nothing is left, else by moving the rest once more than
-    /// half of the buffer is written (so that each byte is moved about once at most).
+    /// Reuses the small buffer's written part: for free when nothing is left, else by moving the rest once
+    /// more than half of the buffer is written (so that each byte is moved about once at most).
     fn reuse_small(&mut self) {
         if self.start == self.small.len() {
             self.small.clear();

@@ -7,7 +7,8 @@ use loligo_wire::{
 
 use crate::{Opener, OutBuf, Sealer};
 
-/// Set in an ident's flags by the side that gives up a session together with its connection (`CEPH_MSG_CONNECT_LOSSY`).
+/// Set in an ident's flags by the side that gives up a session together with its connection
+/// (`CEPH_MSG_CONNECT_LOSSY`).
 pub const FLAG_LOSSY: u64 = 1;
 
 /// A client opens a session (CLIENT_IDENT).
@@ -15,8 +16,8 @@ pub const FLAG_LOSSY: u64 = 1;
 pub struct ClientIdent {
     /// The client's addresses. Must not be empty: stock servers refuse that.
     pub addrs: EntityAddrVec,
-    /// The address that the client thinks it talks to. A stock server closes the connection if it is not one of its own,
-    /// nonce included.
+    /// The address that the client thinks it talks to. A stock server closes the connection if it is not one
+    /// of its own, nonce included.
     pub target_addr: EntityAddr,
     /// The number in the client's name: a client's global id, an OSD's number; −1 is "none yet".
     pub gid: i64,
@@ -63,7 +64,8 @@ impl Decode for ClientIdent {
 /// A server accepts a session (SERVER_IDENT).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerIdent {
-    /// The server's addresses. A stock client closes the connection if the one it connected to is not among them.
+    /// The server's addresses. A stock client closes the connection if the one it connected to is not among
+    /// them.
     pub addrs: EntityAddrVec,
     /// The number in the server's name: an OSD's number, a monitor's rank.
     pub gid: i64,
@@ -184,15 +186,17 @@ pub struct PeerInfo {
     pub mode: ConMode,
 }
 
-/// A finished handshake: two halves without shared state, one for the task that writes and one for the task that reads.
+/// A finished handshake: two halves without shared state, one for the task that writes and one for the task
+/// that reads.
 #[derive(Debug)]
 pub struct Established {
     /// Makes the frames that we send.
     pub sealer: Sealer,
-    /// Reads the frames that we receive. It may hold whole frames already: call [`Opener::next`] before reading the socket.
+    /// Reads the frames that we receive. It may hold whole frames already: call [`Opener::next`] before
+    /// reading the socket.
     pub opener: Opener,
-    /// The end of the handshake that [`Handshake::poll_transmit`] has not given out. Goes before anything that the sealer
-    /// makes, so seal into it.
+    /// The end of the handshake that [`Handshake::poll_transmit`] has not given out. Goes before anything
+    /// that the sealer makes, so seal into it.
     ///
     /// [`Handshake::poll_transmit`]: crate::Handshake::poll_transmit
     pub out: OutBuf,

@@ -1,11 +1,13 @@
-//! Requests of 4 KiB, replies of 150 bytes, over one connection on loopback: how many a second, at how much processor time?
+//! Requests of 4 KiB, replies of 150 bytes, over one connection on loopback: how many a second, at how much
+//! processor time?
 //!
 //! ```text
 //! cargo run --release -p loligo-msgr --features testing --example echo_bench [-- SECONDS [WORKERS [DEPTH [WORK_NS]]]]
 //! ```
 //!
-//! Client and server are two messengers, each on a runtime of its own with two worker threads, in one process. A request is
-//! a task that sends and waits for the reply with its number, as in a client of a storage cluster.
+//! Client and server are two messengers, each on a runtime of its own with two worker threads, in one
+//! process. A request is a task that sends and waits for the reply with its number, as in a client of a
+//! storage cluster.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -26,7 +26,8 @@ pub(crate) struct Incoming {
     pub(crate) peer: PeerInfo,
     /// The session there was is to be forgotten.
     pub(crate) fresh: bool,
-    /// The lossy session that this one takes the place of. What the peer sends again must not overtake what it sent there.
+    /// The lossy session that this one takes the place of. What the peer sends again must not overtake what
+    /// it sent there.
     pub(crate) former: Option<Arc<Connection>>,
 }
 
@@ -36,16 +37,16 @@ pub(crate) enum Request {
     Reconnect(Reconnect),
 }
 
-/// What the kernel keeps of what a server has written to a client on the same host. There is no distance to bridge, and what
-/// lies in a larger buffer (4 MiB by default) has left the processor's cache before the client reads it: reads of cold
-/// 4 MiB objects went from 928–991 to 1,068–1,361 a second.
+/// What the kernel keeps of what a server has written to a client on the same host. There is no distance to
+/// bridge, and what lies in a larger buffer (4 MiB by default) has left the processor's cache before the
+/// client reads it: reads of cold 4 MiB objects went from 928–991 to 1,068–1,361 a second.
 const LOOPBACK_SEND_BUFFER: usize = 512 << 10;
 
 /// A pause where there is no descriptor and nothing that could be ended to get one.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Accepts sockets until the messenger stops. Never waits for a handshake to end: where there are too many, an older one
-/// ends ([`Lobby`](crate::admission::Lobby)).
+/// Accepts sockets until the messenger stops. Never waits for a handshake to end: where there are too many,
+/// an older one ends ([`Lobby`](crate::admission::Lobby)).
 pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn AcceptAuth>) {
     let admission = Arc::clone(&ctx.config.admission);
     loop {
@@ -123,7 +124,8 @@ enum Answer {
 }
 
 impl Door {
-    /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new one.
+    /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new
+    /// one.
     async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, seat: Seat) {
         let limit = self.ctx.config.limits.handshake_timeout;
         let peer_addr = EntityAddr::msgr2(self.from);
@@ -243,7 +245,8 @@ impl Door {
         let mut incoming = Some(Box::new(incoming));
         let (verdict, known, new, displaced) = self.ctx.at_addr(addr, |known| {
             let known = known.filter(|known| !known.is_closed());
-            // The address of another's session, as the peer claims or as two hosts behind translators have it: both are served.
+            // The address of another's session, as the peer claims or as two hosts behind translators have
+            // it: both are served.
             let apart = policy.lossy && known.is_some_and(|known| !self.is_peer_of(known));
             let known = known.filter(|_| !apart);
             let (verdict, displaced) = match known {
@@ -283,8 +286,8 @@ impl Door {
         }
     }
 
-    /// Judges what the peer asks of a known connection, and if it is to have the socket, leaves it there. Returns the one
-    /// that lay there before.
+    /// Judges what the peer asks of a known connection, and if it is to have the socket, leaves it there.
+    /// Returns the one that lay there before.
     fn judge(
         &self,
         known: &Connection,

@@ -1,3 +1,5 @@
+//! Settings of a messenger, and policies of its connections.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +22,28 @@ pub struct Config {
     /// Our number among our kind: a daemon's id; a client's global id, once it has one
     /// ([`Messenger::set_num`](crate::Messenger::set_num)), and −1 before.
     pub num: i64,
-    /// Tells this messenger apart from others at the same address, now or earlier; part of our addresses. The default is
-    /// random. A monitor's is 0.
+    /// Tells this messenger apart from others at the same address, now or earlier; part of our addresses. The
+    /// default is random. A monitor's is 0.
     pub nonce: u32,
     /// Feature bits that we offer.
     pub features: u64,
     /// How accepted connections behave, by the peer's kind.
     pub policies: Policies,
-    /// How we authenticate ourselves when we connect to a peer that had connected to us, to resume its session. Without it
-    /// we wait for the peer. Only for policies that are neither lossy nor a server's.
+    /// How we authenticate ourselves when we connect to a peer that had connected to us, to resume its
+    /// session. Without it we wait for the peer. Only for policies that are neither lossy nor a server's.
     pub connect_back: Option<Arc<dyn ConnectAuth>>,
-    /// What is compressed on connections with OSDs, if the other side wants that too. Whoever says so takes one exchange more to open a
-    /// session with a peer that knows of compression, so by default nobody does.
+    /// What is compressed on connections with OSDs, if the other side wants that too. Whoever says so takes
+    /// one exchange more to open a session with a peer that knows of compression, so by default nobody does.
     pub compression: Option<Compression>,
     /// Bounds and times.
     pub limits: Limits,
-    /// What is taken in from peers that connect to us; shared by messengers that are to have one bound together.
+    /// What is taken in from peers that connect to us; shared by messengers that are to have one bound
+    /// together.
     pub admission: Arc<Admission>,
     /// Where log lines go. The default is [`process_log`].
     pub log: Log,
-    /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its own.
+    /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its
+    /// own.
     pub reroute: Option<Reroute>,
     /// Where sockets and random numbers come from: tests simulate them.
     pub network: Network,
@@ -74,11 +78,11 @@ pub struct Limits {
     pub queue_messages_max: usize,
     /// Bytes that may wait there. One message may exceed it if the queue is empty.
     ///
-    /// A lossy connection that a peer has opened reads no further while an eighth of either bound waits for that peer, and ends
-    /// at the bound: answers are never left out.
+    /// A lossy connection that a peer has opened reads no further while an eighth of either bound waits for
+    /// that peer, and ends at the bound: answers are never left out.
     pub queue_bytes_max: usize,
-    /// How long a peer that has opened a lossy connection may take nothing while more is not read from it because of what
-    /// waits for it.
+    /// How long a peer that has opened a lossy connection may take nothing while more is not read from it
+    /// because of what waits for it.
     pub unread_timeout: Duration,
     /// Longest handshake, either side. (Ceph: `ms_connection_ready_timeout`.)
     pub handshake_timeout: Duration,

@@ -24,7 +24,8 @@ pub(crate) struct Context {
     pub(crate) addrs: RwLock<EntityAddrVec>,
     /// Our number among our kind.
     pub(crate) num: AtomicI64,
-    /// Counts attempts to connect: a peer that sees two of our connections believes the one with the higher number.
+    /// Counts attempts to connect: a peer that sees two of our connections believes the one with the higher
+    /// number.
     global_seq: AtomicU64,
     table: Mutex<Table>,
     runtime: Handle,
@@ -92,8 +93,8 @@ impl Context {
         !table.stopped
     }
 
-    /// Lets `choose` decide what to do about the connection that is known at an address, if there is one; a connection that
-    /// it returns takes the place. Nobody else decides about an address meanwhile.
+    /// Lets `choose` decide what to do about the connection that is known at an address, if there is one; a
+    /// connection that it returns takes the place. Nobody else decides about an address meanwhile.
     pub(crate) fn at_addr<R>(
         &self,
         addr: EntityAddr,

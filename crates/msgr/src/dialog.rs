@@ -18,8 +18,8 @@ impl Dialog {
         Self { stream, handshake }
     }
 
-    /// Writes what is to be written and reads until something has happened. Commands that the event wants are to be given
-    /// before the next call.
+    /// Writes what is to be written and reads until something has happened. Commands that the event wants are
+    /// to be given before the next call.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
         loop {
             self.transmit().await?;

@@ -1,4 +1,5 @@
-//! The task that keeps a connection going: connects, lets the reader run, and decides what follows when the socket is lost.
+//! The task that keeps a connection going: connects, lets the reader run, and decides what follows when the
+//! socket is lost.
 //!
 //! ```text
 //!                 ┌──────────── pause ◀── failed ─┐
@@ -225,9 +226,10 @@ fn jitter(d: Duration, random: u32) -> Duration {
     d / 2 + (d / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// What the kernel keeps of what a client has written to a server on the same host: less than the default of up to 4 MiB, as
-/// with a server's sockets (`accept.rs`), but twice theirs, since a server that stores what it receives takes it in bursts.
-/// Writes of 4 MiB, 16 in flight, with sums made in pieces: 521 instead of 385 a second, on a noisy machine.
+/// What the kernel keeps of what a client has written to a server on the same host: less than the default of
+/// up to 4 MiB, as with a server's sockets (`accept.rs`), but twice theirs, since a server that stores what
+/// it receives takes it in bursts. Writes of 4 MiB, 16 in flight, with sums made in pieces: 521 instead of
+/// 385 a second, on a noisy machine.
 const LOOPBACK_SEND_BUFFER: usize = 1 << 20;
 
 /// Connects and opens a session, or resumes the one there is.
@@ -321,7 +323,8 @@ fn present(
     Ok(())
 }
 
-/// The addresses we listen at; or, if we do not listen, the one from which the peer sees us come, without the port.
+/// The addresses we listen at; or, if we do not listen, the one from which the peer sees us come, without the
+/// port.
 fn our_addrs(ctx: &Context, seen: EntityAddr) -> EntityAddrVec {
     let addrs = ctx.addrs.read();
     if !addrs.0.is_empty() {
@@ -371,7 +374,8 @@ fn check_features(required: u64, supported: u64) -> Result<(), Error> {
     }
 }
 
-/// Another life of the process, or another process, may answer at the peer's address. Monitors' addresses have the nonce 0.
+/// Another life of the process, or another process, may answer at the peer's address. Monitors' addresses
+/// have the nonce 0.
 fn check_addr(target: &EntityAddr, addrs: &EntityAddrVec) -> Result<(), Error> {
     match addrs.msgr2() {
         Some(addr) if addr.nonce != target.nonce => {

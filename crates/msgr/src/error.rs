@@ -1,3 +1,5 @@
+//! Errors of sends and connections.
+
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -155,7 +157,8 @@ impl From<ProtoError> for Error {
 pub enum SendError {
     /// The connection is closed; the message was dropped.
     Closed,
-    /// The out-queue is full. Here is the message again; [`Connection::ready`](crate::Connection::ready) waits for a place.
+    /// The out-queue is full. Here is the message again; [`Connection::ready`](crate::Connection::ready)
+    /// waits for a place.
     Full(Box<Msg>),
 }
 

@@ -23,8 +23,8 @@ pub enum Level {
 /// Where log lines go.
 pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
 
-/// Into the log of the process (`loligo_logring`, subsystem `msgr`), or errors to standard error if it has none;
-/// [bounded](bounded_log).
+/// Into the log of the process (`loligo_logring`, subsystem `msgr`), or errors to standard error if it has
+/// none; [bounded](bounded_log).
 pub fn process_log() -> Log {
     let bounded = bounded_log(Arc::new(|level, line| {
         if Subsys::MSGR.records(level.number()) {
@@ -52,9 +52,9 @@ impl Level {
     }
 }
 
-/// Lets at most 20 lines of a level through at once and 10 more in each second, so that peers that send nonsense without end
-/// do not fill a disk, or keep us busy with writing. The next line that is let through follows one that says how many were
-/// not.
+/// Lets at most 20 lines of a level through at once and 10 more in each second, so that peers that send
+/// nonsense without end do not fill a disk, or keep us busy with writing. The next line that is let through
+/// follows one that says how many were not.
 pub fn bounded_log(to: Log) -> Log {
     let began = Instant::now();
     let buckets: [Bucket; 3] = Default::default();
@@ -91,7 +91,8 @@ impl Bucket {
             let next = full_at_ns.max(now_ns) + LINE_INTERVAL_NS;
             (next <= now_ns + LINES_AT_ONCE * LINE_INTERVAL_NS).then_some(next)
         };
-        // Relaxed: the two numbers guard nothing but themselves; a line that is counted late is reported with the next.
+        // Relaxed: the two numbers guard nothing but themselves; a line that is counted late is reported with
+        // the next.
         match self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pass) {
             Ok(_) => Some(self.left_out.swap(0, Ordering::Relaxed)),
             Err(_) => {

@@ -1,3 +1,5 @@
+//! The messenger: listens, connects, and owns the connections' tasks.
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -14,8 +16,8 @@ use crate::{AcceptAuth, Config, ConnectAuth, Connection, Dispatcher, PeerInfo, P
 
 /// Listens and connects, and owns the tasks of its connections.
 ///
-/// Dropping the last handle ends everything at once; [`Messenger::shutdown`] also waits for it. A dispatcher that keeps a
-/// handle keeps the messenger: let it keep a `Weak` one, or call `shutdown`.
+/// Dropping the last handle ends everything at once; [`Messenger::shutdown`] also waits for it. A dispatcher
+/// that keeps a handle keeps the messenger: let it keep a `Weak` one, or call `shutdown`.
 pub struct Messenger {
     ctx: Arc<Context>,
 }
@@ -31,8 +33,8 @@ impl Messenger {
         Arc::new(Self { ctx })
     }
 
-    /// Listens at an address (port 0: any free one) and adds it to our addresses. Returns the address it got. May be called
-    /// several times.
+    /// Listens at an address (port 0: any free one) and adds it to our addresses. Returns the address it got.
+    /// May be called several times.
     pub async fn bind(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
         let listener = self.ctx.config.network.bind(addr).await?;
         let bound = listener.local_addr()?;
@@ -42,7 +44,8 @@ impl Messenger {
         Ok(bound)
     }
 
-    /// Opens a connection, from any thread; returns at once. What is sent before it is up waits in the out-queue.
+    /// Opens a connection, from any thread; returns at once. What is sent before it is up waits in the
+    /// out-queue.
     ///
     /// A lossless policy that has a connection to this address already returns that one. After
     /// [`shutdown`](Messenger::shutdown) the connection is closed from the start.
@@ -56,8 +59,9 @@ impl Messenger {
         self.connect_with(kind, addr, policy, auth, |_| {})
     }
 
-    /// As [`connect`](Self::connect). A new connection is given to `ready` before anything happens on it: what the dispatcher
-    /// looks for when it is told of the connection, be it of its loss at once, is put there.
+    /// As [`connect`](Self::connect). A new connection is given to `ready` before anything happens on it:
+    /// what the dispatcher looks for when it is told of the connection, be it of its loss at once, is put
+    /// there.
     pub fn connect_with(
         &self,
         kind: EntityType,
@@ -93,7 +97,8 @@ impl Messenger {
         conn
     }
 
-    /// Closes all listeners and connections, without calling [`Dispatcher::reset`], and waits until every task has ended.
+    /// Closes all listeners and connections, without calling [`Dispatcher::reset`], and waits until every
+    /// task has ended.
     pub async fn shutdown(&self) {
         self.ctx.stop();
         self.ctx.stopped().await;
@@ -104,13 +109,14 @@ impl Messenger {
         self.ctx.addrs.read().clone()
     }
 
-    /// Replaces the addresses that we tell peers: for one that listens at all of a host's addresses, or behind a
-    /// translator.
+    /// Replaces the addresses that we tell peers: for one that listens at all of a host's addresses, or
+    /// behind a translator.
     pub fn set_addrs(&self, addrs: EntityAddrVec) {
         *self.ctx.addrs.write() = addrs;
     }
 
-    /// Our number among our kind, as connections opened from now on will say: a client's global id, once it has one.
+    /// Our number among our kind, as connections opened from now on will say: a client's global id, once it
+    /// has one.
     pub fn set_num(&self, num: i64) {
         self.ctx.num.store(num, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! What tests of this crate and of those above need: authentication that lets everybody in, proxies that break connections,
-//! and a network in simulated time.
+//! What tests of this crate and of those above need: authentication that lets everybody in, proxies that
+//! break connections, and a network in simulated time.
 
 mod proxy;
 

@@ -1,3 +1,5 @@
+//! Throttles on messages that were received and are not done.
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,9 +8,10 @@ use tokio::sync::Notify;
 
 /// Bounds messages that were read from peers and are not yet worked off, in number and bytes.
 ///
-/// Connections that share a throttle stop reading their sockets while it is full, so that TCP stops the peers. A read that
-/// has begun is finished: the bounds are exceeded by at most one read per connection. Messages that are worked off inside
-/// [`Dispatcher::dispatch`](crate::Dispatcher::dispatch) never count; see [`Connection::hold`](crate::Connection::hold).
+/// Connections that share a throttle stop reading their sockets while it is full, so that TCP stops the
+/// peers. A read that has begun is finished: the bounds are exceeded by at most one read per connection.
+/// Messages that are worked off inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch) never count; see
+/// [`Connection::hold`](crate::Connection::hold).
 pub struct Throttle {
     messages_max: usize,
     bytes_max: u64,
@@ -29,7 +32,8 @@ impl Throttle {
         })
     }
 
-    /// Counts a message of `bytes` bytes until the guard is dropped. Never waits: it is reading that stops at the bound.
+    /// Counts a message of `bytes` bytes until the guard is dropped. Never waits: it is reading that stops at
+    /// the bound.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Hold {
         let bytes = bytes as u64;
         self.messages.fetch_add(1, Ordering::Relaxed);

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 use crate::backend::{BackendState, Spec};
 use crate::device::{Definition, Info, Phase, Registry};
 
-/// Adds `nbd add`, `nbd rm`, `nbd ls`, `nbd resize`, `nbd suspend` and `nbd resume`. What they do is done by tasks of `runtime`, since the socket's thread has other requests to
-/// listen to.
+/// Adds `nbd add`, `nbd rm`, `nbd ls`, `nbd resize`, `nbd suspend` and `nbd resume`. What they do is done by
+/// tasks of `runtime`, since the socket's thread has other requests to listen to.
 pub fn register(admin: &Admin, registry: &Arc<Registry>, runtime: &Handle) {
     let commands = Commands { registry: Arc::clone(registry), runtime: runtime.clone() };
     let of = |prefix, help, run: Run| {

@@ -11,7 +11,8 @@ use crate::proto::{
 const SIZE: u64 = 1 << 20;
 const CAN: Can = Can { write: true, trim: true, fast_zero: true, multi_conn: true };
 
-/// A client that sends any bytes: all of a handshake and of the requests behind it, in pieces. Whatever is asked is answered; what is answered is no longer than is allowed.
+/// A client that sends any bytes: all of a handshake and of the requests behind it, in pieces. Whatever is
+/// asked is answered; what is answered is no longer than is allowed.
 pub fn connection(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let mut client = Client { data, inbound: BytesMut::new(), piece: usize::from(first >> 2) + 1 };

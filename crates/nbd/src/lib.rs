@@ -16,15 +16,19 @@
 //! ```
 //!
 //! - [`proto`] is the protocol without I/O: the handshake, requests, replies.
-//! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`] file, as a [`Spec`] says it.
-//! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the table; each device has a lane in which it is opened, resized, suspended and closed, so that
-//!   a back end that is stuck delays its own device alone.
+//! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`]
+//!   file, as a [`Spec`] says it.
+//! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the
+//!   table; each device has a lane in which it is opened, resized, suspended and closed, so that a back end
+//!   that is stuck delays its own device alone.
 //! - [`Server`] listens at sockets, with TLS if it is given [certificates or shared keys](tls).
 //! - [`pace`] is how a worker waits for requests where they come densely.
 //! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.
-//! - [`kernel`] attaches exports, ours or others', to this machine's kernel, whose client does the I/O; a [`Target`] says which.
+//! - [`kernel`] attaches exports, ours or others', to this machine's kernel, whose client does the I/O; a
+//!   [`Target`] says which.
 //!
-//! What this crate refuses to do: it does not speak the older handshake (oldstyle), does no I/O as a client, and keeps no data: what it has answered its back end has.
+//! What this crate refuses to do: it does not speak the older handshake (oldstyle), does no I/O as a client,
+//! and keeps no data: what it has answered its back end has.
 #![forbid(unsafe_code)]
 
 mod access;

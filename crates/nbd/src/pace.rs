@@ -1,20 +1,23 @@
 //! How a worker waits for requests when they come densely.
 //!
-//! A client with many requests in flight sends the next one while the last one is carried out. A worker that sleeps until the socket wakes it is
-//! then woken by almost every request, which costs either side more than the request itself, and the kernel likes to put it on the processor of
-//! the client that woke it, where both take turns. So where requests come densely, a worker that has nothing left to do
-//! sleeps for a moment that does not depend on the socket, as network cards hold back their interrupts, and then takes all that has come.
+//! A client with many requests in flight sends the next one while the last one is carried out. A worker that
+//! sleeps until the socket wakes it is then woken by almost every request, which costs either side more than
+//! the request itself, and the kernel likes to put it on the processor of the client that woke it, where both
+//! take turns. So where requests come densely, a worker that has nothing left to do sleeps for a moment that
+//! does not depend on the socket, as network cards hold back their interrupts, and then takes all that has
+//! come.
 //!
 //! | it | as long as |
 //! |---|---|
 //! | is woken by each request | fewer than [`Pace::DENSE`] requests come a second, or the last trial did not pay |
 //! | looks after a pause | as many come, and no fewer than before it began: that is tried again four times a second |
 //!
-//! A thread whose pauses last much longer than it asked shares its processor with one that runs all the time, mostly the client itself, be another
-//! processor idle or not; the kernel takes up to a second to part them. Then the thread asks to be put elsewhere.
+//! A thread whose pauses last much longer than it asked shares its processor with one that runs all the time,
+//! mostly the client itself, be another processor idle or not; the kernel takes up to a second to part them.
+//! Then the thread asks to be put elsewhere.
 //!
-//! A pause is as long as eight requests take to come, 10 µs at least and what [`Pace::new`] was given at most, and there is none after a
-//! look that found nothing. Measured in docs/measurements.
+//! A pause is as long as eight requests take to come, 10 µs at least and what [`Pace::new`] was given at
+//! most, and there is none after a look that found nothing. Measured in docs/measurements.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
@@ -41,7 +44,8 @@ const HOLD_MAX: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_micros(500);
 /// Late pauses one after the other before the thread goes elsewhere.
 const LATE_MAX: u32 = 2;
-/// How long it stays where it went, at least: doubled each time that it was late there, too, as it is where all processors are busy.
+/// How long it stays where it went, at least: doubled each time that it was late there, too, as it is where
+/// all processors are busy.
 const STAY_MIN: Duration = Duration::from_millis(20);
 const STAY_MAX: Duration = Duration::from_secs(2);
 
@@ -56,12 +60,14 @@ pub(crate) fn taken(requests: u32) {
 }
 
 /// To be called by a worker that has nothing to do, before it sleeps until it is woken
-/// ([`on_thread_park`](tokio::runtime::Builder::on_thread_park)): pauses, if that pays. `pause_max` is that of [`Pace::new`].
+/// ([`on_thread_park`](tokio::runtime::Builder::on_thread_park)): pauses, if that pays. `pause_max` is that
+/// of [`Pace::new`].
 pub fn before_sleep(pause_max: Duration) {
     let (taken, now) = (TAKEN.replace(0), Instant::now());
     let pause = PACE.with_borrow_mut(|pace| {
         let pace = pace.get_or_insert_with(|| {
-            // Without it the kernel adds up to 50 µs. If it cannot be had pauses are longer, and are given up if they do not pay.
+            // Without it the kernel adds up to 50 µs. If it cannot be had pauses are longer, and are given up
+            // if they do not pay.
             let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
             Pace::new(pause_max, now)
         });
@@ -157,7 +163,8 @@ impl Pace {
         goes
     }
 
-    /// What to do now that `taken` requests have been taken since the last call and there are no more: pause for so long, or sleep until the next one.
+    /// What to do now that `taken` requests have been taken since the last call and there are no more: pause
+    /// for so long, or sleep until the next one.
     pub fn pause(&mut self, now: Instant, taken: u32) -> Option<Duration> {
         if self.pause_max.is_zero() {
             return None;

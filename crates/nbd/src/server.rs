@@ -18,14 +18,16 @@ use crate::connection::{self, House};
 use crate::device::Registry;
 use crate::tls::Acceptor;
 
-/// Clients that use devices at a time, at most; fewer, if the process may not open so many files. More are refused.
+/// Clients that use devices at a time, at most; fewer, if the process may not open so many files. More are
+/// refused.
 const CLIENTS_MAX: usize = 8192;
 /// Memory for writes that have begun to arrive, of all clients.
 const BEGUN_BYTES_MAX: usize = 256 << 20;
 /// A pause after an accept that failed, as it does when there is no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A gateway that listens. Dropped, it listens no more; clients that it has stay. [`Server::close`] tells them to go.
+/// A gateway that listens. Dropped, it listens no more; clients that it has stay. [`Server::close`] tells
+/// them to go.
 pub struct Server {
     house: Arc<House>,
     lobby: Arc<Lobby>,
@@ -35,7 +37,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens nowhere yet. Lets the process open as many files as the system allows it to. With `tls`, clients are told nothing without it.
+    /// Listens nowhere yet. Lets the process open as many files as the system allows it to. With `tls`,
+    /// clients are told nothing without it.
     pub fn new(registry: Arc<Registry>, tls: Option<Acceptor>) -> Self {
         loligo_msgr::raise_limit();
         let limits = AdmissionLimits::of_process();
@@ -77,7 +80,8 @@ impl Server {
         Ok(addr)
     }
 
-    /// Listens at a Unix socket too, to which only its owner may connect. A socket that nobody listens at any more is replaced.
+    /// Listens at a Unix socket too, to which only its owner may connect. A socket that nobody listens at any
+    /// more is replaced.
     ///
     /// # Errors
     /// What the system says.
@@ -142,7 +146,8 @@ impl Accepter {
         });
     }
 
-    /// An accept has failed, for want of descriptors most likely: a client that has not chosen a device yet goes.
+    /// An accept has failed, for want of descriptors most likely: a client that has not chosen a device yet
+    /// goes.
     async fn make_room(&self) {
         self.lobby.evict();
         tokio::time::sleep(ACCEPT_PAUSE).await;

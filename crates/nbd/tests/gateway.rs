@@ -1,4 +1,5 @@
-//! Goal: what clients and back ends do wrong harms nobody else. Method: a gateway over real sockets, clients that send any bytes, back ends that hang.
+//! Goal: what clients and back ends do wrong harms nobody else. Method: a gateway over real sockets, clients
+//! that send any bytes, back ends that hang.
 
 mod client;
 
@@ -331,7 +332,8 @@ async fn requests_to_a_suspended_device_wait() {
     assert_eq!(client.read(0, 4).await, Ok(b"data".to_vec()));
 }
 
-/// Requests whose data are long, many at once, of a client that reads nothing for a while: the server takes in no more than its bounds allow, and loses nothing.
+/// Requests whose data are long, many at once, of a client that reads nothing for a while: the server takes
+/// in no more than its bounds allow, and loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_read_is_not_read_from() {
     const READS: u64 = 400;
@@ -431,7 +433,8 @@ async fn requests_that_cannot_be_told_apart_end_their_connection() {
     gateway.until_nobody_uses("free").await;
 }
 
-/// A handshake's options that make no sense get an error, and a good one behind them goes on; what cannot be told apart ends the connection.
+/// A handshake's options that make no sense get an error, and a good one behind them goes on; what cannot be
+/// told apart ends the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_that_make_no_sense_are_answered_or_end_the_connection() {
     let gateway = Gateway::start().await;

@@ -1,5 +1,5 @@
-//! Goal: clients that mean harm keep nobody out, take a bounded share of memory, and use no device that is another's. Method: a
-//! gateway over real sockets; counted are sockets and bytes.
+//! Goal: clients that mean harm keep nobody out, take a bounded share of memory, and use no device that is
+//! another's. Method: a gateway over real sockets; counted are sockets and bytes.
 
 #[expect(dead_code, reason = "other tests of the gateway use the rest")]
 mod client;

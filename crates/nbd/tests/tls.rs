@@ -1,4 +1,5 @@
-//! Goal: with shared keys, who has one uses devices, and nobody else is told anything. Method: a gateway over real sockets, and clients of the same TLS library; stock ones are in the tests of the program.
+//! Goal: with shared keys, who has one uses devices, and nobody else is told anything. Method: a gateway over
+//! real sockets, and clients of the same TLS library; stock ones are in the tests of the program.
 
 use std::fs;
 use std::io;

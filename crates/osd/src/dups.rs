@@ -6,12 +6,13 @@ use bytes::Bytes;
 use loligo_store::OpRecord;
 use loligo_wire::{Incarnation, Tid};
 
-/// Writes remembered for each placement group; a stock OSD keeps 3,000 (`osd_pg_log_dups_tracked`). A client resends only
-/// what it had in flight, at most 1,024 operations over all placement groups by default.
+/// Writes remembered for each placement group; a stock OSD keeps 3,000 (`osd_pg_log_dups_tracked`). A client
+/// resends only what it had in flight, at most 1,024 operations over all placement groups by default.
 const RECORDS_MAX: usize = 3000;
 
-/// Bytes of outputs remembered for each placement group. A stock OSD bounds only each output (`osd_max_write_op_reply_len`).
-/// Few clients ask for them; a repetition whose outputs are forgotten still gets its result.
+/// Bytes of outputs remembered for each placement group. A stock OSD bounds only each output
+/// (`osd_max_write_op_reply_len`). Few clients ask for them; a repetition whose outputs are forgotten still
+/// gets its result.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// What remembering one operation's result costs beside its output.
@@ -22,8 +23,8 @@ type OpOutput = (i32, Bytes);
 
 /// The results of a placement group's newest writes.
 ///
-/// A search goes through all of it, but only a request that says it is a repetition is searched for; what every write pays
-/// is one entry in a ring.
+/// A search goes through all of it, but only a request that says it is a repetition is searched for; what
+/// every write pays is one entry in a ring.
 #[derive(Debug, Default)]
 pub(crate) struct Dups {
     newest_last: VecDeque<OpRecord>,

@@ -1,3 +1,5 @@
+//! Errno values in replies.
+
 use loligo_logring::{log, text};
 use loligo_store::StoreError;
 use loligo_wire::DecodeError;

@@ -1,8 +1,8 @@
 //! The thread that sends answers which had to wait for the store.
 //!
-//! The store's committer tells of many changes at once, on the thread that should be writing the next ones; so it only leaves
-//! here which placement groups have answers. They leave in one write for each connection, and so do the answers to reads that
-//! the store gives together.
+//! The store's committer tells of many changes at once, on the thread that should be writing the next ones;
+//! so it only leaves here which placement groups have answers. They leave in one write for each connection,
+//! and so do the answers to reads that the store gives together.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -97,7 +97,8 @@ impl Finisher {
         }
     }
 
-    /// Wakes the thread; in a thread of the store that gives several answers, behind the last of them: it would be awake for each.
+    /// Wakes the thread; in a thread of the store that gives several answers, behind the last of them: it
+    /// would be awake for each.
     fn wake(&self) {
         let Some(thread) = self.thread.get_or_init(|| self.start()) else { return self.shared.run() };
         let is_left = TO_WAKE.with_borrow_mut(|to_wake| match to_wake {
@@ -162,13 +163,14 @@ thread_local! {
     static GATHERED: RefCell<Vec<Arc<Replies>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread is one of the store's that gives several answers: what comes of them leaves together, behind the last.
+/// Whether this thread is one of the store's that gives several answers: what comes of them leaves together,
+/// behind the last.
 pub(crate) fn gathers() -> bool {
     GATHERED.with_borrow(|gathered| !gathered.is_empty()) || loligo_store::gives_answers()
 }
 
-/// Has the answers of a placement group leave behind the last answer that the store gives in this thread, which
-/// [gathers] and has become their sender.
+/// Has the answers of a placement group leave behind the last answer that the store gives in this thread,
+/// which [gathers] and has become their sender.
 pub(crate) fn gather(group: Option<Arc<Replies>>) {
     let Some(group) = group else { return };
     let is_left = GATHERED.with_borrow_mut(|gathered| {
@@ -203,7 +205,8 @@ fn send_items(items: impl Iterator<Item = Item>) {
     send_all(groups, messages);
 }
 
-/// Sends messages, and answers of placement groups whose sender the caller has become, until no more are there.
+/// Sends messages, and answers of placement groups whose sender the caller has become, until no more are
+/// there.
 pub(crate) fn send_all(mut groups: Vec<Arc<Replies>>, mut leaving: Vec<Leaving>) {
     loop {
         let mut counts = Vec::with_capacity(groups.len());

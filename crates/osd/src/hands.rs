@@ -1,8 +1,9 @@
 //! Threads for what takes long, so that whoever reads sockets does not.
 //!
-//! A thread that serves connections executes requests where they arrive, which is the fastest way as long as each takes
-//! microseconds. What takes longer, and what comes of a socket's or the store's thread that has something else to do, is done by
-//! these: at most half as many as there are processors, made when they are needed first.
+//! A thread that serves connections executes requests where they arrive, which is the fastest way as long as
+//! each takes microseconds. What takes longer, and what comes of a socket's or the store's thread that has
+//! something else to do, is done by these: at most half as many as there are processors, made when they are
+//! needed first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};

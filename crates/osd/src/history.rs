@@ -1,10 +1,12 @@
-//! What became of requests: the slowest ones of late, and those that wait (`dump_historic_ops`, `dump_ops_in_flight`).
+//! What became of requests: the slowest ones of late, and those that wait (`dump_historic_ops`,
+//! `dump_ops_in_flight`).
 //!
-//! Most requests are of no interest, and noting down each would cost more than many of them take. So a request carries a few
-//! moments along ([`Track`]), and only when its answer leaves is it compared with the fastest of those that are kept: two loads
-//! and a look at the clock. What is told of a kept one is read from its answer, which has its object's name and operations.
-//! A slow one is left in a lane, so that no request waits for another placement group's. Those that wait for the disk are noted
-//! in their placement group's own state ([`Waits`]), unformatted.
+//! Most requests are of no interest, and noting down each would cost more than many of them take. So a
+//! request carries a few moments along ([`Track`]), and only when its answer leaves is it compared with the
+//! fastest of those that are kept: two loads and a look at the clock. What is told of a kept one is read from
+//! its answer, which has its object's name and operations. A slow one is left in a lane, so that no request
+//! waits for another placement group's. Those that wait for the disk are noted in their placement group's own
+//! state ([`Waits`]), unformatted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -326,7 +328,8 @@ fn said_of_answer(track: &Track, asker: &Arc<dyn Asker>, msg: &Msg) -> Option<Sa
     Some(Said { description, client_addr: asker.addr(), tid: msg.header.tid })
 }
 
-/// As a stock OSD describes requests, but for what an answer does not tell: the object's hash, namespace and key.
+/// As a stock OSD describes requests, but for what an answer does not tell: the object's hash, namespace and
+/// key.
 fn describe(
     client: u64,
     tid: Tid,

@@ -1,7 +1,8 @@
 //! Bytes that requests have the server make: patterns repeated, objects copied, maps cloned for a snapshot.
 //!
-//! A request of a hundred bytes can make a hundred megabytes, which live until the store has them safe. So they are counted
-//! before they are made, and a request that finds no room waits: bounds on what is read from clients say nothing of them.
+//! A request of a hundred bytes can make a hundred megabytes, which live until the store has them safe. So
+//! they are counted before they are made, and a request that finds no room waits: bounds on what is read from
+//! clients say nothing of them.
 //!
 //! Whoever has a permit never waits for more of it, so that those with permits always end.
 
@@ -102,7 +103,8 @@ impl Making {
         self.permit.take();
     }
 
-    /// Counts bytes that are about to be made. An error: the request waits for room, or the store has stopped.
+    /// Counts bytes that are about to be made. An error: the request waits for room, or the store has
+    /// stopped.
     pub(crate) fn add(
         &self,
         fetches: &Fetches,
@@ -151,8 +153,8 @@ impl Counts {
         }
     }
 
-    /// Takes out the first that finds room. A client that has enough lets others pass; who waits for all does not, or many small
-    /// ones would keep a large one waiting for ever.
+    /// Takes out the first that finds room. A client that has enough lets others pass; who waits for all does
+    /// not, or many small ones would keep a large one waiting for ever.
     fn next(&mut self) -> Option<Waiting> {
         let own_fits = |one: &Waiting| {
             let own = self.by_client.get(&one.client).copied().unwrap_or(0);

@@ -1,3 +1,5 @@
+//! The OSD: takes messages, checks them, and submits requests to slots.
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -68,8 +70,9 @@ impl Osd {
         })
     }
 
-    /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the placement groups
-    /// of new pools that the store has, and removes those of pools that are gone, with what they hold.
+    /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the
+    /// placement groups of new pools that the store has, and removes those of pools that are gone, with what
+    /// they hold.
     ///
     /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A
     /// store that is opened with another number than it was filled with does not find its objects. Of two
@@ -148,7 +151,8 @@ impl Osd {
         self.helpers.history.slow()
     }
 
-    /// Requests that wait: for the disk to read, or for a change to be safe. Of each placement group the oldest few hundred.
+    /// Requests that wait: for the disk to read, or for a change to be safe. Of each placement group the
+    /// oldest few hundred.
     pub fn ops_in_flight(&self) -> Vec<TrackedOp> {
         let mut ops = Vec::new();
         let places = self.places.load();
@@ -238,15 +242,15 @@ impl Osd {
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }
-        // As many requests wait as may: let the client's connection go; it sends what is unanswered again. What came behind
-        // this request must not be executed before it.
+        // As many requests wait as may: let the client's connection go; it sends what is unanswered again.
+        // What came behind this request must not be executed before it.
         conn.mark_down();
         session.lost(conn.id());
         ControlFlow::Break(())
     }
 
-    /// Whether the client may read all objects that its request copies. A stock OSD asks for the copy's pool only, so that whoever
-    /// may write anywhere may read everything.
+    /// Whether the client may read all objects that its request copies. A stock OSD asks for the copy's pool
+    /// only, so that whoever may write anywhere may read everything.
     fn allows_sources(&self, places: &Places, session: &Session, op: &MOSDOp) -> Result<(), Errno> {
         for source in op.ops.iter().filter_map(exec::source_of) {
             let Some(pool) = places.pool(source.locator.pool) else { continue };
@@ -260,7 +264,8 @@ impl Osd {
         Ok(())
     }
 
-    /// The checks before a request may enter its slot, in a stock OSD's order; whether it may change its object.
+    /// The checks before a request may enter its slot, in a stock OSD's order; whether it may change its
+    /// object.
     fn allowed(
         &self,
         places: &Places,
@@ -325,7 +330,8 @@ fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
     seed < pool.pool.pg_num() && (exec::is_pg_request(op) || pool.pool.fold(op.hash) == seed)
 }
 
-/// What a full pool does with requests that grow. Clients wait by themselves once they have the map that says so.
+/// What a full pool does with requests that grow. Clients wait by themselves once they have the map that says
+/// so.
 fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
     let full = places.full() || pool.pool.flags.has(PoolFlags::FULL);
     if !full || flags.contains(OsdFlags::FULL_FORCE) {
@@ -346,8 +352,8 @@ struct Came {
     at: Option<OsdId>,
 }
 
-/// Whether an OSD serves the request. Reads whose sender balances them may go to any copy (`PrimaryLogPG::do_op`); the
-/// shards of an erasure-coded pool are no copies.
+/// Whether an OSD serves the request. Reads whose sender balances them may go to any copy
+/// (`PrimaryLogPG::do_op`); the shards of an erasure-coded pool are no copies.
 fn serves(places: &Places, pool: &Pool, osd: OsdId, op: &MOSDOp) -> bool {
     let pg = op.spgid.pgid;
     if places.is_primary(osd, pg) {
@@ -358,10 +364,11 @@ fn serves(places: &Places, pool: &Pool, osd: OsdId, op: &MOSDOp) -> bool {
     spread && !pool.pool.is_erasure() && !writes() && places.has_copy(osd, pg)
 }
 
-/// One of the OSDs that the map shows over the one store: requests that come to it are those of the placement groups
-/// that the map has placed there.
+/// One of the OSDs that the map shows over the one store: requests that come to it are those of the placement
+/// groups that the map has placed there.
 ///
-/// All requests for an object come through the door of one OSD, its primary, so that a session keeps their order.
+/// All requests for an object come through the door of one OSD, its primary, so that a session keeps their
+/// order.
 pub struct Door {
     osd: Arc<Osd>,
     id: OsdId,

@@ -105,7 +105,8 @@ impl Places {
         self.map.flags.has(MapFlags::FULL)
     }
 
-    /// The map as a message. Says that there is nothing older, so that a client that is several epochs behind takes it.
+    /// The map as a message. Says that there is nothing older, so that a client that is several epochs behind
+    /// takes it.
     pub(crate) fn message(&self) -> MOSDMap {
         let epoch = self.epoch();
         MOSDMap {
@@ -143,7 +144,8 @@ impl Pool {
         Cut(self.slots.len())
     }
 
-    /// The slot that has the objects of this hash. None if the store has stopped. Not under a lock: the store may be asked.
+    /// The slot that has the objects of this hash. None if the store has stopped. Not under a lock: the store
+    /// may be asked.
     pub(crate) fn slot(&self, hash: u32) -> Option<&Arc<Slot>> {
         self.slots.get(self.filed().part_of(hash))
     }

@@ -1,14 +1,16 @@
-//! The answers of one placement group: each leaves when what it tells of is safe, and behind the earlier answers that the
-//! same client gets for the same object.
+//! The answers of one placement group: each leaves when what it tells of is safe, and behind the earlier
+//! answers that the same client gets for the same object.
 //!
 //! An answer goes through up to three stages:
 //!
 //! 1. `waiting`: a change that it tells of is not safe yet. In the order of the changes' versions.
-//! 2. `orders`: an earlier request of the same client for the same object still reads the disk. In the order of execution.
+//! 2. `orders`: an earlier request of the same client for the same object still reads the disk. In the order
+//!    of execution.
 //! 3. `leaving`: nothing holds it any more, and one thread sends what is there, in order.
 //!
-//! Most answers skip all three: the thread that executes the placement group's requests sends an answer itself as long as no
-//! earlier one that belongs before it is in any stage. That thread is one at a time, so nothing can get between.
+//! Most answers skip all three: the thread that executes the placement group's requests sends an answer
+//! itself as long as no earlier one that belongs before it is in any stage. That thread is one at a time, so
+//! nothing can get between.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::BTreeMap;
@@ -43,8 +45,8 @@ pub(crate) struct Reply {
     pub(crate) place: Place,
 }
 
-/// Answers with equal keys leave in the order of their requests: a connection, and the hash of an object's name. Objects
-/// with equal hashes only wait for each other now and then.
+/// Answers with equal keys leave in the order of their requests: a connection, and the hash of an object's
+/// name. Objects with equal hashes only wait for each other now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) conn: u64,
@@ -132,7 +134,8 @@ impl Replies {
         self.state.lock().safe = version;
     }
 
-    /// Keeps a place for the answer to a request that reads the disk now: later answers of the same key wait for it.
+    /// Keeps a place for the answer to a request that reads the disk now: later answers of the same key wait
+    /// for it.
     ///
     /// Called, as [`Replies::give`] is, only by the thread that executes the placement group's requests.
     pub(crate) fn reserve(&self, key: Key, number: u64) {
@@ -142,13 +145,14 @@ impl Replies {
         order.places.insert(number, Taken::Reserved(order.waited_for()));
     }
 
-    /// Sends an answer as soon as all changes up to `tells_of` are safe and the earlier answers of its key have left. If those
-    /// changes never will be safe, there is no answer: the client asks again elsewhere, or when the server is back.
-    /// Returns the moment at which the answer left, unless it waits.
+    /// Sends an answer as soon as all changes up to `tells_of` are safe and the earlier answers of its key
+    /// have left. If those changes never will be safe, there is no answer: the client asks again elsewhere,
+    /// or when the server is back. Returns the moment at which the answer left, unless it waits.
     pub(crate) fn give(&self, tells_of: Eversion, reply: Reply) -> Option<Instant> {
-        // A store that makes everything safe at once says so with each change, and its versions are never waited for.
-        // Acquire: with the senders' Release. Only this thread adds answers, so if none is left, all earlier ones were
-        // handed to their connections, and nothing but this thread can bring the next one.
+        // A store that makes everything safe at once says so with each change, and its versions are never
+        // waited for. Acquire: with the senders' Release. Only this thread adds answers, so if none is left,
+        // all earlier ones were handed to their connections, and nothing but this thread can bring the next
+        // one.
         if tells_of == Eversion::default() && self.unsent.load(Ordering::Acquire) == 0 && !finisher::gathers()
         {
             return Some(self.send(reply));
@@ -156,8 +160,9 @@ impl Replies {
         let gathers = finisher::gathers();
         let was_reserved = reply.place.is_reserved;
         let fate = self.state.lock().admit(tells_of, reply, gathers);
-        // The count may be off for a moment, if another thread has sent the answer before it is counted. Only this thread, or
-        // the next one behind the slot's lane, looks whether it is zero: so Relaxed is enough to count up.
+        // The count may be off for a moment, if another thread has sent the answer before it is counted. Only
+        // this thread, or the next one behind the slot's lane, looks whether it is zero: so Relaxed is enough
+        // to count up.
         let sends = match fate {
             Fate::Send(reply) => return Some(self.send(reply)),
             Fate::Kept(sends) => {
@@ -185,7 +190,8 @@ impl Replies {
         now
     }
 
-    /// Moves what is to leave to `to`; how many there were. If there were none, the caller is the sender no longer.
+    /// Moves what is to leave to `to`; how many there were. If there were none, the caller is the sender no
+    /// longer.
     pub(crate) fn take_leaving(&self, to: &mut Vec<Leaving>) -> usize {
         let mut state = self.state.lock();
         let leaving = mem::take(&mut state.leaving);
@@ -266,7 +272,8 @@ impl State {
         }
     }
 
-    /// The changes that an answer tells of are safe: it leaves, unless an earlier one of its key reads the disk.
+    /// The changes that an answer tells of are safe: it leaves, unless an earlier one of its key reads the
+    /// disk.
     fn release(&mut self, reply: Reply) {
         let Entry::Occupied(mut entry) = self.orders.entry(reply.place.key) else {
             return self.leaving.push_back(reply);

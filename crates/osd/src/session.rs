@@ -49,7 +49,8 @@ impl Session {
         // A capability that does not parse allows nothing; the monitor refuses to store such a one.
         let caps = conn.identity().and_then(|id| OsdCaps::parse(&id.caps).ok()).unwrap_or_default();
         Self {
-            // The ticket's, not what the peer says: by it requests are known again, and watches and locks belong to it.
+            // The ticket's, not what the peer says: by it requests are known again, and watches and locks
+            // belong to it.
             client: conn.identity().map_or(peer.num.cast_unsigned(), |identity| identity.global_id.0),
             allow_all: caps.allow_all(),
             caps,
@@ -92,8 +93,8 @@ impl Session {
         slots.into_iter().flatten().filter_map(|slot| slot.upgrade()).for_each(|slot| slot.lost(conn));
     }
 
-    /// Whether the client, whose request was made with the map of epoch `has`, is to be sent the map of epoch `newest`.
-    /// Says so once for each map.
+    /// Whether the client, whose request was made with the map of epoch `has`, is to be sent the map of epoch
+    /// `newest`. Says so once for each map.
     pub(crate) fn lacks_map(&self, has: Epoch, newest: Epoch) -> bool {
         // Relaxed: at worst two threads send the same map.
         if has >= newest || self.epoch_known.load(Ordering::Relaxed) >= newest.0 {
@@ -104,8 +105,8 @@ impl Session {
     }
 }
 
-/// The addresses that a blocklist knows a connection's peer by: the one it says it has, by which watches and locks are known,
-/// and the same at the host from which its socket comes, since it may say any.
+/// The addresses that a blocklist knows a connection's peer by: the one it says it has, by which watches and
+/// locks are known, and the same at the host from which its socket comes, since it may say any.
 pub(crate) fn peer_addrs(conn: &Connection) -> EntityAddrVec {
     let peer = conn.peer();
     let port = peer.addr.sock.map_or(0, |sock| sock.port());

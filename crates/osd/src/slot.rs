@@ -1,4 +1,5 @@
-//! The slot of a placement group: its queue of requests, of which one thread at a time executes one after the other.
+//! The slot of a placement group: its queue of requests, of which one thread at a time executes one after the
+//! other.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,8 +43,8 @@ mod unread;
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
 
-/// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it, but for who asks about
-/// the placement group.
+/// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it, but for
+/// who asks about the placement group.
 static SLOT_STATE: Class = Class::new("osd.slot_state");
 
 /// Requests that wait in one slot. The messenger's throttles bound the bytes.
@@ -79,7 +80,8 @@ pub(crate) struct Slot {
     replies: Arc<Replies>,
     helpers: Helpers,
     pub(crate) counters: Counters,
-    /// Requests that were taken out of the lane so far, and those of them that are parked. Written by whoever runs the lane.
+    /// Requests that were taken out of the lane so far, and those of them that are parked. Written by whoever
+    /// runs the lane.
     arrived: AtomicU64,
     parked: AtomicUsize,
 }
@@ -96,8 +98,8 @@ pub(crate) struct SlotState {
     pub(crate) watches: Watches,
     /// The moment that the clock was last asked for, if it has not come yet.
     armed: Option<Instant>,
-    /// Objects that a request waits for, with the requests that came for them since. A read that has its view of the object
-    /// is not among them: nobody waits for its data but who asked for it.
+    /// Objects that a request waits for, with the requests that came for them since. A read that has its view
+    /// of the object is not among them: nobody waits for its data but who asked for it.
     pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
     /// Requests of connections that must take answers first, by the connections' numbers.
     parked: BTreeMap<u64, VecDeque<Request>>,
@@ -135,7 +137,8 @@ impl SlotState {
 /// What a slot's lane brings.
 enum Item {
     New(Request),
-    /// What the request waited for is there; under which number it did, and whether its object is kept from others.
+    /// What the request waited for is there; under which number it did, and whether its object is kept from
+    /// others.
     Again(Request, u64, Option<ObjectName>),
     /// The moment that was asked for has come.
     Tick,
@@ -209,7 +212,8 @@ impl Asker for Nobody {
 
 impl Asker for Connection {
     fn answer(&self, reply: Msg) {
-        // A client whose connection is gone, or ends because its queue is full, asks again, with the same number.
+        // A client whose connection is gone, or ends because its queue is full, asks again, with the same
+        // number.
         let _ = self.send(reply);
     }
 
@@ -364,7 +368,8 @@ impl Slot {
         self.submit(Request::new(asker, op, context, Hold::default(), Instant::now()))
     }
 
-    /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many wait already.
+    /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many
+    /// wait already.
     #[must_use]
     pub(crate) fn submit(self: &Arc<Self>, request: Request) -> bool {
         match self.lane.push(Item::New(request)) {
@@ -455,8 +460,8 @@ impl Slot {
         next
     }
 
-    /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still, as the request
-    /// has to wait again.
+    /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still,
+    /// as the request has to wait again.
     fn execute(self: &Arc<Self>, request: Request, kept: Option<ObjectName>, turn: &mut Turn) -> bool {
         let mut place = request.place.unwrap_or(Place { key: request.key(), number: 0, is_reserved: false });
         let Request { asker, op, context, mut hold, received, refusal, arrival, .. } = request;
@@ -565,7 +570,8 @@ impl Slot {
         }
     }
 
-    /// Has a request executed again when what it waits for is there. True if its object is kept from others until then.
+    /// Has a request executed again when what it waits for is there. True if its object is kept from others
+    /// until then.
     fn wait(self: &Arc<Self>, mut request: Request, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
@@ -628,9 +634,9 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whoever runs a slot, each write happens once, in its sender's order. Method: threads that append to the same
-    //! objects and count the same counters in two slots, and send each request twice; then every object is what the
-    //! threads together must have made of it.
+    //! Goal: whoever runs a slot, each write happens once, in its sender's order. Method: threads that append
+    //! to the same objects and count the same counters in two slots, and send each request twice; then every
+    //! object is what the threads together must have made of it.
 
     use std::collections::BTreeMap;
     use std::sync::mpsc::{self, Receiver, Sender};

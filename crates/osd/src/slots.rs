@@ -1,5 +1,5 @@
-//! The slots of a pool. One is opened when something needs it for the first time: a pool may have many thousand placement groups, and costs
-//! a pointer for each until then.
+//! The slots of a pool. One is opened when something needs it for the first time: a pool may have many
+//! thousand placement groups, and costs a pointer for each until then.
 
 use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -24,8 +24,8 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Of a new pool, or of one that the store has already: `there` are the placement groups that it has, of which all are opened, as it
-    /// may have to read for that.
+    /// Of a new pool, or of one that the store has already: `there` are the placement groups that it has, of
+    /// which all are opened, as it may have to read for that.
     pub(crate) fn new(
         pool: PoolId,
         number: u32,
@@ -95,8 +95,8 @@ impl Slots {
         (0..self.len()).map(stats).collect()
     }
 
-    /// Removes what they hold, as the pool is gone. Requests that were checked before may still run: into collections that nobody finds
-    /// any more.
+    /// Removes what they hold, as the pool is gone. Requests that were checked before may still run: into
+    /// collections that nobody finds any more.
     pub(crate) fn remove(&self) -> Result<(), StoreError> {
         self.is_gone.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,3 +1,5 @@
+//! Statistics of pools and placement groups.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loligo_store::CollectionStats;
@@ -59,7 +61,8 @@ impl Counters {
     }
 }
 
-/// With one writer a load and a store are enough, and cheaper than a locked addition. Relaxed: a statistic orders nothing.
+/// With one writer a load and a store are enough, and cheaper than a locked addition. Relaxed: a statistic
+/// orders nothing.
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

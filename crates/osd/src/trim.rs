@@ -1,8 +1,9 @@
 //! Takes removed snapshots away from the clones that stand for them.
 //!
-//! The map says which snapshots of a pool are being removed. Each placement group is walked once, by names alone, page after
-//! page; the heads of clones get a request of the OSD's own, in order with clients' requests. When all groups are done the
-//! monitor is told, and takes the snapshots off the list. After a restart it begins anew: what was done is found done.
+//! The map says which snapshots of a pool are being removed. Each placement group is walked once, by names
+//! alone, page after page; the heads of clones get a request of the OSD's own, in order with clients'
+//! requests. When all groups are done the monitor is told, and takes the snapshots off the list. After a
+//! restart it begins anew: what was done is found done.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

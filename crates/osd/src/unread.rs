@@ -1,10 +1,11 @@
 //! Answers that clients have not read yet: how many bytes of them one connection and all together have.
 //!
-//! A request of a hundred bytes may ask for a hundred megabytes, so the bounds on what is read from clients say nothing of what
-//! their answers take. Only answers of [`COUNTED_FROM`] bytes and more are counted: the small ones are bounded by the number of
-//! requests and by the connection's out-queue. At the bound nothing more is read from the connection, and what was read of it
-//! already is executed when its client has taken some of its answers. A client that takes nothing, while somebody waits, for
-//! [`SILENCE_MAX`] loses its connection.
+//! A request of a hundred bytes may ask for a hundred megabytes, so the bounds on what is read from clients
+//! say nothing of what their answers take. Only answers of [`COUNTED_FROM`] bytes and more are counted: the
+//! small ones are bounded by the number of requests and by the connection's out-queue. At the bound nothing
+//! more is read from the connection, and what was read of it already is executed when its client has taken
+//! some of its answers. A client that takes nothing, while somebody waits, for [`SILENCE_MAX`] loses its
+//! connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -99,8 +100,9 @@ impl Unread {
         own >= CONNECTION_MAX || (own > 0 && self.bytes.load(Ordering::SeqCst) >= ALL_MAX)
     }
 
-    /// Counts what a request takes until the share is dropped: its answer, or (`is_answer` is false) what it makes while it waits.
-    /// `share` is what it was counted with before. Never refuses: requests that may take much wait before they are executed.
+    /// Counts what a request takes until the share is dropped: its answer, or (`is_answer` is false) what it
+    /// makes while it waits. `share` is what it was counted with before. Never refuses: requests that may
+    /// take much wait before they are executed.
     pub(crate) fn count(
         self: &Arc<Self>,
         asker: &Arc<dyn Asker>,
@@ -263,7 +265,8 @@ impl Drop for Share {
     }
 }
 
-/// A share is given back when whoever writes the socket drops it: behind the answer's last byte, or when the connection is lost.
+/// A share is given back when whoever writes the socket drops it: behind the answer's last byte, or when the
+/// connection is lost.
 impl Watcher for Share {
     fn left(&self) {}
 

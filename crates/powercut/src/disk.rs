@@ -54,7 +54,8 @@ pub(crate) struct Inode {
     safe_names: BTreeMap<OsString, Ino>,
 }
 
-/// A change of names that is not safe yet. What it does to one directory: a name and the number that it has from then on.
+/// A change of names that is not safe yet. What it does to one directory: a name and the number that it has
+/// from then on.
 #[derive(Clone, Debug)]
 struct Naming(Vec<(Ino, OsString, Option<Ino>)>);
 
@@ -200,15 +201,16 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs a directory: the changes of its names survive, and with a rename what it did to the other directory, and so
-    /// whatever happened to that one before.
+    /// Syncs a directory: the changes of its names survive, and with a rename what it did to the other
+    /// directory, and so whatever happened to that one before.
     pub(crate) fn sync_names(&mut self, dir: Ino) -> Result<(), DiskError> {
         self.directory(dir)?;
         if self.ignores_syncs {
             return Ok(());
         }
         let mut synced = HashSet::from([dir]);
-        // Backwards: what is older than a change that survives, in a directory that it concerns, survives too.
+        // Backwards: what is older than a change that survives, in a directory that it concerns, survives
+        // too.
         let mut stays = vec![false; self.namings.len()];
         for (naming, stays) in self.namings.iter().zip(&mut stays).rev() {
             *stays = naming.0.iter().any(|(dir, ..)| synced.contains(dir));

@@ -62,15 +62,15 @@ impl Mount {
         Ok(Self { shared, dir: dir.into(), session: Some(session) })
     }
 
-    /// The disk as it may be found when its power has failed now; this one goes on. Stop the programs that use it first: what they
-    /// tell others after this is not on the disk that is returned.
+    /// The disk as it may be found when its power has failed now; this one goes on. Stop the programs that
+    /// use it first: what they tell others after this is not on the disk that is returned.
     pub fn after_power_cut(&self, rng: &mut Rng) -> Disk {
         let disk = self.shared.lock().clone();
         disk.after_power_cut(rng)
     }
 
-    /// From now on the disk says that it has synced and has not, until its power fails. With this a test shows that it would notice a program
-    /// that does not sync.
+    /// From now on the disk says that it has synced and has not, until its power fails. With this a test
+    /// shows that it would notice a program that does not sync.
     pub fn ignore_syncs(&self) {
         self.shared.lock().ignore_syncs();
     }

@@ -1,5 +1,5 @@
-//! How long it takes to send operations again when an OSD dies: three modelled OSDs on loopback never answer; one of them dies with all
-//! operations in flight to it, and the map says so.
+//! How long it takes to send operations again when an OSD dies: three modelled OSDs on loopback never answer;
+//! one of them dies with all operations in flight to it, and the map says so.
 //!
 //! ```text
 //! cargo run --release -p loligo-rados --example retarget -- [OPERATIONS] [BYTES]

@@ -1,4 +1,5 @@
-//! What the less frequent operations cost against a server: connecting, compound operations, watchers, omap, snapshots.
+//! What the less frequent operations cost against a server: connecting, compound operations, watchers, omap,
+//! snapshots.
 //!
 //! ```text
 //! cargo run --release -p loligo-rados --example surface -- [-c CONF] [POOL]
@@ -62,7 +63,8 @@ async fn measure(builder: Builder, pool: String) -> Result<(), Error> {
     Ok(())
 }
 
-/// From nothing to the first byte of an object: reading the configuration, finding a monitor, authenticating there and at the OSD.
+/// From nothing to the first byte of an object: reading the configuration, finding a monitor, authenticating
+/// there and at the OSD.
 async fn first_byte(builder: &Builder, pool: &str, ioctx: &IoCtx) -> Result<(), Error> {
     ioctx.write_full("first", Bytes::from_static(b"byte")).await?;
     let mut took_us = Vec::new();

@@ -1,10 +1,11 @@
-//! What many threads that wait for each operation cost: our blocking client, or librados, in the same harness.
+//! What many threads that wait for each operation cost: our blocking client, or librados, in the same
+//! harness.
 //!
 //! ```text
 //! cargo run --release -p loligo-rados --example threads -- [-c CONF] [ours|librados] [POOL] [THREADS] [SECONDS] [write|read] [BYTES]
 //! ```
-//! All threads share one client, and each has an object of its own. Run both against the same server, in turn; librados is
-//! the machine's `librados.so.2`.
+//! All threads share one client, and each has an object of its own. Run both against the same server, in
+//! turn; librados is the machine's `librados.so.2`.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::process::ExitCode;
@@ -186,8 +187,8 @@ impl Librados {
     fn open(conf: &str, pool: &str) -> Outcome<Self> {
         let (conf, pool) = (CString::new(conf)?, CString::new(pool)?);
         let (mut cluster, mut ioctx) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut::<c_void>());
-        // SAFETY: the signatures are those of librados.h; all pointers live for the length of the calls; what is made is
-        // kept until the process ends.
+        // SAFETY: the signatures are those of librados.h; all pointers live for the length of the calls; what
+        // is made is kept until the process ends.
         unsafe {
             let library = Library::new("librados.so.2")?;
             let create: Create = *library.get(b"rados_create")?;

@@ -22,8 +22,8 @@ use crate::{Error, Rados, discover};
 
 /// Says which cluster to connect to, and as whom.
 ///
-/// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual places of
-/// ceph.conf and keyrings, the name `client.admin`.
+/// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual
+/// places of ceph.conf and keyrings, the name `client.admin`.
 #[derive(Clone)]
 pub struct Builder {
     environment: Environment,
@@ -59,8 +59,8 @@ impl Builder {
         }
     }
 
-    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`, `--keyring`, any
-    /// option of the configuration.
+    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`,
+    /// `--keyring`, any option of the configuration.
     pub fn args(self, args: &mut Vec<String>) -> Result<Self, ConfError> {
         self.args_beside(args, |_| false)
     }
@@ -75,9 +75,9 @@ impl Builder {
         Ok(self)
     }
 
-    /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the words: a
-    /// program reads them with those of its command line, as stock programs do. Words that `own` is true for are its
-    /// own options. Call it before [`args`](Self::args).
+    /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the
+    /// words: a program reads them with those of its command line, as stock programs do. Words that `own` is
+    /// true for are its own options. Call it before [`args`](Self::args).
     pub fn environment_args(mut self, own: impl Fn(&str) -> bool) -> Result<(Self, Vec<String>), ConfError> {
         let mut words = self.environment.take_args();
         self.options.take(&mut words, own)?;
@@ -118,8 +118,8 @@ impl Builder {
         self
     }
 
-    /// Asks this DNS server where the monitors are, if the configuration does not say, instead of the system's: tests have one of their
-    /// own.
+    /// Asks this DNS server where the monitors are, if the configuration does not say, instead of the
+    /// system's: tests have one of their own.
     #[doc(hidden)]
     pub fn dns_server(mut self, server: SocketAddr) -> Self {
         self.dns = Some(server);
@@ -160,12 +160,13 @@ impl Builder {
         }
     }
 
-    /// Connects: finds a monitor, in DNS if the configuration names none (`mon_dns_srv_name`), authenticates, and waits for the first map. The client's tasks run on the runtime that
-    /// this is called on.
+    /// Connects: finds a monitor, in DNS if the configuration names none (`mon_dns_srv_name`), authenticates,
+    /// and waits for the first map. The client's tasks run on the runtime that this is called on.
     ///
     /// # Errors
-    /// What is wrong with the configuration; [`Error::NotInDns`] if nothing says where the monitors are; [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could
-    /// be reached within `client_mount_timeout`.
+    /// What is wrong with the configuration; [`Error::NotInDns`] if nothing says where the monitors are;
+    /// [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could be reached within
+    /// `client_mount_timeout`.
     pub async fn connect(self) -> Result<Rados, Error> {
         let conf = self.load()?;
         let times = Times::of(&conf)?;
@@ -279,8 +280,8 @@ impl Times {
 }
 
 /// A client's out-queues have no bounds of their own: what stands in them is bounded by what may be in flight
-/// (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), which each operation waits for before it is sent. What a map has
-/// sent again shares its data with the attempt before it.
+/// (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), which each operation waits for before it is sent.
+/// What a map has sent again shares its data with the attempt before it.
 pub(crate) fn queue_limits() -> Limits {
     Limits { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Limits::default() }
 }

@@ -28,8 +28,8 @@ impl Dialer {
         self.connect_with(kind, addr, |_| {})
     }
 
-    /// As [`connect`](Self::connect). Whoever has to be known by the connection when it is lost is made known in `ready`: it may
-    /// be lost before this returns.
+    /// As [`connect`](Self::connect). Whoever has to be known by the connection when it is lost is made known
+    /// in `ready`: it may be lost before this returns.
     pub(crate) fn connect_with(
         &self,
         kind: EntityType,

@@ -1,7 +1,8 @@
 //! Where the monitors are, before one of them has told: as configured, or else as DNS says.
 //!
-//! Without `mon host` the monitors are the targets of the SRV records of `_ceph-mon._tcp` (`mon_dns_srv_name`, which may name a domain
-//! as well: `ceph-mon_example.com`), looked for in the search domains of `/etc/resolv.conf` (`MonMap::init_with_dns_srv`).
+//! Without `mon host` the monitors are the targets of the SRV records of `_ceph-mon._tcp`
+//! (`mon_dns_srv_name`, which may name a domain as well: `ceph-mon_example.com`), looked for in the search
+//! domains of `/etc/resolv.conf` (`MonMap::init_with_dns_srv`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +16,8 @@ use loligo_wire::EntityAddr;
 
 use crate::Error;
 
-/// Monitors in the order in which to try them: those of the first group, and the next group's when none of these answers.
+/// Monitors in the order in which to try them: those of the first group, and the next group's when none of
+/// these answers.
 pub(crate) type Groups = Vec<Vec<EntityAddr>>;
 
 /// How long DNS may take altogether. The C library would wait for ten seconds for each server.
@@ -36,7 +38,8 @@ pub(crate) async fn monitors(conf: &Conf, dns: Option<SocketAddr>) -> Result<Gro
     }
 }
 
-/// What the configuration says; names are looked up. One that cannot be found is passed over if there are others.
+/// What the configuration says; names are looked up. One that cannot be found is passed over if there are
+/// others.
 async fn configured(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
     let mut found = Vec::new();
     let mut unknown = None;
@@ -94,7 +97,8 @@ async fn from_dns(srv_name: &str, server: Option<SocketAddr>) -> Result<Groups, 
     Err(why)
 }
 
-/// The monitors of one domain, grouped by priority; in each group those first that chance, by the records' weights, puts there.
+/// The monitors of one domain, grouped by priority; in each group those first that chance, by the records'
+/// weights, puts there.
 async fn lookup(
     resolver: &StubResolver,
     service: &RelativeName<Vec<u8>>,

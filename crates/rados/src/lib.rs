@@ -10,22 +10,24 @@
 //! # }
 //! ```
 //!
-//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to monitors, managers and OSDs,
-//!   and registration as a daemon of a service.
-//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots, watches, advisory locks, methods
-//!   of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several things to an object at once, under conditions.
+//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to monitors,
+//!   managers and OSDs, and registration as a daemon of a service.
+//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots,
+//!   watches, advisory locks, methods of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several
+//!   things to an object at once, under conditions.
 //! - [`blocking`] is the same without `async`.
 //! - [`Trace`] writes when each operation was new, queued, acked and done ([`Builder::trace`]).
 //!
-//! Inside, `monc` keeps a session with a monitor, `mgrc` one with the active manager if one is wanted, and `objecter` carries operations to the OSDs. An operation that is lost
-//! on the way (a lost connection, a map that moves the object) is sent again under the same number until it is answered; the
-//! OSD knows it again, so that an append happens once.
+//! Inside, `monc` keeps a session with a monitor, `mgrc` one with the active manager if one is wanted, and
+//! `objecter` carries operations to the OSDs. An operation that is lost on the way (a lost connection, a map
+//! that moves the object) is sent again under the same number until it is answered; the OSD knows it again,
+//! so that an append happens once.
 //!
-//! All of it is also run in simulated time against a modelled cluster, many thousand times, each with another seed
-//! (`tests/simulated`).
+//! All of it is also run in simulated time against a modelled cluster, many thousand times, each with another
+//! seed (`tests/simulated`).
 //!
-//! What this crate refuses to do: it does not cache, does not stripe (an object is at most what an OSD takes in one
-//! request's worth of writes), and has no threads of its own but those of the runtime it is given.
+//! What this crate refuses to do: it does not cache, does not stripe (an object is at most what an OSD takes
+//! in one request's worth of writes), and has no threads of its own but those of the runtime it is given.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

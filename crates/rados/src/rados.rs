@@ -22,10 +22,12 @@ use crate::objecter::{Addressee, InFlight, Request, Resent};
 use crate::waits::{Reason, WaitGuard, Waiter};
 use crate::{Builder, Error, IoCtx};
 
-/// How long to wait for a manager to let a service's daemon go (`mgr_client_service_daemon_unregister_timeout`).
+/// How long to wait for a manager to let a service's daemon go
+/// (`mgr_client_service_daemon_unregister_timeout`).
 const UNREGISTER_MAX: Duration = Duration::from_secs(1);
 
-/// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client ends.
+/// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client
+/// ends.
 #[derive(Clone)]
 pub struct Rados {
     lifeline: Arc<Lifeline>,
@@ -42,8 +44,9 @@ impl Rados {
         Builder::new().connect().await
     }
 
-    /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed. Waits until they
-    /// are; as a daemon of a service it says good-bye first, and waits up to a second for the manager to hear it.
+    /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed.
+    /// Waits until they are; as a daemon of a service it says good-bye first, and waits up to a second for
+    /// the manager to hear it.
     pub async fn shutdown(&self) {
         self.core().mgrc.unregister(UNREGISTER_MAX).await;
         self.lifeline.close();
@@ -80,8 +83,8 @@ impl Rados {
         self.core().objecter.in_flight()
     }
 
-    /// The operations in flight and those that wait for a place, and what each waits for: for when one does not end. Costs some microseconds for each; while it looks at
-    /// those of one OSD, none goes to that OSD.
+    /// The operations in flight and those that wait for a place, and what each waits for: for when one does
+    /// not end. Costs some microseconds for each; while it looks at those of one OSD, none goes to that OSD.
     pub fn requests(&self) -> Vec<Request> {
         self.core().objecter.requests()
     }
@@ -104,12 +107,14 @@ impl Rados {
         InFlight::new(Arc::downgrade(self.core()))
     }
 
-    /// Shows that something waits for `reason`, until the guard is dropped: for waits of libraries over this one.
+    /// Shows that something waits for `reason`, until the guard is dropped: for waits of libraries over this
+    /// one.
     pub fn waits_for(&self, reason: Reason) -> WaitGuard {
         self.core().waits.enter(Waiter::Operation, reason)
     }
 
-    /// What the last change of the map that moved operations had sent again, and how long that took; zeros before the first one.
+    /// What the last change of the map that moved operations had sent again, and how long that took; zeros
+    /// before the first one.
     pub fn resent(&self) -> Resent {
         self.core().objecter.resent()
     }
@@ -132,7 +137,8 @@ impl Rados {
         }
     }
 
-    /// The oldest release that clients must be of, as the newest known map says (12 is luminous, 13 mimic); 0: not said.
+    /// The oldest release that clients must be of, as the newest known map says (12 is luminous, 13 mimic);
+    /// 0: not said.
     pub fn require_min_compat_client(&self) -> u8 {
         self.core().objecter.view().map().require_min_compat_client
     }
@@ -235,8 +241,8 @@ impl Rados {
         Ok(reply.pool_stats.into_iter().map(named).collect())
     }
 
-    /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`, and returns their output and
-    /// their words.
+    /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`, and returns
+    /// their output and their words.
     pub async fn mon_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         let body = MMonCommand {
             paxos: PaxosHeader::default(),
@@ -248,8 +254,8 @@ impl Rados {
         answered(reply.result, String::from_utf8_lossy(&reply.status).into_owned(), reply.output)
     }
 
-    /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`, and returns its output and its words. It is sent again if the
-    /// connection is lost.
+    /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`, and returns its output and its words.
+    /// It is sent again if the connection is lost.
     ///
     /// # Errors
     /// ENOENT if there is no such OSD, ENXIO if it is down; [`Error::Timeout`] after `rados_osd_op_timeout`.
@@ -271,17 +277,19 @@ impl Rados {
         self.tell(Addressee::Pg(pg), command, input).await
     }
 
-    /// Has the active manager execute a command in JSON, such as `{"prefix": "pg dump", "format": "json"}`, and returns its output and its
-    /// words. While there is no active manager it waits for one; it is sent again if the connection is lost.
+    /// Has the active manager execute a command in JSON, such as `{"prefix": "pg dump", "format": "json"}`,
+    /// and returns its output and its words. While there is no active manager it waits for one; it is sent
+    /// again if the connection is lost.
     ///
     /// # Errors
-    /// EACCES if the key allows nothing at managers; [`Error::Timeout`] after `rados_mon_op_timeout`, without which it may wait for ever.
+    /// EACCES if the key allows nothing at managers; [`Error::Timeout`] after `rados_mon_op_timeout`, without
+    /// which it may wait for ever.
     pub async fn mgr_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.ask_mgr(ToMgr::Cluster, command, input).await
     }
 
-    /// Sends the active manager itself a command in JSON, of those that `ceph tell mgr` has: `{"prefix": "version"}`. With a name it waits
-    /// until the manager of that name is the active one.
+    /// Sends the active manager itself a command in JSON, of those that `ceph tell mgr` has: `{"prefix":
+    /// "version"}`. With a name it waits until the manager of that name is the active one.
     ///
     /// # Errors
     /// As [`mgr_command`](Self::mgr_command).
@@ -295,7 +303,8 @@ impl Rados {
     }
 
     async fn ask_mgr(&self, to: ToMgr, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
-        // The cluster's id is what tells a command for the manager itself from one of release 14 for the cluster.
+        // The cluster's id is what tells a command for the manager itself from one of release 14 for the
+        // cluster.
         let fsid = if to == ToMgr::Cluster { Uuid::default() } else { self.fsid() };
         let command = MCommand { fsid, cmd: vec![command.to_owned()], input };
         let reply = self.patiently(self.core().mgrc.command(to, command)).await?;
@@ -308,9 +317,10 @@ impl Rados {
         answered(reply.result, reply.status, reply.output)
     }
 
-    /// Keeps a client out of the cluster: its operations fail from then on. `client` is an address as in `ceph osd blocklist ls`; without a
-    /// duration it is kept out for as long as the monitors think right (an hour, `mon_osd_blocklist_default_expire`). This client knows it when
-    /// this returns; each OSD, before it answers an operation that was placed by the new map.
+    /// Keeps a client out of the cluster: its operations fail from then on. `client` is an address as in
+    /// `ceph osd blocklist ls`; without a duration it is kept out for as long as the monitors think right (an
+    /// hour, `mon_osd_blocklist_default_expire`). This client knows it when this returns; each OSD, before it
+    /// answers an operation that was placed by the new map.
     ///
     /// # Errors
     /// EINVAL if `client` is no address.
@@ -343,12 +353,14 @@ impl Rados {
         self.wait_for_latest_osdmap().await
     }
 
-    /// Makes this client a daemon of a service, as the object gateway is one of `rgw`: `ceph service dump` shows it with this metadata, and
-    /// what [`update_service_status`](Self::update_service_status) says, from the moment at which the active manager has heard of it, until
-    /// [`shutdown`](Self::shutdown) or a minute after the client was dropped (`mgr_service_beacon_grace`). Returns at once.
+    /// Makes this client a daemon of a service, as the object gateway is one of `rgw`: `ceph service dump`
+    /// shows it with this metadata, and what [`update_service_status`](Self::update_service_status) says,
+    /// from the moment at which the active manager has heard of it, until [`shutdown`](Self::shutdown) or a
+    /// minute after the client was dropped (`mgr_service_beacon_grace`). Returns at once.
     ///
     /// # Errors
-    /// EEXIST if this client is a daemon already; EINVAL if a name is empty or `service` is one of Ceph's own (`osd`, `mon`, …).
+    /// EEXIST if this client is a daemon already; EINVAL if a name is empty or `service` is one of Ceph's own
+    /// (`osd`, `mon`, …).
     pub fn register_service(
         &self,
         service: &str,
@@ -359,8 +371,8 @@ impl Rados {
         self.core().mgrc.register(service)
     }
 
-    /// Replaces the status of the service's daemon that this client is. It is told with the next report, of which managers want one every
-    /// five seconds (`mgr_stats_period`), and to each new manager.
+    /// Replaces the status of the service's daemon that this client is. It is told with the next report, of
+    /// which managers want one every five seconds (`mgr_stats_period`), and to each new manager.
     ///
     /// # Errors
     /// ENOENT if this client is not a daemon.

@@ -1,5 +1,5 @@
-//! Monitors that only DNS knows. Goal: they are found as SRV records say, in their order, and what DNS does not say is a clear error.
-//! Method: a small DNS server on loopback, and the fake cluster.
+//! Monitors that only DNS knows. Goal: they are found as SRV records say, in their order, and what DNS does
+//! not say is a clear error. Method: a small DNS server on loopback, and the fake cluster.
 
 mod fake;
 
@@ -112,7 +112,8 @@ async fn the_service_and_its_domain_are_configured() {
     assert_eq!(error.errno(), Errno::ENOENT);
 }
 
-/// Of the first priority nobody answers, and one of its names is unknown; the old messenger's port is not tried at all.
+/// Of the first priority nobody answers, and one of its names is unknown; the old messenger's port is not
+/// tried at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_priority_is_tried_when_the_first_is_dead() {
     let fake = Fake::start(1, 1).await;

@@ -1,5 +1,6 @@
-//! The client and managers that come, go and keep still. Goal: a command is answered by whichever manager is active, and a daemon of a
-//! service is known to each. Method: a fake monitor and fake managers (`fake/mgr.rs`) over loopback.
+//! The client and managers that come, go and keep still. Goal: a command is answered by whichever manager is
+//! active, and a daemon of a service is known to each. Method: a fake monitor and fake managers
+//! (`fake/mgr.rs`) over loopback.
 
 mod fake;
 

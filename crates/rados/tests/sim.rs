@@ -1,5 +1,6 @@
-//! The client against a cluster that misbehaves as told. Goal: whatever happens, an operation is executed once, answered
-//! once, and in the order in which it was submitted. Method: a fake monitor and fake OSDs (`fake/mod.rs`) over loopback.
+//! The client against a cluster that misbehaves as told. Goal: whatever happens, an operation is executed
+//! once, answered once, and in the order in which it was submitted. Method: a fake monitor and fake OSDs
+//! (`fake/mod.rs`) over loopback.
 
 mod fake;
 
@@ -288,7 +289,8 @@ async fn no_monitor_is_an_error_in_time() {
     assert_eq!(error.errno(), Errno::ETIMEDOUT);
 }
 
-/// The 52nd bit is no feature that anybody knows; CRUSH_MSR is required where a CRUSH rule of release 19 is used, and clients have it.
+/// The 52nd bit is no feature that anybody knows; CRUSH_MSR is required where a CRUSH rule of release 19 is
+/// used, and clients have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn features_that_a_peer_misses_are_an_error_that_names_them() {
     use loligo_wire::features::CRUSH_MSR;
@@ -304,7 +306,8 @@ async fn features_that_a_peer_misses_are_an_error_that_names_them() {
     assert_eq!(error.errno(), Errno::EOPNOTSUPP);
 }
 
-/// Maps change, OSDs go and come, connections break; writers keep several appends in flight on each of some objects.
+/// Maps change, OSDs go and come, connections break; writers keep several appends in flight on each of some
+/// objects.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_happen_once_and_in_order_in_an_upheaval() {
     const OBJECTS: usize = 16;
@@ -341,7 +344,8 @@ async fn appends_happen_once_and_in_order_in_an_upheaval() {
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 
-/// An OSD that goes down has forgotten what it was sent, also if it is up again, as it was, in the map that follows.
+/// An OSD that goes down has forgotten what it was sent, also if it is up again, as it was, in the map that
+/// follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_osd_forgot_while_it_was_down_for_a_moment_is_sent_again() {
     for skip in [false, true] {

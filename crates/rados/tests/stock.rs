@@ -1,5 +1,5 @@
-//! This client against a stock cluster, side by side with the stock `rados` program. LOLIGO_STOCK_CONF names the cluster's
-//! ceph.conf; its pool `p` is used. Goal: the same bytes, the same names, the same errors.
+//! This client against a stock cluster, side by side with the stock `rados` program. LOLIGO_STOCK_CONF names
+//! the cluster's ceph.conf; its pool `p` is used. Goal: the same bytes, the same names, the same errors.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! The rest of this client's calls against a stock cluster: maps, conditions, snapshots, classes, locks. LOLIGO_STOCK_CONF
-//! names the cluster's ceph.conf; its pool `p` is used, and pools are made for snapshots.
+//! The rest of this client's calls against a stock cluster: maps, conditions, snapshots, classes, locks.
+//! LOLIGO_STOCK_CONF names the cluster's ceph.conf; its pool `p` is used, and pools are made for snapshots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

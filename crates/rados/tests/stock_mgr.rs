@@ -1,5 +1,5 @@
-//! Managers of a stock cluster: what they execute, and that they know a client as a daemon of a service. LOLIGO_STOCK_CONF names the
-//! cluster's ceph.conf.
+//! Managers of a stock cluster: what they execute, and that they know a client as a daemon of a service.
+//! LOLIGO_STOCK_CONF names the cluster's ceph.conf.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

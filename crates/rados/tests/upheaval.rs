@@ -1,7 +1,8 @@
-//! A stock cluster is turned upside down under a running client. Goal: the client resumes by itself, every append happens
-//! exactly once, and appends to one object happen in the order in which they were submitted. Method: writers keep several
-//! appends in flight on each of some objects while OSDs are marked down, restarted, paused and moved, placement groups
-//! split and the monitor restarts; in the end each object must hold exactly what was appended, in order.
+//! A stock cluster is turned upside down under a running client. Goal: the client resumes by itself, every
+//! append happens exactly once, and appends to one object happen in the order in which they were submitted.
+//! Method: writers keep several appends in flight on each of some objects while OSDs are marked down,
+//! restarted, paused and moved, placement groups split and the monitor restarts; in the end each object must
+//! hold exactly what was appended, in order.
 //!
 //! LOLIGO_STOCK_DIR names the cluster's directory. Its daemons are restarted.
 

@@ -1,5 +1,6 @@
-//! Goal: whatever a client waits for can be told, in words that say what to look at. Method: a fake monitor and fake OSDs
-//! (`fake/mod.rs`) that withhold one thing after the other; no test depends on how long anything takes.
+//! Goal: whatever a client waits for can be told, in words that say what to look at. Method: a fake monitor
+//! and fake OSDs (`fake/mod.rs`) that withhold one thing after the other; no test depends on how long
+//! anything takes.
 
 mod fake;
 

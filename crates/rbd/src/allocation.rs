@@ -22,8 +22,8 @@ pub struct Allocation {
 }
 
 impl Image {
-    /// Which parts of a range have objects, by the object map; neighbours differ. If there is no map that can be relied on all may have. The answer may end before
-    /// the range, but has one part if that has a byte.
+    /// Which parts of a range have objects, by the object map; neighbours differ. If there is no map that can
+    /// be relied on all may have. The answer may end before the range, but has one part if that has a byte.
     ///
     /// # Errors
     /// The object map cannot be read.

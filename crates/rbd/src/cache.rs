@@ -6,15 +6,17 @@
 //! | it is written back | before who must be alone begins: snapshots, resizes, object maps, the lock's way to another client |
 //! | it begins anew, empty | after a resize, a roll-back, or when the lock has come back |
 //!
-//! So nothing is dirty without the lock, and nothing is read that somebody else has changed since. What is cached is a file of the cache's own for each
-//! time that the lock is held: whoever still reads from the last one fills in that one. If something cannot be written back the lock is not given up; it is lost
-//! with the watch, or by the blocklist, and then nothing is written any more and reads go to the cluster.
+//! So nothing is dirty without the lock, and nothing is read that somebody else has changed since. What is
+//! cached is a file of the cache's own for each time that the lock is held: whoever still reads from the last
+//! one fills in that one. If something cannot be written back the lock is not given up; it is lost with the
+//! watch, or by the blocklist, and then nothing is written any more and reads go to the cluster.
 //!
-//! Writing back needs no place at the gate, since who is alone has none of it under way; it enters the object map and copies up as any
-//! other change. Ranges that are cleared, or written over and over, are not taken in: they are changed in the cluster, and forgotten here before
-//! (so that nothing older is written back over them) and afterwards (so that nobody keeps what he read in between). Such a change goes on to its end by
-//! itself: one that ended in between, when who waits for it is dropped, would have lost what was written before, or left here what is no more.
-//! Whoever comes next waits for it.
+//! Writing back needs no place at the gate, since who is alone has none of it under way; it enters the object
+//! map and copies up as any other change. Ranges that are cleared, or written over and over, are not taken
+//! in: they are changed in the cluster, and forgotten here before (so that nothing older is written back over
+//! them) and afterwards (so that nobody keeps what he read in between). Such a change goes on to its end by
+//! itself: one that ended in between, when who waits for it is dropped, would have lost what was written
+//! before, or left here what is no more. Whoever comes next waits for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +80,8 @@ pub(crate) struct Caching {
     file: ArcSwapOption<File>,
     /// A failure of a file that is no more, of which nobody was told.
     untold: Mutex<Option<Error>>,
-    /// Nobody waits any more for a change past the cache that may be under way. Who has all places at the gate knows that it is not.
+    /// Nobody waits any more for a change past the cache that may be under way. Who has all places at the
+    /// gate knows that it is not.
     left: AtomicBool,
 }
 
@@ -132,9 +135,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl Image {
-    /// The same image with a cache. Reads are answered from it while the exclusive lock is held: since the first change, or [`Image::acquire_lock`]. A
-    /// write is in it when it is done, and safe after [`Image::flush`], [`Image::close`] or some time (in
-    /// [`WriteThrough`](crate::CacheMode::WriteThrough) at once). Before another client gets the lock all is written back.
+    /// The same image with a cache. Reads are answered from it while the exclusive lock is held: since the
+    /// first change, or [`Image::acquire_lock`]. A write is in it when it is done, and safe after
+    /// [`Image::flush`], [`Image::close`] or some time (in [`WriteThrough`](crate::CacheMode::WriteThrough)
+    /// at once). Before another client gets the lock all is written back.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -171,7 +175,8 @@ impl Image {
         self.inner.caching.cache.get().map(|(cache, _)| *cache.options())
     }
 
-    /// Fills `buf` with what is at `offset` if all of it is cached, without waiting for anybody; false otherwise, and `buf` holds anything then.
+    /// Fills `buf` with what is at `offset` if all of it is cached, without waiting for anybody; false
+    /// otherwise, and `buf` holds anything then.
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
@@ -252,7 +257,8 @@ impl Inner {
         self.caching.untold.lock().take().map_or(flushed, Err)
     }
 
-    /// A place for who has the cluster compare: with a cache it must be all, so that nothing newer is in that.
+    /// A place for who has the cluster compare: with a cache it must be all, so that nothing newer is in
+    /// that.
     pub(crate) async fn enter_to_compare(&self) -> Result<SemaphorePermit<'_>, Error> {
         match self.caching.cache.get() {
             Some(_) => self.enter_alone().await,
@@ -260,7 +266,8 @@ impl Inner {
         }
     }
 
-    /// Carries out a change past the cache with the places that it has, if there is one: to its end, also if this is dropped.
+    /// Carries out a change past the cache with the places that it has, if there is one: to its end, also if
+    /// this is dropped.
     pub(crate) async fn to_the_end<T: Send + 'static>(
         self: &Arc<Self>,
         places: SemaphorePermit<'_>,

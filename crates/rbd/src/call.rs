@@ -52,7 +52,8 @@ pub(crate) async fn listed<T: Decode>(
     }
 }
 
-/// All of a list that is answered in parts: `begin` says behind what a part begins, `follows` whether one stands behind another.
+/// All of a list that is answered in parts: `begin` says behind what a part begins, `follows` whether one
+/// stands behind another.
 pub(crate) async fn listed_behind<T: Decode>(
     io: &IoCtx,
     oid: &str,

@@ -1,7 +1,7 @@
 //! An image's clones.
 //!
-//! Clones of the second version stand in the header of their parent; those of the first in the object `rbd_children` of the clone's pool and namespace,
-//! under their parent's pool, id and snapshot.
+//! Clones of the second version stand in the header of their parent; those of the first in the object
+//! `rbd_children` of the clone's pool and namespace, under their parent's pool, id and snapshot.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ pub struct Child {
 }
 
 impl Image {
-    /// The clones of a snapshot; `None`: of all snapshots, also of those in the trash. Those of the first version are looked for in each namespace of each
-    /// pool.
+    /// The clones of a snapshot; `None`: of all snapshots, also of those in the trash. Those of the first
+    /// version are looked for in each namespace of each pool.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; a pool cannot be read.
@@ -139,7 +139,8 @@ impl Inner {
         }
     }
 
-    /// Strikes the image out of its parent's clones. Done again it does nothing; nor does it for what is no clone.
+    /// Strikes the image out of its parent's clones. Done again it does nothing; nor does it for what is no
+    /// clone.
     pub(crate) async fn detach_child(&self) -> Result<(), Error> {
         let view = self.view.load_full();
         let Some(parent) = &view.parent else { return Ok(()) };
@@ -156,7 +157,8 @@ impl Inner {
             })
             .await,
         )?;
-        // The image is no clone any more, whatever becomes of the snapshot; another attempt is for who removes it by hand.
+        // The image is no clone any more, whatever becomes of the snapshot; another attempt is for who
+        // removes it by hand.
         let _ = Box::pin(clear_snapshot(&io, &header, parent)).await;
         Ok(())
     }

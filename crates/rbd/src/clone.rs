@@ -18,7 +18,8 @@ const MIMIC: u8 = 13;
 pub struct NewClone {
     /// Of an object's size, to the base 2: 12 to 25.
     pub order: Option<u8>,
-    /// `RBD_FEATURE_*`; layering must be among them. Of the parent's those that cannot be given here are left out.
+    /// `RBD_FEATURE_*`; layering must be among them. Of the parent's those that cannot be given here are left
+    /// out.
     pub features: Option<u64>,
     /// Stripe unit in bytes, and stripe count.
     pub striping: Option<(u64, u64)>,
@@ -31,12 +32,14 @@ pub struct NewClone {
 /// How parent and clone know of each other (`rbd_default_clone_format`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloneFormat {
-    /// The second version, if the cluster allows no clients of before release 13 (`ceph osd set-require-min-compat-client mimic`); else the first.
+    /// The second version, if the cluster allows no clients of before release 13 (`ceph osd
+    /// set-require-min-compat-client mimic`); else the first.
     #[default]
     Auto,
     /// A list in the clone's pool; the snapshot must be protected, and in the clone's namespace.
     First,
-    /// A list in the parent's header; the snapshot needs no protection, and may be removed before its clones are.
+    /// A list in the parent's header; the snapshot needs no protection, and may be removed before its clones
+    /// are.
     Second,
 }
 
@@ -53,7 +56,8 @@ impl CloneFormat {
 /// Makes the image `name` of a snapshot: it has what the snapshot has until that is overwritten.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NoSnapshot`]; [`Error::Unprotected`]; [`Error::Features`] if the parent or the clone shall not have layering; as [`create`](crate::create()).
+/// [`Error::NoImage`]; [`Error::NoSnapshot`]; [`Error::Unprotected`]; [`Error::Features`] if the parent or
+/// the clone shall not have layering; as [`create`](crate::create()).
 pub async fn clone(
     parent_io: &IoCtx,
     parent: &str,
@@ -93,7 +97,8 @@ pub async fn clone(
     attached
 }
 
-/// Makes parent and clone know each other, first the clone its parent: then it can be removed by whoever finds it.
+/// Makes parent and clone know each other, first the clone its parent: then it can be removed by whoever
+/// finds it.
 async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: bool) -> Result<(), Error> {
     let snap = parent.view.load().snapshot(snapshot)?.info.clone();
     let nspace = String::from_utf8_lossy(parent.io.namespace()).into_owned();

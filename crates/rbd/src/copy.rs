@@ -40,8 +40,9 @@ impl Default for NewCopy {
 }
 
 impl Image {
-    /// Makes an image that has the data of what is open, the image or a snapshot, its parent's among them, and the image's metadata, but no snapshots; tells how many
-    /// bytes of how many are done. If it fails what was made is removed again.
+    /// Makes an image that has the data of what is open, the image or a snapshot, its parent's among them,
+    /// and the image's metadata, but no snapshots; tells how many bytes of how many are done. If it fails
+    /// what was made is removed again.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image, pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {

@@ -1,14 +1,18 @@
-//! Copy-up: before a clone changes a part of an object that it does not have yet, the object gets what the parent has of it.
+//! Copy-up: before a clone changes a part of an object that it does not have yet, the object gets what the
+//! parent has of it.
 //!
-//! A change of an object that the parent may have something of is a request that fails if there is no such object, unless the object map has
-//! said that there is none: that need not be tried. Then the parent is read, and copy and change leave as one request. The method `copyup`
-//! does nothing if there is an object: whoever else copied up meanwhile was right too.
+//! A change of an object that the parent may have something of is a request that fails if there is no such
+//! object, unless the object map has said that there is none: that need not be tried. Then the parent is
+//! read, and copy and change leave as one request. The method `copyup` does nothing if there is an object:
+//! whoever else copied up meanwhile was right too.
 //!
-//! If there are snapshots, they are two requests, sent one behind the other without waiting: the copy goes without a snapshot context, so it is as
-//! old as the image, and the change keeps it for all snapshots, whose object maps have been told before. (Flattening with the feature
-//! deep-flatten relies on that: what the image has an object for, its snapshots need no parent for.) So are they if the change looks at what is there: what
-//! a request looks at is what was there before it. Zeros are not copied: the image gets an empty object, its snapshots none. Facts:
-//! `librbd/io/CopyupRequest.cc`, `librbd/io/ObjectRequest.cc`, `cls/rbd/cls_rbd.cc`.
+//! If there are snapshots, they are two requests, sent one behind the other without waiting: the copy goes
+//! without a snapshot context, so it is as old as the image, and the change keeps it for all snapshots, whose
+//! object maps have been told before. (Flattening with the feature deep-flatten relies on that: what the
+//! image has an object for, its snapshots need no parent for.) So are they if the change looks at what is
+//! there: what a request looks at is what was there before it. Zeros are not copied: the image gets an empty
+//! object, its snapshots none. Facts: `librbd/io/CopyupRequest.cc`, `librbd/io/ObjectRequest.cc`,
+//! `cls/rbd/cls_rbd.cc`.
 //!
 //! Whoever is dropped in between leaves an object that is the parent's, one that is changed, or none.
 
@@ -34,7 +38,8 @@ use crate::{call, names};
 /// Held to enter or strike out an object that is being copied up.
 static COPIES: Class = Class::new("rbd.copies");
 
-/// Times that a change is tried again since the object is still missing. One is enough, unless a clone without exclusive lock is resized or flattened meanwhile.
+/// Times that a change is tried again since the object is still missing. One is enough, unless a clone
+/// without exclusive lock is resized or flattened meanwhile.
 const ATTEMPTS: u32 = 8;
 
 /// Maps of snapshots that are told of one object at the same time: many objects may be copied up at once.
@@ -112,8 +117,8 @@ struct Copy<'a> {
 }
 
 impl Inner {
-    /// Changes an object by `op`, which adds to a request that may begin with something else. `missing`: there was no such object when the object map
-    /// was told of it.
+    /// Changes an object by `op`, which adds to a request that may begin with something else. `missing`:
+    /// there was no such object when the object map was told of it.
     ///
     /// # Errors
     /// What kept the request from being answered, or the object from being copied up.
@@ -214,8 +219,8 @@ impl Inner {
         Ok(changed?)
     }
 
-    /// Gives the image an object of its own if only the parent has one, so that the parent is not needed for it any more. To be called with a place
-    /// among those who change data.
+    /// Gives the image an object of its own if only the parent has one, so that the parent is not needed for
+    /// it any more. To be called with a place among those who change data.
     pub(crate) async fn take_over(&self, number: u64) -> Result<(), Error> {
         if self.covered(number) == 0 || self.has_object(number).await? {
             return Ok(());
@@ -235,7 +240,8 @@ impl Inner {
         Ok(self.data.operate(self.fixed.object(number), op).await?)
     }
 
-    /// The map is believed if it says that there is none only: whoever was dropped in between has left it too much.
+    /// The map is believed if it says that there is none only: whoever was dropped in between has left it too
+    /// much.
     async fn has_object(&self, number: u64) -> Result<bool, Error> {
         if self.map.is_missing(number) {
             return Ok(false);
@@ -255,7 +261,8 @@ impl Inner {
         Ok(Some(Copy { data: data.slice(..used), _turn: turn }))
     }
 
-    /// Has the maps of snapshots say that there is an object. The oldest one has it anew, the others as it was.
+    /// Has the maps of snapshots say that there is an object. The oldest one has it anew, the others as it
+    /// was.
     async fn tell_snapshots(&self, number: u64, snaps: &[(SnapId, u64)]) -> Result<(), Error> {
         let is_clean = self.view.load().has(feature::FAST_DIFF);
         let mut told = Vec::with_capacity(snaps.len());
@@ -284,7 +291,8 @@ impl Inner {
         }
     }
 
-    /// Gives the image objects of its own for what its snapshots would lose if the parent were not asked behind `size` any more.
+    /// Gives the image objects of its own for what its snapshots would lose if the parent were not asked
+    /// behind `size` any more.
     pub(crate) async fn keep_for_snapshots(&self, size: u64) -> Result<(), Error> {
         let (overlap, layout) = (self.overlap(), self.fixed.layout);
         if overlap <= size || !self.has_snapshots() {

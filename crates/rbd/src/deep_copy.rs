@@ -1,6 +1,7 @@
 //! Copies with all that was: an image's snapshots, and its parent.
 //!
-//! State after state, oldest first, the copy gets the size and the bytes of the snapshot, then a snapshot of its own. Facts: `librbd/DeepCopyRequest.cc`.
+//! State after state, oldest first, the copy gets the size and the bytes of the snapshot, then a snapshot of
+//! its own. Facts: `librbd/DeepCopyRequest.cc`.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -38,8 +39,9 @@ struct State {
 }
 
 impl Image {
-    /// Makes an image that has the data of what is open, all snapshots up to it that users have made, the metadata and the parent; tells how many bytes of
-    /// how many are done. If it fails what was made is removed again.
+    /// Makes an image that has the data of what is open, all snapshots up to it that users have made, the
+    /// metadata and the parent; tells how many bytes of how many are done. If it fails what was made is
+    /// removed again.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image, pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
@@ -50,8 +52,9 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// As [`create`](crate::create()) and [`clone`](crate::clone()); [`Error::NoSnapshot`] too if the parent's snapshot was removed and is only kept for
-    /// the clones that it has: then a copy must be [flattened](Ancestry::Flattened). It cannot be read or written to.
+    /// As [`create`](crate::create()) and [`clone`](crate::clone()); [`Error::NoSnapshot`] too if the
+    /// parent's snapshot was removed and is only kept for the clones that it has: then a copy must be
+    /// [flattened](Ancestry::Flattened). It cannot be read or written to.
     pub async fn deep_copy(
         &self,
         io: &IoCtx,

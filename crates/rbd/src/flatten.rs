@@ -10,11 +10,13 @@ use crate::messages::Wanted;
 use crate::resize::REMOVALS;
 
 impl Image {
-    /// Gives a clone objects of its own for all that its parent has, then parts it from the parent; tells how many objects of how many are done. Data may be
-    /// changed meanwhile. Snapshots are parted too, with the feature deep-flatten; without it they keep the parent until they are removed.
+    /// Gives a clone objects of its own for all that its parent has, then parts it from the parent; tells how
+    /// many objects of how many are done. Data may be changed meanwhile. Snapshots are parted too, with the
+    /// feature deep-flatten; without it they keep the parent until they are removed.
     ///
     /// # Errors
-    /// [`Error::NoParent`]; [`Error::ReadOnly`]. If it fails in between, or is dropped, it can be repeated: what is done stays done.
+    /// [`Error::NoParent`]; [`Error::ReadOnly`]. If it fails in between, or is dropped, it can be repeated:
+    /// what is done stays done.
     pub async fn flatten(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refresh().await?;

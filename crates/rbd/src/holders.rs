@@ -1,7 +1,8 @@
 //! Who has an image open, and locks that people take by hand.
 //!
-//! There is one lock on an image's header, `rbd_lock`: that of the feature exclusive-lock (`lock.rs`), which clients hand to each other, is the
-//! same as the one by hand, which nobody gives up but who took it, or who breaks it.
+//! There is one lock on an image's header, `rbd_lock`: that of the feature exclusive-lock (`lock.rs`), which
+//! clients hand to each other, is the same as the one by hand, which nobody gives up but who took it, or who
+//! breaks it.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ use crate::object_map::LOCK;
 /// What becomes of a client whose lock is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// It is kept out of the cluster (the blocklist), as stock `rbd` has it: what it has under way changes nothing any more.
+    /// It is kept out of the cluster (the blocklist), as stock `rbd` has it: what it has under way changes
+    /// nothing any more.
     Yes,
     /// It may go on. A client of this crate notices that its lock is gone, and changes nothing any more
     /// ([`Error::LockBroken`]); librbd does not.
@@ -43,8 +45,8 @@ impl Image {
         Ok(self.inner.io.lock_info(&*self.inner.header, LOCK).await?)
     }
 
-    /// Locks the image by hand, for this client; `tag`: together with others who name the same one. The image is not written to by others then, if it has the feature
-    /// exclusive-lock; the lock outlives this.
+    /// Locks the image by hand, for this client; `tag`: together with others who name the same one. The image
+    /// is not written to by others then, if it has the feature exclusive-lock; the lock outlives this.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {

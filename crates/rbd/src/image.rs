@@ -27,7 +27,8 @@ use crate::{Error, lock, migration, names, old, view};
 /// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
 pub(crate) const GATE_PLACES: u32 = 4096;
 
-/// An image, or a snapshot of one, that is open. Closed by [`Image::close`]; if it is dropped instead, the same is done in the background.
+/// An image, or a snapshot of one, that is open. Closed by [`Image::close`]; if it is dropped instead, the
+/// same is done in the background.
 pub struct Image {
     pub(crate) inner: Arc<Inner>,
     stop: Option<oneshot::Sender<()>>,
@@ -50,7 +51,8 @@ pub(crate) struct Inner {
     /// What is read.
     pub(crate) snap: Option<SnapId>,
     pub(crate) mode: Mode,
-    /// Who changes data has a place; who has all of them is alone. It is fair, so that nobody waits for those who come later.
+    /// Who changes data has a place; who has all of them is alone. It is fair, so that nobody waits for those
+    /// who come later.
     pub(crate) gate: Semaphore,
     /// Whether the exclusive lock is ours. Changed by who has all places.
     pub(crate) owned: AtomicBool,
@@ -86,7 +88,8 @@ pub enum Mode {
     Header,
     /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
     ReadOnly,
-    /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants it.
+    /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants
+    /// it.
     ReadWrite,
 }
 
@@ -132,7 +135,8 @@ impl Image {
     /// Opens an image by its name.
     ///
     /// # Errors
-    /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows more than is known here.
+    /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows
+    /// more than is known here.
     pub async fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
         Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors(mode).await
     }
@@ -220,8 +224,8 @@ impl Image {
     /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if something in the cache is lost, or was not written back earlier and nobody was told; or the lock could not be given up.
-    /// The image is closed all the same.
+    /// [`Error::WriteBack`] if something in the cache is lost, or was not written back earlier and nobody was
+    /// told; or the lock could not be given up. The image is closed all the same.
     pub async fn close(mut self) -> Result<(), Error> {
         let released = self.inner.release_at_last().await;
         drop(self.stop.take());
@@ -306,8 +310,9 @@ impl Image {
         self.inner.enter_alone().await.map(drop)
     }
 
-    /// Takes the exclusive lock now if nobody has it: a cache holds what is read only while the lock is held, and whoever has it for
-    /// good reasons is not asked to give it up for that. True if it is ours now, or if the image knows of no lock.
+    /// Takes the exclusive lock now if nobody has it: a cache holds what is read only while the lock is held,
+    /// and whoever has it for good reasons is not asked to give it up for that. True if it is ours now, or if
+    /// the image knows of no lock.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; the cluster's.

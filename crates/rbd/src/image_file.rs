@@ -1,8 +1,8 @@
-//! Files of whole images with their snapshots and metadata, in the format `rbd image v2` (`doc/dev/rbd-export.rst`), which stock `rbd` writes and reads
-//! with `--export-format 2`.
+//! Files of whole images with their snapshots and metadata, in the format `rbd image v2`
+//! (`doc/dev/rbd-export.rst`), which stock `rbd` writes and reads with `--export-format 2`.
 //!
-//! First comes what an image is, then how many differences there are, then these: from nothing to the oldest snapshot, from each snapshot to the next one, and
-//! from the newest to the image as it is.
+//! First comes what an image is, then how many differences there are, then these: from nothing to the oldest
+//! snapshot, from each snapshot to the next one, and from the newest to the image as it is.
 //!
 //! ```
 //! use loligo_rbd::diff::file::Record;
@@ -46,7 +46,8 @@ const STRIPE_COUNT: u8 = b'C';
 const METADATA: u8 = b'M';
 const END: u8 = b'E';
 
-/// Bytes of metadata at most, all pairs together: more than an OSD takes in one request (`osd_max_write_size`) never got into an image's header.
+/// Bytes of metadata at most, all pairs together: more than an OSD takes in one request
+/// (`osd_max_write_size`) never got into an image's header.
 const METADATA_BYTES_MAX: u32 = 90 << 20;
 
 /// What an image has because of what was done to it, not because somebody wanted it.
@@ -87,7 +88,8 @@ impl Head {
         })
     }
 
-    /// An image like it, of no bytes yet. Where its data lie is not in the file, and features that come with what was done to it are not wanted.
+    /// An image like it, of no bytes yet. Where its data lie is not in the file, and features that come with
+    /// what was done to it are not wanted.
     ///
     /// # Errors
     /// [`Error::Layout`] if its objects can be of no image.

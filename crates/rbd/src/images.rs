@@ -187,8 +187,8 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
     Ok(list_all(io).await?.into_iter().filter_map(text).collect())
 }
 
-/// All images, by the bytes of their names, with their ids: other clients may give them names that are no text. The
-/// id of one of the first format is empty.
+/// All images, by the bytes of their names, with their ids: other clients may give them names that are no
+/// text. The id of one of the first format is empty.
 ///
 /// # Errors
 /// The directory cannot be read. A pool without one has no images.
@@ -204,10 +204,12 @@ pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
     Ok(old.chain(new).collect())
 }
 
-/// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are gone. Of an image whose header is lost only its name is left to be removed.
+/// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are
+/// gone. Of an image whose header is lost only its name is left to be removed.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between it can be repeated.
+/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between
+/// it can be repeated.
 pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let id = match id_of(io, name).await {
         Err(Error::NoImage(_)) if old::exists(io, name).await? => {

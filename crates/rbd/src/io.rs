@@ -37,7 +37,8 @@ impl Image {
     /// Writes at `offset`. When it is done the data are safe, or in the cache, if there is one.
     ///
     /// # Errors
-    /// [`Error::Range`] if not all of it lies within the image; [`Error::ReadOnly`]. Otherwise some of it may be written.
+    /// [`Error::Range`] if not all of it lies within the image; [`Error::ReadOnly`]. Otherwise some of it may
+    /// be written.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         let inner = &self.inner;
         let _place = inner.enter().await?;
@@ -92,10 +93,12 @@ impl Image {
         self.inner.to_the_end(place, written).await
     }
 
-    /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe unit.
+    /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe
+    /// unit.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the place of the first byte that differs; [`Error::Indivisible`]; as [`Image::write`].
+    /// [`Error::Mismatch`] with the place of the first byte that differs; [`Error::Indivisible`]; as
+    /// [`Image::write`].
     pub async fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         let end = offset.saturating_add(data.len() as u64);
@@ -126,12 +129,12 @@ impl Image {
         done(&outcome)
     }
 
-    /// Waits until all changes that were under way are safe, and writes back what is in a cache. Without one nothing is kept back here: a change that
-    /// is done is safe.
+    /// Waits until all changes that were under way are safe, and writes back what is in a cache. Without one
+    /// nothing is kept back here: a change that is done is safe.
     ///
     /// # Errors
-    /// Nothing can be changed any more: the watch has ended. [`Error::WriteBack`] if something could not be written back, now or earlier: what
-    /// failed earlier is told once, what still fails each time.
+    /// Nothing can be changed any more: the watch has ended. [`Error::WriteBack`] if something could not be
+    /// written back, now or earlier: what failed earlier is told once, what still fails each time.
     pub async fn flush(&self) -> Result<(), Error> {
         let inner = &self.inner;
         let all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;

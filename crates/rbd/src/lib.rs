@@ -12,32 +12,40 @@
 //! # }
 //! ```
 //!
-//! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace: [`IoCtx`](loligo_rados::IoCtx)).
+//! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace:
+//!   [`IoCtx`](loligo_rados::IoCtx)).
 //! - [`namespaces`] are those of a pool that may have images; [`pools`] adds up what it has.
-//! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata, object maps. All requests of an I/O leave
-//!   together; a change that is done is safe, unless there is a cache.
-//! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is [flushed](Image::flush).
-//! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`] parts one from its parent. What a clone has no
-//!   object for is read from its parent (`parent.rs`), and copied up before a part of it is changed (`copyup.rs`).
-//! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same snapshots and the same parent, too.
-//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps that, and [`image_file`] those that have an
-//!   image with all its snapshots.
-//! - [`Image::sparsify`] gives the room of zeros back, [`Image::limit_snapshots`] has the cluster refuse more snapshots than so many.
+//! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata,
+//!   object maps. All requests of an I/O leave together; a change that is done is safe, unless there is a
+//!   cache.
+//! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is
+//!   [flushed](Image::flush).
+//! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`]
+//!   parts one from its parent. What a clone has no object for is read from its parent (`parent.rs`), and
+//!   copied up before a part of it is changed (`copyup.rs`).
+//! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same
+//!   snapshots and the same parent, too.
+//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps
+//!   that, and [`image_file`] those that have an image with all its snapshots.
+//! - [`Image::sparsify`] gives the room of zeros back, [`Image::limit_snapshots`] has the cluster refuse more
+//!   snapshots than so many.
 //! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
-//! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are about locks that people take.
+//! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are
+//!   about locks that people take.
 //! - [`blocking`] is all of it for threads that may wait, with images as files.
 //! - [`group`] has images together of which snapshots are taken together.
 //! - [`migration`] moves an image to another place or layout while it is used.
 //! - [`trash`] keeps images for a while that were removed.
 //! - [`View`] is what its header says.
 //!
-//! Images that are made are of the second format; those of the first that there are (`old.rs`) can be read, written to, copied, renamed
-//! and removed. Stock programs use them as their own, at the same time too: an image with the feature exclusive-lock
-//! is written to by whoever has the lock, which goes from client to client (`lock.rs`), and who has it does for others what changes the image as a whole
-//! (`owner.rs`); the object map is kept as librbd keeps it
-//! (`object_map.rs`).
+//! Images that are made are of the second format; those of the first that there are (`old.rs`) can be read,
+//! written to, copied, renamed and removed. Stock programs use them as their own, at the same time too: an
+//! image with the feature exclusive-lock is written to by whoever has the lock, which goes from client to
+//! client (`lock.rs`), and who has it does for others what changes the image as a whole (`owner.rs`); the
+//! object map is kept as librbd keeps it (`object_map.rs`).
 //!
-//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, encryption, and migration from what is no image.
+//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, encryption, and migration
+//! from what is no image.
 #![forbid(unsafe_code)]
 
 mod allocation;

@@ -1,8 +1,9 @@
 //! The exclusive lock of an image: who has it writes, and keeps the object map.
 //!
-//! It is a lock of class `lock` on the header, named by its owner's watch of the header (`librbd/managed_lock`). Whoever wants it asks the owner by
-//! a notification; the owner ends his writes, gives it up and says so. An owner who does not watch any more is dead: he is kept out
-//! of the cluster, then his lock is broken. What others ask the owner to do for them is in `owner.rs`.
+//! It is a lock of class `lock` on the header, named by its owner's watch of the header
+//! (`librbd/managed_lock`). Whoever wants it asks the owner by a notification; the owner ends his writes,
+//! gives it up and says so. An owner who does not watch any more is dead: he is kept out of the cluster, then
+//! his lock is broken. What others ask the owner to do for them is in `owner.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +61,8 @@ impl Inner {
         }
     }
 
-    /// All places, so that nobody else changes the image's data, once the lock is ours. What was written before is no more in the cache alone.
+    /// All places, so that nobody else changes the image's data, once the lock is ours. What was written
+    /// before is no more in the cache alone.
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.caching.none_is_left();
@@ -221,7 +223,8 @@ impl Inner {
         }))
     }
 
-    /// Keeps a dead owner out of the cluster, and breaks his lock. One of this very client, who was dropped as he took it, is not kept out.
+    /// Keeps a dead owner out of the cluster, and breaks his lock. One of this very client, who was dropped
+    /// as he took it, is not kept out.
     async fn put_out(&self, owner: &LockHolder) -> Result<(), Error> {
         if u64::try_from(owner.client.num) != Ok(self.client_id().client) {
             let Some(sock) = owner.addr.sock else { return Err(Errno::EPROTO.into()) };
@@ -249,7 +252,8 @@ impl Inner {
         self.give_up().await
     }
 
-    /// The same, whatever becomes of what the cache holds: what cannot be written back is lost, and it is told now.
+    /// The same, whatever becomes of what the cache holds: what cannot be written back is lost, and it is
+    /// told now.
     pub(crate) async fn release_at_last(&self) -> Result<(), Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         let flushed = self.flush_cache().await;
@@ -258,8 +262,8 @@ impl Inner {
         flushed.and(released)
     }
 
-    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when the
-    /// lock is somebody else's. A lock that is not there to be given up is lost.
+    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when
+    /// the lock is somebody else's. A lock that is not there to be given up is lost.
     pub(crate) async fn give_up(&self) -> Result<(), Error> {
         self.end_caching().await?;
         if !self.owned.swap(false, Ordering::AcqRel) {
@@ -290,7 +294,8 @@ impl Inner {
         tokio::spawn(async move { io.notify(header, message.to_bytes(), NEWS_TIMEOUT).await });
     }
 
-    /// Says that the header is about to change: if whoever changes it is dropped before he has read it again, the next one reads it.
+    /// Says that the header is about to change: if whoever changes it is dropped before he has read it again,
+    /// the next one reads it.
     pub(crate) fn header_changes(&self) {
         self.stale.store(true, Ordering::Release);
     }
@@ -355,7 +360,8 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
             let inner = Arc::clone(inner);
             tokio::spawn(async move {
                 match inner.release().await {
-                    // The lock stays ours as long as there is something to write back. Who wants it asks again; who flushes is told.
+                    // The lock stays ours as long as there is something to write back. Who wants it asks
+                    // again; who flushes is told.
                     Ok(()) | Err(Error::WriteBack(_)) => {}
                     Err(e) => inner.ended.store(e.errno().0, Ordering::Release),
                 }

@@ -34,7 +34,8 @@ pub(crate) enum Message {
     Progress { of: RequestId, done: u64, all: u64 },
     /// What came of a request: 0, or a negative errno.
     Complete { of: RequestId, result: i32 },
-    /// The lock's owner is asked to change the image. Without an id he answers when it is done; with one at once, and tells later what came of it.
+    /// The lock's owner is asked to change the image. Without an id he answers when it is done; with one at
+    /// once, and tells later what came of it.
     Request { of: Option<RequestId>, wanted: Wanted },
     /// Of those who freeze file systems, or of a newer release.
     Other(u32),
@@ -89,8 +90,9 @@ pub(crate) enum Wanted {
 
 /// `NotifyMessage`'s version of release 16.
 const VERSION: u8 = 7;
-/// From these versions on a request for the lock says whether it is to be forced, one to resize whether the image may become smaller, one about a
-/// snapshot of which kind that is (in that of kinds, behind the rest, where a snapshot is made), and all requests have ids.
+/// From these versions on a request for the lock says whether it is to be forced, one to resize whether the
+/// image may become smaller, one about a snapshot of which kind that is (in that of kinds, behind the rest,
+/// where a snapshot is made), and all requests have ids.
 const VERSION_FORCE: u8 = 3;
 const VERSION_SHRINK: u8 = 4;
 const VERSION_KIND: u8 = 6;

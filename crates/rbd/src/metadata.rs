@@ -10,7 +10,8 @@ use crate::Error;
 use crate::call::{ask, tell};
 use crate::image::Image;
 
-/// What the keys begin with that librbd keeps for itself; a copy of an image does not get them (`librbd/internal.cc`, release 16).
+/// What the keys begin with that librbd keeps for itself; a copy of an image does not get them
+/// (`librbd/internal.cc`, release 16).
 const OWN_KEYS: &str = ".rbd";
 
 /// Pairs in one answer.

@@ -1,11 +1,11 @@
 //! The object map of an image that is being written to.
 //!
-//! The map is the cluster's; a copy of it is here while the exclusive lock is held. Before an object is written to for the first
-//! time the map says that it exists; before it is removed, that it may be gone; afterwards, that it is. So whatever is lost on the way,
-//! an object that exists is never missing in the map.
+//! The map is the cluster's; a copy of it is here while the exclusive lock is held. Before an object is
+//! written to for the first time the map says that it exists; before it is removed, that it may be gone;
+//! afterwards, that it is. So whatever is lost on the way, an object that exists is never missing in the map.
 //!
-//! Each object that is being changed has an entry while it is. Writers share it; who removes the object has it alone. So nobody waits for
-//! the map but for changes to the same object.
+//! Each object that is being changed has an entry while it is. Writers share it; who removes the object has
+//! it alone. So nobody waits for the map but for changes to the same object.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,8 @@ pub(crate) struct Keeper {
     oid: String,
     state: Mutex<State>,
     changed: Notify,
-    /// Whoever changed the map as a whole was dropped before he knew whether it was done: the copy may be another one.
+    /// Whoever changed the map as a whole was dropped before he knew whether it was done: the copy may be
+    /// another one.
     doubtful: AtomicBool,
 }
 
@@ -64,7 +65,8 @@ impl Keeper {
         }
     }
 
-    /// Takes the map's own lock away from whoever had it, and reads the map. Only who has the exclusive lock may.
+    /// Takes the map's own lock away from whoever had it, and reads the map. Only who has the exclusive lock
+    /// may.
     pub(crate) async fn open(&self, objects: u64) -> Result<(), Error> {
         self.take_lock().await?;
         let mut map = load(&self.io, &self.oid).await?;
@@ -171,7 +173,8 @@ impl Keeper {
         held
     }
 
-    /// Says of an object that is held and that nobody had written to that it exists, in this state. What a writer says meanwhile counts more.
+    /// Says of an object that is held and that nobody had written to that it exists, in this state. What a
+    /// writer says meanwhile counts more.
     pub(crate) async fn copying(&self, object: u64, state: u8) -> Result<(), Error> {
         let now = self.state.lock().map.as_ref().map(|map| map.get(object));
         match now {
@@ -196,7 +199,8 @@ impl Keeper {
         }
     }
 
-    /// Those of which it is not said that they exist, and among them those of which it is said that there is no such object.
+    /// Those of which it is not said that they exist, and among them those of which it is said that there is
+    /// no such object.
     fn unmarked(&self, objects: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let state = self.state.lock();
         let Some(map) = &state.map else { return Default::default() };
@@ -327,7 +331,8 @@ impl Keeper {
         self.reload().await
     }
 
-    /// Has the next snapshot's map (`next`, or the image's) say too what changed before this one. It may be repeated.
+    /// Has the next snapshot's map (`next`, or the image's) say too what changed before this one. It may be
+    /// repeated.
     pub(crate) async fn pass_on(&self, id: &str, snap: u64, next: Option<u64>) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -351,7 +356,8 @@ impl Keeper {
         }
     }
 
-    /// The image, which has so many objects now, is about to become what a snapshot was: it may have the objects of both.
+    /// The image, which has so many objects now, is about to become what a snapshot was: it may have the
+    /// objects of both.
     pub(crate) async fn begin_roll_back(&self, id: &str, snap: u64, objects: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());

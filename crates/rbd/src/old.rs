@@ -1,7 +1,8 @@
-//! Images of the first format: `NAME.rbd` holds what an image is, and `rbd_directory`'s bytes list them (TMAP).
+//! Images of the first format: `NAME.rbd` holds what an image is, and `rbd_directory`'s bytes list them
+//! (TMAP).
 //!
-//! They have no id, no features and no lock, and lie in a pool's default namespace. A copy of one is of the second
-//! format.
+//! They have no id, no features and no lock, and lie in a pool's default namespace. A copy of one is of the
+//! second format.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Bytes>, Error> {
     Ok(images.into_keys().collect())
 }
 
-/// Whether there is an image of the first format of this name, be it that only its header or its entry is left.
+/// Whether there is an image of the first format of this name, be it that only its header or its entry is
+/// left.
 pub(crate) async fn exists(io: &IoCtx, name: &str) -> Result<bool, Error> {
     if has_header(io, name).await? {
         return Ok(true);
@@ -54,8 +56,8 @@ pub(crate) async fn has_header(io: &IoCtx, name: &str) -> Result<bool, Error> {
     }
 }
 
-/// Makes an image of the first format. New images should be of the second; a program that is tested with old ones
-/// needs some.
+/// Makes an image of the first format. New images should be of the second; a program that is tested with old
+/// ones needs some.
 ///
 /// # Errors
 /// [`Error::ImageExists`]; [`Error::Layout`]; EOPNOTSUPP in a namespace, where there are none.
@@ -123,8 +125,8 @@ pub(crate) async fn sum(io: &IoCtx, name: &str) -> Result<Option<(u64, u64)>, Er
     }
 }
 
-/// Gives an image another name. Its header is copied, with its map, before the directory is changed: wherever this ends,
-/// the image is found under one name at least.
+/// Gives an image another name. Its header is copied, with its map, before the directory is changed: wherever
+/// this ends, the image is found under one name at least.
 pub(crate) async fn rename(image: &Image, to: &str) -> Result<(), Error> {
     let (io, from) = (&image.inner.io, image.name());
     if exists(io, to).await? || names_new(io, to).await? {

@@ -1,8 +1,10 @@
-//! Requests to the owner of the exclusive lock, who changes the image as a whole for others while he writes to it.
+//! Requests to the owner of the exclusive lock, who changes the image as a whole for others while he writes
+//! to it.
 //!
-//! A request is a notification on the header. The owner answers at once, does the work in the background, tells from time to time how far he is, and in
-//! the end what came of it; one of an older release is answered when it is done. Who hears that the owner does not know how asks for the
-//! lock instead; who hears nothing looks who is the owner now, and asks again. Facts: `librbd/ImageWatcher.cc`, `librbd/Operations.cc`.
+//! A request is a notification on the header. The owner answers at once, does the work in the background,
+//! tells from time to time how far he is, and in the end what came of it; one of an older release is answered
+//! when it is done. Who hears that the owner does not know how asks for the lock instead; who hears nothing
+//! looks who is the owner now, and asks again. Facts: `librbd/ImageWatcher.cc`, `librbd/Operations.cc`.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -26,7 +28,8 @@ static SERVED: Class = Class::new("rbd.requests.served");
 /// Held to enter, strike out or find a request of ours; a leaf.
 static ASKED: Class = Class::new("rbd.requests.asked");
 
-/// Requests of others that are carried out at a time at most, of those with a number and of those without. Who asks for more is not answered, and asks again.
+/// Requests of others that are carried out at a time at most, of those with a number and of those without.
+/// Who asks for more is not answered, and asks again.
 const SERVED_MAX: usize = 64;
 
 /// How often others are told how far a request is: they wait for 30 s (`rbd_request_timed_out_seconds`).
@@ -222,7 +225,8 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
 }
 
 impl Image {
-    /// Has the lock's owner do something, if that is somebody else who lives and knows how; tells how far it is. False: it is to be done here, with the lock.
+    /// Has the lock's owner do something, if that is somebody else who lives and knows how; tells how far it
+    /// is. False: it is to be done here, with the lock.
     ///
     /// # Errors
     /// The owner's, as an errno; what keeps one from asking.

@@ -180,8 +180,8 @@ impl Inner {
         })
     }
 
-    /// What another image has of a range of an object, as far as it may have the first `limit` bytes of this one;
-    /// what is missing at the end are zeros.
+    /// What another image has of a range of an object, as far as it may have the first `limit` bytes of this
+    /// one; what is missing at the end are zeros.
     pub(crate) fn read_from<'a>(
         &'a self,
         other: &'a Self,

@@ -113,7 +113,8 @@ async fn one(io: &IoCtx, header: &str) -> Result<Option<(u64, u64)>, Error> {
     Ok(Some((ids.len() as u64, bytes)))
 }
 
-/// Looks whether a pool can have images: snapshots of objects, and objects that are overwritten. librbd looks no more then.
+/// Looks whether a pool can have images: snapshots of objects, and objects that are overwritten. librbd looks
+/// no more then.
 ///
 /// # Errors
 /// What it cannot; an erasure-coded pool without `allow_ec_overwrites` gives EOPNOTSUPP.

@@ -26,7 +26,8 @@ impl Image {
     /// Makes the image `size` bytes. Meanwhile no data are changed.
     ///
     /// # Errors
-    /// [`Error::WouldShrink`]. If it fails in between, some of what lies behind the new end may be lost already.
+    /// [`Error::WouldShrink`]. If it fails in between, some of what lies behind the new end may be lost
+    /// already.
     pub async fn resize(&self, size: u64, shrink: Shrink) -> Result<(), Error> {
         self.resize_telling(size, shrink, |_, _| {}).await
     }

@@ -49,7 +49,8 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the last clone it is gone.
+    /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the
+    /// last clone it is gone.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
@@ -146,11 +147,12 @@ impl Image {
         self.inner.header_changed().await
     }
 
-    /// Lets a snapshot be removed again. Clones of the first version, which need its protection, are looked for in each namespace of each pool;
-    /// those of the second keep it by themselves.
+    /// Lets a snapshot be removed again. Clones of the first version, which need its protection, are looked
+    /// for in each namespace of each pool; those of the second keep it by themselves.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is not protected.
+    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is
+    /// not protected.
     pub async fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
         let wanted = Wanted::UnprotectSnapshot { name: name.to_owned(), kind: SnapKind::User };
         if self.has_owner_change(name, wanted).await? {
@@ -162,7 +164,8 @@ impl Image {
         }
         let inner = &self.inner;
         inner.set_protection(snap.info.id, UNPROTECTING).await?;
-        // Who makes a clone of the first version enters it first, and looks whether the snapshot is protected afterwards.
+        // Who makes a clone of the first version enters it first, and looks whether the snapshot is protected
+        // afterwards.
         let clones = inner.old_clones(snap.info.id).await;
         let busy = !matches!(&clones, Ok(clones) if clones.is_empty());
         inner.set_protection(snap.info.id, if busy { PROTECTED } else { UNPROTECTED }).await?;
@@ -265,8 +268,9 @@ impl Inner {
         self.header_changed().await
     }
 
-    /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever this ends. What is left of it if it ends in
-    /// between is a map of a snapshot that never was, and the image's own map says of too much that it has changed.
+    /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever
+    /// this ends. What is left of it if it ends in between is a map of a snapshot that never was, and the
+    /// image's own map says of too much that it has changed.
     async fn add_snapshot(&self, name: &str, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
         self.header_changes();

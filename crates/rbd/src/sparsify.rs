@@ -15,12 +15,12 @@ use crate::resize::REMOVALS;
 const BLOCK_BYTES_MIN: u64 = 4096;
 
 impl Image {
-    /// Has the cluster keep nothing of blocks of `block_bytes` that are all zeros; tells how many objects of how many are done. Data may be changed meanwhile. What
-    /// snapshots have takes the room it took.
+    /// Has the cluster keep nothing of blocks of `block_bytes` that are all zeros; tells how many objects of
+    /// how many are done. Data may be changed meanwhile. What snapshots have takes the room it took.
     ///
     /// # Errors
-    /// [`Error::Block`] unless `block_bytes` is a power of two from 4096 to an object's size; [`Error::ReadOnly`]; EOPNOTSUPP of an erasure-coded pool. If it fails
-    /// in between it can be repeated.
+    /// [`Error::Block`] unless `block_bytes` is a power of two from 4096 to an object's size;
+    /// [`Error::ReadOnly`]; EOPNOTSUPP of an erasure-coded pool. If it fails in between it can be repeated.
     pub async fn sparsify(&self, block_bytes: u64, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         let object_bytes = inner.fixed.layout.object_size();

@@ -37,8 +37,8 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other
-    /// clients might see of it. [`Error::LockLost`] or [`Error::LockBroken`] if somebody else has, or had, the
-    /// exclusive lock. As [`Image::open`]. After all but the first three the call can be repeated.
+    /// clients might see of it. [`Error::LockLost`] or [`Error::LockBroken`] if somebody else has, or had,
+    /// the exclusive lock. As [`Image::open`]. After all but the first three the call can be repeated.
     pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
         let old = &self.inner;
         if !old.is_read_only() {

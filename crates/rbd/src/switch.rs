@@ -1,7 +1,8 @@
 //! Features that are switched on and off while an image is there.
 //!
-//! Rules and order are librbd's (`librbd/operation/EnableFeaturesRequest.cc`, `DisableFeaturesRequest.cc`): object maps and fast-diff go together;
-//! a new object map is no valid one, of the image and of each snapshot, until it is [made](Image::rebuild_object_map) from the objects.
+//! Rules and order are librbd's (`librbd/operation/EnableFeaturesRequest.cc`, `DisableFeaturesRequest.cc`):
+//! object maps and fast-diff go together; a new object map is no valid one, of the image and of each
+//! snapshot, until it is [made](Image::rebuild_object_map) from the objects.
 
 use loligo_rados::{Errno, SnapId};
 use loligo_wire::Encode as _;
@@ -21,7 +22,8 @@ const MUTABLE: u64 = feature::EXCLUSIVE_LOCK | feature::OBJECT_MAP | feature::FA
 const MAPS: u64 = feature::OBJECT_MAP | feature::FAST_DIFF;
 
 impl Image {
-    /// Switches features on, all or none. Object maps are flagged invalid until they are made by [`Image::rebuild_object_map`].
+    /// Switches features on, all or none. Object maps are flagged invalid until they are made by
+    /// [`Image::rebuild_object_map`].
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -32,7 +34,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Switch`] if one cannot be switched, is on already, or lacks one that it needs; [`Error::Features`] for journaling.
+    /// [`Error::Switch`] if one cannot be switched, is on already, or lacks one that it needs;
+    /// [`Error::Features`] for journaling.
     pub async fn enable_features(&self, features: u64) -> Result<(), Error> {
         switchable(features, MUTABLE)?;
         if features & feature::JOURNALING != 0 {
@@ -60,7 +63,8 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Switches features off, all or none. The object maps of the image and its snapshots are removed with theirs.
+    /// Switches features off, all or none. The object maps of the image and its snapshots are removed with
+    /// theirs.
     ///
     /// # Errors
     /// [`Error::Switch`] if one cannot be switched, is off already, or is needed by one that stays.

@@ -1,7 +1,8 @@
 //! The trash of a pool (and namespace): images that were removed and are kept for a while, under their ids.
 //!
-//! An image in the trash has no name but in its entry in `rbd_trash`; all else of it is as it was. It may be a clone, have clones, and be opened by its id.
-//! The entry says what is being done, so that whoever finds half of it done can go on. Facts: `librbd/api/Trash.cc`, `librbd/trash/MoveRequest.cc`.
+//! An image in the trash has no name but in its entry in `rbd_trash`; all else of it is as it was. It may be
+//! a clone, have clones, and be opened by its id. The entry says what is being done, so that whoever finds
+//! half of it done can go on. Facts: `librbd/api/Trash.cc`, `librbd/trash/MoveRequest.cc`.
 
 use std::time::Duration;
 
@@ -180,7 +181,8 @@ async fn entry(io: &IoCtx, id: &str) -> Result<TrashImage, Error> {
 /// Takes an image out of the trash, under its old name or a new one. Repeated after a failure it goes on.
 ///
 /// # Errors
-/// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if no user has put it there; EBUSY if something else is done with it.
+/// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if no user has put it there; EBUSY if something else
+/// is done with it.
 pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Error> {
     let entry = entry(io, id).await?;
     if ![source::USER, source::MIRRORING, source::USER_PARENT].contains(&entry.source) {
@@ -201,8 +203,8 @@ pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Err
     tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await
 }
 
-/// Takes an image out that a migration has put there, under this name. Repeated after a failure it goes on; one that
-/// is not there has its name.
+/// Takes an image out that a migration has put there, under this name. Repeated after a failure it goes on;
+/// one that is not there has its name.
 pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
     match entry(io, id).await {
         Err(Error::NotInTrash(_)) => return Ok(()),
@@ -235,7 +237,8 @@ async fn name_again(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Removes an image in the trash for good; tells how many objects of how many are gone. Repeated after a failure it goes on.
+/// Removes an image in the trash for good; tells how many objects of how many are gone. Repeated after a
+/// failure it goes on.
 ///
 /// # Errors
 /// [`Error::NotInTrash`]; [`Error::KeptUntil`] unless it is done by `force`; as [`remove`](crate::remove).
@@ -259,11 +262,12 @@ pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64,
     gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
 }
 
-/// Removes all that users have put there and that need not be kept longer than until `time`, clones before their parents; tells how many images of how many
-/// are gone.
+/// Removes all that users have put there and that need not be kept longer than until `time`, clones before
+/// their parents; tells how many images of how many are gone.
 ///
 /// # Errors
-/// [`Error::Kept`] if some could not be removed, with why the first of them could not: they have snapshots, or are in use.
+/// [`Error::Kept`] if some could not be removed, with why the first of them could not: they have snapshots,
+/// or are in use.
 pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let mut left = list(io).await?;
     left.retain(|image| is_users(image.source) && image.keep_until <= time);

@@ -28,8 +28,9 @@ pub struct Usage {
 }
 
 impl Image {
-    /// What each snapshot that a user has made and the image take, oldest first; of a clone, what it has itself. The object maps tell it, if there are valid ones, and they tell
-    /// what has changed (fast-diff); else each object is asked for, which takes its time.
+    /// What each snapshot that a user has made and the image take, oldest first; of a clone, what it has
+    /// itself. The object maps tell it, if there are valid ones, and they tell what has changed (fast-diff);
+    /// else each object is asked for, which takes its time.
     ///
     /// # Errors
     /// The maps or the objects cannot be read.
@@ -85,8 +86,8 @@ impl Image {
         Ok(missed)
     }
 
-    /// Compares a snapshot's object map with the objects that it has: numbers of those that the map misses. Where some
-    /// are missing, or all of the map, it is flagged as invalid.
+    /// Compares a snapshot's object map with the objects that it has: numbers of those that the map misses.
+    /// Where some are missing, or all of the map, it is flagged as invalid.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`].
@@ -111,8 +112,8 @@ impl Image {
         Ok(missed)
     }
 
-    /// Makes a snapshot's object map anew from what objects the snapshot has; tells how many of how many have been
-    /// looked for. Until the next snapshot it says of each that it has changed.
+    /// Makes a snapshot's object map anew from what objects the snapshot has; tells how many of how many have
+    /// been looked for. Until the next snapshot it says of each that it has changed.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`] if the image shall have none.
@@ -137,8 +138,8 @@ impl Image {
         }
     }
 
-    /// Makes the object maps of the image and its snapshots anew from what objects there are; tells how many of how many have been looked for.
-    /// Until the next snapshot they say of each object that it has changed.
+    /// Makes the object maps of the image and its snapshots anew from what objects there are; tells how many
+    /// of how many have been looked for. Until the next snapshot they say of each object that it has changed.
     ///
     /// # Errors
     /// [`Error::NoObjectMap`] if the image shall have none.

@@ -180,8 +180,8 @@ impl View {
         self.features & features == features
     }
 
-    /// What the header says of a migration. That it says nothing, or something that is not known here, though the
-    /// image is being migrated, makes it one that cannot be read.
+    /// What the header says of a migration. That it says nothing, or something that is not known here, though
+    /// the image is being migrated, makes it one that cannot be read.
     pub(crate) fn set_migration(&mut self, migration: Option<Migration>) {
         let known = migration.filter(|spec| spec.source.is_empty());
         if known.is_none() {
@@ -190,8 +190,8 @@ impl View {
         self.migration = known.map(Arc::new);
     }
 
-    /// Refuses to read data that do not lie where they are looked for here: the image has features that are not
-    /// known, or is being migrated, and cannot be used yet or any more.
+    /// Refuses to read data that do not lie where they are looked for here: the image has features that are
+    /// not known, or is being migrated, and cannot be used yet or any more.
     pub(crate) fn check_readable(&self, moving: Moving) -> Result<(), Error> {
         match self.unreadable {
             0 => migration::check_readable(self.migration.as_deref(), moving),
@@ -199,8 +199,8 @@ impl View {
         }
     }
 
-    /// Refuses to change an image with features that want more changed than is known here, or one that is being
-    /// migrated to another place.
+    /// Refuses to change an image with features that want more changed than is known here, or one that is
+    /// being migrated to another place.
     pub(crate) fn check_writable(&self, moving: Moving) -> Result<(), Error> {
         self.check_readable(moving)?;
         match self.features & !READABLE {

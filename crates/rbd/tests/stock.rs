@@ -1,5 +1,7 @@
-//! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock dies, and the object map stays right. Method: `rbd bench` beside
-//! writes of ours, and one of both killed; `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that LOLIGO_STOCK_CONF names.
+//! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock
+//! dies, and the object map stays right. Method: `rbd bench` beside writes of ours, and one of both killed;
+//! `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that
+//! LOLIGO_STOCK_CONF names.
 
 #[path = "memory/many.rs"]
 mod many;
@@ -211,8 +213,9 @@ impl Place {
         self.end(image).await;
     }
 
-    /// We write into a cache that is written back only with the lock, while theirs writes blocks that are of one byte each. What is in the end is ours or theirs, and most
-    /// of it is ours. What theirs has written we read, though we had cached what was there.
+    /// We write into a cache that is written back only with the lock, while theirs writes blocks that are of
+    /// one byte each. What is in the end is ours or theirs, and most of it is ours. What theirs has written
+    /// we read, though we had cached what was there.
     async fn handed_over(&self) {
         let lazy = CacheOptions { dirty_time: Duration::from_secs(3600), ..CacheOptions::of_size(64 << 20) };
         let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");

@@ -1,3 +1,5 @@
+//! Settings of a server, and its start.
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -80,20 +82,20 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A directory that keeps what the cluster is over restarts; made if it does not exist. By default the server uses a
-    /// temporary one and removes it when it stops.
+    /// A directory that keeps what the cluster is over restarts; made if it does not exist. By default the
+    /// server uses a temporary one and removes it when it stops.
     pub fn data_dir(self, path: impl Into<PathBuf>) -> Self {
         Self { data_dir: Some(path.into()), ..self }
     }
 
-    /// Acknowledges each change this much later than it is made: stands for a slow disk, in measurements and tests. Changes do not
-    /// wait for each other.
+    /// Acknowledges each change this much later than it is made: stands for a slow disk, in measurements and
+    /// tests. Changes do not wait for each other.
     pub fn commit_delay(self, delay: Duration) -> Self {
         Self { commit_delay: Some(delay), ..self }
     }
 
-    /// Where the monitor listens; the OSD listens at another port of the same host. Port 0, the default, is the one of the
-    /// data directory's last run if it is free, and else any free one. Ceph's own is 3300.
+    /// Where the monitor listens; the OSD listens at another port of the same host. Port 0, the default, is
+    /// the one of the data directory's last run if it is free, and else any free one. Ceph's own is 3300.
     pub fn mon_addr(self, addr: SocketAddr) -> Self {
         Self { mon_addr: addr, ..self }
     }
@@ -104,7 +106,8 @@ impl Builder {
         self
     }
 
-    /// Placement groups of the pools that are said here; by default 128, or what the cluster's configuration says.
+    /// Placement groups of the pools that are said here; by default 128, or what the cluster's configuration
+    /// says.
     pub fn pg_num(self, pg_num: u32) -> Self {
         Self { pg_num, ..self }
     }
@@ -114,33 +117,36 @@ impl Builder {
         Self { auth, ..self }
     }
 
-    /// The type of keys that are made from now on, `client.admin`'s in a new cluster included. By default what the cluster has had, and `aes` in a new one: programs of
-    /// releases before 19.2.6 can read no other.
+    /// The type of keys that are made from now on, `client.admin`'s in a new cluster included. By default
+    /// what the cluster has had, and `aes` in a new one: programs of releases before 19.2.6 can read no
+    /// other.
     pub fn auth_cipher(self, cipher: KeyType) -> Self {
         Self { auth_cipher: Some(cipher), ..self }
     }
 
-    /// Compresses what clients and the OSD say to each other, for clients that want it: ours do with `ms_osd_compress_mode = force`, stock
-    /// ones never. By default it is not offered, since clients of releases from 17 on would take one exchange more to connect.
+    /// Compresses what clients and the OSD say to each other, for clients that want it: ours do with
+    /// `ms_osd_compress_mode = force`, stock ones never. By default it is not offered, since clients of
+    /// releases from 17 on would take one exchange more to connect.
     pub fn compression(self, compression: Compression) -> Self {
         Self { compression: Some(compression), ..self }
     }
 
-    /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of what is free on
-    /// disk; a store on disk keeps what it was made with. Nothing is taken in advance.
+    /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of
+    /// what is free on disk; a store on disk keeps what it was made with. Nothing is taken in advance.
     pub fn capacity_bytes(self, bytes: u64) -> Self {
         Self { capacity_bytes: Some(bytes), ..self }
     }
 
     /// How many bytes of memory a store on disk keeps data in that was read or written of late; by default
-    /// [`DiskConfig::CACHE_BYTES`](loligo_store::disk::DiskConfig::CACHE_BYTES). They are taken as there is something to keep.
+    /// [`DiskConfig::CACHE_BYTES`](loligo_store::disk::DiskConfig::CACHE_BYTES). They are taken as there is
+    /// something to keep.
     pub fn cache_bytes(self, bytes: u64) -> Self {
         Self { cache_bytes: Some(bytes), ..self }
     }
 
-    /// How many OSDs clients see. By default as many as the data directory's last run showed, and one in a new cluster;
-    /// fewer than the last run's are refused. All are doors to one store, which keeps everything once: more of them make
-    /// pools of several copies and erasure-coded pools possible, not safer.
+    /// How many OSDs clients see. By default as many as the data directory's last run showed, and one in a
+    /// new cluster; fewer than the last run's are refused. All are doors to one store, which keeps everything
+    /// once: more of them make pools of several copies and erasure-coded pools possible, not safer.
     pub fn osds(self, osds: OsdCount) -> Self {
         Self { osds: Some(osds), ..self }
     }
@@ -150,15 +156,16 @@ impl Builder {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
-    /// How many handshakes and sessions, and how much memory for messages that have begun, the monitor and the OSDs have
-    /// together. By default what fits the number of files that the process may open, which a start raises to the most that
-    /// the system allows.
+    /// How many handshakes and sessions, and how much memory for messages that have begun, the monitor and
+    /// the OSDs have together. By default what fits the number of files that the process may open, which a
+    /// start raises to the most that the system allows.
     pub fn admission(self, limits: AdmissionLimits) -> Self {
         Self { admission: Some(limits), ..self }
     }
 
-    /// Where lines about what goes wrong go. Peers that break the protocol are [errors](loligo_msgr::Level::Error), lost
-    /// connections are not; the default is the process's log (`loligo_logring`), or standard error for errors. At most 20 lines of a level come at once, and 10
+    /// Where lines about what goes wrong go. Peers that break the protocol are
+    /// [errors](loligo_msgr::Level::Error), lost connections are not; the default is the process's log
+    /// (`loligo_logring`), or standard error for errors. At most 20 lines of a level come at once, and 10
     /// more in each second.
     pub fn log(self, log: Log) -> Self {
         Self { log: bounded_log(log), ..self }
@@ -173,8 +180,8 @@ impl Builder {
         Self { announce: Some(Arc::new(announce)), ..self }
     }
 
-    /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a runtime: it takes
-    /// some milliseconds.
+    /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a
+    /// runtime: it takes some milliseconds.
     pub fn start(self) -> Result<Handle, StartError> {
         Handle::start(self)
     }

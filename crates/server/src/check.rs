@@ -17,8 +17,9 @@ pub struct DirChecked {
     pub done: Vec<String>,
 }
 
-/// Looks at the files of a directory that no server uses, its store apart, and with `mends` brings back what can be; what is replaced
-/// is kept in that directory. A directory without such files is no server's, and nothing is wrong with it.
+/// Looks at the files of a directory that no server uses, its store apart, and with `mends` brings back what
+/// can be; what is replaced is kept in that directory. A directory without such files is no server's, and
+/// nothing is wrong with it.
 pub fn check_dir(dir: &Path, mends: Option<&Path>) -> Result<DirChecked, StartError> {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     if !StateFile::new(dir.join("mon.json")).paths().iter().any(|path| is_there(path)) {

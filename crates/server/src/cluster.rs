@@ -32,7 +32,8 @@ use crate::scrub::{self, ScrubFile};
 use crate::tell::{self, MgrDoor, MonDoor, OsdDoor};
 use crate::{Auth, Builder, StartError, fullness, quota};
 
-/// Requests that may wait for placement groups, over all clients, and their bytes (`osd_client_message_size_cap`).
+/// Requests that may wait for placement groups, over all clients, and their bytes
+/// (`osd_client_message_size_cap`).
 const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
 /// What a store in memory takes, unless it is told.
 const MEMORY_BYTES: u64 = 8 << 30;
@@ -143,8 +144,8 @@ impl Cluster {
         &self.facts
     }
 
-    /// Serves until it is told to stop, or cannot go on. Then clients are gone and everything is saved. The reason is for
-    /// people.
+    /// Serves until it is told to stop, or cannot go on. Then clients are gone and everything is saved. The
+    /// reason is for people.
     pub(crate) async fn run_until(mut self, stop: oneshot::Receiver<()>) -> String {
         let why = tokio::select! {
             _ = stop => "stopped".to_owned(),
@@ -213,8 +214,8 @@ async fn store_stopped(disk: &mut Option<Disk>) -> String {
     }
 }
 
-/// The state that the last run left, or that of a new cluster, which is saved before anything else is written: it is never made
-/// anew where there is something already.
+/// The state that the last run left, or that of a new cluster, which is saved before anything else is
+/// written: it is never made anew where there is something already.
 fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<State, StartError> {
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
@@ -365,7 +366,8 @@ impl Doors {
         self.open(config, door, auth, any, None).await.map(|(messenger, _)| messenger)
     }
 
-    /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it now.
+    /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it
+    /// now.
     async fn open(
         &self,
         mut config: Config,
@@ -450,7 +452,8 @@ fn listed(addrs: &[SocketAddr]) -> String {
     addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others for objects.
+/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others
+/// for objects.
 fn application(pool: &str) -> &'static str {
     if pool == "rbd" { "rbd" } else { "rados" }
 }

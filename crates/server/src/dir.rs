@@ -154,8 +154,8 @@ impl Drop for DataDir {
 }
 
 /// Makes a server's directory if need be, readable by its owner only, and refuses one that another user could
-/// change, or has made a link to: such a user could have the server read another state, or write where it should
-/// not.
+/// change, or has made a link to: such a user could have the server read another state, or write where it
+/// should not.
 ///
 /// # Errors
 /// [`StartError::NotOurs`], with the directory that is meant; and those of the system.

@@ -1,3 +1,5 @@
+//! Errors of a start.
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Has the osdmap say, and tells the logs, that the store is becoming full, or has room again; the latter in the words of a stock monitor.
+//! Has the osdmap say, and tells the logs, that the store is becoming full, or has room again; the latter in
+//! the words of a stock monitor.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use loligo_wire::UTime;
 
 use crate::cluster::space;
 
-/// How often is looked. Stock OSDs report every 5 seconds, in which a fast disk takes more than what is left at the last ratio.
+/// How often is looked. Stock OSDs report every 5 seconds, in which a fast disk takes more than what is left
+/// at the last ratio.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks now and then, as long as the two are there.

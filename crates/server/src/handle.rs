@@ -1,3 +1,5 @@
+//! The handle of a running server.
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;

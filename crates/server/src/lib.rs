@@ -1,4 +1,5 @@
-//! A cluster in one process: one monitor and one OSD, or several for show ([`Builder::osds`]), in a test, in a tool, or by itself.
+//! A cluster in one process: one monitor and one OSD, or several for show ([`Builder::osds`]), in a test, in
+//! a tool, or by itself.
 //!
 //! ```
 //! let server = loligo_server::Server::memory().pool("data").start()?;
@@ -6,19 +7,19 @@
 //! # Ok::<(), loligo_server::StartError>(())
 //! ```
 //!
-//! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is dropped, the
-//! server stops.
+//! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is
+//! dropped, the server stops.
 //!
-//! The monitor and each OSD listen at a port of their own. Both run on one tokio runtime of their own: a connection's task reads
-//! requests and carries them out in the thread that read them, so an operation changes threads only if its placement
-//! group is busy. More threads than cores gain nothing.
+//! The monitor and each OSD listen at a port of their own. Both run on one tokio runtime of their own: a
+//! connection's task reads requests and carries them out in the thread that read them, so an operation
+//! changes threads only if its placement group is busy. More threads than cores gain nothing.
 //!
 //! Objects of a memory server live as long as the process. With a data directory of its own
-//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are empty then. Those of
-//! [`Server::disk`] keep what was acknowledged, also over a loss of power.
+//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are
+//! empty then. Those of [`Server::disk`] keep what was acknowledged, also over a loss of power.
 //!
-//! A running server answers questions at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol: `ceph
-//! --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).
+//! A running server answers questions at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol:
+//! `ceph --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).
 #![forbid(unsafe_code)]
 
 mod builder;

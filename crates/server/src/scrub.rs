@@ -1,5 +1,5 @@
-//! Has the OSD scrub what is asked for and what is due, tells the cluster's log, and keeps what is known of scrubs over a
-//! restart.
+//! Has the OSD scrub what is asked for and what is due, tells the cluster's log, and keeps what is known of
+//! scrubs over a restart.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Objects of one report that the log names.
 const NAMED_MAX: usize = 100;
 
-/// What the file of scrubs begins with; the cluster's id and a checksum of the rest follow. Files of before there was a beginning have
-/// the records alone.
+/// What the file of scrubs begins with; the cluster's id and a checksum of the rest follow. Files of before
+/// there was a beginning have the records alone.
 const BEGIN: &[u8; 8] = b"LOLIGOSC";
 const HEADER_LEN: usize = 28;
 
@@ -38,8 +38,8 @@ impl ScrubFile {
         Self { path, fsid }
     }
 
-    /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is no more than a
-    /// line in the log.
+    /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is
+    /// no more than a line in the log.
     pub(crate) fn restore(&self, osd: &Osd) {
         let restored = match read_own(&self.path) {
             Ok(content) => self

@@ -1,5 +1,6 @@
-//! Goal: what our client asks of a cluster beside operations on objects comes to the same on this server and on a stock cluster.
-//! Method: each test runs on an embedded server, and where LOLIGO_STOCK_CONF names a stock cluster on that, too.
+//! Goal: what our client asks of a cluster beside operations on objects comes to the same on this server and
+//! on a stock cluster. Method: each test runs on an embedded server, and where LOLIGO_STOCK_CONF names a
+//! stock cluster on that, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! Our client and our server compress what they say to each other. Goal: data comes through whole, much less travels, and who does not
-//! want it is served as before. Method: proxies that count bytes, and data that lets itself be compressed. What stock
-//! OSDs compress is in `releases.rs`.
+//! Our client and our server compress what they say to each other. Goal: data comes through whole, much less
+//! travels, and who does not want it is served as before. Method: proxies that count bytes, and data that
+//! lets itself be compressed. What stock OSDs compress is in `releases.rs`.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
-//! Goal: a client that works at full load for long needs no more memory after it than soon after its beginning, and leaves no operation, no
-//! task and no file behind when it is closed. Method: workers do whatever operations there are on a bounded set of objects, give some
-//! up in the middle, watch, notify and list; the memory of the process, the server's included, is looked at all the time.
+//! Goal: a client that works at full load for long needs no more memory after it than soon after its
+//! beginning, and leaves no operation, no task and no file behind when it is closed. Method: workers do
+//! whatever operations there are on a bounded set of objects, give some up in the middle, watch, notify and
+//! list; the memory of the process, the server's included, is looked at all the time.
 //!
-//! LOLIGO_ENDURANCE_SECONDS says for how long (4). With LOLIGO_ENDURANCE_CONF the cluster is that of this ceph.conf, with its pool `p`.
+//! LOLIGO_ENDURANCE_SECONDS says for how long (4). With LOLIGO_ENDURANCE_CONF the cluster is that of this
+//! ceph.conf, with its pool `p`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Goal: a running server tells which requests were slow, and when what happened to them. Method: our client writes and reads;
-//! then the admin table is asked as the admin socket asks it.
+//! Goal: a running server tells which requests were slow, and when what happened to them. Method: our client
+//! writes and reads; then the admin table is asked as the admin socket asks it.
 
 use std::path::PathBuf;
 

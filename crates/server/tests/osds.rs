@@ -1,5 +1,6 @@
-//! Goal: a server that shows several OSDs serves pools of several copies and erasure-coded pools as a cluster does. Method:
-//! our client, on an embedded server; Ceph's own tests (`cargo xtask test suites`) do the same with stock clients.
+//! Goal: a server that shows several OSDs serves pools of several copies and erasure-coded pools as a cluster
+//! does. Method: our client, on an embedded server; Ceph's own tests (`cargo xtask test suites`) do the same
+//! with stock clients.
 
 mod scratch;
 

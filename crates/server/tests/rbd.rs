@@ -1,5 +1,6 @@
-//! Goal: the stock `rbd` finds no difference between this server and a stock cluster. Method: the same commands on both, and what
-//! they print compared, but for ids, times and addresses. `LOLIGO_STOCK_CONF` names the stock cluster's configuration.
+//! Goal: the stock `rbd` finds no difference between this server and a stock cluster. Method: the same
+//! commands on both, and what they print compared, but for ids, times and addresses. `LOLIGO_STOCK_CONF`
+//! names the stock cluster's configuration.
 
 use std::path::Path;
 use std::process::Command;
@@ -368,8 +369,8 @@ fn mirroring_is_as_on_a_stock_cluster_without_its_daemon() {
     same("mirror", &Server::memory().start().expect("the server starts"), MIRRORING, &done, &[]);
 }
 
-/// Runs a script on both sides. Lines that begin with `must_be_done` have to go well; `files` have to begin with
-/// what was imported.
+/// Runs a script on both sides. Lines that begin with `must_be_done` have to go well; `files` have to begin
+/// with what was imported.
 fn same(name: &str, server: &Handle, script: &str, must_be_done: &[&str], files: &[&str]) {
     let stock = env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     let stock = Path::new(&stock);

@@ -433,7 +433,8 @@ fn ask(pool: &IoCtx, oid: &str, ops: &[OsdOp], writes: bool) -> String {
     }
 }
 
-/// What is asked of maps in objects' bytes. Nothing at which a stock OSD aborts, which release 16 does at TMAPPUT.
+/// What is asked of maps in objects' bytes. Nothing at which a stock OSD aborts, which release 16 does at
+/// TMAPPUT.
 fn of_tmaps() -> Vec<(&'static str, OsdOp, bool)> {
     let op = |code, data: &[u8]| OsdOp::new(code).with_data(Bytes::copy_from_slice(data));
     let update = |steps: &[u8]| (OpCode::TMAPUP, steps.to_vec());

@@ -1,8 +1,8 @@
-//! Goal: programs of each release of Ceph use this server, with keys of each type that they can read, and our client uses a
-//! cluster of each release.
-//! Method: the release is that of the cluster in `LOLIGO_STOCK_DIR`. Its programs, in a folder that is entered by chroot unless
-//! they are the machine's own, do with our server what people do first; our client does it with that cluster.
-//! `cargo xtask test --all-releases` runs this with 16.2, 18.2 and 20.2.
+//! Goal: programs of each release of Ceph use this server, with keys of each type that they can read, and our
+//! client uses a cluster of each release. Method: the release is that of the cluster in `LOLIGO_STOCK_DIR`.
+//! Its programs, in a folder that is entered by chroot unless they are the machine's own, do with our server
+//! what people do first; our client does it with that cluster. `cargo xtask test --all-releases` runs this
+//! with 16.2, 18.2 and 20.2.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -188,8 +188,9 @@ async fn our_client_uses_its_cluster() {
     }
 }
 
-/// Stock OSDs compress only what they say to OSDs, so we say that we are one. Those of 16.2 know nothing of it. We compress no messages
-/// to them: one of 18.2.7 ends with a failed assertion then, since its throttle takes the length on the wire and gives back the other.
+/// Stock OSDs compress only what they say to OSDs, so we say that we are one. Those of 16.2 know nothing of
+/// it. We compress no messages to them: one of 18.2.7 ends with a failed assertion then, since its throttle
+/// takes the length on the wire and gives back the other.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn what_stock_osds_compress_is_read() {

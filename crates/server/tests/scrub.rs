@@ -1,5 +1,6 @@
-//! Goal: damage on disk is found by scrubs, on demand and without demand, and told in a stock cluster's words. Method: bits
-//! are flipped in the files of a closed store; a server on it is asked through the monitor, as `ceph` asks.
+//! Goal: damage on disk is found by scrubs, on demand and without demand, and told in a stock cluster's
+//! words. Method: bits are flipped in the files of a closed store; a server on it is asked through the
+//! monitor, as `ceph` asks.
 
 mod scratch;
 

@@ -1,6 +1,6 @@
-//! Goal: snapshots of pools and those that clients manage work as on a stock cluster. Method: scripts that assert what they
-//! see run through python3-rados on an embedded server, in memory and on disk, and, where `LOLIGO_STOCK_CONF` names the
-//! configuration of a stock cluster, on that one too.
+//! Goal: snapshots of pools and those that clients manage work as on a stock cluster. Method: scripts that
+//! assert what they see run through python3-rados on an embedded server, in memory and on disk, and, where
+//! `LOLIGO_STOCK_CONF` names the configuration of a stock cluster, on that one too.
 
 mod python;
 

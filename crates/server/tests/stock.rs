@@ -1,6 +1,6 @@
-//! Goal: stock Ceph programs use the server as if it were a cluster.
-//! Method: `rados`, `ceph` and python3-rados of the machine against an embedded server. Where `LOLIGO_STOCK_CONF` names
-//! the configuration of a stock cluster, refusals are also compared with what that one answers.
+//! Goal: stock Ceph programs use the server as if it were a cluster. Method: `rados`, `ceph` and
+//! python3-rados of the machine against an embedded server. Where `LOLIGO_STOCK_CONF` names the configuration
+//! of a stock cluster, refusals are also compared with what that one answers.
 
 mod scratch;
 

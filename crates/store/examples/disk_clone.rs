@@ -1,8 +1,11 @@
-//! What the first write to an object after a snapshot costs on a store on disk, beside a plain write, without a network.
+//! What the first write to an object after a snapshot costs on a store on disk, beside a plain write, without
+//! a network.
 //!
-//! `cargo run --release -p loligo-store --example disk_clone DIR [MIB]` makes an image of that many MiB (1,024) of objects of 4 MiB in a
-//! new directory. Then, in three rounds: 4 KiB at a random place of each object; and the same after a snapshot, as an OSD does it: a clone and the write
-//! in one transaction, to a clone of a new name in each round. One write at a time; a round ends when a checkpoint has written all of it down.
+//! `cargo run --release -p loligo-store --example disk_clone DIR [MIB]` makes an image of that many MiB
+//! (1,024) of objects of 4 MiB in a new directory. Then, in three rounds: 4 KiB at a random place of each
+//! object; and the same after a snapshot, as an OSD does it: a clone and the write in one transaction, to a
+//! clone of a new name in each round. One write at a time; a round ends when a checkpoint has written all of
+//! it down.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -81,7 +84,8 @@ fn main() {
 }
 
 impl Image {
-    /// Writes to each object once. Gives microseconds of time, until it was safe, and of this process' CPU, its checkpoint included, for each.
+    /// Writes to each object once. Gives microseconds of time, until it was safe, and of this process' CPU,
+    /// its checkpoint included, for each.
     fn round(&mut self, round: u64, snap: Option<SnapId>) -> (f64, f64) {
         let (start, cpu) = (Instant::now(), cpu_ticks());
         for object in 0..self.objects {

@@ -1,8 +1,9 @@
-//! What many small objects cost a store on disk, without a network: memory while they are written, and how long the store takes to open
-//! after it was closed and after its process was killed.
+//! What many small objects cost a store on disk, without a network: memory while they are written, and how
+//! long the store takes to open after it was closed and after its process was killed.
 //!
-//! `cargo run --release -p loligo-store --example disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` fills a new directory; with the directory of an earlier run it only opens
-//! the store. The last line of the first run says how the next one shall begin.
+//! `cargo run --release -p loligo-store --example disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` fills a
+//! new directory; with the directory of an earlier run it only opens the store. The last line of the first
+//! run says how the next one shall begin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

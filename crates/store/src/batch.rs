@@ -1,4 +1,5 @@
-//! Answers that a store gives one after the other in one thread, so that what they cause can be done together.
+//! Answers that a store gives one after the other in one thread, so that what they cause can be done
+//! together.
 
 use std::cell::RefCell;
 
@@ -12,8 +13,9 @@ thread_local! {
     static BEHIND: RefCell<Option<Calls>> = const { RefCell::new(None) };
 }
 
-/// In a thread of a store that is giving answers ([`Later`](crate::Later), [`CommitListener`](crate::CommitListener)): has `then` called behind the last of them, which is a matter of
-/// microseconds. False, and `then` is not called, if this thread is not.
+/// In a thread of a store that is giving answers ([`Later`](crate::Later),
+/// [`CommitListener`](crate::CommitListener)): has `then` called behind the last of them, which is a matter
+/// of microseconds. False, and `then` is not called, if this thread is not.
 #[must_use]
 pub fn behind_answers(then: fn()) -> bool {
     BEHIND.with_borrow_mut(|behind| match behind {
@@ -25,7 +27,8 @@ pub fn behind_answers(then: fn()) -> bool {
     })
 }
 
-/// Whether this thread is one of a store's that is giving answers, so that [`behind_answers`] takes something.
+/// Whether this thread is one of a store's that is giving answers, so that [`behind_answers`] takes
+/// something.
 #[must_use]
 pub fn gives_answers() -> bool {
     BEHIND.with_borrow(Option::is_some)

@@ -11,8 +11,8 @@ use crate::{
     ObjectView, OpRecord, StatFs, StoreError, Transaction,
 };
 
-/// Another store, each of whose transactions is reported as safe a fixed time after the other store said so. Transactions do not wait for
-/// each other: however many there are, each takes that much longer.
+/// Another store, each of whose transactions is reported as safe a fixed time after the other store said so.
+/// Transactions do not wait for each other: however many there are, each takes that much longer.
 ///
 /// Reads are answered as before.
 pub struct Delayed {
@@ -20,7 +20,8 @@ pub struct Delayed {
     timer: Timer,
 }
 
-/// What is due, in the order in which it is due, since all wait equally long. It holds what is in flight, which the OSD bounds.
+/// What is due, in the order in which it is due, since all wait equally long. It holds what is in flight,
+/// which the OSD bounds.
 #[derive(Clone)]
 struct Timer {
     delay: Duration,

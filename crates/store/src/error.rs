@@ -1,3 +1,5 @@
+//! Errors of a store.
+
 use loligo_wire::PgId;
 
 use crate::NameTooLong;
@@ -15,7 +17,8 @@ pub enum StoreError {
         /// Bytes the store may use.
         capacity: u64,
     },
-    /// A change would make an object larger than [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX). Nothing was done.
+    /// A change would make an object larger than [`OBJECT_BYTES_MAX`](crate::OBJECT_BYTES_MAX). Nothing was
+    /// done.
     #[error("an object would grow to {size} bytes")]
     TooLarge {
         /// The size it would have.

@@ -32,7 +32,8 @@ impl<T> Fetch<T> {
 #[must_use]
 pub struct Later<T>(Arc<Cell<T>>);
 
-/// The other end of a [`Later`]. Dropped without [`complete`](Self::complete), it answers [`StoreError::Stopped`].
+/// The other end of a [`Later`]. Dropped without [`complete`](Self::complete), it answers
+/// [`StoreError::Stopped`].
 pub struct Completer<T>(Option<Arc<Cell<T>>>);
 
 type Callback<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
@@ -53,7 +54,8 @@ impl<T: Send + 'static> Later<T> {
         (Self(cell.clone()), Completer(Some(cell)))
     }
 
-    /// Has `callback` called with the answer, once: now, if it is there already, or by the thread that completes it.
+    /// Has `callback` called with the answer, once: now, if it is there already, or by the thread that
+    /// completes it.
     pub fn then(self, callback: impl FnOnce(Result<T, StoreError>) + Send + 'static) {
         let mut state = self.0.lock();
         match std::mem::replace(&mut *state, State::Done) {

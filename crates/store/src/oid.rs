@@ -1,8 +1,9 @@
 //! The name of an object within a collection, and the order in which collections list objects.
 //!
-//! The order is Ceph's (`cmp(const hobject_t&, const hobject_t&)` in `src/common/hobject.cc`): by the placement hash with
-//! its bits reversed, so that the objects of a placement group lie together however many groups the pool is cut into; then
-//! by namespace, by locator key (or by name, where there is no key), by name, by snapshot.
+//! The order is Ceph's (`cmp(const hobject_t&, const hobject_t&)` in `src/common/hobject.cc`): by the
+//! placement hash with its bits reversed, so that the objects of a placement group lie together however many
+//! groups the pool is cut into; then by namespace, by locator key (or by name, where there is no key), by
+//! name, by snapshot.
 
 use std::cmp::Ordering;
 use std::fmt;

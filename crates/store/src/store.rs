@@ -30,14 +30,15 @@ pub trait ObjectStore: Send + Sync {
 
 /// The objects of one placement group.
 ///
-/// The caller makes sure that at most one thread at a time calls [`submit`](Self::submit), and that its transactions'
-/// versions grow; the other methods may be called by any thread at any time.
+/// The caller makes sure that at most one thread at a time calls [`submit`](Self::submit), and that its
+/// transactions' versions grow; the other methods may be called by any thread at any time.
 pub trait Collection: Send + Sync {
     /// An object as it is now: everything submitted is seen, committed or not. `None` if it does not exist.
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>>;
 
-    /// When there is room for another transaction: whoever can wait asks before each, so that what is submitted does not gather
-    /// faster than it is made safe. Nothing is reserved, and a transaction is taken in any case.
+    /// When there is room for another transaction: whoever can wait asks before each, so that what is
+    /// submitted does not gather faster than it is made safe. Nothing is reserved, and a transaction is taken
+    /// in any case.
     fn room(&self) -> Fetch<()> {
         Fetch::Now(())
     }
@@ -45,7 +46,8 @@ pub trait Collection: Send + Sync {
     /// Does a transaction. An error means that nothing was done.
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError>;
 
-    /// Up to `max` objects from `from` on (inclusive), in order; fewer than `max` only at the collection's end.
+    /// Up to `max` objects from `from` on (inclusive), in order; fewer than `max` only at the collection's
+    /// end.
     fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>>;
 
     /// How much there is.
@@ -54,13 +56,13 @@ pub trait Collection: Send + Sync {
     /// The version of the newest transaction; the zero version if there was none.
     fn version(&self) -> Eversion;
 
-    /// The records of the newest transactions that have one, oldest first: what a restarted OSD answers repetitions
-    /// from. A store that forgets everything at a restart has none.
+    /// The records of the newest transactions that have one, oldest first: what a restarted OSD answers
+    /// repetitions from. A store that forgets everything at a restart has none.
     fn records(&self) -> Vec<OpRecord>;
 
-    /// Reads again what the medium says of an object, its data and its omap left out, past what is kept in memory. An
-    /// error: it cannot be read, or is not what was written. What has not reached the medium yet is in order, and so is
-    /// all in a store that has none.
+    /// Reads again what the medium says of an object, its data and its omap left out, past what is kept in
+    /// memory. An error: it cannot be read, or is not what was written. What has not reached the medium yet
+    /// is in order, and so is all in a store that has none.
     fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
         let _ = oid;
         Fetch::Now(())
@@ -76,8 +78,8 @@ pub enum Commit {
     Pending,
 }
 
-/// Hears when transactions that were [`Commit::Pending`] are safe. Called from a thread of the store that holds no lock;
-/// must not block.
+/// Hears when transactions that were [`Commit::Pending`] are safe. Called from a thread of the store that
+/// holds no lock; must not block.
 pub trait CommitListener: Send + Sync {
     /// Every transaction of the collection up to this version is safe.
     fn committed(&self, version: Eversion);
@@ -91,8 +93,8 @@ pub trait CommitListener: Send + Sync {
     fn stopped(&self, error: &StoreError);
 }
 
-/// One object at one moment: no transaction submitted later shows. Dropping it early helps: a store in memory copies
-/// what is changed while it is viewed.
+/// One object at one moment: no transaction submitted later shows. Dropping it early helps: a store in memory
+/// copies what is changed while it is viewed.
 pub trait ObjectView: Send + Sync {
     /// Bytes of data, holes included.
     fn size(&self) -> u64;
@@ -103,7 +105,8 @@ pub trait ObjectView: Send + Sync {
     /// The bytes of a range, as far as the object reaches; holes read as zeros.
     fn read(&self, offset: u64, len: u64) -> Fetch<Data>;
 
-    /// The same bytes, read from the medium and checked even if they are kept in memory as well; nothing is kept of them.
+    /// The same bytes, read from the medium and checked even if they are kept in memory as well; nothing is
+    /// kept of them.
     fn verify(&self, offset: u64, len: u64) -> Fetch<Data> {
         self.read(offset, len)
     }
@@ -127,7 +130,8 @@ pub trait ObjectView: Send + Sync {
         0
     }
 
-    /// About how many bytes of memory a clone of the object takes at once: attributes, and of the omap what is in memory.
+    /// About how many bytes of memory a clone of the object takes at once: attributes, and of the omap what
+    /// is in memory.
     fn cloned_bytes(&self) -> u64 {
         self.xattr_bytes()
     }

@@ -9,7 +9,8 @@ use crate::{Info, ObjectRef};
 /// Changes that happen together or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction<'a> {
-    /// Where this stands in the placement group's history; grows from one transaction of a collection to the next.
+    /// Where this stands in the placement group's history; grows from one transaction of a collection to the
+    /// next.
     pub version: Eversion,
     /// The objects it changes, in order; a later entry sees what an earlier one did.
     pub objects: SmallVec<[ObjectChanges<'a>; 1]>,
@@ -47,8 +48,8 @@ pub enum Change<'a> {
         /// The bytes.
         data: Bytes,
     },
-    /// Says what the CRC-32C (begun with −1) of all the object's data is now, as the writer of the data gave it. Forgotten with
-    /// the next change of the data.
+    /// Says what the CRC-32C (begun with −1) of all the object's data is now, as the writer of the data gave
+    /// it. Forgotten with the next change of the data.
     NoteCrc {
         /// The checksum.
         crc: u32,
@@ -65,9 +66,9 @@ pub enum Change<'a> {
         /// The new size in bytes.
         size: u64,
     },
-    /// Makes the object's data, attributes and omap those of another object of the collection, which must exist:
-    /// otherwise the change does nothing. Attributes whose names begin with a zero byte stay with whom they belong: in
-    /// them the OSD keeps what it knows of an object.
+    /// Makes the object's data, attributes and omap those of another object of the collection, which must
+    /// exist: otherwise the change does nothing. Attributes whose names begin with a zero byte stay with whom
+    /// they belong: in them the OSD keeps what it knows of an object.
     CloneFrom {
         /// The other object.
         source: ObjectRef<'a>,

@@ -1,5 +1,6 @@
-//! Replays the corpus of what stores wrote. Goal: whatever lies on disk, reading it does not panic, loop or grow beyond reason, and what
-//! is understood is written as it was. Method: what a store wrote, then the same cut and mutated.
+//! Replays the corpus of what stores wrote. Goal: whatever lies on disk, reading it does not panic, loop or
+//! grow beyond reason, and what is understood is written as it was. Method: what a store wrote, then the same
+//! cut and mutated.
 
 use std::path::Path;
 

@@ -21,7 +21,8 @@ static READ_AHEAD: Class = Class::new("stripe.read_ahead");
 /// Bytes whose objects are asked for together.
 const PART_BYTES: u64 = 4 << 20;
 
-/// The objects of an open file, as a cache asks for them. Nothing is written any more once the file's lock is lost.
+/// The objects of an open file, as a cache asks for them. Nothing is written any more once the file's lock is
+/// lost.
 #[derive(Debug)]
 pub struct CachedObjects(Arc<Inner>);
 
@@ -45,10 +46,12 @@ impl Backend for CachedObjects {
     }
 }
 
-/// A striped file that is open, with a cache before its objects: reads are read ahead, writes are written back later.
+/// A striped file that is open, with a cache before its objects: reads are read ahead, writes are written
+/// back later.
 ///
-/// What others write to the file meanwhile is not seen unless it was not cached yet; each opening has a cache of its own, in the memory that
-/// all share. Dropped without [`CachedFile::close`], what was written last may be lost with the file's lock.
+/// What others write to the file meanwhile is not seen unless it was not cached yet; each opening has a cache
+/// of its own, in the memory that all share. Dropped without [`CachedFile::close`], what was written last may
+/// be lost with the file's lock.
 #[derive(Debug)]
 pub struct CachedFile {
     file: File,
@@ -90,10 +93,12 @@ impl CachedFile {
         }
     }
 
-    /// Writes at `offset`; the file grows as needed, which takes a request at once. The data is written back later.
+    /// Writes at `offset`; the file grows as needed, which takes a request at once. The data is written back
+    /// later.
     ///
     /// # Errors
-    /// The first by offset; also if so much is dirty that nothing more may be, and something could not be written back.
+    /// The first by offset; also if so much is dirty that nothing more may be, and something could not be
+    /// written back.
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), WriteError> {
         let nothing = |source| WriteError { at: offset, source };
         let inner = self.file.inner();
@@ -114,7 +119,8 @@ impl CachedFile {
     /// Has all that was written until now on the OSDs' disks.
     ///
     /// # Errors
-    /// If that failed, or something failed earlier that was not told yet. What could not be written is kept, and tried again.
+    /// If that failed, or something failed earlier that was not told yet. What could not be written is kept,
+    /// and tried again.
     pub async fn flush(&self) -> Result<(), Error> {
         Ok(self.cached.flush().await?)
     }

@@ -1,8 +1,8 @@
 //! One I/O on a file: all its object requests leave together, and what they come to is one result.
 //!
-//! An extent of a file lies in each object as one range, so there is one request for each object; only ranges of more than
-//! [`REQUEST_BYTES_MAX`] are several. Data is cut and put together by reference: a request whose range of the object consists of several
-//! stripe units has an operation for each of them.
+//! An extent of a file lies in each object as one range, so there is one request for each object; only ranges
+//! of more than [`REQUEST_BYTES_MAX`] are several. Data is cut and put together by reference: a request whose
+//! range of the object consists of several stripe units has an operation for each of them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,8 +19,8 @@ use crate::segments::Segments;
 /// Bytes of one request at most. OSDs refuse writes of more than 90 MiB (`osd_max_write_size`).
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
-/// Operations of one request at most: units of 64 KiB of an object of 4 MiB. If there are more parts they are copied together, since
-/// an OSD has some work with each operation.
+/// Operations of one request at most: units of 64 KiB of an object of 4 MiB. If there are more parts they are
+/// copied together, since an OSD has some work with each operation.
 const PARTS_MAX: usize = 64;
 
 /// The objects of a file: its bytes by their offset, without a size and without locks.
@@ -51,7 +51,8 @@ impl Direct {
         self.layout
     }
 
-    /// Reads `len` bytes at `offset`. What no object holds is a hole, since it is not known here where the file ends.
+    /// Reads `len` bytes at `offset`. What no object holds is a hole, since it is not known here where the
+    /// file ends.
     ///
     /// # Errors
     /// The first by offset, with the bytes before it. Dropped, the future gives its requests up.
@@ -90,8 +91,8 @@ impl Direct {
     /// Writes at `offset`.
     ///
     /// # Errors
-    /// The first by offset; all bytes before it are written, some behind it may be. Dropped, the future gives its requests up: whether
-    /// they were executed is not known then.
+    /// The first by offset; all bytes before it are written, some behind it may be. Dropped, the future gives
+    /// its requests up: whether they were executed is not known then.
     pub async fn write(&self, offset: u64, data: impl Into<Buffers>) -> Result<(), WriteError> {
         let requests = deal(self.layout, offset, data.into());
         let answers = join_all(requests.into_iter().map(|request| async {
@@ -256,7 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Data that is dealt out, laid down in objects, and spread again, is at its place: with any cuts of the buffers.
+        /// Data that is dealt out, laid down in objects, and spread again, is at its place: with any cuts of
+        /// the buffers.
         #[test]
         fn what_is_dealt_out_comes_back(
             count in 1_u64..5, units in 1_u64..4, offset in 0..9 * UNIT, len in 1..20 * UNIT, cut in 1..3 * UNIT,

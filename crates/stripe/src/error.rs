@@ -99,7 +99,8 @@ pub struct ReadError {
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {at}: {source}")]
 pub struct WriteError {
-    /// The first byte that may not have been written: all before it, from where the write began, are. Some behind it may be.
+    /// The first byte that may not have been written: all before it, from where the write began, are. Some
+    /// behind it may be.
     pub at: u64,
     /// Why.
     #[source]

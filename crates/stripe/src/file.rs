@@ -15,10 +15,12 @@ use crate::layout::Layout;
 use crate::segments::Segments;
 use crate::stream::{ReadStream, StreamOptions, WriteStream};
 
-/// A striped file that is open: its lock is held, shared with others that have it open, until it is [closed](File::close) or dropped.
+/// A striped file that is open: its lock is held, shared with others that have it open, until it is
+/// [closed](File::close) or dropped.
 ///
-/// All I/O is direct: nothing is kept here, and a write has reached the OSDs' disks when it is done. I/Os of one file may be under way at
-/// the same time. Each of them is several requests, one for each object, so it is not atomic.
+/// All I/O is direct: nothing is kept here, and a write has reached the OSDs' disks when it is done. I/Os of
+/// one file may be under way at the same time. Each of them is several requests, one for each object, so it
+/// is not atomic.
 #[derive(Debug)]
 pub struct File {
     inner: Arc<Inner>,
@@ -59,8 +61,8 @@ impl File {
         self.inner.refreshed_size().await
     }
 
-    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end. All of them are in memory then;
-    /// [`File::read_stream`] is for long ranges.
+    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end. All of them are
+    /// in memory then; [`File::read_stream`] is for long ranges.
     ///
     /// # Errors
     /// The first by offset, with the bytes before it.
@@ -79,14 +81,16 @@ impl File {
     /// Writes at `offset`; the file grows as needed, what lies between is a hole.
     ///
     /// # Errors
-    /// The first by offset. Dropped, the future gives up what is under way: which of the data was written is not known then.
+    /// The first by offset. Dropped, the future gives up what is under way: which of the data was written is
+    /// not known then.
     pub async fn write(&self, offset: u64, data: impl Into<Buffers>) -> Result<(), WriteError> {
         self.inner.write(offset, data.into(), None).await
     }
 
-    /// Writes at the file's end, and returns where that was. Never in parallel with another append through this `File`; the place is
-    /// claimed before data is written, so that what others append with this library lands behind or before it. (libradosstriper does not
-    /// claim: two of its writers that append at once may get the same place.)
+    /// Writes at the file's end, and returns where that was. Never in parallel with another append through
+    /// this `File`; the place is claimed before data is written, so that what others append with this library
+    /// lands behind or before it. (libradosstriper does not claim: two of its writers that append at once may
+    /// get the same place.)
     ///
     /// # Errors
     /// As [`File::write`]. What could not be written is a hole.
@@ -94,8 +98,9 @@ impl File {
         self.append_claimed(data.into(), |_| None).await
     }
 
-    /// The same; the claim of the place sets an attribute of the file in the same change, with the value that `value` makes of the
-    /// place. So readers can be told that what lies there may not be written yet; the caller removes it when it is.
+    /// The same; the claim of the place sets an attribute of the file in the same change, with the value that
+    /// `value` makes of the place. So readers can be told that what lies there may not be written yet; the
+    /// caller removes it when it is.
     ///
     /// # Errors
     /// As [`File::append`]; [`Error::OwnAttribute`].

@@ -1,9 +1,9 @@
 //! A striped file's first object: it says how long the file is and how it is laid out, and has its lock.
 //!
-//! Attributes, their text and the lock are libradosstriper's (`src/libradosstriper/RadosStriperImpl.cc`): who reads or writes has
-//! the lock shared under the tag `Tag`; who truncates or removes has it alone, without a tag; the cookie is a random UUID and
-//! the description is empty. Stock programs hold it until they give it up. Ours renew it, so that what a program holds that dies
-//! is free a minute later.
+//! Attributes, their text and the lock are libradosstriper's (`src/libradosstriper/RadosStriperImpl.cc`): who
+//! reads or writes has the lock shared under the tag `Tag`; who truncates or removes has it alone, without a
+//! tag; the cookie is a random UUID and the description is empty. Stock programs hold it until they give it
+//! up. Ours renew it, so that what a program holds that dies is free a minute later.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -127,8 +127,8 @@ impl Head {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// Makes the size at least this. It is done before data is written behind the old end, so that no object is left behind by whoever
-    /// removes the file; until the data comes, zeros are read there.
+    /// Makes the size at least this. It is done before data is written behind the old end, so that no object
+    /// is left behind by whoever removes the file; until the data comes, zeros are read there.
     pub(crate) async fn grow(&self, size: u64) -> Result<(), Error> {
         let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Gt, size).set_xattr(SIZE, size.to_string());
         match self.io.operate(self.name.clone(), op).await {
@@ -189,7 +189,8 @@ impl Head {
     }
 }
 
-/// An attribute's name that is the file's own business, not its user's (`RadosStriperImpl::getxattrs` leaves them out).
+/// An attribute's name that is the file's own business, not its user's (`RadosStriperImpl::getxattrs` leaves
+/// them out).
 pub fn is_striper_attribute(name: &[u8]) -> bool {
     let own = [STRIPE_UNIT, STRIPE_COUNT, OBJECT_SIZE, SIZE];
     own.iter().any(|own| own.as_bytes() == name) || name.strip_prefix(b"lock.") == Some(LOCK.as_bytes())

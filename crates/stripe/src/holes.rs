@@ -14,7 +14,8 @@ use crate::layout::{Layout, ObjectExtent, ObjectNo};
 const REQUESTS_MAX: usize = 16;
 /// Objects that one call of [`File::parts`] asks for, but for those at its ends.
 const OBJECTS_MAX: u64 = 256;
-/// Bytes that one call of [`File::parts`] tells of at most. With the smallest stripe units that are 16,384 parts.
+/// Bytes that one call of [`File::parts`] tells of at most. With the smallest stripe units that are 16,384
+/// parts.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// A part of a file.
@@ -27,8 +28,8 @@ pub struct Part {
 }
 
 impl File {
-    /// Makes a range read as zeros and gives its room back. The file stays as long as it is. Objects that lie within as a whole are removed, except for the
-    /// first, which says what the file is.
+    /// Makes a range read as zeros and gives its room back. The file stays as long as it is. Objects that lie
+    /// within as a whole are removed, except for the first, which says what the file is.
     ///
     /// # Errors
     /// The first that comes; some of the range may have become a hole then.
@@ -39,8 +40,9 @@ impl File {
         self.direct().punch(offset, end.saturating_sub(offset)).await
     }
 
-    /// Which parts of a range are holes, as OSDs' stores report them; parts that follow each other differ. They end where the range or the file does, or earlier if the
-    /// range is long; there is one at least unless there is nothing to be told of. What a pool cannot tell counts as no hole.
+    /// Which parts of a range are holes, as OSDs' stores report them; parts that follow each other differ.
+    /// They end where the range or the file does, or earlier if the range is long; there is one at least
+    /// unless there is nothing to be told of. What a pool cannot tell counts as no hole.
     ///
     /// # Errors
     /// The first that comes.

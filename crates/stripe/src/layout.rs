@@ -1,8 +1,8 @@
 //! Which byte of a file lies in which object.
 //!
-//! A file is cut into *stripe units*. They are dealt out to `stripe_count` objects in turn until each holds `object_size` bytes;
-//! these objects are an *object set*, and the next set begins. Rules and numbers are those of Ceph's `file_layout_t`
-//! (`src/common/fs_types.cc`) and `Striper` (`src/osdc/Striper.cc`).
+//! A file is cut into *stripe units*. They are dealt out to `stripe_count` objects in turn until each holds
+//! `object_size` bytes; these objects are an *object set*, and the next set begins. Rules and numbers are
+//! those of Ceph's `file_layout_t` (`src/common/fs_types.cc`) and `Striper` (`src/osdc/Striper.cc`).
 
 use std::fmt;
 
@@ -89,7 +89,8 @@ impl Layout {
         Ok(Self { stripe_unit: unit, stripe_count: count, object_size: size })
     }
 
-    /// A layout of an image's data: units and objects of any size, so long as objects hold whole units. `None` if these are no such numbers.
+    /// A layout of an image's data: units and objects of any size, so long as objects hold whole units.
+    /// `None` if these are no such numbers.
     pub fn of_image(stripe_unit: u64, stripe_count: u64, object_size: u64) -> Option<Self> {
         let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
         let [stripe_unit, stripe_count, object_size] =
@@ -130,7 +131,8 @@ impl Layout {
         (ObjectNo(set * self.stripe_count() + position), stripe * self.stripe_unit() + in_unit)
     }
 
-    /// Which byte of the file lies there. `None` if none does: the offset is behind the object's end, or the file would be too long.
+    /// Which byte of the file lies there. `None` if none does: the offset is behind the object's end, or the
+    /// file would be too long.
     pub fn file_offset(&self, object: ObjectNo, object_offset: u64) -> Option<u64> {
         if object_offset >= self.object_size() {
             return None;
@@ -155,15 +157,18 @@ impl Layout {
         stripe * self.stripe_unit() + in_unit
     }
 
-    /// How many objects a file of this size can have: all objects with lower numbers, and no other, hold bytes of it.
+    /// How many objects a file of this size can have: all objects with lower numbers, and no other, hold
+    /// bytes of it.
     pub fn object_count(&self, file_size: u64) -> u64 {
         let (sets, rest) = (file_size / self.set_size(), file_size % self.set_size());
         sets * self.stripe_count() + rest.div_ceil(self.stripe_unit()).min(self.stripe_count())
     }
 
-    /// The objects in which a range of a file lies, one extent for each, in the order of their first byte in the range.
+    /// The objects in which a range of a file lies, one extent for each, in the order of their first byte in
+    /// the range.
     ///
-    /// What of an object lies in a range of a file is one range of the object, since an object's bytes ascend with the file's.
+    /// What of an object lies in a range of a file is one range of the object, since an object's bytes ascend
+    /// with the file's.
     pub fn extents(&self, file_offset: u64, len: u64) -> impl Iterator<Item = ObjectExtent> + use<> {
         let layout = *self;
         let end = file_offset.saturating_add(len);
@@ -184,7 +189,8 @@ impl Layout {
         })
     }
 
-    /// The ranges of the file that a range of an object is, in the file's order. Ends early where the object or the file does.
+    /// The ranges of the file that a range of an object is, in the file's order. Ends early where the object
+    /// or the file does.
     pub fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = Piece> + use<> {
         let layout = *self;
         let end = extent.offset.saturating_add(extent.len).min(layout.object_size());

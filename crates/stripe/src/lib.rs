@@ -13,19 +13,20 @@
 //! # }
 //! ```
 //!
-//! - [`Layout`] says which byte of a file lies in which object, exactly as Ceph's file layouts do, and [`ObjectNames`] what the objects are
-//!   called, by libradosstriper or by CephFS.
-//! - [`Direct`] is one I/O on such objects: a request to each object, all at once, and one result: [`Segments`] of data and holes
-//!   without copies, or the first error by offset.
-//! - [`Striper`] has the striped files of a pool in the format of libradosstriper, so that `rados --striper` reads ours and we read its;
-//!   [`File`] is one that is open, under libradosstriper's lock.
-//! - [`ReadStream`] and [`WriteStream`] keep many I/Os of one file under way, in order, as many as the way to the OSDs holds:
-//!   [`Window`] measures that.
+//! - [`Layout`] says which byte of a file lies in which object, exactly as Ceph's file layouts do, and
+//!   [`ObjectNames`] what the objects are called, by libradosstriper or by CephFS.
+//! - [`Direct`] is one I/O on such objects: a request to each object, all at once, and one result:
+//!   [`Segments`] of data and holes without copies, or the first error by offset.
+//! - [`Striper`] has the striped files of a pool in the format of libradosstriper, so that `rados --striper`
+//!   reads ours and we read its; [`File`] is one that is open, under libradosstriper's lock.
+//! - [`ReadStream`] and [`WriteStream`] keep many I/Os of one file under way, in order, as many as the way to
+//!   the OSDs holds: [`Window`] measures that.
 //! - [`CachedFile`] is an open file behind a cache ([`loligo_cache`]) that reads ahead and writes back later.
 //!
-//! What this crate refuses to do: without a cache it does not read ahead of a stream's range or write behind; it does not make I/Os atomic that
-//! touch several objects, nor order writes that overlap and are under way together; it does not know CephFS's directories and
-//! inodes, only how their data is laid out. It has no threads of its own.
+//! What this crate refuses to do: without a cache it does not read ahead of a stream's range or write behind;
+//! it does not make I/Os atomic that touch several objects, nor order writes that overlap and are under way
+//! together; it does not know CephFS's directories and inodes, only how their data is laid out. It has no
+//! threads of its own.
 #![forbid(unsafe_code)]
 
 mod buffers;

@@ -27,7 +27,8 @@ impl ObjectNames {
     }
 }
 
-/// The file of libradosstriper's to which an object belongs, and which of it it is; `None` if the name is no such name.
+/// The file of libradosstriper's to which an object belongs, and which of it it is; `None` if the name is no
+/// such name.
 pub fn striped_file(object: &[u8]) -> Option<(&[u8], ObjectNo)> {
     let (file, number) = object.split_at_checked(object.len().checked_sub(STRIPER_DIGITS)?)?;
     let is_digit = |c: &u8| c.is_ascii_digit() || (b'a'..=b'f').contains(c);

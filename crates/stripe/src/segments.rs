@@ -39,8 +39,8 @@ impl Segments {
         Self { offset, parts: Vec::new() }
     }
 
-    /// Puts data that was found at these offsets in place, and holes up to `end` between. The data must be within the range and
-    /// must not overlap.
+    /// Puts data that was found at these offsets in place, and holes up to `end` between. The data must be
+    /// within the range and must not overlap.
     pub(crate) fn assemble(offset: u64, end: u64, mut found: Vec<(u64, Bytes)>) -> Self {
         found.sort_unstable_by_key(|(at, _)| *at);
         let mut segments = Self::empty(offset);

@@ -33,7 +33,8 @@ impl Striper {
         Self { io, layout: Layout::default(), lock_time: LOCK_TIME, mark: None }
     }
 
-    /// The same, with locks that outlive a program that dies by this time, at least a second, instead of a minute. They are renewed three times as often.
+    /// The same, with locks that outlive a program that dies by this time, at least a second, instead of a
+    /// minute. They are renewed three times as often.
     pub fn with_lock_time(self, lock_time: Duration) -> Self {
         Self { lock_time: lock_time.max(Duration::from_secs(1)), ..self }
     }
@@ -50,10 +51,10 @@ impl Striper {
         Ok(Self { layout, ..self })
     }
 
-    /// The same; each file that it makes, cuts off (also to the size it has) or removes gets this attribute first: a new one together
-    /// with its first object, others under their lock, before anything of them is lost. The caller removes it
-    /// when the file is whole again, so that what a program leaves that dies in between can be told from a
-    /// whole file.
+    /// The same; each file that it makes, cuts off (also to the size it has) or removes gets this attribute
+    /// first: a new one together with its first object, others under their lock, before anything of them is
+    /// lost. The caller removes it when the file is whole again, so that what a program leaves that dies in
+    /// between can be told from a whole file.
     pub fn with_mark(self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self { mark: Some((name.into(), value.into())), ..self }
     }
@@ -68,7 +69,8 @@ impl Striper {
         &self.io
     }
 
-    /// Opens a file that exists. As long as it is open nobody can truncate or remove it. At a snapshot there is nothing to lock.
+    /// Opens a file that exists. As long as it is open nobody can truncate or remove it. At a snapshot there
+    /// is nothing to lock.
     ///
     /// # Errors
     /// ENOENT; [`Error::InUse`] while somebody truncates or removes it.
@@ -141,8 +143,8 @@ impl Striper {
 
     /// Sets a file's size: cuts it off, or extends it by a hole.
     ///
-    /// Objects go first, backwards, and the size is changed last, so that nothing is left behind if that fails in between: the file
-    /// is as long as it was then, with holes.
+    /// Objects go first, backwards, and the size is changed last, so that nothing is left behind if that
+    /// fails in between: the file is as long as it was then, with holes.
     ///
     /// # Errors
     /// ENOENT; [`Error::InUse`] while somebody has it open.
@@ -181,7 +183,8 @@ impl Striper {
     /// Removes a file: all objects backwards, the first one, with the lock, last.
     ///
     /// # Errors
-    /// ENOENT; [`Error::InUse`] while somebody has it open. If it fails in between, what is left is the file, with holes.
+    /// ENOENT; [`Error::InUse`] while somebody has it open. If it fails in between, what is left is the file,
+    /// with holes.
     pub async fn remove(&self, file: impl AsRef<[u8]>) -> Result<(), Error> {
         let head = self.head(file.as_ref());
         let guard = head.lock(LockMode::Exclusive).await?;
@@ -242,8 +245,8 @@ impl Striper {
     }
 }
 
-/// Attributes that users give to files. They lie with the file's first object, so that `rados --striper` and libradosstriper see and change
-/// the same ones; nobody needs the file's lock for them.
+/// Attributes that users give to files. They lie with the file's first object, so that `rados --striper` and
+/// libradosstriper see and change the same ones; nobody needs the file's lock for them.
 ///
 /// ```no_run
 /// # async fn example(striper: loligo_stripe::Striper) -> Result<(), loligo_stripe::Error> {
@@ -257,7 +260,8 @@ impl Striper {
 /// # }
 /// ```
 impl Striper {
-    /// The value of an attribute. As in libradosstriper, the file's [own](crate::is_striper_attribute) can be read, too.
+    /// The value of an attribute. As in libradosstriper, the file's [own](crate::is_striper_attribute) can be
+    /// read, too.
     ///
     /// # Errors
     /// ENOENT: no such file; ENODATA: it has none of that name.
@@ -276,8 +280,8 @@ impl Striper {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// ENOENT: no such file, where libradosstriper would make an object that is none. [`Error::OwnAttribute`]; what the OSDs refuse: E2BIG,
-    /// ENAMETOOLONG.
+    /// ENOENT: no such file, where libradosstriper would make an object that is none.
+    /// [`Error::OwnAttribute`]; what the OSDs refuse: E2BIG, ENAMETOOLONG.
     pub async fn set_xattr(
         &self,
         file: impl AsRef<[u8]>,
@@ -316,7 +320,8 @@ impl FileList {
     }
 }
 
-/// Makes an object shorter. The first one stays, empty, since it is the file's head; others go with their last byte.
+/// Makes an object shorter. The first one stays, empty, since it is the file's head; others go with their
+/// last byte.
 async fn cut_object(direct: &Direct, object: ObjectNo, len: u64) -> Result<(), Error> {
     if len == 0 && object != ObjectNo(0) {
         return remove_object(direct, object).await;

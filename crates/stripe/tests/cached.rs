@@ -1,5 +1,5 @@
-//! Goal: a striped file behind a cache is an array of bytes, also while its server stops and comes back. Method: an embedded server, and an
-//! array beside it.
+//! Goal: a striped file behind a cache is an array of bytes, also while its server stops and comes back.
+//! Method: an embedded server, and an array beside it.
 
 #[allow(dead_code, reason = "not all tests use all of it")]
 mod place;
@@ -56,7 +56,8 @@ async fn a_cached_file_is_an_array() {
     file.close().await.expect("closed");
 }
 
-/// The server ends while data is written back, and comes back: nothing that was flushed is lost, and nothing is told to have failed.
+/// The server ends while data is written back, and comes back: nothing that was flushed is lost, and nothing
+/// is told to have failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_ends_under_write_back() {
     let dir = std::env::temp_dir().join(format!("loligo-cached-{}", std::process::id()));

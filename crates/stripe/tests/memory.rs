@@ -1,5 +1,5 @@
-//! Goal: striped files behave like arrays of bytes, whatever their layout, and I/Os end as they say. Method: an embedded server, and an
-//! oracle in memory where operations are random.
+//! Goal: striped files behave like arrays of bytes, whatever their layout, and I/Os end as they say. Method:
+//! an embedded server, and an oracle in memory where operations are random.
 
 mod place;
 
@@ -136,7 +136,8 @@ async fn names(striper: &Striper) -> Vec<String> {
     names
 }
 
-/// As long as a file is open it can be neither truncated nor removed; and it is not opened while that is done.
+/// As long as a file is open it can be neither truncated nor removed; and it is not opened while that is
+/// done.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_is_libradosstriper_s() {
     let place = Place::new().await;
@@ -169,7 +170,8 @@ async fn the_lock_is_libradosstriper_s() {
     tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the lock is given up");
 }
 
-/// Who has lost the lock does nothing more with the file; and the lock of a program that has died is free after a while.
+/// Who has lost the lock does nothing more with the file; and the lock of a program that has died is free
+/// after a while.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_lost_and_end() {
     let place = Place::new().await;
@@ -251,7 +253,8 @@ async fn requests_of_an_io_leave_together() {
     }
 }
 
-/// The server refuses some objects: what is told is the first error by offset, and what lies before it is valid.
+/// The server refuses some objects: what is told is the first error by offset, and what lies before it is
+/// valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_error_by_offset_is_told() {
     let place = Place::new().await;
@@ -260,7 +263,8 @@ async fn the_first_error_by_offset_is_told() {
     let file = striper.create("f").await.expect("made");
     file.write(0, data.clone()).await.expect("written");
     file.close().await.expect("closed");
-    // All but objects 4 and 8, which are the second ones of the second set and the last of the third: units 7 and 10, 14 and 17.
+    // All but objects 4 and 8, which are the second ones of the second set and the last of the third: units 7
+    // and 10, 14 and 17.
     let allowed = [0, 1, 2, 3, 5, 6, 7, 9].map(|n| format!("allow rwx object_prefix f.{n:016x}")).join(", ");
     let rados = place.restricted("some", &allowed).await;
     let limited = in_pool(rados.ioctx(POOL).await.expect("the pool"), striper.layout());
@@ -491,7 +495,8 @@ async fn files_are_read_at_snapshots() {
     file.close().await.expect("closed");
 }
 
-/// Random operations on files of random layouts, 16 tasks with a file each, against arrays of bytes. LOLIGO_STRIPE_OPS is their number.
+/// Random operations on files of random layouts, 16 tasks with a file each, against arrays of bytes.
+/// LOLIGO_STRIPE_OPS is their number.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_operations_do_what_they_do_to_an_array() {
     let ops = std::env::var("LOLIGO_STRIPE_OPS").map_or(4_000, |text| text.parse().expect("a number"));

@@ -1,6 +1,7 @@
-//! Goal: libradosstriper and `rados --striper` read, write, truncate and remove what we made, and we what they made, with any layout. Method:
-//! 50 layouts in both directions, on our server and on the stock cluster that LOLIGO_STOCK_CONF names. Lengths and offsets are chosen around the
-//! borders of units, objects and sets.
+//! Goal: libradosstriper and `rados --striper` read, write, truncate and remove what we made, and we what
+//! they made, with any layout. Method: 50 layouts in both directions, on our server and on the stock cluster
+//! that LOLIGO_STOCK_CONF names. Lengths and offsets are chosen around the borders of units, objects and
+//! sets.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -142,7 +143,8 @@ async fn stock_reads_ours(place: &Place, stock: &mut Stock, striper: &Striper, d
     assert_eq!(stock.ask("stat ours"), -2, "{what}");
 }
 
-/// Writes with them, in two parts with a hole between; reads, truncates and appends with us, and lets them see.
+/// Writes with them, in two parts with a hole between; reads, truncates and appends with us, and lets them
+/// see.
 async fn we_read_stock_s(
     place: &Place,
     stock: &mut Stock,

@@ -1,5 +1,5 @@
-//! Addresses as Ceph sends them (`entity_addr_t`, `entity_addrvec_t` in `src/msg/msg_types.h`), always in the form that
-//! peers with the feature `MSG_ADDR2` use: every release since 14 has it.
+//! Addresses as Ceph sends them (`entity_addr_t`, `entity_addrvec_t` in `src/msg/msg_types.h`), always in the
+//! form that peers with the feature `MSG_ADDR2` use: every release since 14 has it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -53,7 +53,8 @@ impl AddrKind {
     }
 }
 
-/// One address of an entity: the messenger's kind, a nonce that tells two lives of a process apart, a socket address.
+/// One address of an entity: the messenger's kind, a nonce that tells two lives of a process apart, a socket
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityAddr {
     /// Which messenger listens there.
@@ -148,8 +149,8 @@ fn decode_sockaddr(r: &mut Reader<'_>) -> Result<Option<SocketAddr>, DecodeError
     }
 }
 
-/// The form of peers without `MSG_ADDR2`: the marker's three further bytes, the nonce, a `sockaddr_storage` of 128 bytes
-/// whose family is big-endian.
+/// The form of peers without `MSG_ADDR2`: the marker's three further bytes, the nonce, a `sockaddr_storage`
+/// of 128 bytes whose family is big-endian.
 fn decode_legacy(r: &mut Reader<'_>) -> Result<EntityAddr, DecodeError> {
     r.skip(3)?;
     let nonce = r.u32()?;

@@ -22,7 +22,8 @@ pub trait Encode {
 
 /// A type that can be read from its Ceph encoding.
 pub trait Decode: Sized {
-    /// The fewest bytes that any value of the type takes: what bounds the allocation for a claimed element count.
+    /// The fewest bytes that any value of the type takes: what bounds the allocation for a claimed element
+    /// count.
     const MIN_LEN: usize = 1;
 
     /// Reads one value. On an error the reader's position is unspecified.
@@ -299,9 +300,9 @@ impl<'a> Reader<'a> {
 
     /// Reads a versioned struct of Ceph type `what` (`DECODE_START`).
     ///
-    /// `body` gets a reader confined to the struct and the version of the writer. What `body` leaves unread was
-    /// appended by a newer writer and is skipped. `oldest` and `newest` are the versions that `body` understands: the
-    /// writer may be newer if it says that readers of `newest` can read it.
+    /// `body` gets a reader confined to the struct and the version of the writer. What `body` leaves unread
+    /// was appended by a newer writer and is skipped. `oldest` and `newest` are the versions that `body`
+    /// understands: the writer may be newer if it says that readers of `newest` can read it.
     pub fn versioned<T>(
         &mut self,
         what: &'static str,
@@ -368,8 +369,8 @@ impl Encode for String {
     }
 }
 
-/// For strings that Ceph itself makes (names of pools, keys of the configuration, …). Names that users choose freely
-/// are read as bytes.
+/// For strings that Ceph itself makes (names of pools, keys of the configuration, …). Names that users choose
+/// freely are read as bytes.
 impl Decode for String {
     const MIN_LEN: usize = 4;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {

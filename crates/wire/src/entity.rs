@@ -1,3 +1,5 @@
+//! Kinds, names and global ids of peers.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -5,7 +7,8 @@ use az::SaturatingAs as _;
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// What kind of program a peer is (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`). A bit each, so that sets can be formed.
+/// What kind of program a peer is (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`). A bit each, so that sets
+/// can be formed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityType(pub u32);
 
@@ -56,8 +59,9 @@ impl fmt::Display for EntityType {
     }
 }
 
-/// The name an entity authenticates with (`EntityName`), such as `client.admin`. Its encoding is the type in 32 bits and
-/// the id as a string. (The numbered `entity_name_t` of message headers is Those are the message header's business.)
+/// The name an entity authenticates with (`EntityName`), such as `client.admin`. Its encoding is the type in
+/// 32 bits and the id as a string. (The numbered `entity_name_t` of message headers is Those are the message
+/// header's business.)
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityName {
     /// What kind of program.
@@ -79,8 +83,8 @@ impl fmt::Display for EntityName {
     }
 }
 
-/// The number an entity goes by between messengers (`entity_name_t`), such as `client.4128`: an OSD's id, a monitor's
-/// rank, a client's global id. −1 is "not known yet".
+/// The number an entity goes by between messengers (`entity_name_t`), such as `client.4128`: an OSD's id, a
+/// monitor's rank, a client's global id. −1 is "not known yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityNum {
     /// What kind of program; 0 in the blank value.

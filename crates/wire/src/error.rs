@@ -1,3 +1,5 @@
+//! Errors of decoding.
+
 use std::fmt;
 
 /// Why bytes could not be decoded. Small and `Copy`: decoding untrusted bytes must not allocate to say no.

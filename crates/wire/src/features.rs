@@ -1,8 +1,8 @@
 //! Feature bits (`src/include/ceph_features.h`), as far as releases 16 to 20 look at them.
 //!
-//! Sixty-four bits were not enough: a bit that every release has became free for a second and third use. Such an
-//! incarnation counts only together with the bits of the releases that ended the use before, so a feature is a mask of
-//! one to three bits, and a peer has it if it has them all: [`has`].
+//! Sixty-four bits were not enough: a bit that every release has became free for a second and third use. Such
+//! an incarnation counts only together with the bits of the releases that ended the use before, so a feature
+//! is a mask of one to three bits, and a peer has it if it has them all: [`has`].
 
 /// Bits that the second use of any bit comes with.
 const INCARNATION_2: u64 = 1 << 57;
@@ -14,11 +14,12 @@ pub const fn has(features: u64, feature: u64) -> bool {
     features & feature == feature
 }
 
-/// What this project offers its peers: the set that `ceph features` shows for clients and daemons of release 16.
+/// What this project offers its peers: the set that `ceph features` shows for clients and daemons of release
+/// 16.
 pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
 
-/// What a client offers beside that: its decoder of maps and its placement know CRUSH rules of release 19. A cluster with such a rule
-/// lets in nobody without.
+/// What a client offers beside that: its decoder of maps and its placement know CRUSH rules of release 19. A
+/// cluster with such a rule lets in nobody without.
 pub const CLIENT: u64 = SUPPORTED | CRUSH_MSR;
 
 /// Names of features that a peer may require, the newest use of each bit. Some are Ceph's names of a release.

@@ -1,8 +1,8 @@
 //! Entry points for fuzzing, and the file format of their corpus.
 //!
-//! A corpus file is one message as it arrived, after the frame was opened: kind, version, compat version and priority in
-//! 16 bits each, tid in 64, the lengths of front, middle and data in 32 bits each (all little-endian), then the three
-//! parts. Files named after a Ceph release were captured from one.
+//! A corpus file is one message as it arrived, after the frame was opened: kind, version, compat version and
+//! priority in 16 bits each, tid in 64, the lengths of front, middle and data in 32 bits each (all
+//! little-endian), then the three parts. Files named after a Ceph release were captured from one.
 
 use bytes::Bytes;
 

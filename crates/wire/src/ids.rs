@@ -101,7 +101,8 @@ impl fmt::Display for Eversion {
     }
 }
 
-/// A placement group (`pg_t`): a pool and a hash value, either the full 32-bit one or one folded into the pool's PGs.
+/// A placement group (`pg_t`): a pool and a hash value, either the full 32-bit one or one folded into the
+/// pool's PGs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PgId {
     /// The pool.

@@ -1,12 +1,14 @@
 //! Ceph's encoding: the codec, the base types and the messages that clients, monitors and OSDs exchange.
 //!
 //! What is here: [`Writer`] and [`Reader`], the [`Encode`] and [`Decode`] traits with the versioned-struct
-//! envelope, the small types that everything shares ([`EntityName`], [`EntityAddr`], [`PgId`], …), and the bodies of
-//! the messages (module [`message`]).
+//! envelope, the small types that everything shares ([`EntityName`], [`EntityAddr`], [`PgId`], …), and the
+//! bodies of the messages (module [`message`]).
 //!
-//! What this crate refuses to do: no sockets, no clocks, no maps (a map travels through here as opaque bytes and is
-//! opened by `loligo-maps`), no panic and no allocation beyond the bytes at hand, whatever those bytes are.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+//! What this crate refuses to do: no sockets, no clocks, no maps (a map travels through here as opaque bytes
+//! and is opened by `loligo-maps`), no panic and no allocation beyond the bytes at hand, whatever those bytes
+//! are.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

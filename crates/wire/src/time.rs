@@ -1,3 +1,5 @@
+//! Ceph's points in time (`utime_t`).
+
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +8,8 @@ use crate::{Decode, DecodeError, Encode, Reader, Writer};
 /// A point in time as Ceph sends it (`utime_t`): seconds and nanoseconds since 1970, 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UTime {
-    /// Whole seconds since 1970-01-01 UTC, up to 2106. Ceph's wrap then; here sums and the clock stop at the end.
+    /// Whole seconds since 1970-01-01 UTC, up to 2106. Ceph's wrap then; here sums and the clock stop at the
+    /// end.
     pub sec: u32,
     /// Nanoseconds within the second.
     pub nsec: u32,
@@ -69,7 +72,8 @@ impl Decode for UTime {
     }
 }
 
-/// As stock programs print it: `2026-11-21T01:11:23.895810+0000`; what is so early that it is rather a length of time in seconds.
+/// As stock programs print it: `2026-11-21T01:11:23.895810+0000`; what is so early that it is rather a length
+/// of time in seconds.
 impl fmt::Display for UTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const TEN_YEARS_S: u32 = 60 * 60 * 24 * 365 * 10;
@@ -80,7 +84,8 @@ impl fmt::Display for UTime {
     }
 }
 
-/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is its last.
+/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is
+/// its last.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_PER_ERA: u64 = 146_097; // 400 years
     const DAYS_FROM_0000_03_01: u64 = 719_468;

@@ -1,6 +1,7 @@
-//! Reads and writes the encoded values that Ceph's own developers keep for every release (the public repository
-//! `ceph-object-corpus`), where `ceph-dencoder` is not at hand: LOLIGO_CEPH_CORPUS names a directory
-//! `RELEASE/TYPE/FILE`. Goal: what release 16 wrote is written back byte for byte; what later ones wrote is read.
+//! Reads and writes the encoded values that Ceph's own developers keep for every release (the public
+//! repository `ceph-object-corpus`), where `ceph-dencoder` is not at hand: LOLIGO_CEPH_CORPUS names a
+//! directory `RELEASE/TYPE/FILE`. Goal: what release 16 wrote is written back byte for byte; what later ones
+//! wrote is read.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
-//! Replays the corpus of messages. Goal: what stock daemons and clients sent is read and written back byte for byte, and
-//! no bytes make a decoder panic. Method: captured messages, then the same messages cut and mutated.
+//! Replays the corpus of messages. Goal: what stock daemons and clients sent is read and written back byte
+//! for byte, and no bytes make a decoder panic. Method: captured messages, then the same messages cut and
+//! mutated.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! What only stores on disk are asked: what a write costs beside the disk's own, how many bytes they write for a byte, and
-//! how late the latest writes are under a mixed load.
+//! What only stores on disk are asked: what a write costs beside the disk's own, how many bytes they write
+//! for a byte, and how late the latest writes are under a mixed load.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -15,7 +15,8 @@ use super::measure::median;
 use super::programs::{FioRun, fio};
 use super::sides::{Client, Our, Run, Server, Workload};
 
-/// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median of 2,000.
+/// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median
+/// of 2,000.
 pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 2_000;
@@ -45,7 +46,8 @@ pub(super) struct OwnLarge {
 }
 
 impl OwnLarge {
-    /// Writes each piece of a file once, or reads it, with O_DIRECT, and syncs it in the end. The blocks were written before.
+    /// Writes each piece of a file once, or reads it, with O_DIRECT, and syncs it in the end. The blocks were
+    /// written before.
     pub(super) fn measure(dir: &Path, name: &'static str, writes: bool) -> Result<Self> {
         const PIECE: usize = 4 << 20;
         const PIECES: usize = 256;
@@ -108,8 +110,8 @@ impl Written {
         }
     }
 
-    /// Bytes that went to the device for each that was accepted, from before the first to when the server has ended and all
-    /// is synced. Whatever else writes to the device is counted with it.
+    /// Bytes that went to the device for each that was accepted, from before the first to when the server has
+    /// ended and all is synced. Whatever else writes to the device is counted with it.
     pub(super) fn run(
         self,
         server: Server,
@@ -150,7 +152,8 @@ impl Written {
     }
 }
 
-/// Bytes written to the device of a file system since the machine started (`Documentation/block/stat.rst`, field 7).
+/// Bytes written to the device of a file system since the machine started (`Documentation/block/stat.rst`,
+/// field 7).
 fn written_to_device(dir: &Path) -> Result<f64> {
     const SECTOR: f64 = 512.0;
     let device = std::fs::metadata(dir)?.dev();

@@ -1,5 +1,5 @@
-//! Images: `rbd bench` beside `loligo rbd bench`, and images over NBD from a gateway of ours, driven by fio; and many images in one gateway
-//! beside one.
+//! Images: `rbd bench` beside `loligo rbd bench`, and images over NBD from a gateway of ours, driven by fio;
+//! and many images in one gateway beside one.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};

@@ -16,7 +16,8 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14 and 15; 10 ms grain).
+/// CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14 and 15; 10 ms
+/// grain).
 pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: stock Ceph and Loligo side by side, in one run, on one machine.
 //!
-//! Each workload is run in rounds; within a round the sides alternate, so that a machine that slows down slows down for
-//! all. A figure is the median of its rounds, a ratio the quotient of two medians. CPU is read from `/proc` for servers
-//! and from the finished child for clients: what the programs used, not what they say they used.
+//! Each workload is run in rounds; within a round the sides alternate, so that a machine that slows down
+//! slows down for all. A figure is the median of its rounds, a ratio the quotient of two medians. CPU is read
+//! from `/proc` for servers and from the finished child for clients: what the programs used, not what they
+//! say they used.
 
 mod disk;
 mod images;
@@ -178,7 +179,8 @@ impl Bench<'_> {
     ) -> Result<[Vec<T>; N]> {
         let mut rounds = [(); N].map(|()| Vec::new());
         for round in 0..self.options.rounds {
-            // A new one each time: a memstore that has removed many objects miscounts its free space and says it is full.
+            // A new one each time: a memstore that has removed many objects miscounts its free space and says
+            // it is full.
             let up = UpOptions { store: self.options.store, ..UpOptions::default() };
             let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &up)?;
             for (pair, figures) in pairs.into_iter().zip(&mut rounds) {

@@ -1,4 +1,5 @@
-//! NBD servers of memory side by side: nbdkit's memory plugin, qemu-nbd on a file in memory, and ours; and what idle devices take.
+//! NBD servers of memory side by side: nbdkit's memory plugin, qemu-nbd on a file in memory, and ours; and
+//! what idle devices take.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,5 @@
-//! How long 1,000 threads wait for the lock of one connection's queue, against a connection with one mutex for everything:
-//! `loligo contend out-queue`, which runs both.
+//! How long 1,000 threads wait for the lock of one connection's queue, against a connection with one mutex
+//! for everything: `loligo contend out-queue`, which runs both.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -53,7 +53,8 @@ pub(super) struct Workload {
 /// What a server on disk has before it is read.
 #[derive(Clone, Copy)]
 struct Prepared {
-    /// So many objects were written, by the stock client; then the server was started anew and the page cache dropped.
+    /// So many objects were written, by the stock client; then the server was started anew and the page cache
+    /// dropped.
     objects: u32,
     /// And each was read once.
     warm: bool,
@@ -73,7 +74,8 @@ impl Workload {
     pub(super) const LARGE_WRITES: Self = Self::ALL[4];
     pub(super) const LARGE_READS: Self = Self::ALL[5];
 
-    /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of the server's own cache.
+    /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of
+    /// the server's own cache.
     pub(super) const ON_DISK: [Self; 2] = [
         Self {
             prepared: Some(Prepared { objects: 50_000, warm: false }),
@@ -191,7 +193,8 @@ impl Run<'_> {
         output_of(&mut c).map(drop)
     }
 
-    /// Drops the page cache of a server that was just started; and then reads each object once, if that is wanted.
+    /// Drops the page cache of a server that was just started; and then reads each object once, if that is
+    /// wanted.
     fn empty_caches(&self, prepared: Prepared) -> Result<()> {
         output_of(&mut Command::new("sync"))?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")?;
@@ -343,7 +346,8 @@ impl Serve {
     fn restart(&mut self, loligo: &Path, store: &str) -> Result<()> {
         self.stop()?;
         let mut again = Self::start(loligo, &self.dir, store)?;
-        // The directory stays ours to remove: the old child has ended, so that dropping it would do nothing but that.
+        // The directory stays ours to remove: the old child has ended, so that dropping it would do nothing
+        // but that.
         std::mem::swap(&mut self.child, &mut again.child);
         std::mem::swap(&mut self.conf, &mut again.conf);
         again.dir = PathBuf::new();
@@ -361,7 +365,8 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // A server of a finished measurement: nothing in it is wanted, and a failure to end it is not a result.
+        // A server of a finished measurement: nothing in it is wanted, and a failure to end it is not a
+        // result.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.dir);

@@ -1,5 +1,6 @@
-//! Striped files: a local file of 1 GiB put into a cluster and got out of it, by `rados --striper` and by `loligo file`, on either server;
-//! and objects of the same size as the file's, which are the measure of what a server gives.
+//! Striped files: a local file of 1 GiB put into a cluster and got out of it, by `rados --striper` and by
+//! `loligo file`, on either server; and objects of the same size as the file's, which are the measure of what
+//! a server gives.
 
 use std::fmt::{self, Write as _};
 use std::fs;

@@ -1,4 +1,5 @@
-//! A network namespace for a cluster's daemons: whoever is outside reaches them through one link, which tests can cut.
+//! A network namespace for a cluster's daemons: whoever is outside reaches them through one link, which tests
+//! can cut.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -25,7 +26,8 @@ impl Link {
     /// Makes a namespace and the way to it.
     ///
     /// # Errors
-    /// If the program `ip` is not there, or the kernel lets us make none: it takes root, and a container has to permit it.
+    /// If the program `ip` is not there, or the kernel lets us make none: it takes root, and a container has
+    /// to permit it.
     pub(super) fn make() -> Result<Self, NoLink> {
         if !installed("ip") {
             return Err(NoLink("there is no program `ip`".to_owned()));

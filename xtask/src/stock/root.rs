@@ -9,7 +9,8 @@ use super::Release;
 use crate::Result;
 use crate::process::{installed, output_of, succeed};
 
-/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of their own. Also what talks NBD, serves it, and makes images and certificates for it.
+/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of
+/// their own. Also what talks NBD, serves it, and makes images and certificates for it.
 const PACKAGES: [&str; 15] = [
     "ceph-mon",
     "ceph-osd",
@@ -200,7 +201,8 @@ fn install(root: &Path) -> Result<()> {
         args.extend(TESTS);
     }
     apt(root, &args).or_else(|e| {
-        // A package's last script may fail where no services are: that of 20.2.4's monitors does. The programs are there all the same.
+        // A package's last script may fail where no services are: that of 20.2.4's monitors does. The
+        // programs are there all the same.
         let mut daemon = Command::new("chroot");
         daemon.arg(root).args(["ceph-mon", "--version"]);
         output_of(&mut daemon).map(drop).map_err(|_| e)

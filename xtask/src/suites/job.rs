@@ -53,7 +53,8 @@ impl Job {
         suites.flat_map(|suite| Store::ALL.map(|store| job(suite, store))).collect()
     }
 
-    /// Runs it on a new server. What goes wrong with the program or the server is a failed test of the program's name.
+    /// Runs it on a new server. What goes wrong with the program or the server is a failed test of the
+    /// program's name.
     pub(super) fn run(&self, root: &Root) -> Report {
         let begun = Instant::now();
         let mut report = Report::default();

@@ -26,7 +26,8 @@ pub(super) struct List {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Suite {
     pub(super) program: String,
-    /// What the command line, the page and `left-out` call it: the program's name without `ceph_test_` by default.
+    /// What the command line, the page and `left-out` call it: the program's name without `ceph_test_` by
+    /// default.
     name: Option<String>,
     #[serde(default)]
     pub(super) args: Vec<String>,

@@ -1,8 +1,9 @@
-//! `cargo xtask test suites`: the test programs of Ceph's own (Debian's package `ceph-test`) against our server.
+//! `cargo xtask test suites`: the test programs of Ceph's own (Debian's package `ceph-test`) against our
+//! server.
 //!
-//! `list.toml` says which programs run and which of their tests are left out, and why; the same list is the page
-//! `docs/compatibility.md`. Each program of the list runs on a new server of each store. What a release has and the
-//! list does not name is an error, so that nothing is left out without a reason.
+//! `list.toml` says which programs run and which of their tests are left out, and why; the same list is the
+//! page `docs/compatibility.md`. Each program of the list runs on a new server of each store. What a release
+//! has and the list does not name is an error, so that nothing is left out without a reason.
 
 mod gtest;
 mod job;

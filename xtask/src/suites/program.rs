@@ -15,8 +15,8 @@ pub(super) struct Ended {
     pub(super) how: String,
 }
 
-/// Gives each line that the program prints, to stdout or stderr, to `line`. A program that prints nothing for `silence`
-/// is killed.
+/// Gives each line that the program prints, to stdout or stderr, to `line`. A program that prints nothing for
+/// `silence` is killed.
 pub(super) fn run(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
     let (from, to) = std::io::pipe()?;
     let child = command.stdin(Stdio::null()).stdout(to.try_clone()?).stderr(to).spawn();

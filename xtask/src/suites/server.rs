@@ -88,7 +88,8 @@ impl<'a> Server<'a> {
 impl Drop for Server<'_> {
     fn drop(&mut self) {
         let pid = self.child.id();
-        // SAFETY: kill takes two numbers and touches no memory of ours; nobody has waited for this child yet, or it is gone.
+        // SAFETY: kill takes two numbers and touches no memory of ours; nobody has waited for this child yet,
+        // or it is gone.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
         let deadline = Instant::now() + READY_MAX;
         while self.ended().is_none() {

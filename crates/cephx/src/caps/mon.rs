@@ -6,7 +6,8 @@
 //! constraint := KEY=VALUE | KEY prefix TEXT | KEY regex TEXT
 //! ```
 //!
-//! What several grants allow adds up. A constraint's `regex` must fit the whole argument; one that cannot be read fits none.
+//! What several grants allow adds up. A constraint's `regex` must fit the whole argument; one that cannot be
+//! read fits none.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -135,7 +136,8 @@ impl MonCaps {
         self.grants.iter().any(|g| g.what == What::All && g.network.is_none())
     }
 
-    /// Whether `who`, at `addr`, may do `needed` with a service (`mon`, `osd`, `auth`, `config`, …), possibly by a command.
+    /// Whether `who`, at `addr`, may do `needed` with a service (`mon`, `osd`, `auth`, `config`, …), possibly
+    /// by a command.
     pub fn allows(
         &self,
         who: &EntityName,

@@ -6,8 +6,8 @@
 //! match   := [pool NAME] [namespace NAME[*]] [tag APPLICATION KEY=VALUE] [object_prefix TEXT] [network NET/LEN]
 //! ```
 //!
-//! Grants are separated by commas or semicolons. One grant must allow all that an operation needs; class calls may be
-//! allowed by several together.
+//! Grants are separated by commas or semicolons. One grant must allow all that an operation needs; class
+//! calls may be allowed by several together.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -122,8 +122,8 @@ impl OsdCaps {
         self.grants.iter().any(|g| g.spec == Spec::All && g.scope == Scope::default())
     }
 
-    /// What of this concerns one pool, for a client at `addr`. Make it once for a session and pool, and again when the
-    /// pool's name or applications change: checking an operation against it is cheap.
+    /// What of this concerns one pool, for a client at `addr`. Make it once for a session and pool, and again
+    /// when the pool's name or applications change: checking an operation against it is cheap.
     pub fn for_pool(&self, pool: PoolFacts<'_>, addr: Option<IpAddr>) -> PoolCaps {
         let here = self.grants.iter().filter(|g| g.scope.covers_pool(pool, addr));
         let mut caps = PoolCaps { anywhere: [false; 4], grants: here.cloned().collect() };
@@ -145,15 +145,15 @@ pub struct PoolCaps {
 }
 
 impl PoolCaps {
-    /// Whether an operation without class calls is allowed. `object` is the locator key where the operation has one, else
-    /// the object's name; empty for an operation on a placement group, such as a listing.
+    /// Whether an operation without class calls is allowed. `object` is the locator key where the operation
+    /// has one, else the object's name; empty for an operation on a placement group, such as a listing.
     pub fn allows(&self, access: Access, namespace: &[u8], object: &[u8]) -> bool {
         self.anywhere[access.index()]
             || self.grants.iter().any(|g| g.scope.covers_object(namespace, object) && g.spec.allows(access))
     }
 
-    /// Whether an operation with class calls is allowed. What the methods do counts as class-read and class-write, not in
-    /// `access`.
+    /// Whether an operation with class calls is allowed. What the methods do counts as class-read and
+    /// class-write, not in `access`.
     pub fn allows_calls(
         &self,
         access: Access,

@@ -1,9 +1,10 @@
 //! The client's side: proving who one is to a monitor, and showing tickets to services.
 //!
-//! An [`AuthClient`] is what a program knows about itself: its name, its key, and the tickets that monitors gave it. It
-//! makes a [`ClientAuth`] for each connection: [`AuthClient::mon_auth`] fetches all tickets while it connects to a
-//! monitor, [`AuthClient::service_auth`] shows one. Tickets grow old: when [`AuthClient::renewal`] returns a payload, send
-//! it in an MAuth to the monitor and hand the reply to [`AuthClient::renewed`].
+//! An [`AuthClient`] is what a program knows about itself: its name, its key, and the tickets that monitors
+//! gave it. It makes a [`ClientAuth`] for each connection: [`AuthClient::mon_auth`] fetches all tickets while
+//! it connects to a monitor, [`AuthClient::service_auth`] shows one. Tickets grow old: when
+//! [`AuthClient::renewal`] returns a payload, send it in an MAuth to the monitor and hand the reply to
+//! [`AuthClient::renewed`].
 
 mod mon;
 mod service;
@@ -42,7 +43,8 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Ceph's defaults: cephx if there is a key or else none, secure mode preferred to monitors and crc to services.
+    /// Ceph's defaults: cephx if there is a key or else none, secure mode preferred to monitors and crc to
+    /// services.
     pub fn new(name: EntityName, key: Option<CryptoKey>) -> Self {
         Self {
             methods: vec![if key.is_some() { AuthMethod::CEPHX } else { AuthMethod::NONE }],
@@ -112,8 +114,8 @@ impl AuthClient {
         Box::new(mon::MonAuth::new(Arc::clone(self)))
     }
 
-    /// Authentication for one connection to a service, such as [`EntityType::OSD`], with the ticket that is here then.
-    /// It fails if the client has another number by then than `global_id`.
+    /// Authentication for one connection to a service, such as [`EntityType::OSD`], with the ticket that is
+    /// here then. It fails if the client has another number by then than `global_id`.
     pub fn service_auth(self: &Arc<Self>, service: EntityType, global_id: GlobalId) -> Box<dyn ClientAuth> {
         Box::new(service::TicketAuth::new(Arc::clone(self), service, global_id))
     }
@@ -189,7 +191,8 @@ impl AuthClient {
             client_challenge,
             proof: wire::challenge_proof(self.key()?, server_challenge, client_challenge),
             old_ticket: old_ticket.clone(),
-            // Monitors add the connection secret only for those who ask for something; all ask at least for this.
+            // Monitors add the connection secret only for those who ask for something; all ask at least for
+            // this.
             other_keys: services | EntityType::AUTH.0,
         };
         let mut w = Writer::with_capacity(256);
@@ -198,8 +201,8 @@ impl AuthClient {
         Ok(w.into_bytes())
     }
 
-    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has settled, or
-    /// says why nothing is to be published.
+    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has
+    /// settled, or says why nothing is to be published.
     fn take_reply(
         &self,
         payload: &[u8],
@@ -211,7 +214,8 @@ impl AuthClient {
         })
     }
 
-    /// Publishes a change of what monitors have given. It is made anew if somebody else has published meanwhile.
+    /// Publishes a change of what monitors have given. It is made anew if somebody else has published
+    /// meanwhile.
     fn settle<T>(&self, change: impl Fn(&mut Held) -> Result<T, AuthError>) -> Result<T, AuthError> {
         loop {
             let before = self.held.load();
@@ -294,7 +298,8 @@ impl Held {
         self.ticket(EntityType::AUTH).map(|t| &t.session_key).ok_or_else(missing)
     }
 
-    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: a set of entity types.
+    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: a set of entity
+    /// types.
     fn due(&self, services: &[EntityType], now: UTime) -> u32 {
         let wanted = services.iter().chain([&EntityType::AUTH]);
         wanted.filter(|s| self.ticket(**s).is_none_or(|t| t.is_due(now))).fold(0, |set, s| set | s.0)

@@ -61,8 +61,8 @@ impl ClientAuth for MonAuth {
         self.opening(self.current_method())
     }
 
-    /// Another configured method that the monitor takes; or, if it no longer knows our old ticket, the same with a new
-    /// global id: a monitor that has lost its secrets must not lock its clients out for ever.
+    /// Another configured method that the monitor takes; or, if it no longer knows our old ticket, the same
+    /// with a new global id: a monitor that has lost its secrets must not lock its clients out for ever.
     fn bad_method(
         &mut self,
         method: AuthMethod,

@@ -43,7 +43,8 @@ impl Conf {
         value::list(&text).map(PathBuf::from).collect()
     }
 
-    /// The program's key: the option `key`, else the file `keyfile`, else the entry of the first keyring that exists.
+    /// The program's key: the option `key`, else the file `keyfile`, else the entry of the first keyring that
+    /// exists.
     pub fn key(&self) -> Result<CryptoKey, CredentialsError> {
         if let Some(text) = self.text("key").filter(|t| !t.is_empty()) {
             return Ok(text.parse()?);
@@ -106,9 +107,10 @@ impl Conf {
         })
     }
 
-    /// All that a client needs to authenticate. Where cephx is only one of the acceptable methods, it goes without when
-    /// there is no keyring, as Ceph's clients do. With a key, unlike them, it goes without only if the configuration names
-    /// `none`: otherwise anybody at a monitor's address could pass for the cluster.
+    /// All that a client needs to authenticate. Where cephx is only one of the acceptable methods, it goes
+    /// without when there is no keyring, as Ceph's clients do. With a key, unlike them, it goes without only
+    /// if the configuration names `none`: otherwise anybody at a monitor's address could pass for the
+    /// cluster.
     pub fn client_config(&self) -> Result<ClientConfig, CredentialsError> {
         let option = "auth_client_required";
         let mut methods = self.auth_methods(option, &[AuthMethod::CEPHX, AuthMethod::NONE])?;

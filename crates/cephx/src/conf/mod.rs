@@ -198,8 +198,8 @@ impl Conf {
         Ok(())
     }
 
-    /// Checks what the file sets for this program by the options' types. What does not fit is passed over with
-    /// a warning, as stock programs do.
+    /// Checks what the file sets for this program by the options' types. What does not fit is passed over
+    /// with a warning, as stock programs do.
     fn check_sections(&mut self) {
         let own = [self.name.to_string(), self.name.kind.as_str().to_owned(), "global".to_owned()];
         let set: BTreeSet<String> =
@@ -378,7 +378,8 @@ impl Conf {
         })
     }
 
-    /// Where the monitors are: for each its addresses, best first. Hosts may be names that are still to be resolved.
+    /// Where the monitors are: for each its addresses, best first. Hosts may be names that are still to be
+    /// resolved.
     pub fn mon_hosts(&self) -> Result<Vec<Vec<MonAddr>>, ConfError> {
         if let Some(text) = self.text("mon_host").filter(|t| !t.trim().is_empty()) {
             return mon_host::parse(&text).ok_or(ConfError::Value {

@@ -54,7 +54,8 @@ impl fmt::Display for MonAddr {
     }
 }
 
-/// The monitors in a text, each with its addresses, those of msgr2 first. `None` if the text is of no known form.
+/// The monitors in a text, each with its addresses, those of msgr2 first. `None` if the text is of no known
+/// form.
 pub(super) fn parse(text: &str) -> Option<Vec<Vec<MonAddr>>> {
     let mut monitors = Vec::new();
     let mut rest = text.trim_start_matches(is_separator);

@@ -1,4 +1,5 @@
-//! Values as Ceph reads them (`src/common/options.cc`, `strtol.cc`). Each function returns `None` for what is no value.
+//! Values as Ceph reads them (`src/common/options.cc`, `strtol.cc`). Each function returns `None` for what is
+//! no value.
 
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ fn scaled(number: &str, suffix: &str, base: u64) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(base.checked_pow(unit_power(suffix)?)?)
 }
 
-/// The power of 1,000 or of 1,024 that a unit's letter stands for, from none or `B` to `E`; `None` for another one (`strict_si_cast` and
-/// `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
+/// The power of 1,000 or of 1,024 that a unit's letter stands for, from none or `B` to `E`; `None` for
+/// another one (`strict_si_cast` and `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
 pub fn unit_power(letter: &str) -> Option<u32> {
     Some(match letter {
         "" | "B" => 0,

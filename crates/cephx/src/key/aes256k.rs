@@ -1,7 +1,7 @@
 //! The cipher of `aes256k` keys: aes256-cts-hmac-sha384-192 of RFC 8009, as Kerberos 5 uses it.
 //!
-//! Each usage of a key has two keys of its own, derived from it. What is sealed is a random block and the plaintext, encrypted; 24 bytes of
-//! a MAC over that follow.
+//! Each usage of a key has two keys of its own, derived from it. What is sealed is a random block and the
+//! plaintext, encrypted; 24 bytes of a MAC over that follow.
 
 use aes::Aes256;
 use az::SaturatingAs as _;
@@ -28,8 +28,8 @@ enum Purpose {
     Integrity = 0x55,
 }
 
-/// Seals with a fresh random block. No plaintext is empty, as each has an envelope; an empty one the library would encrypt otherwise than the
-/// RFC says.
+/// Seals with a fresh random block. No plaintext is empty, as each has an envelope; an empty one the library
+/// would encrypt otherwise than the RFC says.
 pub(super) fn encrypt(secret: &[u8; SECRET_LEN], usage: Usage, plain: &[u8]) -> Vec<u8> {
     encrypt_behind(random::array(), secret, usage as u32, plain)
 }
@@ -76,7 +76,8 @@ fn mac(secret: &[u8; SECRET_LEN], usage: u32, sealed: &[u8]) -> [u8; MAC_LEN] {
     first_of(hmac(&*key, &[&IV, sealed]))
 }
 
-/// The first `LEN` bytes of a MAC of the usage, the purpose and that length (KDF-HMAC-SHA2 of RFC 8009, section 3).
+/// The first `LEN` bytes of a MAC of the usage, the purpose and that length (KDF-HMAC-SHA2 of RFC 8009,
+/// section 3).
 fn derive<const LEN: usize>(secret: &[u8; SECRET_LEN], usage: u32, purpose: Purpose) -> Zeroizing<[u8; LEN]> {
     let bits = (LEN.saturating_as::<u32>() * 8).to_be_bytes();
     let parts = [&1u32.to_be_bytes()[..], &usage.to_be_bytes(), &[purpose as u8, 0], &bits];

@@ -1,9 +1,9 @@
 //! The server's side: a monitor that knows everybody's key, and services that accept its tickets.
 //!
-//! An [`AuthServer`] stands on a [`KeyDatabase`] (who has which key and capabilities) and on [`ServiceKeys`] (the rotating
-//! secrets that seal tickets). It makes a [`ServerAuth`] for each connection that a monitor ([`AuthServer::mon_acceptor`])
-//! or a service ([`AuthServer::service_acceptor`]) accepts, and answers renewals ([`AuthServer::renew`]). Somebody must call
-//! [`ServiceKeys::rotate`] now and then.
+//! An [`AuthServer`] stands on a [`KeyDatabase`] (who has which key and capabilities) and on [`ServiceKeys`]
+//! (the rotating secrets that seal tickets). It makes a [`ServerAuth`] for each connection that a monitor
+//! ([`AuthServer::mon_acceptor`]) or a service ([`AuthServer::service_acceptor`]) accepts, and answers
+//! renewals ([`AuthServer::renew`]). Somebody must call [`ServiceKeys::rotate`] now and then.
 
 mod grant;
 mod mon;
@@ -71,7 +71,8 @@ impl AuthConfig {
         Self { methods: vec![AuthMethod::NONE], ..Self::default() }
     }
 
-    /// Whether a method is acceptable, and which of the peer's modes is taken for it: the first that we take too.
+    /// Whether a method is acceptable, and which of the peer's modes is taken for it: the first that we take
+    /// too.
     fn choose(&self, method: AuthMethod, offered: &[u32], ours: &[ConMode]) -> Option<ConMode> {
         if !self.methods.contains(&method) {
             return None;
@@ -101,7 +102,8 @@ pub struct AuthServer {
 }
 
 impl AuthServer {
-    /// A server that gives global ids from `first_global_id` on. After a restart it must be beyond all given before.
+    /// A server that gives global ids from `first_global_id` on. After a restart it must be beyond all given
+    /// before.
     pub fn new(
         config: AuthConfig,
         database: Arc<dyn KeyDatabase>,
@@ -132,8 +134,8 @@ impl AuthServer {
         GlobalId(self.next_global_id.load(Ordering::Relaxed))
     }
 
-    /// Global ids are given up to this one, which is not. Clients without one are refused when there is none left. By default
-    /// there is no bound.
+    /// Global ids are given up to this one, which is not. Clients without one are refused when there is none
+    /// left. By default there is no bound.
     pub fn limit_global_ids(&self, end: GlobalId) {
         self.global_id_end.store(end.0, Ordering::Relaxed);
     }

@@ -37,7 +37,8 @@ pub(super) struct MonAcceptor {
 /// A client that was sent a challenge; good for one answer.
 struct Challenged {
     name: EntityName,
-    /// The global id that the client brought along; without one it gets a new one once it has proved who it is.
+    /// The global id that the client brought along; without one it gets a new one once it has proved who it
+    /// is.
     reclaims: Option<GlobalId>,
     mode: ConMode,
     challenge: u64,
@@ -175,8 +176,8 @@ impl AuthServer {
         Ok(w.into_bytes())
     }
 
-    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key of type `aes`
-    /// and looks the same.
+    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key of type
+    /// `aes` and looks the same.
     fn prove(&self, name: &EntityName, challenge: u64, request: &Authenticate) -> Result<Entry, Errno> {
         let entry = self.entity(name);
         let nobody = CryptoKey::from_secret(Default::default(), [0; 16]);
@@ -186,8 +187,8 @@ impl AuthServer {
         entry.filter(|_| proven).ok_or(EACCES)
     }
 
-    /// The session key of the ticket that proves a global id to be that of the client of this name. An expired ticket still
-    /// proves it.
+    /// The session key of the ticket that proves a global id to be that of the client of this name. An
+    /// expired ticket still proves it.
     fn reclaim(
         &self,
         old_ticket: &TicketBlob,

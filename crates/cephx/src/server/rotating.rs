@@ -1,5 +1,5 @@
-//! The secrets that seal tickets. Each service has three at a time: the previous one (tickets that are still about), the
-//! current one (new tickets), the next one (so that services could learn it before it is used).
+//! The secrets that seal tickets. Each service has three at a time: the previous one (tickets that are still
+//! about), the current one (new tickets), the next one (so that services could learn it before it is used).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,8 +85,8 @@ impl ServiceKeys {
         w.into_bytes()
     }
 
-    /// Replaces secrets that have been current for long enough. Call it every few minutes, from one thread. True if
-    /// there was something to replace: the secrets should be saved again then.
+    /// Replaces secrets that have been current for long enough. Call it every few minutes, from one thread.
+    /// True if there was something to replace: the secrets should be saved again then.
     pub fn rotate(&self, now: UTime) -> bool {
         let rings = self.rings.load();
         if rings.values().all(|ring| ring.0[CURRENT].expires > now) {

@@ -33,7 +33,8 @@ impl ServiceAcceptor {
         self.server.config.refuse(errno, &self.server.config.service_modes)
     }
 
-    /// Opens an authorizer; `None` if it was not made by our monitor for this service, or does not fit together.
+    /// Opens an authorizer; `None` if it was not made by our monitor for this service, or does not fit
+    /// together.
     fn open(&self, payload: &[u8]) -> Option<(ServiceTicketInfo, Authorize)> {
         let mut r = Reader::new(payload);
         let head: AuthorizerHead = r.get().ok()?;

@@ -1,11 +1,13 @@
+//! What `bench` writes into objects, and checks when it reads them.
+
 use std::io::Write;
 
 use bytes::{Bytes, BytesMut};
 
 /// What the object of a number holds: what `rados bench` of release 16 writes, and looks for when it reads.
 ///
-/// `spare` is what an operation that has ended wrote. If nobody holds it any more, only its beginning is written anew, so that
-/// as many buffers are in use as operations are in flight, as in `rados bench`.
+/// `spare` is what an operation that has ended wrote. If nobody holds it any more, only its beginning is
+/// written anew, so that as many buffers are in use as operations are in flight, as in `rados bench`.
 pub(super) fn contents(spare: Option<Bytes>, bytes: usize, number: u64) -> Bytes {
     let mut data = match spare.map(Bytes::try_into_mut) {
         Some(Ok(data)) if data.len() == bytes => data,

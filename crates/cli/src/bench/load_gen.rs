@@ -1,4 +1,5 @@
-//! `loligo load-gen`: reads and writes of random length at random places of objects of random size, at a given rate.
+//! `loligo load-gen`: reads and writes of random length at random places of objects of random size, at a
+//! given rate.
 
 use std::time::{Duration, Instant};
 

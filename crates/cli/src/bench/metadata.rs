@@ -1,3 +1,5 @@
+//! The object in which a write run describes itself, so that read runs and `cleanup` find it.
+
 use loligo_wire::{DecodeError, Reader, Writer};
 
 use crate::client::Pool;

@@ -1,4 +1,5 @@
-//! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after the other.
+//! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after
+//! the other.
 
 pub(crate) mod cleanup;
 mod contents;

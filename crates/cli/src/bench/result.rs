@@ -1,3 +1,5 @@
+//! The figures of a run, as text and as JSON.
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;

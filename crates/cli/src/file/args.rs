@@ -23,7 +23,8 @@ Examples:
 /// What `loligo file` does.
 #[derive(Subcommand)]
 pub(crate) enum FileCommand {
-    /// Write a local file as a striped one. What the striped file held before is gone; its layout stays unless another is named.
+    /// Write a local file as a striped one. What the striped file held before is gone; its layout stays
+    /// unless another is named.
     #[command(after_help = PUT)]
     Put {
         /// The striped file's name.
@@ -34,8 +35,9 @@ pub(crate) enum FileCommand {
         layout: LayoutOptions,
         #[command(flatten)]
         transfer: Transfer,
-        /// Note in an attribute of the striped file (loligo.put) how far it is written, and go on from there if such a note of the same
-        /// local file (same size and time of modification) is there. Without this, the note only says that the file is not whole yet.
+        /// Note in an attribute of the striped file (loligo.put) how far it is written, and go on from there
+        /// if such a note of the same local file (same size and time of modification) is there. Without this,
+        /// the note only says that the file is not whole yet.
         #[arg(long)]
         resume: bool,
     },
@@ -57,7 +59,8 @@ pub(crate) enum FileCommand {
         file: PathBuf,
         #[command(flatten)]
         transfer: Transfer,
-        /// Go on where the local file ends, if what it has is the beginning of the striped file: the OSDs' checksums say so.
+        /// Go on where the local file ends, if what it has is the beginning of the striped file: the OSDs'
+        /// checksums say so.
         #[arg(long)]
         resume: bool,
         /// Ask the OSDs for holes within objects, too, which costs them more than to send zeros.
@@ -75,7 +78,8 @@ pub(crate) enum FileCommand {
         #[arg(long, value_parser = size)]
         length: Option<u64>,
     },
-    /// Copy a striped file with its attributes; without a layout it gets the source's. Where the source has no objects, the copy has holes.
+    /// Copy a striped file with its attributes; without a layout it gets the source's. Where the source has
+    /// no objects, the copy has holes.
     Cp {
         source: String,
         destination: String,
@@ -129,8 +133,8 @@ pub(crate) enum FileCommand {
 /// How a new striped file is laid out.
 #[derive(Args, Clone, Copy, Default)]
 pub(crate) struct LayoutOptions {
-    /// Bytes that lie in one object before the next one's turn comes; a multiple of 64K (default: the object size if the stripe count is 1,
-    /// else what divides it, 1M at most).
+    /// Bytes that lie in one object before the next one's turn comes; a multiple of 64K (default: the object
+    /// size if the stripe count is 1, else what divides it, 1M at most).
     #[arg(long, value_parser = size, value_name = "BYTES")]
     pub(crate) stripe_unit: Option<u64>,
     /// Objects over which the file is dealt out in turn (default: 1).
@@ -144,7 +148,8 @@ pub(crate) struct LayoutOptions {
 /// What `put` and `get` have in common.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Transfer {
-    /// A directory and all that is below: local a/b is the striped file NAME/a/b. An empty NAME stands for all.
+    /// A directory and all that is below: local a/b is the striped file NAME/a/b. An empty NAME stands for
+    /// all.
     #[arg(short, long)]
     pub(crate) recursive: bool,
     /// Files of a directory that are under way together.
@@ -153,8 +158,8 @@ pub(crate) struct Transfer {
     /// Compare checksums of the local file with those that the OSDs make of the objects, in the end.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Read or write the local file past the page cache (O_DIRECT): nothing else falls out of it, and --verify checks what the disk has.
-    /// Not every file system can.
+    /// Read or write the local file past the page cache (O_DIRECT): nothing else falls out of it, and
+    /// --verify checks what the disk has. Not every file system can.
     #[arg(long)]
     pub(crate) direct: bool,
     /// Bytes of one file under way at most; as few of them as the way to the OSDs needs.

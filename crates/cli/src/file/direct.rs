@@ -1,5 +1,6 @@
-//! `--direct`: local files past the page cache (O_DIRECT), which wants places in the file, lengths and memory at multiples of the disk's
-//! blocks. So nothing else falls out of the cache, and what is read is what the disk has.
+//! `--direct`: local files past the page cache (O_DIRECT), which wants places in the file, lengths and memory
+//! at multiples of the disk's blocks. So nothing else falls out of the cache, and what is read is what the
+//! disk has.
 
 use std::fs::{File, OpenOptions};
 use std::io;

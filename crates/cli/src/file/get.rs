@@ -120,8 +120,8 @@ impl Getting<'_> {
         what: &impl Fn() -> String,
     ) -> Result<u64, Failure> {
         let Transfer { verify, window, .. } = self.options.transfer;
-        // Asked here, as the open file's lock keeps whole what is whole. What is appended later is not read: it
-        // may be of a size that is claimed only.
+        // Asked here, as the open file's lock keeps whole what is whole. What is appended later is not read:
+        // it may be of a size that is claimed only.
         let readable = Readable::or_refuse(&striper(self.pool), name, what).await?;
         readable.tell(what);
         let end = readable.end;

@@ -1,5 +1,5 @@
-//! Local files, each read or written by a thread of its own, some pieces ahead of or behind the network. Pipes, too: a thread that waits for a
-//! pipe keeps nobody else.
+//! Local files, each read or written by a thread of its own, some pieces ahead of or behind the network.
+//! Pipes, too: a thread that waits for a pipe keeps nobody else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -122,7 +122,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Writes from a byte on; what the file had behind it is cut off. Standard output always from where it is.
+    /// Writes from a byte on; what the file had behind it is cut off. Standard output always from where it
+    /// is.
     pub(super) fn open(file: &Path, offset: u64, way: Way) -> Result<Self, Failure> {
         let what = || format!("open {}", file.display());
         let mut to = match way {

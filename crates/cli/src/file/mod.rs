@@ -46,7 +46,8 @@ pub(crate) fn run(client: Client, command: &FileCommand) -> Result<(), Failure> 
     })
 }
 
-/// Waits a little until locks of files that were dropped in the middle of something are given up, or they would stay for a minute.
+/// Waits a little until locks of files that were dropped in the middle of something are given up, or they
+/// would stay for a minute.
 async fn settle(pool: &Pool) {
     let idle = async {
         while pool.rados.in_flight() != (0, 0) {
@@ -160,7 +161,8 @@ impl Carried {
     }
 }
 
-/// Carries many files, some of them together. One that fails keeps no other back; each failure is told, and in the end how many there were.
+/// Carries many files, some of them together. One that fails keeps no other back; each failure is told, and
+/// in the end how many there were.
 async fn carry_all<F>(files: impl Iterator<Item = F>, parallel: u16, what: &str) -> Result<Carried, Failure>
 where
     F: Future<Output = Result<u64, Failure>>,
@@ -203,7 +205,8 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
     }
 }
 
-/// Closes a file after work on it. Why the work failed is of more interest than whether the lock could be given up.
+/// Closes a file after work on it. Why the work failed is of more interest than whether the lock could be
+/// given up.
 async fn closing<T>(
     file: File,
     done: Result<T, Failure>,

@@ -1,5 +1,5 @@
-//! Whether a local file and a striped one are the same: checksums of the local bytes that lie in each object, and those that the OSDs make of
-//! the objects. The data itself does not travel for it.
+//! Whether a local file and a striped one are the same: checksums of the local bytes that lie in each object,
+//! and those that the OSDs make of the objects. The data itself does not travel for it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +60,8 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Compares with the objects. The first byte of the first object that has other bytes; `None` if none has.
+    /// Compares with the objects. The first byte of the first object that has other bytes; `None` if none
+    /// has.
     pub(super) async fn first_difference(&self, direct: &Direct) -> Result<Option<u64>, loligo_rados::Error> {
         let asked = self.objects.iter().map(|(object, sum)| async move {
             let same = crc_of(direct, *object, sum.len).await? == sum.crc;

@@ -14,7 +14,8 @@ pub(super) struct Found {
     pub(super) bytes: u64,
 }
 
-/// All files below a directory, by name. Symbolic links to files are files; what is neither file nor directory is left out, and told.
+/// All files below a directory, by name. Symbolic links to files are files; what is neither file nor
+/// directory is left out, and told.
 pub(super) fn walk(dir: &Path, name: &str) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
@@ -51,7 +52,8 @@ fn join(name: &str, below: &Path) -> Vec<u8> {
     }
 }
 
-/// Where below a directory a striped file belongs; `None` if it is not below `name`, or would lie outside of the directory.
+/// Where below a directory a striped file belongs; `None` if it is not below `name`, or would lie outside of
+/// the directory.
 pub(super) fn below(name: &str, file: &[u8]) -> Option<PathBuf> {
     let rest = match name.trim_end_matches('/') {
         "" => file,

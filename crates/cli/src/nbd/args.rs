@@ -77,14 +77,17 @@ pub(crate) enum NbdCommand {
         socket: PathBuf,
         name: String,
     },
-    /// Attach an export, of this program or any other server, to this machine's kernel: prints which /dev/nbdN it is.
+    /// Attach an export, of this program or any other server, to this machine's kernel: prints which
+    /// /dev/nbdN it is.
     ///
-    /// The kernel does all I/O from there on, and keeps the device when its server goes: reads and writes fail then.
+    /// The kernel does all I/O from there on, and keeps the device when its server goes: reads and writes
+    /// fail then.
     #[command(after_help = ATTACH)]
     Attach {
         /// /dev/nbdN, or auto for any that is free.
         device: String,
-        /// nbd://HOST/NAME, nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH; with --unix the export's name alone.
+        /// nbd://HOST/NAME, nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH; with --unix the export's
+        /// name alone.
         export: String,
         /// The Unix socket at which the server listens.
         #[arg(long, value_name = "PATH")]
@@ -108,10 +111,12 @@ pub(crate) enum NbdCommand {
 
 #[derive(Args)]
 pub(crate) struct ServeOptions {
-    /// An address to listen at, usually with port 10809; port 0 takes a free one. Whoever reaches it is let in, unless TLS asks for keys or certificates.
+    /// An address to listen at, usually with port 10809; port 0 takes a free one. Whoever reaches it is let
+    /// in, unless TLS asks for keys or certificates.
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Vec<SocketAddr>,
-    /// A Unix socket to listen at, which only its owner may use. [default: loligo-nbd.sock in XDG_RUNTIME_DIR, or for root in /run; if no --listen is named]
+    /// A Unix socket to listen at, which only its owner may use. [default: loligo-nbd.sock in
+    /// XDG_RUNTIME_DIR, or for root in /run; if no --listen is named]
     #[arg(long, value_name = "PATH")]
     pub(super) unix: Vec<PathBuf>,
     /// A device, as NAME=SPEC.
@@ -132,13 +137,16 @@ pub(crate) struct ServeOptions {
     /// Who signs clients' certificates, which they need then.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_client_ca: Option<PathBuf>,
-    /// Keys of clients, as psktool writes them (USER:KEY in hexadecimal), of mode 0600: clients with a key need no certificate, and must speak TLS 1.3.
+    /// Keys of clients, as psktool writes them (USER:KEY in hexadecimal), of mode 0600: clients with a key
+    /// need no certificate, and must speak TLS 1.3.
     #[arg(long, value_name = "FILE")]
     pub(super) tls_psk: Option<PathBuf>,
-    /// Threads that serve clients (default: one for each two processors, the others being the clients' and the cluster's).
+    /// Threads that serve clients (default: one for each two processors, the others being the clients' and
+    /// the cluster's).
     #[arg(long)]
     pub(super) workers: Option<usize>,
-    /// Where requests come densely, a thread looks for them after a pause instead of being woken by each; so many microseconds at most, 0 for never.
+    /// Where requests come densely, a thread looks for them after a pause instead of being woken by each; so
+    /// many microseconds at most, 0 for never.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=1000))]
     pub(super) gather_us: u64,
 }

@@ -24,7 +24,8 @@ use crate::{client, log, waits};
 pub(crate) use args::NbdCommand;
 use args::ServeOptions;
 
-/// The Unix socket at which is listened if nothing is said; in the directory for the user's sockets, or root's.
+/// The Unix socket at which is listened if nothing is said; in the directory for the user's sockets, or
+/// root's.
 const SOCKET: &str = "loligo-nbd.sock";
 
 fn default_socket() -> Result<PathBuf, Failure> {
@@ -103,8 +104,9 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A request for an image that goes from one thread to another and back costs more than all else that is done with it. So there are only as many
-/// threads as the machine can keep busy beside those who ask (their programs, the kernel's client) and those who are asked (OSDs).
+/// A request for an image that goes from one thread to another and back costs more than all else that is done
+/// with it. So there are only as many threads as the machine can keep busy beside those who ask (their
+/// programs, the kernel's client) and those who are asked (OSDs).
 fn default_workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }

@@ -75,7 +75,8 @@ pub(crate) enum RbdCommand {
     Import(Import),
     /// Write an image, or a snapshot, into a file.
     Export(Export),
-    /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no parent.
+    /// Make an image that has the data of an image or a snapshot, and its metadata, but no snapshots and no
+    /// parent.
     #[command(alias = "copy")]
     Cp {
         image: String,
@@ -135,7 +136,8 @@ pub(crate) enum RbdCommand {
         /// By default all of the pool.
         image: Option<String>,
     },
-    /// Make an image that has what a snapshot has until that is overwritten (rbd_default_clone_format says which version of clones).
+    /// Make an image that has what a snapshot has until that is overwritten (rbd_default_clone_format says
+    /// which version of clones).
     Clone {
         /// IMAGE@SNAPSHOT.
         snapshot: String,
@@ -299,7 +301,8 @@ pub(crate) struct Quiet {
 
 #[derive(Subcommand)]
 pub(crate) enum Deep {
-    /// Make an image that has the data, snapshots, metadata and parent of an image; of a snapshot, with the snapshots up to it.
+    /// Make an image that has the data, snapshots, metadata and parent of an image; of a snapshot, with the
+    /// snapshots up to it.
     #[command(alias = "copy")]
     Cp {
         image: String,
@@ -424,7 +427,8 @@ pub(crate) enum Feature {
     /// Switch features on. A new object map says nothing until `object-map rebuild` has made it.
     Enable {
         image: String,
-        /// exclusive-lock, object-map, fast-diff; object-map and fast-diff go together, and need exclusive-lock.
+        /// exclusive-lock, object-map, fast-diff; object-map and fast-diff go together, and need
+        /// exclusive-lock.
         #[arg(required = true, value_delimiter = ',')]
         features: Vec<String>,
     },
@@ -718,7 +722,8 @@ pub(crate) enum Trash {
 
 #[derive(Subcommand)]
 pub(crate) enum Migration {
-    /// Make the new image, with the snapshots of the old one, and put that into the trash. From then on the new one is used.
+    /// Make the new image, with the snapshots of the old one, and put that into the trash. From then on the
+    /// new one is used.
     Prepare {
         image: String,
         /// The new image; by default it has the same name, and it stays in its pool if none is named.
@@ -773,7 +778,8 @@ pub(crate) struct Bench {
     /// How many in a hundred I/Os read.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) rw_mix_read: u32,
-    /// Bytes of memory for a cache, at least 1M: writes are done when they are in it, and what is dirty at the end is written back within the time that is shown.
+    /// Bytes of memory for a cache, at least 1M: writes are done when they are in it, and what is dirty at
+    /// the end is written back within the time that is shown.
     #[arg(long, value_parser = block, value_name = "BYTES")]
     pub(crate) cache: Option<u64>,
     /// With a cache: a write is done when the cluster has it.

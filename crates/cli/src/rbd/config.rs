@@ -16,13 +16,15 @@ use super::{Place, only_pool};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
-/// What the keys of settings begin with among the pairs that are kept with a pool or an image (`librbd::ImageCtx::METADATA_CONF_PREFIX`).
+/// What the keys of settings begin with among the pairs that are kept with a pool or an image
+/// (`librbd::ImageCtx::METADATA_CONF_PREFIX`).
 const PREFIX: &str = "conf_";
 
 /// Tells open images of a cluster that a pool's settings have changed.
 const CHANGED_AT: &str = "rbd_config_pool_override_update_timestamp";
 
-/// Options that no pool has of its own, and those that a pool has but no image (`rbd config … list` of 16.2.15).
+/// Options that no pool has of its own, and those that a pool has but no image (`rbd config … list` of
+/// 16.2.15).
 const NOT_OF_POOLS: [&str; 11] = [
     "rbd_auto_exclusive_lock_until_manual_request",
     CHANGED_AT,
@@ -232,8 +234,8 @@ async fn of_both(io: &IoCtx, image: &Image) -> Result<[Settings; 2], Error> {
     Ok([of_pool, settings(&image.metadata().await?, "image")])
 }
 
-/// The configuration with what the pool of `io` says instead, be it on the command line: librbd has it so. What
-/// cannot be read says nothing, as there; nor does what is no value.
+/// The configuration with what the pool of `io` says instead, be it on the command line: librbd has it so.
+/// What cannot be read says nothing, as there; nor does what is no value.
 pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
     let mut conf = place.conf.clone();
     for (name, (value, _)) in settings(&pools::metadata(io).await.unwrap_or_default(), "pool") {

@@ -1,5 +1,5 @@
-//! What the options `rbd_default_…` say of images; as `rbd` takes them from the images' pool, the command line,
-//! `CEPH_ARGS`, ceph.conf and the monitors.
+//! What the options `rbd_default_…` say of images; as `rbd` takes them from the images' pool, the command
+//! line, `CEPH_ARGS`, ceph.conf and the monitors.
 
 use loligo_cephx::conf::Conf;
 use loligo_rbd::{CloneFormat, NewImage};

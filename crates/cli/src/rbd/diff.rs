@@ -170,7 +170,8 @@ pub(super) async fn import(
     closed.context(|| what)
 }
 
-/// Makes an image what a file of differences says; tells how many bytes of it are read. The snapshot is made last: where it is there, so is all before it.
+/// Makes an image what a file of differences says; tells how many bytes of it are read. The snapshot is made
+/// last: where it is there, so is all before it.
 pub(super) async fn apply(
     image: &Image,
     reader: &mut Reader<impl Read>,

@@ -208,7 +208,8 @@ pub(super) fn namespaces(names: &[String], format: Format) {
     }
 }
 
-/// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as `rbd` has it.
+/// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as
+/// `rbd` has it.
 pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, format: Format) {
     let rows = images.iter().flat_map(|(name, id, all)| all.iter().map(move |usage| (name, id, usage)));
     let sum = |of: fn(&Usage) -> u64| rows.clone().map(|(_, _, usage)| of(usage)).sum::<u64>();

@@ -47,7 +47,8 @@ pub(super) async fn import(
     Ok(())
 }
 
-/// Writes what comes into an image that grows as it does, and is as long as that in the end. Blocks of zeros are left out.
+/// Writes what comes into an image that grows as it does, and is as long as that in the end. Blocks of zeros
+/// are left out.
 pub(super) async fn import_stream(
     image: &Image,
     source: &mut impl Read,

@@ -64,8 +64,8 @@ fn value_of(word: &str, words: &mut impl Iterator<Item = String>) -> Result<Stri
     }
 }
 
-/// The words behind the name of a command on groups: a group, and perhaps an image, instead of the options that
-/// name their parts.
+/// The words behind the name of a command on groups: a group, and perhaps an image, instead of the options
+/// that name their parts.
 fn of_group(words: Vec<String>, takes_next: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let mut named: [Option<String>; GROUP_OPTIONS.len()] = Default::default();
     let (mut options, mut left) = (Vec::new(), Vec::new());

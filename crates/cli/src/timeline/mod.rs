@@ -1,4 +1,5 @@
-//! `loligo trace FILE`: what the timelines in a file say, in words, as JSON, or as a picture of how operations overlap.
+//! `loligo trace FILE`: what the timelines in a file say, in words, as JSON, or as a picture of how
+//! operations overlap.
 
 mod overlap;
 mod read;

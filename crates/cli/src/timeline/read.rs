@@ -153,7 +153,8 @@ struct Args {
     dropped: u64,
 }
 
-/// Reads a trace. One that is cut short is read as far as it goes; operations whose end is missing are left out.
+/// Reads a trace. One that is cut short is read as far as it goes; operations whose end is missing are left
+/// out.
 pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
     let mut out = Timelines { is_cut: true, ..Timelines::default() };
     let mut open = HashMap::new();

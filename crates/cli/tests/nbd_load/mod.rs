@@ -29,7 +29,8 @@ const DEPTH: usize = 16;
 pub(crate) const WRITERS: usize = 4;
 /// Bytes of the device.
 pub(crate) const SIZE: usize = WRITERS * BLOCKS * BLOCK;
-/// How long an answer may take: longer than it takes a cluster to notice that an OSD is gone and to have it back, and longer than the lock of a client that died stays.
+/// How long an answer may take: longer than it takes a cluster to notice that an OSD is gone and to have it
+/// back, and longer than the lock of a client that died stays.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `loligo nbd serve` with one image, on a free port.
@@ -84,7 +85,8 @@ pub(crate) struct Writer {
     pub(crate) is_cut_off: bool,
 }
 
-/// The write whose bytes the block has: that which was answered last, or one that was sent behind it and never answered.
+/// The write whose bytes the block has: that which was answered last, or one that was sent behind it and
+/// never answered.
 #[derive(Clone, Copy, Default)]
 struct Block {
     answered: u64,
@@ -186,7 +188,8 @@ impl Writer {
         client.stream.write_all(&Client::request(WRITE, self.writes, offset, data.len() as u32, &data)).await
     }
 
-    /// Notes what is there, which must be what may be there: how many blocks have a write that was not answered.
+    /// Notes what is there, which must be what may be there: how many blocks have a write that was not
+    /// answered.
     pub(crate) fn compare(&mut self, device: &[u8]) -> usize {
         let mut unanswered = 0;
         for (n, block) in self.blocks.iter_mut().enumerate() {
@@ -207,7 +210,8 @@ impl Writer {
     }
 }
 
-/// A block of a write: its number, then what follows from it and the block's place. None has been written: zeros.
+/// A block of a write: its number, then what follows from it and the block's place. None has been written:
+/// zeros.
 fn content(index: usize, write: u64) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK];
     if write > 0 {

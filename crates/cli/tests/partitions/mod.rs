@@ -1,4 +1,5 @@
-//! Disks with a partition table and nothing else, as installers write them (UEFI specification, sections 5.2 and 5.3).
+//! Disks with a partition table and nothing else, as installers write them (UEFI specification, sections 5.2
+//! and 5.3).
 
 use std::ops::Range;
 
@@ -54,7 +55,8 @@ fn sign(disk: &mut [u8], partitions: &[(u8, Range<u32>)]) {
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
 }
 
-/// `sectors`: the header's own, the other header's, the first and the last one of partitions. `at`: where entries begin.
+/// `sectors`: the header's own, the other header's, the first and the last one of partitions. `at`: where
+/// entries begin.
 fn header(sectors: [usize; 4], at: usize, entries_crc: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(b"EFI PART");

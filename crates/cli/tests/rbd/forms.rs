@@ -1,5 +1,5 @@
-//! Goal: the forms in which `rbd` takes names and sizes as options do what they do with the stock program, and
-//! our program is `rbd` where it is called so.
+//! Goal: the forms in which `rbd` takes names and sizes as options do what they do with the stock program,
+//! and our program is `rbd` where it is called so.
 
 use std::os::unix::fs::symlink;
 use std::process::Output;

@@ -1,5 +1,5 @@
-//! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of our own, and on the stock cluster that
-//! LOLIGO_STOCK_CONF names.
+//! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of
+//! our own, and on the stock cluster that LOLIGO_STOCK_CONF names.
 
 mod clones;
 mod copy;

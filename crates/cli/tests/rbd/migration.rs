@@ -202,7 +202,8 @@ fn went_back(place: &Place, to: &Place, prepares: By, aborts: By) {
     place.stock("rm m --no-progress");
 }
 
-/// A program that is killed as it copies: all can be read, and the next one goes on, though the first had the lock.
+/// A program that is killed as it copies: all can be read, and the next one goes on, though the first had the
+/// lock.
 pub(crate) fn killed(place: &Place) {
     let image = format!("{}/n", place.pool);
     place.done("create m --size 40M --object-size 64K");

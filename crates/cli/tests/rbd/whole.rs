@@ -1,4 +1,5 @@
-//! Images with all their snapshots in one file: what one program writes the other reads, byte for byte the same.
+//! Images with all their snapshots in one file: what one program writes the other reads, byte for byte the
+//! same.
 
 use std::fs;
 use std::path::Path;
@@ -177,7 +178,8 @@ fn exchanged(place: &Place, image: &str) {
     place.stock(&format!("export {image} theirs.v2 --export-format 2 --no-progress"));
     let read = |file: &str| fs::read(place.dir.join(file)).expect("a file");
     let [ours, theirs] = ["ours.v2", "theirs.v2"].map(read);
-    // Of what a clone's object hides of the parent behind its own end ours tells that it is zeros, and stock's nothing.
+    // Of what a clone's object hides of the parent behind its own end ours tells that it is zeros, and
+    // stock's nothing.
     if image == "base" {
         assert!(ours == theirs, "{} and {} bytes", ours.len(), theirs.len());
     }

@@ -1,7 +1,7 @@
 //! The attackers: each goes on until it is told to end, and begins anew when the server has hung up.
 //!
-//! They have threads of their own, with a lower priority: those who attack from elsewhere take none of this machine's
-//! processors.
+//! They have threads of their own, with a lower priority: those who attack from elsewhere take none of this
+//! machine's processors.
 
 use std::array;
 use std::fmt;

@@ -1,11 +1,11 @@
-//! Goal: a server that is attacked in all known ways at once loses nothing, goes on answering its honest clients, and takes no
-//! more memory than its bounds allow. Method: `loligo serve --store disk` in a process of its own; writers that verify, and a
-//! client that times small reads, at first alone and then beside the attackers; at the end the server is killed, and what the
-//! next one has is compared.
+//! Goal: a server that is attacked in all known ways at once loses nothing, goes on answering its honest
+//! clients, and takes no more memory than its bounds allow. Method: `loligo serve --store disk` in a process
+//! of its own; writers that verify, and a client that times small reads, at first alone and then beside the
+//! attackers; at the end the server is killed, and what the next one has is compared.
 //!
-//! `LOLIGO_SIEGE_SECONDS` says for how long (6), `LOLIGO_SIEGE_SEED` with which chances (1). With `LOLIGO_SIEGE_RATIO` the slowest
-//! in a hundred of the small reads may take so many times what it takes without attackers, and no longer.
-//! `cargo xtask torture` runs it for long and with that bound.
+//! `LOLIGO_SIEGE_SECONDS` says for how long (6), `LOLIGO_SIEGE_SEED` with which chances (1). With
+//! `LOLIGO_SIEGE_RATIO` the slowest in a hundred of the small reads may take so many times what it takes
+//! without attackers, and no longer. `cargo xtask torture` runs it for long and with that bound.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../server/tests/hostile/attacker.rs"]

@@ -1,8 +1,9 @@
-//! Transactions of many op sequencers are applied by some threads: how much of the threads' time does it take?
+//! Transactions of many op sequencers are applied by some threads: how much of the threads' time does it
+//! take?
 //!
-//! Clients queue bursts of transactions, each of one sequencer, which must be applied in their order. Applying one is the same in
-//! both forms: loligo-store's memory store, and then the wait for a disk that FileStore's writes to files bring. What differs is
-//! how the threads that apply share the sequencers out.
+//! Clients queue bursts of transactions, each of one sequencer, which must be applied in their order.
+//! Applying one is the same in both forms: loligo-store's memory store, and then the wait for a disk that
+//! FileStore's writes to files bring. What differs is how the threads that apply share the sequencers out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,8 @@ static SEQUENCER: Class = Class::new("contend.sequencer");
 const CLIENTS: u64 = 2;
 /// Transactions that one of them has under way.
 const IN_FLIGHT: usize = 512;
-/// Transactions for one sequencer that come together: a common queue depth of one client, below FileStore's 50 (`filestore_queue_max_ops`).
+/// Transactions for one sequencer that come together: a common queue depth of one client, below FileStore's
+/// 50 (`filestore_queue_max_ops`).
 const BURST: u64 = 32;
 const BYTES: usize = 4096;
 /// What a write to a file keeps a thread waiting.
@@ -145,7 +147,8 @@ trait Sequencer: Send + Sync + Sized + 'static {
     /// Adds a transaction; whether the sequencer has to be put on the apply queue.
     fn add(&self, op: Op) -> bool;
 
-    /// Applies what a thread that took the sequencer from the apply queue applies; whether it has to be put there again.
+    /// Applies what a thread that took the sequencer from the apply queue applies; whether it has to be put
+    /// there again.
     fn apply(&self, each: &mut dyn FnMut(&Target, Op)) -> bool;
 }
 

@@ -1,8 +1,9 @@
-//! Objects are read that are on disk only, and others of the same placement group are written: how long does a write take?
+//! Objects are read that are on disk only, and others of the same placement group are written: how long does
+//! a write take?
 //!
-//! Connections keep 4 KiB writes in flight, others 4 KiB reads of objects that no cache holds, all in one placement group of an
-//! OSD on disk. Messenger, decoding, checks, execution and store are the product's in both forms; what differs is who waits for
-//! the disk, and holding what.
+//! Connections keep 4 KiB writes in flight, others 4 KiB reads of objects that no cache holds, all in one
+//! placement group of an OSD on disk. Messenger, decoding, checks, execution and store are the product's in
+//! both forms; what differs is who waits for the disk, and holding what.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -357,8 +358,8 @@ impl<A: Answers> ObjectStore for Through<dyn ObjectStore, A> {
 
 impl<A: Answers> Collection for Through<dyn Collection, A> {
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
-        // What says where an object lies is not what the case is about: it takes as long as it takes, and who asks waits only
-        // in the "before".
+        // What says where an object lies is not what the case is about: it takes as long as it takes, and who
+        // asks waits only in the "before".
         let wrap = |inner: Option<Arc<dyn ObjectView>>, answers: &A| {
             let answers = answers.clone();
             inner.map(|inner| Arc::new(Through { inner, answers }) as Arc<dyn ObjectView>)

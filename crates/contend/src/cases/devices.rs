@@ -1,6 +1,8 @@
-//! Many devices are opened, read and closed by some threads, while one of them is changed at a time: who waits for whom?
+//! Many devices are opened, read and closed by some threads, while one of them is changed at a time: who
+//! waits for whom?
 //!
-//! The devices and what is done with them are the product's in both forms; what differs is what an open, a close and a change of a device exclude.
+//! The devices and what is done with them are the product's in both forms; what differs is what an open, a
+//! close and a change of a device exclude.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

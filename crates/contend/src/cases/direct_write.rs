@@ -1,4 +1,5 @@
-//! A write of a file touches several objects, each of which takes a while: does it wait for one after the other?
+//! A write of a file touches several objects, each of which takes a while: does it wait for one after the
+//! other?
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -95,7 +96,8 @@ impl Case for DirectWrite {
 }
 
 impl DirectWrite {
-    /// Writes the same range again and again for a time, at least once. The first time, which makes the objects, does not count.
+    /// Writes the same range again and again for a time, at least once. The first time, which makes the
+    /// objects, does not count.
     async fn write(
         &self,
         direct: &Direct,
@@ -131,7 +133,8 @@ const CARRIED: usize = 9;
 /// Bytes of one call to the kernel.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How long so many bytes take over a loopback socket until a byte says that all have come, from and to memory that was touched before.
+/// How long so many bytes take over a loopback socket until a byte says that all have come, from and to
+/// memory that was touched before.
 fn bare_socket(bytes: u64) -> io::Result<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;

@@ -1,8 +1,9 @@
 //! Threads log a line: what does the call cost them?
 //!
-//! Each thread logs `sent {} frames to {}` with a number and an address, and each call is timed by itself; what looking at
-//! the clock costs is taken off. Threads log in bursts with pauses in between, in which the writer can follow, in both forms:
-//! a log that drops would look fast, one that makes its callers wait for the disk slow.
+//! Each thread logs `sent {} frames to {}` with a number and an address, and each call is timed by itself;
+//! what looking at the clock costs is taken off. Threads log in bursts with pauses in between, in which the
+//! writer can follow, in both forms: a log that drops would look fast, one that makes its callers wait for
+//! the disk slow.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Six threads do long work under one lock, or a thread for each processor short work: what do those that wait cost?
+//! Six threads do long work under one lock, or a thread for each processor short work: what do those that
+//! wait cost?
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +16,8 @@ use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, U
 /// The lock of the "after".
 static HELD_LOCK: Class = Class::new("contend.long_hold");
 
-/// Steps of work under the lock and between two acquisitions, in the short-hold run: some tens of nanoseconds each.
+/// Steps of work under the lock and between two acquisitions, in the short-hold run: some tens of nanoseconds
+/// each.
 const SHORT_HOLD_ROUNDS: u64 = 32;
 const SHORT_PAUSE_ROUNDS: u64 = 32;
 /// Acquisitions between two looks at the clock.
@@ -113,7 +115,8 @@ impl Run {
 }
 
 impl LongHold {
-    /// Each thread holds the lock once, for a twelfth of the time: half of it is one thread's that does the same alone.
+    /// Each thread holds the lock once, for a twelfth of the time: half of it is one thread's that does the
+    /// same alone.
     fn long(&self, lock: &impl Exclusion, time: Duration) -> Result<Sample, Error> {
         let hold = time / (2 * self.threads as u32);
         let rounds = (hold.as_secs_f64() * work_per_s()) as u64;
@@ -234,9 +237,9 @@ fn work_per_s() -> f64 {
 
 /// The "before": a mutex with optimistic spinning, as the kernel's.
 ///
-/// In the kernel a waiter spins while the owner is on a processor and nobody else wants its own. A thread of a program sees
-/// neither; it notices afterwards that it was interrupted, and then sleeps. The kernel queues its spinners, which matters on
-/// machines with dozens of processors only.
+/// In the kernel a waiter spins while the owner is on a processor and nobody else wants its own. A thread of
+/// a program sees neither; it notices afterwards that it was interrupted, and then sleeps. The kernel queues
+/// its spinners, which matters on machines with dozens of processors only.
 struct Optimistic {
     state: AtomicU32,
 }

@@ -40,7 +40,8 @@ pub fn by_name(name: &str) -> Result<Box<dyn Case>, Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Each case as it is, but small: that both forms work and measure something. How fast they are is not tested.
+    //! Each case as it is, but small: that both forms work and measure something. How fast they are is not
+    //! tested.
 
     use std::collections::BTreeSet;
     use std::time::Duration;
@@ -97,7 +98,8 @@ mod tests {
                     let what = format!("{what}: {}: {} -> {}", row.metric.name, row.before, row.after);
                     assert!(row.before.is_finite() && row.after.is_finite(), "{what}");
                     assert!(row.before >= 0.0 && row.after >= 0.0, "{what}");
-                    // Nobody may have had to wait, nothing been dropped; but something took time, or was done.
+                    // Nobody may have had to wait, nothing been dropped; but something took time, or was
+                    // done.
                     let may_be_none = ["wait", "dropped"].iter().any(|word| row.metric.name.contains(word));
                     assert!(may_be_none || (row.before > 0.0 && row.after > 0.0), "{what}");
                 }

@@ -1,11 +1,11 @@
 //! Readers of what is cached beside readers of what is not: who waits for the cache?
 //!
-//! Most threads read blocks of 4 KiB that are cached; some go through what is not, in larger pieces, and each waits for its pieces to come from
-//! a back end. Misses are due at fixed times, so that both forms have the same ones beside their hits. Hits are due at fixed times too, or each
-//! follows the one before.
+//! Most threads read blocks of 4 KiB that are cached; some go through what is not, in larger pieces, and each
+//! waits for its pieces to come from a back end. Misses are due at fixed times, so that both forms have the
+//! same ones beside their hits. Hits are due at fixed times too, or each follows the one before.
 //!
-//! A hit's time is that of the call; but if its thread still waited for an earlier one when it was due, its time is counted from then: who
-//! waits long would else measure the less the longer he waits.
+//! A hit's time is that of the call; but if its thread still waited for an earlier one when it was due, its
+//! time is counted from then: who waits long would else measure the less the longer he waits.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
 //! Many threads send on one connection: how long do they wait for its lock?
 //!
-//! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes is there, and sends the next, as processes do
-//! that use a storage cluster. Server, sealing, runtime and kind of mutex are the same for both forms.
+//! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes is there, and sends the next, as
+//! processes do that use a storage cluster. Server, sealing, runtime and kind of mutex are the same for both
+//! forms.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};

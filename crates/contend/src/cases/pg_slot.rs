@@ -1,8 +1,9 @@
-//! Many connections ask for objects in few placement groups: how long does a request take, and who waits for the PG?
+//! Many connections ask for objects in few placement groups: how long does a request take, and who waits for
+//! the PG?
 //!
-//! Each connection keeps some 4 KiB writes in flight and sends the next when a reply is there. Messenger, decoding, checks,
-//! execution, store and reply are the product's in both forms; what differs is how a request gets from the connection that
-//! read it to its placement group.
+//! Each connection keeps some 4 KiB writes in flight and sends the next when a reply is there. Messenger,
+//! decoding, checks, execution, store and reply are the product's in both forms; what differs is how a
+//! request gets from the connection that read it to its placement group.
 
 use std::sync::Arc;
 use std::thread;
@@ -98,7 +99,8 @@ impl Case for PgSlot {
 }
 
 impl PgSlot {
-    /// Serves with `dispatcher` and lets the connections ask for a time. `guards` are the classes that guard a PG.
+    /// Serves with `dispatcher` and lets the connections ask for a time. `guards` are the classes that guard
+    /// a PG.
     fn drive(
         &self,
         server_rt: &Runtime,

@@ -1,4 +1,5 @@
-//! The "before" of cases about a placement group's lock: shards with queues, threads that serve them, and a lock for each PG.
+//! The "before" of cases about a placement group's lock: shards with queues, threads that serve them, and a
+//! lock for each PG.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
@@ -16,7 +17,8 @@ use crate::Error;
 /// Held while a request of the PG is executed.
 pub(super) static PG: Class = Class::new("before.pg");
 
-/// Stock defaults for solid-state disks: `osd_op_num_shards_ssd` and `osd_op_num_threads_per_shard_ssd` of Luminous.
+/// Stock defaults for solid-state disks: `osd_op_num_shards_ssd` and `osd_op_num_threads_per_shard_ssd` of
+/// Luminous.
 const SHARDS: usize = 8;
 const THREADS_PER_SHARD: usize = 2;
 
@@ -59,7 +61,8 @@ impl Queued {
             let pg = self.pgs[seed as usize].lock();
             // The reply is queued under the PG's lock and written without it, as a stock OSD does.
             let cork = conn.cork();
-            // The PG's slot is idle, since nobody else has the lock: the request is executed at once, by the same code.
+            // The PG's slot is idle, since nobody else has the lock: the request is executed at once, by the
+            // same code.
             self.osd.dispatch(&conn, &mut msgs);
             drop(pg);
             drop(cork);

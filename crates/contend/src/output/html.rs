@@ -1,3 +1,5 @@
+//! Results as an HTML page with charts.
+
 use std::fmt::Write;
 
 use loligo_lockstat::{ClassReport, Kind, Site, Times};
@@ -10,7 +12,8 @@ use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome, Unit};
 /// Places shown for each lock and list.
 const SITES_SHOWN: usize = 3;
 
-/// One page that needs nothing else: charts, and which lock was waited for where. Light or dark as the reader's system is.
+/// One page that needs nothing else: charts, and which lock was waited for where. Light or dark as the
+/// reader's system is.
 pub fn to_html(outcomes: &[Outcome], machine: &Machine, plan: &Plan) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
     out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";

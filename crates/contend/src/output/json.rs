@@ -1,12 +1,15 @@
+//! Results as JSON.
+
 use serde_json::{Value, json};
 
 use crate::Outcome;
 
-/// An array with one object for each metric: `case`, `metric`, `unit`, `before`, `after`, `ratio`, `reference_ratio`. These
-/// names and the metrics' do not change.
+/// An array with one object for each metric: `case`, `metric`, `unit`, `before`, `after`, `ratio`,
+/// `reference_ratio`. These names and the metrics' do not change.
 ///
-/// `metric` is the metric's name, a comma, and the setting's. `ratio` says how many times better the after is, whichever
-/// direction is good; it is null if before or after is nothing; `reference_ratio` is null if none was published.
+/// `metric` is the metric's name, a comma, and the setting's. `ratio` says how many times better the after
+/// is, whichever direction is good; it is null if before or after is nothing; `reference_ratio` is null if
+/// none was published.
 pub fn to_json(outcomes: &[Outcome]) -> String {
     let rows = outcomes.iter().flat_map(|outcome| {
         outcome.settings.iter().flat_map(move |setting| {

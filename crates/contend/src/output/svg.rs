@@ -10,7 +10,8 @@ use crate::{Form, Outcome, Row, SettingOutcome, Spread};
 const WIDTH: f64 = 900.0;
 const FORMS: [&str; 2] = ["before", "after"];
 
-/// The first metric of each setting: how many times better, on a logarithmic axis, with the published ratio as a mark.
+/// The first metric of each setting: how many times better, on a logarithmic axis, with the published ratio
+/// as a mark.
 pub(super) fn overview(outcomes: &[Outcome]) -> String {
     const ROW: f64 = 46.0;
     const LEFT: f64 = 390.0;
@@ -122,7 +123,8 @@ pub(super) fn bars(setting: &SettingOutcome) -> String {
     out + "</svg>"
 }
 
-/// The part of the requests that a quantile leaves out, as the logarithm that the axis shows: 1 is the slowest tenth.
+/// The part of the requests that a quantile leaves out, as the logarithm that the axis shows: 1 is the
+/// slowest tenth.
 const NINES_SHOWN: [(f64, &str); 7] = [
     (0.0, "fastest"),
     (std::f64::consts::LOG10_2, "50 %"),

@@ -1,3 +1,5 @@
+//! Results as a table.
+
 use std::fmt::Write;
 
 use super::format::{Verdict, figure, reference, row_ratio, verdict};

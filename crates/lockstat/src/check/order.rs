@@ -1,8 +1,8 @@
 //! The order of classes, learnt while the program runs.
 //!
-//! Whenever a lock of class B is awaited by a thread that holds one of class A, the edge A → B is remembered with
-//! both places. Should B → … → A be known already, two threads could wait for each other for ever, and that is an
-//! error even though this time they did not.
+//! Whenever a lock of class B is awaited by a thread that holds one of class A, the edge A → B is remembered
+//! with both places. Should B → … → A be known already, two threads could wait for each other for ever, and
+//! that is an error even though this time they did not.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -8,18 +8,19 @@
 //! | `hold_x8` | the holder | eight times the mean hold, an average in which each new hold weighs an eighth |
 //! | `released` | the holder | ticks at which the last such hold ended |
 //!
-//! Only holds that somebody waited for are measured, so an undisturbed acquisition reads no clock; others do not matter.
-//! A hold is measured from the time its first waiter came, which is the part of it that matters to waiters: by the
-//! waiter itself if the lock becomes free while it spins, else by the holder. A waiter may set `since` just after the
-//! hold has ended; then the next hold is taken for longer, until that waiter gets the lock itself and sets `since`
-//! anew.
+//! Only holds that somebody waited for are measured, so an undisturbed acquisition reads no clock; others do
+//! not matter. A hold is measured from the time its first waiter came, which is the part of it that matters
+//! to waiters: by the waiter itself if the lock becomes free while it spins, else by the holder. A waiter may
+//! set `since` just after the hold has ended; then the next hold is taken for longer, until that waiter gets
+//! the lock itself and sets `since` anew.
 //!
-//! What a sleep and a wake-up cost is learnt from those that happen, for the whole process (`sync::wake_cost`): from the
-//! moment a holder begins to release the lock to the moment the waiter runs.
+//! What a sleep and a wake-up cost is learnt from those that happen, for the whole process
+//! (`sync::wake_cost`): from the moment a holder begins to release the lock to the moment the waiter runs.
 //!
 //! A long hold counts as [`HOLD_MAX`] times that cost at most. So one is enough to stop the spinning, for an
-//! acquisition or two; and after a series of them 16 short ones bring it back. A holder that loses its processor is a
-//! long hold, too: on a machine with more threads than processors the waiters do not burn what the holder needs.
+//! acquisition or two; and after a series of them 16 short ones bring it back. A holder that loses its
+//! processor is a long hold, too: on a machine with more threads than processors the waiters do not burn what
+//! the holder needs.
 
 use super::sync::{
     Acquire, AtomicU32, AtomicU64, Futex, Relaxed, Release, learn_wake_cost, now, pause, wake_cost,
@@ -29,8 +30,8 @@ const FREE: u32 = super::mutex::FREE;
 const HELD: u32 = super::mutex::HELD;
 const AWAITED: u32 = super::mutex::AWAITED;
 
-/// The longest hold that is believed, in costs of a sleep and a wake-up: a new hold weighs an eighth, so one of
-/// this length moves the mean of a lock that was never held by just that cost.
+/// The longest hold that is believed, in costs of a sleep and a wake-up: a new hold weighs an eighth, so one
+/// of this length moves the mean of a lock that was never held by just that cost.
 pub(super) const HOLD_MAX: u64 = 8;
 
 /// The lock of [`AdaptiveMutex`](crate::AdaptiveMutex).
@@ -72,8 +73,8 @@ impl Adaptive {
 
     #[inline]
     pub(crate) fn unlock(&self) {
-        // Relaxed: nothing hangs on it but a decision about spinning. A wake-up is never missed through it: the
-        // word says who sleeps.
+        // Relaxed: nothing hangs on it but a decision about spinning. A wake-up is never missed through it:
+        // the word says who sleeps.
         if self.since.load(Relaxed) != 0 {
             self.learn_hold();
         }
@@ -91,8 +92,8 @@ impl Adaptive {
         self.word.word().compare_exchange(FREE, how, Acquire, Relaxed).is_ok()
     }
 
-    /// Looks for the lock as long as a sleep and a wake-up would take, if its holds are shorter than that. True if
-    /// it has been taken; else the holder knows that somebody waits.
+    /// Looks for the lock as long as a sleep and a wake-up would take, if its holds are shorter than that.
+    /// True if it has been taken; else the holder knows that somebody waits.
     fn spin(&self, how: u32) -> bool {
         let came = now();
         let patience = wake_cost();

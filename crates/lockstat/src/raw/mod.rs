@@ -1,7 +1,7 @@
 //! The bare locks: a word or two and what to do while it is taken. No class, no counting.
 //!
-//! The algorithms in `mutex.rs`, `adaptive.rs` and `rwlock.rs` see the world only through `super::sync`, so that `tests/loom.rs` can
-//! compile the same files against loom's.
+//! The algorithms in `mutex.rs`, `adaptive.rs` and `rwlock.rs` see the world only through `super::sync`, so
+//! that `tests/loom.rs` can compile the same files against loom's.
 
 mod adaptive;
 mod mutex;
@@ -26,8 +26,8 @@ pub enum Waiting {
 /// A bare lock with one holder.
 ///
 /// # Safety
-/// Between a successful `try_lock` or a return of `lock_slow` and the next `unlock`, no other thread gets the lock,
-/// and what was written before an `unlock` is seen by the next holder.
+/// Between a successful `try_lock` or a return of `lock_slow` and the next `unlock`, no other thread gets the
+/// lock, and what was written before an `unlock` is seen by the next holder.
 pub unsafe trait RawLock {
     /// The lock, free.
     const INIT: Self;
@@ -40,8 +40,8 @@ pub unsafe trait RawLock {
     /// Takes the lock, waiting as long as it takes. Called when `try_lock` has just failed.
     fn lock_slow(&self);
 
-    /// Releases the lock, then wakes whom that concerns. Whether somebody may have called the holder, for locks that can be
-    /// called.
+    /// Releases the lock, then wakes whom that concerns. Whether somebody may have called the holder, for
+    /// locks that can be called.
     ///
     /// # Safety
     /// The caller holds the lock.
@@ -51,8 +51,8 @@ pub unsafe trait RawLock {
     fn is_locked(&self) -> bool;
 }
 
-/// How often a `Mutex` looks before it sleeps: for about two microseconds, less than a sleep and a wake-up cost
-/// (measured on two cores: about 5 µs), and long enough for the short sections it is meant for.
+/// How often a `Mutex` looks before it sleeps: for about two microseconds, less than a sleep and a wake-up
+/// cost (measured on two cores: about 5 µs), and long enough for the short sections it is meant for.
 const LOOKS: u32 = sync::PAUSES;
 
 /// The lock of [`Mutex`](crate::Mutex).
@@ -60,8 +60,8 @@ pub(crate) type Sleeping = FutexMutex<LOOKS>;
 /// The lock of [`HeavyMutex`](crate::HeavyMutex).
 pub(crate) type Heavy = FutexMutex<0>;
 
-// SAFETY: `FutexMutex::lock` and `try_lock` return only after they have changed the word from free to held, with
-// Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
+// SAFETY: `FutexMutex::lock` and `try_lock` return only after they have changed the word from free to held,
+// with Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
 unsafe impl<const LOOKS: u32> RawLock for FutexMutex<LOOKS> {
     const INIT: Self = Self::from_word(sync::Futex::new(mutex::FREE));
     const WAITING: Waiting = Waiting::Sleeps;
@@ -86,8 +86,8 @@ unsafe impl<const LOOKS: u32> RawLock for FutexMutex<LOOKS> {
     }
 }
 
-// SAFETY: `try_lock` and `lock_slow` return only after they have changed the word from free to held or awaited, with
-// Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
+// SAFETY: `try_lock` and `lock_slow` return only after they have changed the word from free to held or
+// awaited, with Acquire; `unlock` changes it back with Release. tests/loom.rs checks it.
 unsafe impl RawLock for Adaptive {
     const INIT: Self = Self::from_parts(
         sync::Futex::new(mutex::FREE),

@@ -7,8 +7,9 @@
 //! | `AWAITED` | somebody holds it; perhaps somebody sleeps, so whoever releases it wakes one |
 //! | `HELD` or `AWAITED`, with `CALLED` | as above, and somebody who did not wait wants the holder to know |
 //!
-//! A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still sleep: at worst one
-//! wake-up finds nobody. Who goes to sleep may wipe out a call, so whoever releases an awaited lock believes that it was called.
+//! A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still sleep: at
+//! worst one wake-up finds nobody. Who goes to sleep may wipe out a call, so whoever releases an awaited lock
+//! believes that it was called.
 
 use super::sync::{AcqRel, Acquire, Futex, Relaxed, pause};
 
@@ -35,8 +36,8 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
     /// Takes the lock, or leaves word with whoever has it, in one step.
     #[inline]
     pub(crate) fn try_lock_or_call(&self) -> bool {
-        // Release: who learns of the call sees what was done before it. What calls and sleeps add are read-modify-writes,
-        // so that holds for each of several callers.
+        // Release: who learns of the call sees what was done before it. What calls and sleeps add are
+        // read-modify-writes, so that holds for each of several callers.
         self.word.word().fetch_or(HELD | CALLED, AcqRel) == FREE
     }
 
@@ -78,8 +79,8 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
         true
     }
 
-    /// Looks for a while, unless others sleep for it already: to go on would be to jump the queue. True if the lock has
-    /// been taken.
+    /// Looks for a while, unless others sleep for it already: to go on would be to jump the queue. True if
+    /// the lock has been taken.
     fn spin(&self, how: u32) -> bool {
         for step in 0..LOOKS {
             match self.word.word().load(Relaxed) {

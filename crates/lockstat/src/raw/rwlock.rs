@@ -6,9 +6,9 @@
 //! | 30 `READERS_SLEEP` | perhaps readers sleep, on `state` |
 //! | 31 `WRITERS_SLEEP` | perhaps writers sleep, on `turn` |
 //!
-//! A writer that waits keeps new readers out, so readers that come and go cannot starve it; when a writer leaves and
-//! both sorts wait, a writer is woken first. `turn` counts the wake-ups of writers: a writer reads it before it looks
-//! at `state` for the last time, so a wake-up in between makes its sleep end at once.
+//! A writer that waits keeps new readers out, so readers that come and go cannot starve it; when a writer
+//! leaves and both sorts wait, a writer is woken first. `turn` counts the wake-ups of writers: a writer reads
+//! it before it looks at `state` for the last time, so a wake-up in between makes its sleep end at once.
 
 use super::LOOKS;
 use super::sync::{Acquire, Futex, Relaxed, Release, pause};
@@ -148,8 +148,8 @@ impl FutexRwLock {
         }
     }
 
-    /// Wakes a writer or, failing that, all readers. `state` is what the last holder left: free, with somebody
-    /// asleep.
+    /// Wakes a writer or, failing that, all readers. `state` is what the last holder left: free, with
+    /// somebody asleep.
     ///
     /// A compare-exchange that fails because the lock was taken again leaves the bits to the new holder.
     #[cold]
@@ -171,8 +171,8 @@ impl FutexRwLock {
             if self.wake_writer() {
                 return;
             }
-            // The writer that had announced itself did not sleep yet, and will look again; the readers must not
-            // depend on it.
+            // The writer that had announced itself did not sleep yet, and will look again; the readers must
+            // not depend on it.
             state = READERS_SLEEP;
         }
         if state == READERS_SLEEP && self.state.word().compare_exchange(state, 0, Relaxed, Relaxed).is_ok() {

@@ -1,12 +1,14 @@
+//! The raw lock below `SpinLock`.
+
 use super::{RawLock, Sleeping, Waiting};
 
 /// The lock of [`SpinLock`](crate::SpinLock): one for leaf sections.
 ///
-/// A thread of a program, unlike one of the kernel, may lose its processor in the middle of the shortest section. Who
-/// spun on, perhaps on the very processor that the holder needs, would waste whole time slices: with 64 threads on
-/// two processors a lock whose waiters yielded and napped instead of sleeping took eight times the processor time. So
-/// in the end this one's waiters sleep like a mutex's, and what makes it a spin lock is what test builds demand of
-/// its sections.
+/// A thread of a program, unlike one of the kernel, may lose its processor in the middle of the shortest
+/// section. Who spun on, perhaps on the very processor that the holder needs, would waste whole time slices:
+/// with 64 threads on two processors a lock whose waiters yielded and napped instead of sleeping took eight
+/// times the processor time. So in the end this one's waiters sleep like a mutex's, and what makes it a spin
+/// lock is what test builds demand of its sections.
 pub struct Spin(Sleeping);
 
 // SAFETY: as `Sleeping`, which does it all.

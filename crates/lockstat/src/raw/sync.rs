@@ -1,4 +1,5 @@
-//! What the algorithms need from outside: atomics, a futex, a pause. `tests/loom.rs` has a namesake made of loom's.
+//! What the algorithms need from outside: atomics, a futex, a pause. `tests/loom.rs` has a namesake made of
+//! loom's.
 
 use std::hint::spin_loop;
 use std::{mem, ptr};
@@ -10,16 +11,17 @@ pub(super) use crate::clock::now;
 
 /// Pauses between a waiter's looks that grow, each twice as long as the one before.
 pub(super) const PAUSES: u32 = 3;
-/// Ticks of the first pause: about 300 ns, in which a holder takes and releases a lock of short sections several times.
+/// Ticks of the first pause: about 300 ns, in which a holder takes and releases a lock of short sections
+/// several times.
 const FIRST_PAUSE: u64 = 768;
 
 /// Passes some time before the next look, of which `step` have been taken.
 ///
-/// A waiter that looks all the time takes the line with the lock away from the holder, who needs it next, and then both
-/// wait for the line more than they work: with pauses two threads take a lock 1.3 to 2 times as often as with looks
-/// at every pause instruction. They are measured by the clock, since that instruction takes 13 ns on one processor and
-/// 50 on the next. Nothing here offers the processor to others: with 1,000 threads on two processors it comes back
-/// milliseconds later, and waits took several times as long in sum.
+/// A waiter that looks all the time takes the line with the lock away from the holder, who needs it next, and
+/// then both wait for the line more than they work: with pauses two threads take a lock 1.3 to 2 times as
+/// often as with looks at every pause instruction. They are measured by the clock, since that instruction
+/// takes 13 ns on one processor and 50 on the next. Nothing here offers the processor to others: with 1,000
+/// threads on two processors it comes back milliseconds later, and waits took several times as long in sum.
 pub(super) fn pause(step: u32) {
     let began = now();
     let ticks = FIRST_PAUSE << step.min(PAUSES - 1);
@@ -40,10 +42,11 @@ impl Futex {
         &self.0
     }
 
-    /// Sleeps if the word still has this value, until woken, or for no reason. Says whether it slept and was woken.
+    /// Sleeps if the word still has this value, until woken, or for no reason. Says whether it slept and was
+    /// woken.
     pub(super) fn wait(&self, value: u32) -> bool {
-        // SAFETY: the word outlives the call; a null time-out means none. An error (the value has changed, a signal)
-        // is a return for no reason.
+        // SAFETY: the word outlives the call; a null time-out means none. An error (the value has changed, a
+        // signal) is a return for no reason.
         let result = unsafe {
             let forever: *const libc::timespec = ptr::null();
             libc::syscall(
@@ -68,8 +71,8 @@ impl Futex {
     }
 
     fn wake(&self, threads_max: i32) -> libc::c_long {
-        // SAFETY: the kernel only compares the address, it reads nothing there; so it may even be gone by now, as it
-        // is when the next holder has dropped the lock already.
+        // SAFETY: the kernel only compares the address, it reads nothing there; so it may even be gone by
+        // now, as it is when the next holder has dropped the lock already.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -81,9 +84,9 @@ impl Futex {
     }
 }
 
-/// What a sleep and a wake-up cost before any has been seen, in ticks; and what nothing can change it beyond. With a
-/// counter of 2 to 4 GHz the bounds are about 1 µs and 50 µs: the fastest wake-up between two processors, and a slow one
-/// of a virtual machine.
+/// What a sleep and a wake-up cost before any has been seen, in ticks; and what nothing can change it beyond.
+/// With a counter of 2 to 4 GHz the bounds are about 1 µs and 50 µs: the fastest wake-up between two
+/// processors, and a slow one of a virtual machine.
 const WAKE_COST_FIRST: u32 = 10_000;
 const WAKE_COST_BOUNDS: (u32, u32) = (3_000, 150_000);
 /// There is nothing to wait for awake: whoever has the only processor is not the holder.
@@ -101,8 +104,8 @@ pub(super) fn wake_cost() -> u64 {
     }
 }
 
-/// Takes one sleep and wake-up into account. What is learnt is a low quantile, about one in nine: the others waited for a
-/// processor, too, which is no cost of sleeping.
+/// Takes one sleep and wake-up into account. What is learnt is a low quantile, about one in nine: the others
+/// waited for a processor, too, which is no cost of sleeping.
 pub(super) fn learn_wake_cost(ticks: u64) {
     let cost = WAKE_COST.load(Relaxed);
     if cost == 0 || cost == ONE_PROCESSOR {

@@ -1,5 +1,5 @@
-//! Goal: an adaptive lock learns what its holds are like, and learns anew when that changes. Method: holds of known length
-//! told to it, and real threads.
+//! Goal: an adaptive lock learns what its holds are like, and learns anew when that changes. Method: holds of
+//! known length told to it, and real threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

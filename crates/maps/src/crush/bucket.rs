@@ -1,3 +1,5 @@
+//! Buckets of a CRUSH map, and how each algorithm chooses an item.
+
 use az::{SaturatingAs as _, WrappingAs as _};
 
 use super::ChooseArg;
@@ -83,8 +85,8 @@ impl Bucket {
         }
     }
 
-    /// Draws for input `x` and the `r`-th try among the items. `None` if the bucket is empty or its parts do not fit
-    /// together. A uniform bucket does not draw but permute, which its caller does.
+    /// Draws for input `x` and the `r`-th try among the items. `None` if the bucket is empty or its parts do
+    /// not fit together. A uniform bucket does not draw but permute, which its caller does.
     #[inline]
     pub(super) fn draw(&self, x: u32, r: u32, arg: Option<&ChooseArg>, position: usize) -> Option<i32> {
         match &self.alg {
@@ -201,8 +203,8 @@ impl Best {
     }
 }
 
-/// The logarithm of a uniform draw divided by the weight: the highest of such draws falls on each item in proportion to
-/// its weight, and changing one weight moves only what that item wins or loses.
+/// The logarithm of a uniform draw divided by the weight: the highest of such draws falls on each item in
+/// proportion to its weight, and changing one weight moves only what that item wins or loses.
 #[inline]
 fn exponential(hash: u32, weight: u32) -> i64 {
     let ln = crush_ln(hash.wrapping_as::<u16>()).cast_signed() - (1 << 48);

@@ -57,8 +57,9 @@ impl CrushMap {
         map
     }
 
-    /// What a new stock cluster looks like: root `default`, one host with devices 0 to `osds`, each of weight 1, and
-    /// rule 0, `replicated_rule`, which spreads over `failure_domain` (a type's name, `osd` or `host`).
+    /// What a new stock cluster looks like: root `default`, one host with devices 0 to `osds`, each of weight
+    /// 1, and rule 0, `replicated_rule`, which spreads over `failure_domain` (a type's name, `osd` or
+    /// `host`).
     pub fn simple(host: &str, osds: u32, failure_domain: &str) -> Result<Self, CrushBuildError> {
         let mut map = Self::with_root();
         let host = map.add_bucket(host, HOST)?;
@@ -95,7 +96,8 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Puts a device or a bucket into a bucket. A device weighs `weight` (in 1/65536), a bucket what it weighs itself.
+    /// Puts a device or a bucket into a bucket. A device weighs `weight` (in 1/65536), a bucket what it
+    /// weighs itself.
     pub fn insert_item(&mut self, item: i32, weight: u32, bucket: i32) -> Result<(), CrushBuildError> {
         let weight = match self.bucket(item) {
             Some(below) => below.weight,
@@ -144,8 +146,8 @@ impl CrushMap {
         parents.into_iter().try_for_each(|parent| self.set_item_weight(bucket, total, parent))
     }
 
-    /// Makes the usual rule: from `root`, one device in each of as many `failure_domain`s (a type's number) as the pool is
-    /// wide. Returns its number.
+    /// Makes the usual rule: from `root`, one device in each of as many `failure_domain`s (a type's number)
+    /// as the pool is wide. Returns its number.
     pub fn add_simple_rule(
         &mut self,
         name: &str,

@@ -1,5 +1,5 @@
-//! Device classes. A rule that takes only devices of one class starts from a shadow: a copy of the tree that holds only
-//! those (`CrushWrapper::device_class_clone`).
+//! Device classes. A rule that takes only devices of one class starts from a shadow: a copy of the tree that
+//! holds only those (`CrushWrapper::device_class_clone`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use super::{Bucket, BucketAlg, CrushBuildError, CrushMap, Rule, StepOp};
 type Shadows = BTreeMap<i32, BTreeMap<i32, i32>>;
 
 impl CrushMap {
-    /// Puts a device into a class, and makes the class if it is new. Until [`CrushMap::rebuild_class_trees`] no rule notices.
+    /// Puts a device into a class, and makes the class if it is new. Until [`CrushMap::rebuild_class_trees`]
+    /// no rule notices.
     pub fn set_device_class(&mut self, device: i32, class: &str) -> Result<(), CrushBuildError> {
         if !(0..self.max_devices).contains(&device) {
             return Err(CrushBuildError::BadItem(device));
@@ -25,7 +26,8 @@ impl CrushMap {
         self.class_buckets.get(&bucket)?.get(&self.class_by_name(class)?).copied()
     }
 
-    /// Makes the shadows of all trees anew, after devices were added, removed, reweighted or put into other classes.
+    /// Makes the shadows of all trees anew, after devices were added, removed, reweighted or put into other
+    /// classes.
     ///
     /// A shadow keeps its id, for rules name it. Shadows get no weight sets of their own.
     ///

@@ -1,5 +1,5 @@
-//! The encoding of CRUSH maps (`CrushWrapper::encode` in `src/crush/CrushWrapper.cc`). It has no envelope: newer
-//! releases append, and older maps end early.
+//! The encoding of CRUSH maps (`CrushWrapper::encode` in `src/crush/CrushWrapper.cc`). It has no envelope:
+//! newer releases append, and older maps end early.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +90,8 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Drops weight sets of what is no straw2 bucket and makes the others fit, as every Ceph daemon does on reading: old
-    /// monitors could leave them behind.
+    /// Drops weight sets of what is no straw2 bucket and makes the others fit, as every Ceph daemon does on
+    /// reading: old monitors could leave them behind.
     fn repair_choose_args(&mut self) {
         let buckets = &self.buckets;
         for args in self.choose_args.values_mut() {
@@ -106,8 +106,8 @@ impl CrushMap {
         }
     }
 
-    /// Sets `max_devices` by the devices that have a place or a name, as every Ceph daemon does on reading, so that it is
-    /// also what they write again.
+    /// Sets `max_devices` by the devices that have a place or a name, as every Ceph daemon does on reading,
+    /// so that it is also what they write again.
     fn count_devices(&mut self) {
         let items = self.buckets.iter().flatten().flat_map(|bucket| &bucket.items);
         let highest = items.chain(self.names.keys()).copied().max().unwrap_or(-1);
@@ -238,8 +238,8 @@ fn decode_rule(r: &mut Reader<'_>, number: usize) -> Result<Option<Rule>, Decode
     Ok(Some(Rule { kind, min_size, max_size, steps }))
 }
 
-/// Reads names by number. Some very old writers made the number 64 bits wide; its upper half then reads as an empty
-/// string's length, which no real name has.
+/// Reads names by number. Some very old writers made the number 64 bits wide; its upper half then reads as an
+/// empty string's length, which no real name has.
 fn decode_names(r: &mut Reader<'_>) -> Result<BTreeMap<i32, Name>, DecodeError> {
     let n = r.count(8)?;
     let mut names = BTreeMap::new();

@@ -1,3 +1,5 @@
+//! Runs a CRUSH rule.
+
 use az::SaturatingAs as _;
 
 use super::firstn::Firstn;
@@ -8,13 +10,14 @@ use super::walk::Walk;
 use super::{ChooseArgs, CrushMap, ITEM_UNDEF, Rule, Step, StepOp, Workspace};
 
 impl CrushMap {
-    /// Places input `x` by rule number `rule`: at most `result_max` devices, [`ITEM_NONE`](super::ITEM_NONE) in the
-    /// holes that erasure-coded rules leave.
+    /// Places input `x` by rule number `rule`: at most `result_max` devices, [`ITEM_NONE`](super::ITEM_NONE)
+    /// in the holes that erasure-coded rules leave.
     ///
-    /// `weights` says per device how much of its share it takes, from 0 (out) to 65536 (all). `args` are the weight sets
-    /// to use, see [`CrushMap::choose_args_for`]. A rule that does not exist places nothing.
+    /// `weights` says per device how much of its share it takes, from 0 (out) to 65536 (all). `args` are the
+    /// weight sets to use, see [`CrushMap::choose_args_for`]. A rule that does not exist places nothing.
     ///
-    /// Costs some 30 ns per item of each straw2 bucket on the way; allocates nothing once `workspace` has grown.
+    /// Costs some 30 ns per item of each straw2 bucket on the way; allocates nothing once `workspace` has
+    /// grown.
     pub fn do_rule<'w>(
         &self,
         rule: usize,

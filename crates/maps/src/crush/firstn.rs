@@ -1,3 +1,5 @@
+//! The step `choose firstn`.
+
 use az::SaturatingAs as _;
 
 use super::Bucket;
@@ -27,7 +29,8 @@ struct Output<'a> {
 }
 
 impl Firstn {
-    /// Chooses below `top` into `out`, and one device below each into `leaves` if there is such a vector. Returns how many.
+    /// Chooses below `top` into `out`, and one device below each into `leaves` if there is such a vector.
+    /// Returns how many.
     pub(super) fn choose(
         &self,
         walk: &mut Walk<'_>,

@@ -37,7 +37,8 @@ pub fn hash32_3(mut a: u32, mut b: u32, mut c: u32) -> u32 {
     h
 }
 
-/// The hashes of `a`, each of `b`, and `c`: [`hash32_3`] on several values at once, which processors do in parallel.
+/// The hashes of `a`, each of `b`, and `c`: [`hash32_3`] on several values at once, which processors do in
+/// parallel.
 #[inline]
 pub(super) fn hash32_3_each<const N: usize>(a: u32, b: &[u32; N], c: u32) -> [u32; N] {
     let mut h = b.map(|b| SEED ^ a ^ b ^ c);

@@ -1,9 +1,12 @@
+//! The step `choose indep`.
+
 use az::SaturatingAs as _;
 
 use super::walk::Walk;
 use super::{Bucket, BucketAlg, ITEM_NONE, ITEM_UNDEF};
 
-/// A choosing step whose failures leave holes, so that every item keeps its position: used for erasure-coded pools.
+/// A choosing step whose failures leave holes, so that every item keeps its position: used for erasure-coded
+/// pools.
 pub(super) struct Indep {
     /// Places of the whole step, also of those beyond what is asked for.
     pub(super) numrep: i32,
@@ -25,7 +28,8 @@ enum Descent {
 }
 
 impl Indep {
-    /// Chooses below `top` into all of `out`, and one device below each into `leaves` if there is such a vector.
+    /// Chooses below `top` into all of `out`, and one device below each into `leaves` if there is such a
+    /// vector.
     pub(super) fn choose(
         &self,
         walk: &mut Walk<'_>,
@@ -122,10 +126,11 @@ impl Indep {
         }
     }
 
-    /// The draw's number. It depends on the place, also in the descent to a leaf, so that two places that get the same
-    /// bucket tend to get different items in it.
+    /// The draw's number. It depends on the place, also in the descent to a leaf, so that two places that get
+    /// the same bucket tend to get different items in it.
     fn r_for(&self, bucket: &Bucket, at: &Place) -> i32 {
-        // In a permutation whose length the number of places divides, a step of one more visits other items each round.
+        // In a permutation whose length the number of places divides, a step of one more visits other items
+        // each round.
         let divides = matches!(bucket.alg, BucketAlg::Uniform { .. })
             && bucket.items.len().is_multiple_of(self.numrep.saturating_as::<usize>());
         let stride = if divides { self.numrep.wrapping_add(1) } else { self.numrep };

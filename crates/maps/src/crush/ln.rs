@@ -1,7 +1,8 @@
 //! The fixed-point logarithm that straw2 draws with.
 //!
-//! Facts from Ceph's `src/crush/mapper.c` (`crush_ln`) and `src/crush/crush_ln_table.h`. Two of the three tables follow
-//! their documented formula and are computed here, at compile time; the third does not, so its values are stored.
+//! Facts from Ceph's `src/crush/mapper.c` (`crush_ln`) and `src/crush/crush_ln_table.h`. Two of the three
+//! tables follow their documented formula and are computed here, at compile time; the third does not, so its
+//! values are stored.
 
 /// 2⁴⁴ · log2(u + 1), for the 16-bit draw `u`: rises from 0 to just below 2⁴⁸.
 pub(super) fn crush_ln(u: u16) -> u64 {
@@ -59,7 +60,8 @@ const fn log2_q48(k: u128) -> u64 {
 /// Roughly 2⁴⁸ · log2(1 + k/2¹⁵).
 #[rustfmt::skip]
 static LOG_FINE: [u64; 256] = [
-    // The values are Ceph's own; they do not follow their formula exactly, and placements depend on every one.
+    // The values are Ceph's own; they do not follow their formula exactly, and placements depend on every
+    // one.
     0x00000000000, 0x002e2a60a00, 0x0070cb64ec5, 0x009ef50ce67, 0x00cd1e588fd, 0x00fb4747e9c,
     0x01296fdaf5e, 0x01579811b58, 0x0185bfec2a1, 0x01b3e76a552, 0x01e20e8c380, 0x02103551d43,
     0x023e5bbb2b2, 0x026c81c83e4, 0x029aa7790f0, 0x02c8cccd9ed, 0x02f6f1c5ef2, 0x03251662017,

@@ -1,3 +1,5 @@
+//! The CRUSH map.
+
 use std::collections::BTreeMap;
 
 use super::{Bucket, Rule};
@@ -14,8 +16,8 @@ pub const DEFAULT_CHOOSE_ARGS: i64 = -1;
 ///
 /// Devices have ids from 0, buckets negative ones: bucket `b` is `buckets[-1 - b]`.
 ///
-/// The fields are open because a map is data. [`CrushMap::validate`] says whether they fit together; decoding checks it,
-/// and a placement with an invalid map comes out incomplete but does no harm.
+/// The fields are open because a map is data. [`CrushMap::validate`] says whether they fit together; decoding
+/// checks it, and a placement with an invalid map comes out incomplete but does no harm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CrushMap {
     /// Buckets by index `-1 - id`; places may be empty. Ceph keeps the length a power of two, 8 or more.

@@ -1,16 +1,17 @@
-//! Multi-step-retry rules (release 19): all steps between a take and an emit are retried together, so that a step that
-//! fails can move the choice of the steps before it.
+//! Multi-step-retry rules (release 19): all steps between a take and an emit are retried together, so that a
+//! step that fails can move the choice of the steps before it.
 //!
-//! The places of a block are divided into as many strides as its first step chooses items, each stride again by the next
-//! step. Items of different strides must differ; one stride may use more than one item, when the first had an
-//! unusable device. For every step and place is remembered what is used.
+//! The places of a block are divided into as many strides as its first step chooses items, each stride again
+//! by the next step. Items of different strides must differ; one stride may use more than one item, when the
+//! first had an unusable device. For every step and place is remembered what is used.
 
 use az::SaturatingAs as _;
 
 use super::walk::Walk;
 use super::{Bucket, ITEM_NONE, ITEM_UNDEF, Rule, RuleKind, Step, StepOp};
 
-/// Choosing steps in a block. Real rules have one per level of the hierarchy; more would only deepen the recursion.
+/// Choosing steps in a block. Real rules have one per level of the hierarchy; more would only deepen the
+/// recursion.
 const STEPS_MAX: usize = 64;
 
 /// How many vectors of the result's size [`run`] needs: one for each choosing step of the longest block.
@@ -119,7 +120,8 @@ fn run_blocks(
     steps.is_empty().then_some(())
 }
 
-/// Into how many strides a step divides its places. `None` for a negative number, which no compiler of rules makes.
+/// Into how many strides a step divides its places. `None` for a negative number, which no compiler of rules
+/// makes.
 fn fan_out(step: &Step, result_max: usize) -> Option<u32> {
     match step.arg1 {
         0 => u32::try_from(result_max).ok(),
@@ -158,7 +160,8 @@ impl Block<'_, '_, '_> {
         }
     }
 
-    /// Fills what is still empty in `places`, which stand for `descendants` items below `bucket`. Returns how many.
+    /// Fills what is still empty in `places`, which stand for `descendants` items below `bucket`. Returns how
+    /// many.
     fn choose(
         &mut self,
         bucket: &Bucket,
@@ -174,8 +177,8 @@ impl Block<'_, '_, '_> {
         };
         let stride_len = (descendants / strides).max(1);
         let mut mapped = 0;
-        // What a stride tried in vain is forgotten only at the end: until then it still collides, which keeps small the
-        // changes that one unusable device makes to the other strides.
+        // What a stride tried in vain is forgotten only at the end: until then it still collides, which keeps
+        // small the changes that one unusable device makes to the other strides.
         let mut undo = Vec::new();
         for (index, first) in places.clone().step_by(stride_len as usize).enumerate() {
             let stride = first..places.end.min(first.saturating_add(stride_len as usize));

@@ -1,4 +1,5 @@
-//! Where items lie: changes of the hierarchy, as a stock monitor makes them (`CrushWrapper::insert_item` and its kin).
+//! Where items lie: changes of the hierarchy, as a stock monitor makes them (`CrushWrapper::insert_item` and
+//! its kin).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ impl CrushMap {
         bucket.item_weight(bucket.items.iter().position(|other| *other == item)?)
     }
 
-    /// Puts an item into the nearest bucket that a location names. Buckets that do not exist are made, and put into the next one.
+    /// Puts an item into the nearest bucket that a location names. Buckets that do not exist are made, and
+    /// put into the next one.
     ///
     /// # Errors
     /// The location names no bucket, or one of another type or below the item, or the item is there already.

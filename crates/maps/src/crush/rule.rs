@@ -1,3 +1,5 @@
+//! CRUSH rules and their steps.
+
 /// What a rule is for, which for the multi-step-retry kinds also decides how it runs (`CRUSH_RULE_TYPE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleKind(pub u8);

@@ -1,4 +1,5 @@
-//! What the differential tests against `crushtool` cannot show: building maps, and that broken or hostile ones do no harm.
+//! What the differential tests against `crushtool` cannot show: building maps, and that broken or hostile
+//! ones do no harm.
 
 use loligo_wire::{DecodeError, Reader, Writer};
 

@@ -1,13 +1,16 @@
+//! Checks a decoded CRUSH map before it is used.
+
 use loligo_wire::DecodeError;
 
 use super::map::bucket_index;
 use super::{BucketAlg, CrushMap};
 
 impl CrushMap {
-    /// Checks that the parts of the map fit together: every bucket has its place and a weight per item, replacement ids
-    /// match their buckets, and no bucket lies below itself.
+    /// Checks that the parts of the map fit together: every bucket has its place and a weight per item,
+    /// replacement ids match their buckets, and no bucket lies below itself.
     ///
-    /// What is allowed, because real maps have it: items that do not exist, empty buckets, weights that do not add up.
+    /// What is allowed, because real maps have it: items that do not exist, empty buckets, weights that do
+    /// not add up.
     pub fn validate(&self) -> Result<(), DecodeError> {
         for (index, bucket) in self.buckets.iter().enumerate() {
             let Some(bucket) = bucket else { continue };

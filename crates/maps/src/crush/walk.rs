@@ -1,16 +1,17 @@
-//! What all ways to choose share: the walk's input, drawing from a bucket, the test for devices that are out, and the
-//! bound on work.
+//! What all ways to choose share: the walk's input, drawing from a bucket, the test for devices that are out,
+//! and the bound on work.
 
 use super::hash::{hash32_2, hash32_3};
 use super::map::bucket_index;
 use super::{Bucket, BucketAlg, ChooseArgs, CrushMap};
 
-/// How many items one placement may look at. The heaviest honest ones (wide erasure codes with hundreds of tries in roots
-/// of a thousand hosts) stay a factor of ten below; a map made to be expensive costs a tenth of a second, then comes out
-/// incomplete.
+/// How many items one placement may look at. The heaviest honest ones (wide erasure codes with hundreds of
+/// tries in roots of a thousand hosts) stay a factor of ten below; a map made to be expensive costs a tenth
+/// of a second, then comes out incomplete.
 const WORK_MAX: u64 = 1 << 24;
 
-/// Scratch memory for [`CrushMap::do_rule`], to be used again so that placing allocates nothing after the first times.
+/// Scratch memory for [`CrushMap::do_rule`], to be used again so that placing allocates nothing after the
+/// first times.
 ///
 /// It may be used with different maps.
 #[derive(Debug, Default)]
@@ -116,7 +117,8 @@ impl<'a> Walk<'a> {
         bucket.items.get(permutation.order[place as usize] as usize).copied()
     }
 
-    /// Whether a device takes no data for this input: it has no weight, or this input falls into what it lacks.
+    /// Whether a device takes no data for this input: it has no weight, or this input falls into what it
+    /// lacks.
     pub(super) fn is_out(&self, item: i32) -> bool {
         let weight = usize::try_from(item).ok().and_then(|i| self.weights.get(i)).copied().unwrap_or(0);
         match weight {
@@ -135,8 +137,8 @@ impl<'a> Walk<'a> {
         self.map.bucket(item).map(|bucket| i32::from(bucket.kind))
     }
 
-    /// Takes looking at `items` items, and one step, from what the placement may cost. Once it is used up it stays so:
-    /// every loop of a walk spends in each turn, and ends when that fails.
+    /// Takes looking at `items` items, and one step, from what the placement may cost. Once it is used up it
+    /// stays so: every loop of a walk spends in each turn, and ends when that fails.
     #[inline]
     pub(super) fn spend(&mut self, items: usize) -> Option<()> {
         match self.work_left.checked_sub(items as u64 + 1) {

@@ -39,7 +39,8 @@ impl CrushMap {
         })
     }
 
-    /// Changes an item's weights in a weight set, one for each position, and with them what everything above weighs.
+    /// Changes an item's weights in a weight set, one for each position, and with them what everything above
+    /// weighs.
     ///
     /// # Errors
     /// There is no such weight set, or the item lies nowhere.
@@ -69,8 +70,8 @@ impl CrushMap {
         if any { Ok(()) } else { Err(CrushBuildError::BadItem(item)) }
     }
 
-    /// Fits the weight sets to the hierarchy after it was changed: what was there `before` keeps its weights, what is
-    /// new has those of the hierarchy.
+    /// Fits the weight sets to the hierarchy after it was changed: what was there `before` keeps its weights,
+    /// what is new has those of the hierarchy.
     pub fn fit_weight_sets(&mut self, before: &Self) {
         let keys: Vec<i64> = self.choose_args.keys().copied().collect();
         for key in keys {

@@ -1,3 +1,5 @@
+//! Applies an incremental to an osdmap.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,8 +57,8 @@ pub enum ApplyError {
     },
 }
 
-/// The most OSDs that an incremental may make room for: ten times what the largest clusters have. An incremental is a few
-/// bytes for any number, so it must not be believed without bound.
+/// The most OSDs that an incremental may make room for: ten times what the largest clusters have. An
+/// incremental is a few bytes for any number, so it must not be believed without bound.
 const MAX_OSD_MAX: u32 = 100_000;
 
 impl OsdMap {
@@ -97,13 +99,14 @@ impl OsdMap {
         Ok(())
     }
 
-    /// Checks that the map, just brought to its epoch by `inc`, is the one that the monitors have, and returns it encoded as
-    /// they have it. This is how OSDs find out that they and the monitors disagree; they then ask for the full map.
+    /// Checks that the map, just brought to its epoch by `inc`, is the one that the monitors have, and
+    /// returns it encoded as they have it. This is how OSDs find out that they and the monitors disagree;
+    /// they then ask for the full map.
     ///
     /// An incremental without a checksum (`full_crc` 0) vouches for nothing, and the check passes.
     ///
-    /// The check encodes the whole map. It fails wrongly only if the monitors write fields that this crate does not know:
-    /// those of releases after 20.
+    /// The check encodes the whole map. It fails wrongly only if the monitors write fields that this crate
+    /// does not know: those of releases after 20.
     pub fn verify(&self, inc: &Incremental) -> Result<EncodedOsdMap, ApplyError> {
         let encoded = self.encode(inc.encode_features);
         if inc.full_crc != 0 && inc.full_crc != encoded.crc {

@@ -1,9 +1,12 @@
+//! The blocklist of an osdmap.
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, UTime, Writer};
 
-/// Addresses that may not talk to OSDs, each with the time at which that ends. Their messenger is always "any".
+/// Addresses that may not talk to OSDs, each with the time at which that ends. Their messenger is always
+/// "any".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocklist {
     /// Single clients, or with port and nonce 0 all clients of a host.
@@ -60,7 +63,8 @@ pub(super) fn encode_addrs(addrs: &BTreeMap<EntityAddr, UTime>, w: &mut Writer) 
 
 /// What `entity_addr_t` looks like in a little-endian machine's memory: messenger, nonce, socket address.
 fn memory_image(addr: &EntityAddr) -> [u8; 36] {
-    // The encoding has the same parts: seven bytes of envelope, messenger and nonce, length of the socket address, itself.
+    // The encoding has the same parts: seven bytes of envelope, messenger and nonce, length of the socket
+    // address, itself.
     let mut w = Writer::with_capacity(48);
     w.put(addr);
     let encoded = w.as_slice();

@@ -45,8 +45,8 @@ impl OsdMapBuilder {
         Self { failure_domain: kind.to_owned(), ..self }
     }
 
-    /// The map of epoch 1: the OSDs exist and are in, but none is up; one CRUSH rule, `replicated_rule`; no pools; the
-    /// settings of a new stock cluster.
+    /// The map of epoch 1: the OSDs exist and are in, but none is up; one CRUSH rule, `replicated_rule`; no
+    /// pools; the settings of a new stock cluster.
     pub fn finish(self) -> Result<OsdMap, CrushBuildError> {
         let crush = CrushMap::simple(&self.host, self.osds, &self.failure_domain)?;
         let mut map = OsdMap {

@@ -23,8 +23,8 @@ use crate::{Features, Name, PgPool, SnapSet};
 
 /// What changes from one epoch to the next.
 ///
-/// Empty containers and `None` leave things as they are. Maps keyed by pool, OSD or PG hold new values, the `old_*` sets
-/// what is removed.
+/// Empty containers and `None` leave things as they are. Maps keyed by pool, OSD or PG hold new values, the
+/// `old_*` sets what is removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incremental {
     /// The cluster.
@@ -207,7 +207,8 @@ impl Incremental {
         }
     }
 
-    /// The incremental as a monitor with `self.encode_features` writes it, checksums included: fill `full_crc` first.
+    /// The incremental as a monitor with `self.encode_features` writes it, checksums included: fill
+    /// `full_crc` first.
     pub fn encode(&self) -> Bytes {
         let front = |w: &mut Writer| {
             self.encode_for_clients(w);
@@ -409,7 +410,8 @@ impl Incremental {
     }
 }
 
-/// Stands for "no change" where a release is said. Half of the numbers are as good: they are negative to Ceph.
+/// Stands for "no change" where a release is said. Half of the numbers are as good: they are negative to
+/// Ceph.
 const UNSAID_RELEASE: u8 = 0xff;
 
 fn decode_release(r: &mut Reader<'_>) -> Result<Option<u8>, DecodeError> {

@@ -32,8 +32,8 @@ use crate::{Name, PgPool, SnapSet};
 
 /// The state of a cluster's OSDs and pools in one epoch.
 ///
-/// The fields are open because a map is data; what belongs together in number (the OSDs' states and weights) is not, and
-/// is changed by methods. A map is meant to be shared: to change it, change a copy.
+/// The fields are open because a map is data; what belongs together in number (the OSDs' states and weights)
+/// is not, and is changed by methods. A map is meant to be shared: to change it, change a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OsdMap {
     /// The cluster.
@@ -245,8 +245,8 @@ impl OsdMap {
     /// A weight of "all in" and the default primary affinity, in 1/65536.
     pub const WEIGHT_IN: u32 = 0x1_0000;
 
-    /// A weight or an affinity as maps hold it, in 1/65,536. What is below zero is 0; what is too much is the most
-    /// that there is.
+    /// A weight or an affinity as maps hold it, in 1/65,536. What is below zero is 0; what is too much is the
+    /// most that there is.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -346,7 +346,8 @@ impl OsdMap {
         self.osds.get_mut(index(osd)?)
     }
 
-    /// Says how much of its share an OSD takes, in 1/65536. One that takes some exists. Nothing happens beyond the map.
+    /// Says how much of its share an OSD takes, in 1/65536. One that takes some exists. Nothing happens
+    /// beyond the map.
     pub fn set_weight(&mut self, osd: OsdId, weight: u32) {
         let Some(index) = index(osd).filter(|i| *i < self.max_osd()) else { return };
         self.osd_weight[index] = weight;

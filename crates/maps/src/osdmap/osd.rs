@@ -1,3 +1,5 @@
+//! The state of one OSD in an osdmap.
+
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, UTime, Uuid, Writer};
 
 /// What an OSD is doing (`CEPH_OSD_*` in `src/include/rados.h`).

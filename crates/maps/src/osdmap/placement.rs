@@ -1,7 +1,7 @@
 //! From a placement group to the OSDs that serve it.
 //!
-//! In order: CRUSH gives raw OSDs; upmaps exchange some; what is down goes ("up"); affinity chooses the primary; a temporary
-//! placement, while there is one, holds instead of all that ("acting").
+//! In order: CRUSH gives raw OSDs; upmaps exchange some; what is down goes ("up"); affinity chooses the
+//! primary; a temporary placement, while there is one, holds instead of all that ("acting").
 
 use std::cell::RefCell;
 
@@ -12,8 +12,8 @@ use super::OsdMap;
 use crate::PgPool;
 use crate::crush::{ITEM_NONE, Rule, Workspace, hash32_2};
 
-/// The OSDs of a placement group in order. In an erasure-coded pool the order is the shards', and [`HOLE`] stands for a
-/// shard that nobody has.
+/// The OSDs of a placement group in order. In an erasure-coded pool the order is the shards', and [`HOLE`]
+/// stands for a shard that nobody has.
 pub type OsdSet = SmallVec<[OsdId; 8]>;
 
 /// Stands for nobody in an [`OsdSet`].
@@ -38,7 +38,8 @@ thread_local! {
 }
 
 impl OsdMap {
-    /// The placement group of an object, with the object's full hash as its seed. `None` if there is no such pool.
+    /// The placement group of an object, with the object's full hash as its seed. `None` if there is no such
+    /// pool.
     ///
     /// `key` is the locator key; empty, the name is hashed. Allocates nothing; costs the hash of the name.
     #[inline]
@@ -47,7 +48,8 @@ impl OsdMap {
         Some(PgId { pool, seed })
     }
 
-    /// Folds a full hash as seed into the pool's placement groups (`raw_pg_to_pg`). `None` if there is no such pool.
+    /// Folds a full hash as seed into the pool's placement groups (`raw_pg_to_pg`). `None` if there is no
+    /// such pool.
     #[inline]
     pub fn raw_pg_to_pg(&self, pg: PgId) -> Option<PgId> {
         Some(PgId { seed: self.pool(pg.pool)?.fold(pg.seed), ..pg })
@@ -55,7 +57,8 @@ impl OsdMap {
 
     /// The OSDs of a placement group, whose seed may be a full hash. Nobody if there is no such pool.
     ///
-    /// Costs a CRUSH placement, a few microseconds in a usual map; see [`Targets`](super::Targets) for a cache.
+    /// Costs a CRUSH placement, a few microseconds in a usual map; see [`Targets`](super::Targets) for a
+    /// cache.
     pub fn pg_to_up_acting(&self, pg: PgId) -> UpActing {
         let Some(pool) = self.pool(pg.pool) else { return UpActing::default() };
         let folded = PgId { seed: pool.fold(pg.seed), ..pg };
@@ -68,7 +71,8 @@ impl OsdMap {
         UpActing { up, up_primary, acting, acting_primary: temp_primary }
     }
 
-    /// What CRUSH alone gives for a placement group: those of the OSDs that exist. Nobody if there is no such pool.
+    /// What CRUSH alone gives for a placement group: those of the OSDs that exist. Nobody if there is no such
+    /// pool.
     pub fn pg_to_raw(&self, pg: PgId) -> OsdSet {
         self.pool(pg.pool).map(|pool| self.raw(pool, pg.pool, pool.placement_seed(pg))).unwrap_or_default()
     }
@@ -147,8 +151,8 @@ impl OsdMap {
         usize::try_from(osd.0).is_ok_and(|osd| self.osd_weight.get(osd) == Some(&0))
     }
 
-    /// Chooses the primary so that each OSD declines its part of the placement groups. Who declines is taken only if
-    /// everyone does.
+    /// Chooses the primary so that each OSD declines its part of the placement groups. Who declines is taken
+    /// only if everyone does.
     fn apply_primary_affinity(
         &self,
         seed: u32,
@@ -174,7 +178,8 @@ impl OsdMap {
         }
     }
 
-    /// The temporary placement of which some OSD is up, and the temporary primary. Each may be there without the other.
+    /// The temporary placement of which some OSD is up, and the temporary primary. Each may be there without
+    /// the other.
     fn temp(&self, pool: &PgPool, pg: PgId) -> (OsdSet, Option<OsdId>) {
         let mut osds = self.pg_temp.get(&pg).map_or_else(OsdSet::new, |osds| OsdSet::from_slice(osds));
         retain(pool, &mut osds, |osd| self.is_up(osd));
@@ -184,8 +189,8 @@ impl OsdMap {
 }
 
 impl PgPool {
-    /// Temporary placements of pools with shards that cannot become primary are stored with those shards last. This puts
-    /// every shard into its position.
+    /// Temporary placements of pools with shards that cannot become primary are stored with those shards
+    /// last. This puts every shard into its position.
     fn undo_primary_first(&self, osds: OsdSet) -> OsdSet {
         if self.nonprimary_shards.is_empty() {
             return osds;

@@ -1,4 +1,5 @@
-//! The wrapper around full maps and incrementals: a versioned struct with a checksum of all its bytes but its own four.
+//! The wrapper around full maps and incrementals: a versioned struct with a checksum of all its bytes but its
+//! own four.
 
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
@@ -9,7 +10,8 @@ const COMPAT: u8 = 7;
 /// Version, compat and length.
 const ENVELOPE_LEN: usize = 6;
 
-/// Writes the wrapper: what `front` writes, the checksum, what `tail` writes. Returns the bytes and the checksum.
+/// Writes the wrapper: what `front` writes, the checksum, what `tail` writes. Returns the bytes and the
+/// checksum.
 pub(super) fn seal(front: impl FnOnce(&mut Writer), tail: impl FnOnce(&mut Writer)) -> (Bytes, u32) {
     let mut w = Writer::new();
     let mut crc_at = 0;
@@ -27,8 +29,8 @@ pub(super) fn seal(front: impl FnOnce(&mut Writer), tail: impl FnOnce(&mut Write
 
 /// Opens a wrapper that starts `bytes`; what follows it is ignored.
 ///
-/// `front` reads what stands before the checksum. Returns what it made of it, the checksum, and a reader of what stands
-/// behind.
+/// `front` reads what stands before the checksum. Returns what it made of it, the checksum, and a reader of
+/// what stands behind.
 pub(super) fn open<'a, T>(
     what: &'static str,
     bytes: &'a [u8],

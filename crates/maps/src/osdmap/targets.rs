@@ -1,3 +1,5 @@
+//! The table of placements of one epoch, filled as placement groups are looked up.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,9 +15,9 @@ const PGS_MAX: u32 = 1 << 22;
 
 /// An OSD map that remembers where it has placed things: what a client asks on every operation.
 ///
-/// The first question about a placement group in an epoch costs a CRUSH placement, a few microseconds; every further one a
-/// hash of the name, a look-up of the pool and one relaxed load. Nothing is allocated, and threads do not wait for each
-/// other: two that ask first at the same time both compute, and get the same.
+/// The first question about a placement group in an epoch costs a CRUSH placement, a few microseconds; every
+/// further one a hash of the name, a look-up of the pool and one relaxed load. Nothing is allocated, and
+/// threads do not wait for each other: two that ask first at the same time both compute, and get the same.
 ///
 /// Takes four bytes per placement group, and is made anew for each epoch.
 #[derive(Debug)]
@@ -70,7 +72,8 @@ impl Targets {
         &self.map
     }
 
-    /// Where an object is. `None` if there is no such pool. `key` is the locator key; empty, the name is hashed.
+    /// Where an object is. `None` if there is no such pool. `key` is the locator key; empty, the name is
+    /// hashed.
     #[inline]
     pub fn target(&self, pool: PoolId, namespace: &[u8], key: &[u8], name: &[u8]) -> Option<Target> {
         let targets = self.pools.get(&pool)?;

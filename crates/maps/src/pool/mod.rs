@@ -415,7 +415,8 @@ impl PgPool {
         self.snaps.values().find(|snap| snap.name.as_bytes() == name).map(|snap| snap.id)
     }
 
-    /// The hash of an object: of its locator key, if that is not empty, else of its name; always with its namespace.
+    /// The hash of an object: of its locator key, if that is not empty, else of its name; always with its
+    /// namespace.
     #[inline]
     pub fn hash_object(&self, namespace: &[u8], key: &[u8], name: &[u8]) -> u32 {
         self.object_hash.of(namespace, if key.is_empty() { name } else { key })

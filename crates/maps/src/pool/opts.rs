@@ -1,3 +1,5 @@
+//! Settings that few pools have.
+
 use std::collections::BTreeMap;
 
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};

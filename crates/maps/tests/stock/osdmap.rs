@@ -95,8 +95,8 @@ fn objects_are_found_where_osdmaptool_finds_them() {
     });
 }
 
-/// `osdmaptool` reads a map of ours and writes it again with another CRUSH map, which is one incremental more: then all
-/// that it made of ours must be what we made of it.
+/// `osdmaptool` reads a map of ours and writes it again with another CRUSH map, which is one incremental
+/// more: then all that it made of ours must be what we made of it.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn what_osdmaptool_writes_of_our_map_is_our_map() {

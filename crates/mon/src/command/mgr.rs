@@ -1,4 +1,5 @@
-//! `mgr …`: the manager, which is a door of this process. What it is asked the monitor answers itself, where it can.
+//! `mgr …`: the manager, which is a door of this process. What it is asked the monitor answers itself, where
+//! it can.
 
 use super::{Call, Failure, Outcome, Reply, metadata, mon};
 use crate::output::json::{Node, object};

@@ -1,4 +1,5 @@
-//! The commands of managers' modules in 16.2.15: none of the modules is here, and a client that asks is told so.
+//! The commands of managers' modules in 16.2.15: none of the modules is here, and a client that asks is told
+//! so.
 
 use super::signature::ArgKind::Text;
 use super::signature::{Arg, Command, many, opt};

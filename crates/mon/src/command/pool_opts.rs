@@ -1,7 +1,7 @@
 //! The settings that few pools have (`pool_opts_t`): which there are, what they may be, how they are shown.
 //!
-//! What they say of recovery, compression and checksums concerns OSDs that do such things; here it is kept and
-//! shown. So is what they say of scrubs, which go by the options `osd_scrub_…` alone.
+//! What they say of recovery, compression and checksums concerns OSDs that do such things; here it is kept
+//! and shown. So is what they say of scrubs, which go by the options `osd_scrub_…` alone.
 
 use az::SaturatingAs as _;
 use loligo_cephx::conf::table::parse_size;

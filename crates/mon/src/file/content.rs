@@ -8,9 +8,10 @@
 //! {"saved":"13 5a6b7c8d","osdmap":["…"]}
 //!                                                          …
 //! ```
-//! First the state, as JSON. Its first line says how often the state had been saved, the checksum of that and of what
-//! follows, and how many bytes the log has. The log is a line for each save since, which says its number, its checksum and what has
-//! changed; spaces follow, where the next ones go. The file has its full length from the start: one that is shorter was cut.
+//! First the state, as JSON. Its first line says how often the state had been saved, the checksum of that and
+//! of what follows, and how many bytes the log has. The log is a line for each save since, which says its
+//! number, its checksum and what has changed; spaces follow, where the next ones go. The file has its full
+//! length from the start: one that is shorter was cut.
 
 use std::io;
 

@@ -1,9 +1,10 @@
-//! The files that keep the state over restarts: two of them with the same in them, as all that a cluster is would be lost with
-//! a single one.
+//! The files that keep the state over restarts: two of them with the same in them, as all that a cluster is
+//! would be lost with a single one.
 //!
-//! Each has the state as it was once, and behind it a log of what has changed since ([`content`]): a save adds a line to both, one
-//! file after the other, and syncs each. When the log is full, or the server has started, both are replaced as a whole, one after the
-//! other. So after a crash the second one lacks the last change at most, and the first one counts.
+//! Each has the state as it was once, and behind it a log of what has changed since ([`content`]): a save
+//! adds a line to both, one file after the other, and syncs each. When the log is full, or the server has
+//! started, both are replaced as a whole, one after the other. So after a crash the second one lacks the last
+//! change at most, and the first one counts.
 
 mod content;
 mod disk;
@@ -107,7 +108,8 @@ impl StateFile {
         self.counts.written.load(Ordering::Relaxed)
     }
 
-    /// What they hold; `None` if neither exists. Refused if one of them is lost or damaged, which a crash does not do.
+    /// What they hold; `None` if neither exists. Refused if one of them is lost or damaged, which a crash
+    /// does not do.
     pub fn load(&self) -> Result<Option<State>, FileError> {
         let paths = self.paths();
         let found = [find(&paths[0])?, find(&paths[1])?];
@@ -120,7 +122,8 @@ impl StateFile {
                 return Err(self.wrong(&faults.join("; ")));
             }
         }
-        // The next save is one more than the older one has: if it reaches the first file only, that is again one ahead.
+        // The next save is one more than the older one has: if it reaches the first file only, that is again
+        // one ahead.
         let saves = |found: &Found| match found {
             Found::Good(parsed) => parsed.saves.unwrap_or(0),
             Found::Lost | Found::Damaged(_) => 0,
@@ -143,7 +146,8 @@ impl StateFile {
         ))
     }
 
-    /// Replaces what they hold: after a crash they hold either the old state or the new one. Waits for the disk.
+    /// Replaces what they hold: after a crash they hold either the old state or the new one. Waits for the
+    /// disk.
     pub fn save(&self, content: &[u8]) -> io::Result<()> {
         let counts = &*self.counts;
         // Relaxed, here and below: whoever saves is the only one.
@@ -160,14 +164,15 @@ impl StateFile {
         Ok(())
     }
 
-    /// Whether [`append`](Self::append) can take this change; if not, it is time to [`save`](Self::save) everything.
+    /// Whether [`append`](Self::append) can take this change; if not, it is time to [`save`](Self::save)
+    /// everything.
     pub fn has_room(&self, change: &[u8]) -> bool {
         let at = self.counts.log_at.load(Ordering::Relaxed);
         at > 0 && at + content::line_max(change) <= self.counts.log_end.load(Ordering::Relaxed)
     }
 
-    /// Adds a change to what they hold, as the last save has left it. After a crash it is there or not. Waits for the disk. After an
-    /// error everything must be saved.
+    /// Adds a change to what they hold, as the last save has left it. After a crash it is there or not. Waits
+    /// for the disk. After an error everything must be saved.
     pub fn append(&self, change: &[u8]) -> io::Result<()> {
         if !self.has_room(change) {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the log of changes is full"));
@@ -185,9 +190,10 @@ impl StateFile {
         Ok(())
     }
 
-    /// Says what is wrong with the files, and if `mends` writes the one again that is lost, damaged, too old or another cluster's, from
-    /// the other one. What it replaces is kept in the directory `kept`. Which of two clusters it should be says `fsid`, if that is
-    /// known. Gives what is wrong and what was done; nobody else may use the files.
+    /// Says what is wrong with the files, and if `mends` writes the one again that is lost, damaged, too old
+    /// or another cluster's, from the other one. What it replaces is kept in the directory `kept`. Which of
+    /// two clusters it should be says `fsid`, if that is known. Gives what is wrong and what was done; nobody
+    /// else may use the files.
     pub fn check(
         &self,
         fsid: Option<Uuid>,
@@ -247,8 +253,8 @@ fn judge(found: &[Found; 2], paths: &[PathBuf; 2]) -> Verdict {
     }
 }
 
-/// What a crash leaves is right: the first file is written and synced before the second one, so that it has one change more at most, and
-/// only one of the two has a change that was being written.
+/// What a crash leaves is right: the first file is written and synced before the second one, so that it has
+/// one change more at most, and only one of the two has a change that was being written.
 fn compare(first: &Parsed, copy: &Parsed, paths: &[PathBuf; 2]) -> Verdict {
     let [one, other] = paths.each_ref().map(|path| path.display());
     let (a, b) = (first.state.fsid(), copy.state.fsid());

@@ -1,7 +1,8 @@
-//! What has changed since the state was saved last, as a line of JSON: to save that is enough, however much else there is.
+//! What has changed since the state was saved last, as a line of JSON: to save that is enough, however much
+//! else there is.
 //!
-//! Of the osdmap a change has the incrementals, of keys and of what `config-key` keeps the entries that are others now, of everything
-//! else each field that is.
+//! Of the osdmap a change has the incrementals, of keys and of what `config-key` keeps the entries that are
+//! others now, of everything else each field that is.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ impl Saved {
         }
     }
 
-    /// What has changed since then, which is taken for saved from now on; `None` if some of it is not known any more.
+    /// What has changed since then, which is taken for saved from now on; `None` if some of it is not known
+    /// any more.
     pub(crate) fn advance(&mut self, state: &State) -> Option<Zeroizing<Vec<u8>>> {
         let mut change = Map::new();
         if self.osdmap != state.osdmap().epoch {

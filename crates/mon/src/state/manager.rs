@@ -23,8 +23,9 @@ pub struct Manager {
 }
 
 impl State {
-    /// Makes known where the manager listens. The map gets a version that is newer than those of earlier starts, as the
-    /// osdmap does at each of them: clients that stay ask for what is newer than what they have.
+    /// Makes known where the manager listens. The map gets a version that is newer than those of earlier
+    /// starts, as the osdmap does at each of them: clients that stay ask for what is newer than what they
+    /// have.
     pub fn set_manager(&mut self, now: UTime, addrs: EntityAddrVec) {
         let epoch = self.osdmap().epoch;
         self.manager = Some(Manager { addrs, since: now, epoch });

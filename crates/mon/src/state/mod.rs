@@ -58,7 +58,8 @@ pub struct State {
     config_log: ConfigLog,
     /// What was said to a running daemon alone, by its name and the option: over when the process ends.
     overrides: BTreeMap<(String, String), String>,
-    /// Who has put which address on the blocklist, of users who may not do everything: over when the process ends.
+    /// Who has put which address on the blocklist, of users who may not do everything: over when the process
+    /// ends.
     fenced_by: BTreeMap<EntityAddr, EntityName>,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
@@ -221,7 +222,8 @@ impl State {
         self.auth_cipher = cipher;
     }
 
-    /// The object store that is the OSDs', if it is on disk and was opened once: no other one is to be taken for it.
+    /// The object store that is the OSDs', if it is on disk and was opened once: no other one is to be taken
+    /// for it.
     pub fn store(&self) -> Option<Uuid> {
         self.store
     }

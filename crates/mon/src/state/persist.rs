@@ -34,9 +34,11 @@ const FORM_FILED_BY: u64 = 2;
 /// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve
 /// them.
 const FORM_RESERVED: u64 = 3;
-/// The form of files of which there are two, with checksums (`StateFile`). A program that knew of one would leave the other behind.
+/// The form of files of which there are two, with checksums (`StateFile`). A program that knew of one would
+/// leave the other behind.
 pub(crate) const FORM_PAIR: u64 = 4;
-/// The form of files with a log of changes behind the state. A program that overlooked them would have an older state.
+/// The form of files with a log of changes behind the state. A program that overlooked them would have an
+/// older state.
 const FORM_LOG: u64 = 5;
 
 /// Why a file is no state.

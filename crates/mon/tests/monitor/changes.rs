@@ -1,6 +1,6 @@
-//! Goal: to save a change costs what has changed, not what there is; and whatever a crash or damage leaves of the files, all that was saved is
-//! read, or an error says which file is wrong. Method: commands change a monitor whose saves go to files; these are torn, damaged and
-//! exchanged.
+//! Goal: to save a change costs what has changed, not what there is; and whatever a crash or damage leaves of
+//! the files, all that was saved is read, or an error says which file is wrong. Method: commands change a
+//! monitor whose saves go to files; these are torn, damaged and exchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +32,8 @@ impl Kept {
         kept
     }
 
-    /// Has a command executed, and saves what comes of it as the driver of a monitor does. Whether all was saved.
+    /// Has a command executed, and saves what comes of it as the driver of a monitor does. Whether all was
+    /// saved.
     fn change(&mut self, json: &str) -> bool {
         let save = self.execute(json).expect(json);
         match save {
@@ -253,7 +254,8 @@ fn an_older_file_is_told_and_mended() {
     assert!(kept.read().is_ok());
 }
 
-/// After a crash the second file may lack a change; a crash while everything is saved after that must not make it too old.
+/// After a crash the second file may lack a change; a crash while everything is saved after that must not
+/// make it too old.
 #[test]
 fn two_crashes_one_after_the_other_are_no_damage() {
     let (mut kept, [_, older], _) = before_the_last();

@@ -1,8 +1,8 @@
 //! Blocks that are added to a GCM message that was finished already (NIST SP 800-38D, 6.4, 7.1).
 //!
-//! With H the hash key, J0 the first counter block, L the block with the lengths and X the hash of all blocks of the ciphertext, the tag
-//! is `(X + L)·H + E(J0)`, where `+` is XOR. Whoever has the key gets `X·H` back from it, and hashes on from there: the next block C
-//! makes `X·H + C·H` of it.
+//! With H the hash key, J0 the first counter block, L the block with the lengths and X the hash of all blocks
+//! of the ciphertext, the tag is `(X + L)·H + E(J0)`, where `+` is XOR. Whoever has the key gets `X·H` back
+//! from it, and hashes on from there: the next block C makes `X·H + C·H` of it.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
@@ -32,8 +32,8 @@ impl Tail {
         Self { hash: GHash::new(&hash_key), cipher }
     }
 
-    /// Encrypts `blocks` in place, as the next ones of a message of `sealed_len` bytes, a multiple of a block's, without associated data,
-    /// whose tag was `tag`; returns the tag of all of it.
+    /// Encrypts `blocks` in place, as the next ones of a message of `sealed_len` bytes, a multiple of a
+    /// block's, without associated data, whose tag was `tag`; returns the tag of all of it.
     pub(super) fn add(
         &self,
         nonce: &[u8; NONCE_LEN],

@@ -9,9 +9,10 @@
 //!               ╔ segment 1 │ segment 2 │ segment 3 │ status(1) zeros(15) ╗ tag(16)       absent with a single segment
 //! ```
 //!
-//! In secure mode each segment is padded with zeros to a multiple of 16 bytes (segment 0 to at least 48), and each part in
-//! double bars is one AES-128-GCM message with a nonce of its own. A checksum is a CRC-32C with the seed −1, the
-//! preamble's with the seed 0. The status's low half byte says that the sender completed (14) or aborted (1) the frame.
+//! In secure mode each segment is padded with zeros to a multiple of 16 bytes (segment 0 to at least 48), and
+//! each part in double bars is one AES-128-GCM message with a nonce of its own. A checksum is a CRC-32C with
+//! the seed −1, the preamble's with the seed 0. The status's low half byte says that the sender completed
+//! (14) or aborted (1) the frame.
 //!
 //! Sources: `doc/dev/msgr2.rst`, `src/msg/async/frames_v2.{h,cc}`, `src/msg/async/crypto_onwire.cc`.
 

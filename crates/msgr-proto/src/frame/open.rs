@@ -1,3 +1,5 @@
+//! Opens frames: bytes in, messages and control frames out.
+
 use az::SaturatingAs as _;
 use bytes::{Buf, Bytes, BytesMut};
 use loligo_wire::crc::crc32c;
@@ -17,21 +19,23 @@ use crate::error::bad_payload;
 use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
 use crate::{Limits, Method, Misbehaviour, ProtoError, Tag};
 
-/// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A quiet
-/// connection and one that is not open yet cost 8 KiB, a busy one takes many frames with one read.
+/// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A
+/// quiet connection and one that is not open yet cost 8 KiB, a busy one takes many frames with one read.
 const READ_LEN_MIN: usize = 8 << 10;
 const READ_LEN_MAX: usize = 256 << 10;
 
 /// The receiving half of a connection: reads frames.
 ///
-/// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`, read again.
+/// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`, read
+/// again.
 ///
 /// ```text
 /// buffer:  │ whole frame │ whole frame │ begun frame … │ spare …… │
 ///            next()        next()        next(): None    spare()
 /// ```
 ///
-/// The parts of a message are slices of the receive buffer. One that is kept for long keeps up to 256 KiB alive: copy it.
+/// The parts of a message are slices of the receive buffer. One that is kept for long keeps up to 256 KiB
+/// alive: copy it.
 #[derive(Debug)]
 pub struct Opener {
     buf: BytesMut,
@@ -52,11 +56,12 @@ pub struct Opener {
     read_len: usize,
 }
 
-/// Data segments from this length on are summed as they arrive, while the processor's caches still hold what the socket's
-/// read has put there.
+/// Data segments from this length on are summed as they arrive, while the processor's caches still hold what
+/// the socket's read has put there.
 const SUM_EARLY_MIN: usize = 64 << 10;
 
-/// What the data of a long frame is aligned to in memory, so that a store can write it to disk without copying it.
+/// What the data of a long frame is aligned to in memory, so that a store can write it to disk without
+/// copying it.
 const DATA_ALIGN: usize = 4096;
 
 /// The checksum of the part of a data segment that has arrived.
@@ -124,13 +129,14 @@ impl Opener {
         self.limits = Some(limits);
     }
 
-    /// The buffer to append received bytes to, with room for a sensible read: the rest of the begun frame, but at most as
-    /// much as has arrived of it or 8 MiB, whichever is more.
+    /// The buffer to append received bytes to, with room for a sensible read: the rest of the begun frame,
+    /// but at most as much as has arrived of it or 8 MiB, whichever is more.
     pub fn spare(&mut self) -> &mut BytesMut {
         let room = self.buf.capacity() - self.buf.len();
         let missing = self.missing().min(self.buf.len().max(RESERVE_MAX));
         if missing > READ_LEN_MAX {
-            // What has arrived of a long frame is copied into the longer buffer: let it be little the next time.
+            // What has arrived of a long frame is copied into the longer buffer: let it be little the next
+            // time.
             self.read_len = READ_LEN_MIN;
         } else if room == 0 && !self.buf.is_empty() && self.limits.is_some() {
             self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
@@ -146,7 +152,8 @@ impl Opener {
         &mut self.buf
     }
 
-    /// Moves what has arrived to a buffer in which the data, which is to start there, is aligned as direct I/O wants it.
+    /// Moves what has arrived to a buffer in which the data, which is to start there, is aligned as direct
+    /// I/O wants it.
     fn align(&mut self, start: usize, missing: usize) {
         let mut aligned = BytesMut::with_capacity(self.buf.len() + missing + DATA_ALIGN);
         let pad = aligned.as_ptr().wrapping_add(start).align_offset(DATA_ALIGN) % DATA_ALIGN;
@@ -170,27 +177,29 @@ impl Opener {
         self.buf.len()
     }
 
-    /// Bytes of memory that the begun frame takes when [`Opener::spare`] is called next: as much as has arrived of it again, or
-    /// `RESERVE_MAX`, but not more than it has; and its length. `None` if no frame has begun.
+    /// Bytes of memory that the begun frame takes when [`Opener::spare`] is called next: as much as has
+    /// arrived of it again, or `RESERVE_MAX`, but not more than it has; and its length. `None` if no frame
+    /// has begun.
     pub fn begun_len(&self) -> Option<(usize, usize)> {
         let whole = self.frame_len(self.begun.as_ref()?);
         Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
     }
 
-    /// Allows so many bytes of memory for the next compressed messages, as they came and as they become, together. When that is
-    /// used up [`Opener::next`] returns `None`, and [`Opener::packed_len`] says what is needed. Without a call there is no bound.
+    /// Allows so many bytes of memory for the next compressed messages, as they came and as they become,
+    /// together. When that is used up [`Opener::next`] returns `None`, and [`Opener::packed_len`] says what
+    /// is needed. Without a call there is no bound.
     pub fn allow(&mut self, bytes: usize) {
         self.allowed = Some(bytes);
     }
 
-    /// Bytes of memory that a compressed message, which is there and waits for an allowance, takes for its next step, and in
-    /// all or more. `None` if none waits: then read on.
+    /// Bytes of memory that a compressed message, which is there and waits for an allowance, takes for its
+    /// next step, and in all or more. `None` if none waits: then read on.
     pub fn packed_len(&self) -> Option<(usize, usize)> {
         self.packed.as_ref().map(|packed| packed.memory())
     }
 
-    /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for before the rest is
-    /// read.
+    /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for
+    /// before the rest is read.
     pub fn begun_message_len(&self) -> Option<usize> {
         let preamble = self.begun.as_ref().filter(|p| p.tag == Tag::Message)?;
         Some((1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum())
@@ -200,7 +209,8 @@ impl Opener {
     /// [allowed](Opener::allow).
     ///
     /// # Errors
-    /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection is lost then.
+    /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection is lost
+    /// then.
     #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
     pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
         loop {
@@ -227,7 +237,8 @@ impl Opener {
         }
     }
 
-    /// Takes the next frame of the handshake out: its tag and payload. Appends the frame, as it came, to `transcript`.
+    /// Takes the next frame of the handshake out: its tag and payload. Appends the frame, as it came, to
+    /// `transcript`.
     pub(crate) fn next_control(
         &mut self,
         transcript: Option<&mut Vec<u8>>,
@@ -250,7 +261,8 @@ impl Opener {
         Ok(Some((whole.preamble.tag, payload)))
     }
 
-    /// Takes the banner out, if all of it is there: `len` says how long the one that starts with these bytes is.
+    /// Takes the banner out, if all of it is there: `len` says how long the one that starts with these bytes
+    /// is.
     pub(crate) fn next_raw(
         &mut self,
         len: impl FnOnce(&[u8]) -> Result<Option<usize>, ProtoError>,
@@ -264,7 +276,8 @@ impl Opener {
         self.begun.as_ref().map_or(0, |p| self.frame_len(p).saturating_sub(self.buf.len()))
     }
 
-    /// Finds the next frame if all of it is there, and checks (and in secure mode decrypts) it where it stands.
+    /// Finds the next frame if all of it is there, and checks (and in secure mode decrypts) it where it
+    /// stands.
     fn whole_frame(&mut self) -> Result<Option<WholeFrame>, ProtoError> {
         let Some(preamble) = self.begin()? else {
             return Ok(None);
@@ -393,8 +406,8 @@ impl Opener {
         Ok(Box::new(Packed::new(whole, header, method, &limits, pad)))
     }
 
-    /// Goes on with the compressed message; the frame, and whether its sender completed it, or `None` if it needs more than is
-    /// allowed.
+    /// Goes on with the compressed message; the frame, and whether its sender completed it, or `None` if it
+    /// needs more than is allowed.
     fn unpack(&mut self) -> Result<Option<(Frame, bool)>, ProtoError> {
         let Some(mut packed) = self.packed.take() else { return Ok(None) };
         if !packed.advance(&self.buf, self.allowed.unwrap_or(usize::MAX))? {

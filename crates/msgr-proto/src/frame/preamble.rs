@@ -1,3 +1,5 @@
+//! A frame's preamble.
+
 use az::SaturatingAs as _;
 use loligo_wire::crc::crc32c;
 
@@ -91,8 +93,8 @@ pub(super) const SEGMENTS_MAX: usize = 4;
 /// The flag of a frame whose segments are compressed (`FRAME_EARLY_DATA_COMPRESSED`).
 pub(super) const FLAG_COMPRESSED: u8 = 1;
 
-/// The alignment that stock peers give segments of fields, and of bulk data. A hint for the receiver's buffers; we send
-/// what they send, and look only at whether it is sane.
+/// The alignment that stock peers give segments of fields, and of bulk data. A hint for the receiver's
+/// buffers; we send what they send, and look only at whether it is sane.
 const ALIGN_FIELDS: u16 = 8;
 const ALIGN_DATA: u16 = 4096;
 
@@ -123,7 +125,8 @@ impl Preamble {
     const FLAGS_AT: usize = 26;
     const CRC_AT: usize = 28;
 
-    /// The preamble of a frame with segments of these lengths; empty ones at the end are left out, as the format demands.
+    /// The preamble of a frame with segments of these lengths; empty ones at the end are left out, as the
+    /// format demands.
     pub(super) fn new(tag: Tag, lens: [u32; SEGMENTS_MAX]) -> Self {
         let segments = lens.iter().rposition(|len| *len > 0).map_or(1, |last| last.saturating_as::<u8>() + 1);
         Self { tag, segments, lens, compressed: false }

@@ -1,3 +1,5 @@
+//! Seals frames: messages in, bytes out.
+
 use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use loligo_wire::crc::crc32c;
@@ -11,25 +13,27 @@ use crate::compression::compress;
 use crate::crypto::{Gcm, TAG_LEN};
 use crate::{CryptoError, Method, Misuse, OutBuf, ProtoError, Tag};
 
-/// Up to this many bytes a buffer is copied into the small bytes. A longer one is cheaper to write from where it is: one
-/// more entry in the write's vector, two atomic operations and one free cost about as much as copying a kilobyte.
+/// Up to this many bytes a buffer is copied into the small bytes. A longer one is cheaper to write from where
+/// it is: one more entry in the write's vector, two atomic operations and one free cost about as much as
+/// copying a kilobyte.
 const COPY_LEN_MAX: usize = 1024;
 
-/// Data from this length on is summed piece by piece while it is written: summed as a whole it would leave the
-/// processor's caches before the socket copies it.
+/// Data from this length on is summed piece by piece while it is written: summed as a whole it would leave
+/// the processor's caches before the socket copies it.
 const SUM_LATE_MIN: usize = 256 << 10;
 
 /// In secure mode, one buffer of data from this length on is encrypted from where it lies.
 const APART_MIN: usize = 256 << 10;
 
-/// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own, so that the
-/// small buffer does not grow with them.
+/// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own,
+/// so that the small buffer does not grow with them.
 const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 
 /// The sending half of a connection: makes frames.
 ///
-/// It does not number messages: who sends gives `seq` and `ack_seq` when a message leaves its queue. What it appends to an
-/// [`OutBuf`] must reach the socket in the order in which it was made, completely, and nothing else may go in between.
+/// It does not number messages: who sends gives `seq` and `ack_seq` when a message leaves its queue. What it
+/// appends to an [`OutBuf`] must reach the socket in the order in which it was made, completely, and nothing
+/// else may go in between.
 #[derive(Debug)]
 pub struct Sealer {
     /// `None` in crc mode.
@@ -56,12 +60,13 @@ impl Sealer {
 
     /// Appends a message. Its header goes out as it is, `seq` and `ack_seq` included.
     ///
-    /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written; in secure
-    /// mode each byte is copied once and encrypted there, or, where `data` is one long buffer, encrypted from there.
+    /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written;
+    /// in secure mode each byte is copied once and encrypted there, or, where `data` is one long buffer,
+    /// encrypted from there.
     ///
     /// # Errors
-    /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length, [`CryptoError::NoncesExhausted`]. Nothing
-    /// was appended then.
+    /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length,
+    /// [`CryptoError::NoncesExhausted`]. Nothing was appended then.
     pub fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
         let Msg { header, front, middle, data, data_crc } = msg;
         let data_len = data.iter().map(Bytes::len).sum();
@@ -82,7 +87,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// The segments of a frame, compressed; `None` if it is to go out as it is: because it is short, or would not get shorter.
+    /// The segments of a frame, compressed; `None` if it is to go out as it is: because it is short, or would
+    /// not get shorter.
     fn compressed(&self, fields: [&[u8]; 3], data: &[Bytes]) -> Option<[Bytes; SEGMENTS_MAX]> {
         let (method, frame_len_min) = self.compression?;
         let len = |segments: &[&[u8]]| segments.iter().map(|segment| segment.len()).sum::<usize>();
@@ -294,7 +300,8 @@ impl Secure {
         Ok(())
     }
 
-    /// A frame with long data, which are encrypted from where they lie. To copy them first would cost as much as the cipher.
+    /// A frame with long data, which are encrypted from where they lie. To copy them first would cost as much
+    /// as the cipher.
     fn seal_apart(
         &mut self,
         preamble: &Preamble,
@@ -327,7 +334,8 @@ impl Secure {
     }
 }
 
-/// Buffers that are used again: new ones would be filled with zeros first, at the price of the copy that they are there to save.
+/// Buffers that are used again: new ones would be filled with zeros first, at the price of the copy that they
+/// are there to save.
 #[derive(Debug, Default)]
 struct Spares {
     /// Whole ones, of which a part may still wait to be written.

@@ -1,3 +1,5 @@
+//! The handshake, connecting side.
+
 use bytes::Bytes;
 use loligo_cephx::handshake::{AuthMethod, AuthRequest, ClientAuth, ConMode};
 use loligo_wire::Encode;

@@ -20,7 +20,8 @@ use crate::{ClientIdent, Compression, Established, Limits, Misuse, ProtoError, R
 pub struct Local {
     /// What kind of program we are.
     pub kind: EntityType,
-    /// The peer's address as we see it: on a client the one it connects to, on a server the socket's other end with nonce
+    /// The peer's address as we see it: on a client the one it connects to, on a server the socket's other
+    /// end with nonce
     /// 0. A client learns its own address from it.
     pub peer_addr: EntityAddr,
     /// Bounds for messages, once the session is open.
@@ -32,11 +33,11 @@ pub struct Local {
 /// # Call order
 /// 1. Make one with [`Handshake::client`] or [`Handshake::server`].
 /// 2. Write all that [`poll_transmit`](Self::poll_transmit) gives.
-/// 3. Take all that [`poll_event`](Self::poll_event) gives, and answer those events that want a command (below).
-///    [`Event::Established`] is the last: call [`into_established`](Self::into_established).
+/// 3. Take all that [`poll_event`](Self::poll_event) gives, and answer those events that want a command
+///    (below). [`Event::Established`] is the last: call [`into_established`](Self::into_established).
 /// 4. If 3 gave a command, go back to 2. Else read the socket into [`spare`](Self::spare), tell
-///    [`receive`](Self::receive), go back to 2. On an error of `receive` or a command, still write what `poll_transmit`
-///    gives, then close.
+///    [`receive`](Self::receive), go back to 2. On an error of `receive` or a command, still write what
+///    `poll_transmit` gives, then close.
 ///
 /// The caller bounds the time that all of it may take.
 ///
@@ -48,8 +49,8 @@ pub struct Local {
 /// | [`ClientIdent`](Event::ClientIdent) | server | [`accept`](Self::accept), [`wait`](Self::wait), [`missing_features`](Self::missing_features) |
 /// | [`Reconnect`](Event::Reconnect) | server | [`reconnect_ok`](Self::reconnect_ok), [`retry`](Self::retry), [`retry_global`](Self::retry_global), [`reset`](Self::reset), [`wait`](Self::wait) |
 ///
-/// A command at the wrong time is [`Misuse::State`], and changes nothing. Until the command is given, nothing more is read
-/// from the buffer: a peer cannot pile up requests.
+/// A command at the wrong time is [`Misuse::State`], and changes nothing. Until the command is given, nothing
+/// more is read from the buffer: a peer cannot pile up requests.
 pub struct Handshake {
     wire: Wire,
     role: Role,
@@ -68,12 +69,12 @@ pub enum Event {
     Hello {
         /// What kind of program it is.
         kind: EntityType,
-        /// Our address as it sees it. On a client: the address to identify with (with its own nonce, and port 0 unless it
-        /// listens).
+        /// Our address as it sees it. On a client: the address to identify with (with its own nonce, and port
+        /// 0 unless it listens).
         our_addr: EntityAddr,
     },
-    /// Both sides are authenticated and have each other's signature of all that was said. The client must identify itself
-    /// now; on a server no command is wanted.
+    /// Both sides are authenticated and have each other's signature of all that was said. The client must
+    /// identify itself now; on a server no command is wanted.
     Authenticated {
         /// On a server: who the client is. `None` on a client.
         identity: Option<Identity>,
@@ -82,24 +83,27 @@ pub enum Event {
         /// How frames are protected from now on.
         mode: ConMode,
     },
-    /// Client: the server knows a newer connection of this session. Reconnect with a `connect_seq` above this one.
+    /// Client: the server knows a newer connection of this session. Reconnect with a `connect_seq` above this
+    /// one.
     Retry {
         /// The server's.
         connect_seq: u64,
     },
-    /// Client: the server knows a newer connection of this client. Reconnect with a `global_seq` above this one.
+    /// Client: the server knows a newer connection of this client. Reconnect with a `global_seq` above this
+    /// one.
     RetryGlobal {
         /// The server's.
         global_seq: u64,
     },
     /// Client: the server does not know the session. Open a new one.
     Reset {
-        /// Whether all state of the session is lost: drop what is queued, tell the user. Else (the server never saw the end
-        /// of the session's opening) keep the queue, and only forget the server's cookie and both counts.
+        /// Whether all state of the session is lost: drop what is queued, tell the user. Else (the server
+        /// never saw the end of the session's opening) keep the queue, and only forget the server's cookie
+        /// and both counts.
         full: bool,
     },
-    /// Client: the server is connecting to us, and that connection wins. Close this one and wait for the other. The handshake
-    /// is over.
+    /// Client: the server is connecting to us, and that connection wins. Close this one and wait for the
+    /// other. The handshake is over.
     Wait,
     /// Client: the server refuses us because we lack features. The handshake is over.
     MissingFeatures {
@@ -125,8 +129,8 @@ impl Handshake {
         Self::new(local, Role::Server(Server::new(auth)))
     }
 
-    /// Compresses frames if the peer wants that too. Says so in the banner: a peer that knows of it then takes one more exchange to open
-    /// a session, wanted or not. To be called before anything else.
+    /// Compresses frames if the peer wants that too. Says so in the banner: a peer that knows of it then
+    /// takes one more exchange to open a session, wanted or not. To be called before anything else.
     pub fn compressing(mut self, compression: Compression) -> Self {
         self.wire.offer(compression);
         self

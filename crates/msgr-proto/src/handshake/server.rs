@@ -1,3 +1,5 @@
+//! The handshake, accepting side.
+
 use bytes::Bytes;
 use loligo_cephx::handshake::{AuthMethod, ServerAuth, ServerStep};
 use loligo_wire::Encode;

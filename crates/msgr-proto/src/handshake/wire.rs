@@ -1,3 +1,5 @@
+//! What both sides of a handshake share.
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -17,7 +19,8 @@ use crate::{
     Unsupported,
 };
 
-/// What both roles have: the two halves, what was said so far, and the opening (banner and HELLO), which is symmetrical.
+/// What both roles have: the two halves, what was said so far, and the opening (banner and HELLO), which is
+/// symmetrical.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) sealer: Sealer,
@@ -165,8 +168,8 @@ impl Wire {
         self.events.push_back(Event::Established);
     }
 
-    /// AUTH_DONE was sent or received: from here on frames are protected as agreed. Sends our signature and returns the one
-    /// that the peer must send.
+    /// AUTH_DONE was sent or received: from here on frames are protected as agreed. Sends our signature and
+    /// returns the one that the peer must send.
     pub(super) fn protect(
         &mut self,
         keys: &AuthKeys,
@@ -225,7 +228,8 @@ impl Expected {
     }
 }
 
-/// Decodes the payload of a frame that must be a `wanted`. Bytes after what is known are a newer peer's, and skipped.
+/// Decodes the payload of a frame that must be a `wanted`. Bytes after what is known are a newer peer's, and
+/// skipped.
 pub(super) fn expect<T: Decode>(wanted: Tag, tag: Tag, payload: &[u8]) -> Result<T, ProtoError> {
     if tag != wanted {
         return Err(Misbehaviour::Unexpected(tag).into());

@@ -1,5 +1,5 @@
-//! Compression: that both sides agree on what each of them wants, that compressed frames open as what they were in both modes and in any
-//! pieces, and that a peer that compresses ill or unasked is refused.
+//! Compression: that both sides agree on what each of them wants, that compressed frames open as what they
+//! were in both modes and in any pieces, and that a peer that compresses ill or unasked is refused.
 
 use bytes::Bytes;
 use loligo_cephx::handshake::ConMode;
@@ -85,7 +85,8 @@ fn messages_arrive_as_they_were() {
     }
 }
 
-/// A message that is compressed takes memory only as its receiver allows it, step by step, and says before each how much.
+/// A message that is compressed takes memory only as its receiver allows it, step by step, and says before
+/// each how much.
 #[test]
 fn nothing_is_decompressed_beyond_what_is_allowed() {
     const LEN: usize = 16 << 20;

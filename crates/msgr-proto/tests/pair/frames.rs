@@ -1,5 +1,5 @@
-//! Frames of an open session: that what one half seals the other opens, whatever pieces it arrives in; that damage and
-//! nonsense are refused; and that nothing is copied or reserved that need not be.
+//! Frames of an open session: that what one half seals the other opens, whatever pieces it arrives in; that
+//! damage and nonsense are refused; and that nothing is copied or reserved that need not be.
 
 use std::io::IoSlice;
 
@@ -166,7 +166,8 @@ proptest! {
         match drain(&mut opener) {
             Err(ProtoError::Misbehaving(_)) => prop_assert!(!secure),
             Err(e) => prop_assert_eq!(e, ProtoError::Crypto(CryptoError::Tag)),
-            // In crc mode nothing covers the late status's upper half, nor the checksums of segments that are not there.
+            // In crc mode nothing covers the late status's upper half, nor the checksums of segments that are
+            // not there.
             Ok(frames) => {
                 prop_assert!(!secure && crc_epilogue.is_some_and(|e| at >= e), "byte {at}");
                 prop_assert!(matches!(&frames[..], [Frame::Message(got)] if flat(got) == flat(&msg)));
@@ -426,7 +427,8 @@ fn the_same_message_never_looks_the_same_twice() {
 
 #[test]
 fn long_data_is_aligned_for_direct_io() {
-    // As a socket is read: no more than there is room for at once; another frame before, so that the long one starts anywhere.
+    // As a socket is read: no more than there is room for at once; another frame before, so that the long one
+    // starts anywhere.
     for before in [1, 333, 4000] {
         let (mut sealer, mut opener) = halves(ConMode::Crc);
         let mut out = OutBuf::new();
@@ -448,7 +450,8 @@ fn long_data_is_aligned_for_direct_io() {
     }
 }
 
-/// Long data are encrypted from where they lie, into buffers that are used again: also while what was sealed before is still to be written.
+/// Long data are encrypted from where they lie, into buffers that are used again: also while what was sealed
+/// before is still to be written.
 #[test]
 fn long_data_in_secure_mode_arrive_whatever_was_sealed_before() {
     let (mut sealer, mut opener) = halves(ConMode::Secure);

@@ -1,7 +1,8 @@
-//! Bytes of a stock 16.2.15 cluster in crc mode (the fuzzers' corpus): we read them, and write the same ourselves.
+//! Bytes of a stock 16.2.15 cluster in crc mode (the fuzzers' corpus): we read them, and write the same
+//! ourselves.
 //!
-//! In the captured handshakes the signatures are replaced by zeros, since their keys are not at hand; the stock tests check
-//! real ones.
+//! In the captured handshakes the signatures are replaced by zeros, since their keys are not at hand; the
+//! stock tests check real ones.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Client against server, without a network: that every way through the handshake ends where it should, whatever pieces
-//! the bytes arrive in, and that nothing tampered with gets through.
+//! Client against server, without a network: that every way through the handshake ends where it should,
+//! whatever pieces the bytes arrive in, and that nothing tampered with gets through.
 
 use loligo_cephx::handshake::{AuthError, ConMode};
 use loligo_msgr_proto::{CryptoError, Event, Misbehaviour, Misuse, ProtoError, Session, Tag, Unsupported};

@@ -42,7 +42,8 @@ impl Secrets {
     }
 }
 
-/// A client that offers modes, answers as many rounds as the server likes, and tries once more after a refusal.
+/// A client that offers modes, answers as many rounds as the server likes, and tries once more after a
+/// refusal.
 pub(crate) struct TestClientAuth {
     pub(crate) modes: Vec<ConMode>,
     pub(crate) secrets: Secrets,

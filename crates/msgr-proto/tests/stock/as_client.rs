@@ -104,7 +104,8 @@ fn a_stock_monitor_answers_in_both_modes() {
     }
 }
 
-/// A stock monitor keeps no sessions of clients: it resets one that is resumed, and takes a new one on the same connection.
+/// A stock monitor keeps no sessions of clients: it resets one that is resumed, and takes a new one on the
+/// same connection.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn a_stock_monitor_resets_a_session_that_it_does_not_know() {
@@ -134,7 +135,8 @@ fn a_stock_monitor_resets_a_session_that_it_does_not_know() {
     ask_for_a_version(hs.into_established().expect("it is open"), &mut socket);
 }
 
-/// Asks whether the monitor is alive and which osdmap is its newest (MMonGetVersion), until both answers are there.
+/// Asks whether the monitor is alive and which osdmap is its newest (MMonGetVersion), until both answers are
+/// there.
 fn ask_for_a_version(mut conn: Established, socket: &mut TcpStream) {
     const MON_GET_VERSION: u16 = 19;
     const MON_GET_VERSION_REPLY: u16 = 20;

@@ -1,8 +1,8 @@
 //! Memory for what has begun to arrive and is not whole: charged before it is allocated.
 //!
-//! At the bound readers wait, so that TCP stops their peers. The holder that needs least in all goes on all the same, so that
-//! some frame becomes whole and gives its memory back. A holder that keeps others waiting and whose peer sends nothing, or
-//! takes very long, loses its connection.
+//! At the bound readers wait, so that TCP stops their peers. The holder that needs least in all goes on all
+//! the same, so that some frame becomes whole and gives its memory back. A holder that keeps others waiting
+//! and whose peer sends nothing, or takes very long, loses its connection.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,7 +87,8 @@ impl Budget {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Waits until something is given back, or long enough to look for holders that keep others waiting for nothing.
+    /// Waits until something is given back, or long enough to look for holders that keep others waiting for
+    /// nothing.
     async fn pause(self: Arc<Self>, seen: u64) {
         let released = self.released.notified();
         tokio::pin!(released);
@@ -122,8 +123,8 @@ impl Budget {
 }
 
 impl Grant {
-    /// Charges up to `bytes` in all, of the `whole` that it will take; `false` if there is no room: then [`Grant::wait`] and
-    /// try again. Room is always there for the holder that needs least.
+    /// Charges up to `bytes` in all, of the `whole` that it will take; `false` if there is no room: then
+    /// [`Grant::wait`] and try again. Room is always there for the holder that needs least.
     pub fn grow(&mut self, bytes: usize, whole: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return true };
         let seen = self.budget.releases.load(Ordering::SeqCst);

@@ -17,8 +17,8 @@ pub(super) fn limit() -> usize {
     limit.map_or(UNLIMITED, |limit| usize::try_from(limit).unwrap_or(UNLIMITED))
 }
 
-/// Lets the process open as many files as the system allows it to, and returns how many that are. A limit that cannot be
-/// raised stays as it is.
+/// Lets the process open as many files as the system allows it to, and returns how many that are. A limit
+/// that cannot be raised stays as it is.
 pub fn raise_limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -28,15 +28,16 @@ pub fn raise_limit() -> usize {
     limit()
 }
 
-/// Whether an operation failed for want of descriptors or memory: it may succeed when others have given some back.
+/// Whether an operation failed for want of descriptors or memory: it may succeed when others have given some
+/// back.
 pub fn is_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let of = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];
     error.raw_os_error().is_some_and(|code| of.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// A descriptor that stands for none: given up for a moment, it lets a process without descriptors accept a socket and
-/// close it, so that its peer learns that it is refused.
+/// A descriptor that stands for none: given up for a moment, it lets a process without descriptors accept a
+/// socket and close it, so that its peer learns that it is refused.
 pub(crate) struct Spare(Mutex<Option<File>>);
 
 impl Spare {

@@ -1,5 +1,5 @@
-//! Sockets whose handshake has not ended. A newcomer always gets a seat: where there is none, the oldest handshake of the
-//! host that has most of them goes.
+//! Sockets whose handshake has not ended. A newcomer always gets a seat: where there is none, the oldest
+//! handshake of the host that has most of them goes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

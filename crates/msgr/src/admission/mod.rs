@@ -1,5 +1,5 @@
-//! What a process takes in from its peers, over all its messengers: handshakes, sessions and memory. Each has a bound in all
-//! and a share for one peer, so that a peer that takes all it can get leaves room for others.
+//! What a process takes in from its peers, over all its messengers: handshakes, sessions and memory. Each has
+//! a bound in all and a share for one peer, so that a peer that takes all it can get leaves room for others.
 
 mod budget;
 mod descriptors;
@@ -34,8 +34,8 @@ impl AdmissionLimits {
     /// Most handshakes and sessions, however many descriptors there are.
     const HANDSHAKES_MAX: usize = 1024;
     const SESSIONS_MAX: usize = 32_768;
-    /// Descriptors that neither handshakes nor sessions take: for the store, the monitor's state, configuration and the
-    /// admin socket.
+    /// Descriptors that neither handshakes nor sessions take: for the store, the monitor's state,
+    /// configuration and the admin socket.
     const RESERVED: (usize, usize) = (64, 512);
     /// Bytes of messages that have begun.
     const BEGUN_BYTES_MAX: usize = 256 << 20;

@@ -56,7 +56,8 @@ impl State {
 pub struct PeerInfo {
     /// What kind of program.
     pub kind: EntityType,
-    /// Its number among its kind (an OSD's id, a monitor's rank, a client's global id); −1 before it is known.
+    /// Its number among its kind (an OSD's id, a monitor's rank, a client's global id); −1 before it is
+    /// known.
     pub num: i64,
     /// The address by which it is known: what it says.
     pub addr: EntityAddr,
@@ -71,7 +72,8 @@ pub struct Ticket(Arc<Slot>);
 
 /// One session with one peer; outlives its sockets if the policy is lossless.
 ///
-/// The messenger's tasks keep it until it is closed: dropping all handles does not close it, [`Connection::mark_down`] does.
+/// The messenger's tasks keep it until it is closed: dropping all handles does not close it,
+/// [`Connection::mark_down`] does.
 pub struct Connection {
     id: u64,
     policy: Policy,
@@ -118,20 +120,20 @@ impl Connection {
         })
     }
 
-    /// Sends a message: appends it to the out-queue and, if nobody is writing, flushes the queue without blocking. Any
-    /// thread may call it, also inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch).
+    /// Sends a message: appends it to the out-queue and, if nobody is writing, flushes the queue without
+    /// blocking. Any thread may call it, also inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch).
     ///
-    /// A message sent on a closed connection is dropped ([`SendError::Closed`]); one sent on a connection in standby wakes
-    /// it. Messages arrive in the order in which they were queued. `header.seq` must be 0.
+    /// A message sent on a closed connection is dropped ([`SendError::Closed`]); one sent on a connection in
+    /// standby wakes it. Messages arrive in the order in which they were queued. `header.seq` must be 0.
     ///
-    /// A lossy connection that the peer has opened ends when its queue is full: the peer asks again on another one, where on
-    /// this one it would miss an answer without knowing.
+    /// A lossy connection that the peer has opened ends when its queue is full: the peer asks again on
+    /// another one, where on this one it would miss an answer without knowing.
     pub fn send(&self, msg: Msg) -> Result<(), SendError> {
         self.push(Item::Plain(msg))
     }
 
-    /// As [`Connection::send`]; the watcher hears when the message leaves. Lossless connections, which may send a message several times,
-    /// tell nothing.
+    /// As [`Connection::send`]; the watcher hears when the message leaves. Lossless connections, which may
+    /// send a message several times, tell nothing.
     pub fn send_watched(&self, msg: Msg, watcher: Arc<dyn Watcher>) -> Result<(), SendError> {
         self.push(Item::Watched(Box::new((msg, watcher))))
     }
@@ -143,13 +145,14 @@ impl Connection {
         Ok(Ticket(slot))
     }
 
-    /// Takes a message back; `false` if it has already left the queue. Its memory is freed before this returns.
+    /// Takes a message back; `false` if it has already left the queue. Its memory is freed before this
+    /// returns.
     pub fn revoke(&self, ticket: Ticket) -> bool {
         ticket.0.take().is_some()
     }
 
-    /// Queues messages and leaves packing and writing them to the connection's writer task: for many at once, from a thread that
-    /// others wait for. On a lossless connection they are packed and sent at once.
+    /// Queues messages and leaves packing and writing them to the connection's writer task: for many at once,
+    /// from a thread that others wait for. On a lossless connection they are packed and sent at once.
     ///
     /// # Errors
     /// If the connection is closed or its queue full, they are dropped: all of them, on a lossy connection.
@@ -169,8 +172,8 @@ impl Connection {
         sent
     }
 
-    /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next `send` may find
-    /// it full once more.
+    /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next
+    /// `send` may find it full once more.
     ///
     /// # Errors
     /// [`SendError::Closed`] if the connection is closed.
@@ -188,8 +191,8 @@ impl Connection {
         }
     }
 
-    /// Gathers what is sent while the guard lives, by anyone, into few writes. Keep it for as long as a loop of sends takes,
-    /// not longer: other senders' messages wait for it too.
+    /// Gathers what is sent while the guard lives, by anyone, into few writes. Keep it for as long as a loop
+    /// of sends takes, not longer: other senders' messages wait for it too.
     pub fn cork(&self) -> Cork<'_> {
         let corked = self.queue.cork(0, Control::default());
         let is_in = corked.is_some();
@@ -220,8 +223,8 @@ impl Connection {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is dropped; a guard that
-    /// does nothing if the policy has none.
+    /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is dropped; a
+    /// guard that does nothing if the policy has none.
     pub fn hold(&self, bytes: usize) -> Hold {
         self.policy.throttle.as_ref().map(|throttle| throttle.hold(bytes)).unwrap_or_default()
     }
@@ -290,7 +293,8 @@ impl Connection {
     }
 
     pub(crate) fn set_identity(&self, identity: Identity) {
-        // A session that goes on keeps the identity it was opened with; a peer of another name is refused before.
+        // A session that goes on keeps the identity it was opened with; a peer of another name is refused
+        // before.
         let _ = self.identity.set(identity);
     }
 
@@ -307,8 +311,8 @@ impl Connection {
         self.queue.state() == State::Closed
     }
 
-    /// A socket is up: the connection is open. We look after it (`watched`) if we opened it. Returns the baton, which holds back what is sent until it is run; `None` if
-    /// the connection is closed.
+    /// A socket is up: the connection is open. We look after it (`watched`) if we opened it. Returns the
+    /// baton, which holds back what is sent until it is run; `None` if the connection is closed.
     pub(crate) fn open(
         &self,
         peer: PeerInfo,
@@ -328,8 +332,8 @@ impl Connection {
         Some(baton)
     }
 
-    /// The connection has no socket (any more). What was sent and not acknowledged waits again. The state becomes `if_empty`
-    /// if nothing waits, else `if_not`, and is returned. A closed connection stays closed.
+    /// The connection has no socket (any more). What was sent and not acknowledged waits again. The state
+    /// becomes `if_empty` if nothing waits, else `if_not`, and is returned. A closed connection stays closed.
     pub(crate) fn detach(&self, if_empty: State, if_not: State) -> State {
         let mut session = self.session();
         let (state, baton) = self.queue.detach(if_empty, if_not);
@@ -405,7 +409,8 @@ impl Connection {
         let _ = self.ended.acquire().await;
     }
 
-    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened another socket.
+    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened
+    /// another socket.
     pub(crate) async fn interrupted(&self) {
         loop {
             {
@@ -432,8 +437,8 @@ impl Connection {
         }
     }
 
-    /// Waits, in standby, until there is something to do: something to send (not for servers: they wait for the peer), or
-    /// as [`Connection::interrupted`].
+    /// Waits, in standby, until there is something to do: something to send (not for servers: they wait for
+    /// the peer), or as [`Connection::interrupted`].
     pub(crate) async fn roused(&self) {
         loop {
             {
@@ -464,8 +469,8 @@ impl Connection {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long. Only on
-    /// sockets that we opened: so do stock clients, and stock servers leave it to them.
+    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long.
+    /// Only on sockets that we opened: so do stock clients, and stock servers leave it to them.
     pub(crate) fn check_alive(&self, now: Instant, limits: &Limits) {
         let reads = self.reads.load(Ordering::Relaxed);
         let mut session = self.session();

@@ -87,8 +87,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a message of a lossless session has not come before, on an earlier socket; it counts as received from now
-    /// on.
+    /// Whether a message of a lossless session has not come before, on an earlier socket; it counts as
+    /// received from now on.
     fn is_new(&self, ctx: &Context, msg: &Msg) -> bool {
         let newest = self.in_seq.load(Ordering::Relaxed);
         let seq = msg.header.seq;
@@ -182,8 +182,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Charges the next step of a compressed message, which has come whole, before it is made: to no more than the connection's
-    /// free bytes, or to the budget. What was opened before it is handed on, and the throttle's.
+    /// Charges the next step of a compressed message, which has come whole, before it is made: to no more
+    /// than the connection's free bytes, or to the budget. What was opened before it is handed on, and the
+    /// throttle's.
     async fn unpack(
         &self,
         opener: &mut Opener,

@@ -1,4 +1,5 @@
-//! What a connection remembers from one socket to the next, and how two sockets of one session are told apart.
+//! What a connection remembers from one socket to the next, and how two sockets of one session are told
+//! apart.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::admission::Place;
 use crate::socket::Socket;
 use crate::{Error, Policy};
 
-/// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and written under both locks.
+/// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and written under
+/// both locks.
 pub(crate) struct Session {
     pub(crate) state: State,
     pub(crate) peer: PeerInfo,
@@ -71,8 +73,8 @@ pub(crate) enum Verdict {
 }
 
 impl Session {
-    /// Judges a peer that opens a session while this one, with the same peer, is there. The rules are those of
-    /// `ProtocolV2::handle_existing_connection` in `src/msg/async/ProtocolV2.cc`.
+    /// Judges a peer that opens a session while this one, with the same peer, is there. The rules are those
+    /// of `ProtocolV2::handle_existing_connection` in `src/msg/async/ProtocolV2.cc`.
     pub(crate) fn judge_ident(&self, policy: &Policy, ident: &ClientIdent, ours: &EntityAddr) -> Verdict {
         let known = &self.numbers;
         if known.peer_global_seq > ident.global_seq {

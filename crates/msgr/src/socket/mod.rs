@@ -1,5 +1,5 @@
-//! Sockets, behind the few calls that connections make: the kernel's, and in tests those of a simulated network
-//! (`simulated`). In other builds there is one kind, and nothing is decided at run time.
+//! Sockets, behind the few calls that connections make: the kernel's, and in tests those of a simulated
+//! network (`simulated`). In other builds there is one kind, and nothing is decided at run time.
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod simulated;
@@ -87,8 +87,8 @@ impl Socket {
 
     /// Reads what there is into the buffer's free room; 0 at the end.
     ///
-    /// A read that does not fill the room has emptied the socket: then the runtime is told that the socket would block,
-    /// which saves the read that would find it out.
+    /// A read that does not fill the room has emptied the socket: then the runtime is told that the socket
+    /// would block, which saves the read that would find it out.
     #[inline]
     pub(crate) fn try_read(&self, buf: &mut BytesMut) -> io::Result<usize> {
         let socket = match self {

@@ -1,9 +1,10 @@
 //! A network in memory and simulated time. Everything random comes from a seed.
 //!
-//! Bytes written to one end arrive at the other in pieces, each after a latency, in order; never more are on their way than
-//! a window allows. A mortal connection is reset after a number of bytes, wherever in a frame that is: what was on its way
-//! is lost, and both ends learn of it, or neither does. What comes from and goes to a host that is cut off waits until it is
-//! not. To be used on a runtime of one thread whose clock is paused (`tokio::time::pause`).
+//! Bytes written to one end arrive at the other in pieces, each after a latency, in order; never more are on
+//! their way than a window allows. A mortal connection is reset after a number of bytes, wherever in a frame
+//! that is: what was on its way is lost, and both ends learn of it, or neither does. What comes from and goes
+//! to a host that is cut off waits until it is not. To be used on a runtime of one thread whose clock is
+//! paused (`tokio::time::pause`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;

@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 
 use super::Random;
 
-/// A proxy on loopback that forwards bytes and resets each connection after a random number of them, of both directions
-/// together, wherever in a frame that is; or does harm when it is told to.
+/// A proxy on loopback that forwards bytes and resets each connection after a random number of them, of both
+/// directions together, wherever in a frame that is; or does harm when it is told to.
 #[derive(Debug)]
 pub struct FaultProxy {
     addr: SocketAddr,
@@ -40,8 +40,8 @@ struct Harm {
 }
 
 impl FaultProxy {
-    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; after `faults_max` resets, new connections
-    /// live for ever. `seed` decides; print it when a test fails.
+    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; after `faults_max` resets, new
+    /// connections live for ever. `seed` decides; print it when a test fails.
     ///
     /// # Panics
     /// Outside of a runtime of tokio's.

@@ -88,7 +88,8 @@ async fn a_client_that_comes_again_needs_no_further_place() {
     assert_eq!((admission.sessions(), server.peer.errors().len()), (1, 0));
 }
 
-/// What a peer sends of a message that never becomes whole: a preamble that announces its data, then `sent` bytes.
+/// What a peer sends of a message that never becomes whole: a preamble that announces its data, then `sent`
+/// bytes.
 fn begun(announced: u32, sent: usize) -> Vec<u8> {
     let mut preamble = vec![17, 4];
     for (len, align) in [(41_u32, 8_u16), (5, 8), (0, 8), (announced, 4096)] {

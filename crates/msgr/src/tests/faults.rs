@@ -222,7 +222,8 @@ async fn a_client_that_has_forgotten_the_session_gets_a_new_one() {
     assert_eq!(second.peer.tids(), [2]);
 }
 
-/// Holds the dispatch of message 1 up until message 3 has been dispatched, which must not happen, or some time has gone by.
+/// Holds the dispatch of message 1 up until message 3 has been dispatched, which must not happen, or some
+/// time has gone by.
 #[derive(Default)]
 struct Slow {
     order: Mutex<Vec<u64>>,

@@ -1,8 +1,8 @@
 //! Two messengers over loopback.
 //!
-//! Goal: what senders and dispatchers are promised holds, on real sockets, also when those are reset at any byte. Method:
-//! each side collects what is dispatched to it; in test builds `loligo-lockstat` panics if a lock is held at a socket call
-//! or a dispatch, or taken in a wrong order.
+//! Goal: what senders and dispatchers are promised holds, on real sockets, also when those are reset at any
+//! byte. Method: each side collects what is dispatched to it; in test builds `loligo-lockstat` panics if a
+//! lock is held at a socket call or a dispatch, or taken in a wrong order.
 
 mod admission;
 mod faults;

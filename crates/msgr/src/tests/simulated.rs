@@ -1,5 +1,5 @@
-//! Two messengers over a simulated network. Goal: lossless sessions lose nothing, repeat nothing and keep the order, in
-//! whatever way their sockets end. Method: many seeds, simulated time; equal seeds make equal runs.
+//! Two messengers over a simulated network. Goal: lossless sessions lose nothing, repeat nothing and keep the
+//! order, in whatever way their sockets end. Method: many seeds, simulated time; equal seeds make equal runs.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,5 +1,6 @@
-//! Goal: a peer that reads late gets every answer, and one that does not read at all neither grows a queue beyond its bound
-//! nor goes on with answers left out. Method: clients whose throttle keeps them from reading.
+//! Goal: a peer that reads late gets every answer, and one that does not read at all neither grows a queue
+//! beyond its bound nor goes on with answers left out. Method: clients whose throttle keeps them from
+//! reading.
 
 use super::*;
 use crate::Throttle;

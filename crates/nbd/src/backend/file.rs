@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use super::{Backend, BackendError, Done, Later, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Requests of one file that are at the disk at the same time, each on a thread. A file whose disk hangs takes so many of the runtime's 512, so that others have some.
+/// Requests of one file that are at the disk at the same time, each on a thread. A file whose disk hangs
+/// takes so many of the runtime's 512, so that others have some.
 const AT_DISK_MAX: u32 = 8;
 /// Bytes that are looked for in the page cache where the request came; copying them takes some microseconds.
 const INLINE_MAX: u32 = 256 << 10;
@@ -68,7 +69,8 @@ impl LocalFile {
         })))
     }
 
-    /// Does something that may wait for the disk. Who takes all places is alone: also requests that nobody waits for any more have ended then.
+    /// Does something that may wait for the disk. Who takes all places is alone: also requests that nobody
+    /// waits for any more have ended then.
     fn at_disk<T: Send + 'static>(
         &self,
         places: u32,

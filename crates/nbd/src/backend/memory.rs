@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Guards a part of the chunks. Held to copy at most one chunk's bytes, some tens of microseconds; so those who only read do not exclude each
-/// other.
+/// Guards a part of the chunks. Held to copy at most one chunk's bytes, some tens of microseconds; so those
+/// who only read do not exclude each other.
 static SHARD: Class = Class::new("nbd.memory");
 
 /// What is allocated at once.
@@ -22,7 +22,8 @@ const PAGES: u64 = 64;
 const CHUNK: u64 = PAGE * PAGES;
 /// Neighbouring chunks lie in different tables.
 const SHARDS: u64 = 64;
-/// Bytes that are read, or allocated for zeros, where the request came; what is longer is done by another thread, so that nobody waits behind it.
+/// Bytes that are read, or allocated for zeros, where the request came; what is longer is done by another
+/// thread, so that nobody waits behind it.
 const INLINE_MAX: u64 = 1 << 20;
 /// Chunks that are looked at for one answer about holes.
 const LOOKS_MAX: u64 = 1 << 14;
@@ -211,7 +212,8 @@ impl Inner {
     /// Zeros that take none.
     fn punch(&self, offset: u64, end: u64) {
         let (first, last) = (offset.div_ceil(CHUNK), end / CHUNK);
-        // What lies in whole chunks is removed by looking at those that are there, since a range may have more chunks than there is memory.
+        // What lies in whole chunks is removed by looking at those that are there, since a range may have
+        // more chunks than there is memory.
         if last.saturating_sub(first) > SHARDS {
             for shard in &self.shards {
                 let removed: Vec<_> =

@@ -43,7 +43,8 @@ pub trait Backend: Send + Sync + 'static {
         BackendState::Open
     }
 
-    /// Begins an I/O. What is later may be under way together with others; who wants order waits for the first.
+    /// Begins an I/O. What is later may be under way together with others; who wants order waits for the
+    /// first.
     fn start(&self, io: Io) -> Started;
 
     /// Reads to the end of `out`, if that takes no waiting: false otherwise, and `out` is as it was.

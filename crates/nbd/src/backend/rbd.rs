@@ -18,7 +18,8 @@ static IMAGE: Class = Class::new("nbd.rbd");
 
 /// Bytes of a discard that leave together; images take less than 2 GiB at once.
 const DISCARD_STEP: u64 = 1 << 30;
-/// Bytes that a cache is asked for at once, without a task of their own; more would keep other clients waiting.
+/// Bytes that a cache is asked for at once, without a task of their own; more would keep other clients
+/// waiting.
 const READ_NOW_MAX: u32 = 64 << 10;
 /// Zeros that are written together where they must take room.
 const ZEROS_STEP: u64 = 4 << 20;
@@ -184,7 +185,8 @@ impl Backend for Rbd {
     fn start(&self, io: Io) -> Started {
         match self.held() {
             None => Started::Now(Err(Fault::Shutdown)),
-            // Reads and writes by themselves, since their futures are small. All of what is held goes along, not its image alone.
+            // Reads and writes by themselves, since their futures are small. All of what is held goes along,
+            // not its image alone.
             Some(held) => match io {
                 Io::Read { offset, len, .. } => Started::later(async move {
                     let held = held;
@@ -254,7 +256,8 @@ async fn write(image: &Image, offset: u64, data: Bytes, fua: bool) -> Result<Don
     Ok(Done::Nothing)
 }
 
-/// Without a cache a change that is done is safe, so FUA and flushes ask for nothing more; with one they have it written back. What is given back goes past the cache.
+/// Without a cache a change that is done is safe, so FUA and flushes ask for nothing more; with one they have
+/// it written back. What is given back goes past the cache.
 async fn carry_out(image: &Image, io: Io) -> Result<Done, Error> {
     match io {
         Io::Read { offset, len, .. } => return read(image, offset, len).await,

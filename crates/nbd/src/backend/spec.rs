@@ -16,8 +16,9 @@ use super::{Access, Backend, BackendError, LocalFile, Memory, Rbd, Striped, rbd}
 /// Bytes of a device at most: offsets are signed numbers for the kernel.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or `striped:[POOL/]FILE`, and `,ro` if it shall only be read; behind an image
-/// `,cache=SIZE` if it shall have a cache of so many bytes of memory.
+/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or
+/// `striped:[POOL/]FILE`, and `,ro` if it shall only be read; behind an image `,cache=SIZE` if it shall have
+/// a cache of so many bytes of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     text: String,

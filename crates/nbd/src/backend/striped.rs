@@ -19,9 +19,11 @@ static FILE: Class = Class::new("nbd.striped");
 /// Zeros that are written together.
 const ZEROS_STEP: u64 = 4 << 20;
 
-/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized here or a client comes.
+/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized
+/// here or a client comes.
 ///
-/// Others who have it open may let it grow; nobody can make it shorter meanwhile. What is trimmed becomes a hole.
+/// Others who have it open may let it grow; nobody can make it shorter meanwhile. What is trimmed becomes a
+/// hole.
 pub struct Striped {
     /// `None` once it is closed.
     file: Mutex<Option<Arc<File>>>,

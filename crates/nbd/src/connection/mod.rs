@@ -1,5 +1,6 @@
 //! A client's connection: the handshake, TLS if it is asked for, then requests and replies.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

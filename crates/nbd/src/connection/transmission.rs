@@ -1,10 +1,11 @@
 //! A connection that has chosen its device: requests in, replies out.
 //!
-//! One task does all of it and waits for four things at once: requests, the end of what it has begun, room in the socket, and the device's
-//! removal. What a read brings is begun, then all replies there are leave in one write; replies are sent as they come about, in any order.
+//! One task does all of it and waits for four things at once: requests, the end of what it has begun, room in
+//! the socket, and the device's removal. What a read brings is begun, then all replies there are leave in one
+//! write; replies are sent as they come about, in any order.
 //!
-//! Bounds: while [`REQUESTS_MAX`] requests or [`BYTES_MAX`] bytes of them are under way, or [`UNSENT_MAX`] bytes of replies are unsent, nothing is read, so a client that asks without
-//! reading the answers waits.
+//! Bounds: while [`REQUESTS_MAX`] requests or [`BYTES_MAX`] bytes of them are under way, or [`UNSENT_MAX`]
+//! bytes of replies are unsent, nothing is read, so a client that asks without reading the answers waits.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -24,7 +25,8 @@ use crate::device::{Attached, Inside};
 use crate::pace;
 use crate::proto::{Broken, Chosen, Decoder, Encoder, Fault, Io, Order, Request, Sink as _, Style, To};
 
-/// Requests of one connection under way at most. The kernel's client has 128 unless it is told otherwise, qemu's 16, libnbd's as many as its program wants.
+/// Requests of one connection under way at most. The kernel's client has 128 unless it is told otherwise,
+/// qemu's 16, libnbd's as many as its program wants.
 const REQUESTS_MAX: usize = 256;
 /// Bytes of data of requests under way at most; one request is always let in.
 const BYTES_MAX: usize = 64 << 20;
@@ -45,7 +47,8 @@ pub(crate) enum Ended {
     /// The client broke the protocol.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// Others needed the client's seat, or there is none for it; or its write did not go on while others waited for memory.
+    /// Others needed the client's seat, or there is none for it; or its write did not go on while others
+    /// waited for memory.
     #[error("there are too many clients")]
     Crowded,
     /// The client took too long to choose.
@@ -79,7 +82,8 @@ pub(super) struct Transmission<S> {
     /// Bytes of what is pending.
     pending_bytes: usize,
     phase: Phase,
-    /// The last field, so that it is dropped last: whoever removes the device closes its back end when it is let go of, and nothing may be under way then.
+    /// The last field, so that it is dropped last: whoever removes the device closes its back end when it is
+    /// let go of, and nothing may be under way then.
     device: Attached,
 }
 
@@ -321,7 +325,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         Poll::Ready(read.map_err(Ended::from))
     }
 
-    /// Charges what the next read adds to a request that has begun, if it is long; waits until there is room for it.
+    /// Charges what the next read adds to a request that has begun, if it is long; waits until there is room
+    /// for it.
     fn charge(&mut self, cx: &mut Context<'_>, wanted: usize, lacks: usize) -> Poll<Result<(), Ended>> {
         let bytes = self.inbound.len() + wanted;
         if bytes <= 2 * READ_MAX {

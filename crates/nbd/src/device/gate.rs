@@ -39,7 +39,8 @@ impl Gate {
         self.word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Closes it and waits until nobody is inside. To be called by one at a time. It stays closed if this is dropped.
+    /// Closes it and waits until nobody is inside. To be called by one at a time. It stays closed if this is
+    /// dropped.
     pub(crate) async fn close(&self) {
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
         loop {

@@ -7,8 +7,10 @@
 //! | suspended | requests wait, clients stay | `resume`: to *ready*; `remove`: to *removing* |
 //! | removing | nobody comes in any more, who is there is told to go | its end |
 //!
-//! Phase and number of clients are one word, so that a client never comes in between the look at the number and the change of the phase; to come in and to go take no
-//! lock. What takes long (to open, suspend, resize and close) are jobs in the device's lane, one after another. Whoever pushes the first job runs the lane, until something has to be waited for; then a task does.
+//! Phase and number of clients are one word, so that a client never comes in between the look at the number
+//! and the change of the phase; to come in and to go take no lock. What takes long (to open, suspend, resize
+//! and close) are jobs in the device's lane, one after another. Whoever pushes the first job runs the lane,
+//! until something has to be waited for; then a task does.
 
 mod gate;
 mod registry;
@@ -219,7 +221,8 @@ impl Device {
         self.change(Change::Resize(size)).await
     }
 
-    /// Lets nobody in any more. If it is `forced`, those who are in are told to go; else there must be none. Does not wait for what the lane does.
+    /// Lets nobody in any more. If it is `forced`, those who are in are told to go; else there must be none.
+    /// Does not wait for what the lane does.
     fn begin_removal(&self, forced: bool) -> Result<(), DeviceError> {
         let removed = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             let is_free = forced || word / ONE_CLIENT == 0;
@@ -235,7 +238,8 @@ impl Device {
         }
     }
 
-    /// Closes the back end, once all clients are gone. To be called after [`begin_removal`](Self::begin_removal).
+    /// Closes the back end, once all clients are gone. To be called after
+    /// [`begin_removal`](Self::begin_removal).
     async fn close(self: &Arc<Self>) -> Result<(), DeviceError> {
         self.change(Change::Close).await
     }
@@ -344,7 +348,8 @@ impl Device {
         }
     }
 
-    /// Waits for something, but not longer than the device is there: its removal does not wait for a back end that is stuck.
+    /// Waits for something, but not longer than the device is there: its removal does not wait for a back end
+    /// that is stuck.
     async fn still<T>(&self, work: impl Future<Output = T>) -> Result<T, DeviceError> {
         let mut going = self.going.subscribe();
         tokio::select! {

@@ -1,7 +1,7 @@
 //! The table of devices.
 //!
-//! Who looks for a device takes no lock: the table is never changed, but replaced by another one. To add or remove one of n devices copies n references, which takes some
-//! tens of microseconds with hundreds of them.
+//! Who looks for a device takes no lock: the table is never changed, but replaced by another one. To add or
+//! remove one of n devices copies n references, which takes some tens of microseconds with hundreds of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,11 +94,12 @@ impl Registry {
         self.insert(&Device::with_backend(name, backend, self.runtime.clone()))
     }
 
-    /// Removes a device. If it is `forced` its clients are told and disconnected; else there must be none. Returns when the back end is closed; if that takes long and the removal is
-    /// forced, before.
+    /// Removes a device. If it is `forced` its clients are told and disconnected; else there must be none.
+    /// Returns when the back end is closed; if that takes long and the removal is forced, before.
     ///
     /// # Errors
-    /// [`DeviceError::Unknown`], [`DeviceError::InUse`], [`DeviceError::Removing`]; or what closing the back end said: then the device is removed all the same.
+    /// [`DeviceError::Unknown`], [`DeviceError::InUse`], [`DeviceError::Removing`]; or what closing the back
+    /// end said: then the device is removed all the same.
     pub async fn remove(&self, name: &str, forced: bool) -> Result<(), DeviceError> {
         let device = self.find(name)?;
         device.begin_removal(forced)?;
@@ -111,7 +112,8 @@ impl Registry {
         closed
     }
 
-    /// Comes in as a client that TLS has named, if it has. A device that the client may not use is as if it were not there.
+    /// Comes in as a client that TLS has named, if it has. A device that the client may not use is as if it
+    /// were not there.
     ///
     /// # Errors
     /// As [`Registry::attach`].
@@ -167,7 +169,8 @@ impl Registry {
         self.opener.shutdown().await;
     }
 
-    /// A look at what its devices have in flight to the cluster; `None` as long as none of them has needed one.
+    /// A look at what its devices have in flight to the cluster; `None` as long as none of them has needed
+    /// one.
     pub fn observe(&self) -> Option<InFlight> {
         self.opener.observe()
     }

@@ -1,4 +1,5 @@
-//! Goal: no device feels another, and no phase is passed twice. Method: back ends that hang until they are told, in simulated time.
+//! Goal: no device feels another, and no phase is passed twice. Method: back ends that hang until they are
+//! told, in simulated time.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -188,7 +189,8 @@ async fn suspend_waits_for_what_is_under_way_and_changes_are_in_order() {
     assert_eq!(client.export_as("a").size, 8192);
 }
 
-/// Many who add, use, change and remove the same few devices at once: whoever is in sees a back end, and in the end nothing is left.
+/// Many who add, use, change and remove the same few devices at once: whoever is in sees a back end, and in
+/// the end nothing is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_comes_in_while_devices_come_and_go_finds_one_that_is_there() {
     const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -1,4 +1,5 @@
-//! The messages of generic netlink that the kernel's client takes (`linux/netlink.h`, `linux/genetlink.h`, `linux/nbd-netlink.h`).
+//! The messages of generic netlink that the kernel's client takes (`linux/netlink.h`, `linux/genetlink.h`,
+//! `linux/nbd-netlink.h`).
 //!
 //! ```text
 //! header (16): length, kind = the family's number, flags, sequence, port │ command (1), version (1), 0 (2) │ attributes

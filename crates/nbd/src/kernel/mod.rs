@@ -1,7 +1,8 @@
 //! The kernel's client: a `/dev/nbdN` that stands on an export of any server.
 //!
-//! The handshake is made here ([`Target::join`]); the sockets are then handed to the kernel by netlink, which does all I/O from there on. This program
-//! may end. Nobody connects again when a connection breaks: its requests go over the others, and with the last one the device fails.
+//! The handshake is made here ([`Target::join`]); the sockets are then handed to the kernel by netlink, which
+//! does all I/O from there on. This program may end. Nobody connects again when a connection breaks: its
+//! requests go over the others, and with the last one the device fails.
 
 mod messages;
 mod socket;
@@ -24,8 +25,9 @@ use socket::Netlink;
 /// Connections to one export at most: the kernel has a queue for each.
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// Bytes of a sector, as partition tables and file systems of the device count: what every other client of an image shows its disk with,
-/// unless it is told otherwise. A table written with one size is not found, or is misread, with another.
+/// Bytes of a sector, as partition tables and file systems of the device count: what every other client of an
+/// image shows its disk with, unless it is told otherwise. A table written with one size is not found, or is
+/// misread, with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize(u32);
 
@@ -154,8 +156,8 @@ impl fmt::Display for Device {
     }
 }
 
-/// Attaches an export to `device`, or to a free device. It gets as many `connections` if the export allows more than
-/// one, and sectors of `block_size`.
+/// Attaches an export to `device`, or to a free device. It gets as many `connections` if the export allows
+/// more than one, and sectors of `block_size`.
 ///
 /// # Errors
 /// The kernel has no client, the server does not want to, the device is taken, and so on.
@@ -189,7 +191,8 @@ pub fn attach(
     Ok(Attached { device: Device(index), offer, connections: joined.len() as u32 })
 }
 
-/// Detaches a device, when what was written to it has reached the server. `forced`: also if it is in use, whose I/O fails then.
+/// Detaches a device, when what was written to it has reached the server. `forced`: also if it is in use,
+/// whose I/O fails then.
 ///
 /// # Errors
 /// It is not attached, in use, or what was written cannot be brought to the server.

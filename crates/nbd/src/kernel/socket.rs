@@ -11,7 +11,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use super::KernelError;
 use super::messages::{Connect, Generic};
 
-/// Room for one answer: the controller's description of a family takes some hundred bytes, a page is what the kernel fills at most.
+/// Room for one answer: the controller's description of a family takes some hundred bytes, a page is what the
+/// kernel fills at most.
 const ANSWER_BYTES: usize = 32 << 10;
 
 /// A socket that knows the client's number.
@@ -46,7 +47,8 @@ impl Netlink {
         self.ask(Generic::disconnect(self.family, device)).map(drop)
     }
 
-    /// Sends a request; what is answered before it is acknowledged. The kernel has done it when it has been sent, so the answers are there.
+    /// Sends a request; what is answered before it is acknowledged. The kernel has done it when it has been
+    /// sent, so the answers are there.
     fn ask(&mut self, request: Generic) -> Result<Option<Generic>, KernelError> {
         let refused = |e: rustix::io::Errno| KernelError::Refused(e.into());
         self.sequence += 1;

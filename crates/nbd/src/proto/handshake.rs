@@ -23,8 +23,9 @@ const BLOCK_PREFERRED: u32 = 4096;
 
 /// The server's side of a handshake.
 ///
-/// [`greet`](Self::greet) comes first. Then [`next`](Self::next) is fed what the client sends, and writes what is to be sent. What it
-/// [asks](Asked) must be answered by the method that is named there before it is called again.
+/// [`greet`](Self::greet) comes first. Then [`next`](Self::next) is fed what the client sends, and writes
+/// what is to be sent. What it [asks](Asked) must be answered by the method that is named there before it is
+/// called again.
 #[derive(Debug)]
 pub struct Handshake {
     /// Nothing may be done before TLS.
@@ -403,8 +404,8 @@ fn take_name(data: &mut Bytes) -> Option<String> {
     String::from_utf8(data.split_to(len).into()).ok()
 }
 
-/// Whether one of the queries means `base:allocation`; `None` if they are not well-formed. All contexts that there are match no query at all and, in a list, the
-/// namespace alone.
+/// Whether one of the queries means `base:allocation`; `None` if they are not well-formed. All contexts that
+/// there are match no query at all and, in a list, the namespace alone.
 fn wants_allocation(data: &mut Bytes, is_set: bool) -> Option<bool> {
     let count = data.try_get_u32().ok()?;
     let mut wants = count == 0 && !is_set;

@@ -18,9 +18,11 @@ const ANSWER_HEAD: usize = 20;
 /// Bytes of a server's greeting: two magics and its flags.
 const GREETING_BYTES: usize = 18;
 
-/// A client's side of a handshake, without TLS and with simple replies: what the kernel's client speaks behind it.
+/// A client's side of a handshake, without TLS and with simple replies: what the kernel's client speaks
+/// behind it.
 ///
-/// [`next`](Self::next) is fed what the server sends and writes what is to be sent, until it returns what the server offers.
+/// [`next`](Self::next) is fed what the server sends and writes what is to be sent, until it returns what the
+/// server offers.
 #[derive(Debug)]
 pub struct Joining {
     name: String,
@@ -49,8 +51,8 @@ pub struct Offer {
     pub size: u64,
     /// The transmission flags, as they were sent.
     pub flags: u16,
-    /// Requests begin and end at multiples of so many bytes: 1, unless the server offers the export only to clients that promise to
-    /// keep to its sizes.
+    /// Requests begin and end at multiples of so many bytes: 1, unless the server offers the export only to
+    /// clients that promise to keep to its sizes.
     pub block_min: u32,
 }
 
@@ -108,8 +110,8 @@ impl Joining {
         }
     }
 
-    /// Goes on with what has come; `None`: what was written is to be sent, and more to be read. What is left in `from` behind the offer the
-    /// server should not have said yet.
+    /// Goes on with what has come; `None`: what was written is to be sent, and more to be read. What is left
+    /// in `from` behind the offer the server should not have said yet.
     ///
     /// # Errors
     /// The export cannot be had.
@@ -151,8 +153,9 @@ impl Joining {
         Ok(true)
     }
 
-    /// A client that asks for the sizes of blocks promises to keep to them; a server answers any request of a client that does not. So
-    /// they are asked for only if the server insists: what a server prefers says nothing of the sectors that partition tables count.
+    /// A client that asks for the sizes of blocks promises to keep to them; a server answers any request of a
+    /// client that does not. So they are asked for only if the server insists: what a server prefers says
+    /// nothing of the sectors that partition tables count.
     fn ask_to_go(&self, out: &mut BytesMut) {
         let wanted: &[u16] = if self.keeps_blocks { &[info::BLOCK_SIZE] } else { &[] };
         head(option::GO, 4 + self.name.len() + 2 + 2 * wanted.len(), out);

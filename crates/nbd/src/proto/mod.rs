@@ -1,13 +1,15 @@
 //! The protocol without I/O: bytes in, bytes and questions out. No sockets, no clock, no threads.
 //!
-//! A connection begins with a [`Handshake`], which is fed what the client sends and asks for what it must know about exports
-//! ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then a [`Decoder`] reads [`Request`]s,
-//! [`Request::check`] says what they want of the export as an [`Io`], and replies are written by an [`Encoder`]. [`Joining`] is the handshake from the other side, for
-//! the kernel's client.
+//! A connection begins with a [`Handshake`], which is fed what the client sends and asks for what it must
+//! know about exports ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then
+//! a [`Decoder`] reads [`Request`]s, [`Request::check`] says what they want of the export as an [`Io`], and
+//! replies are written by an [`Encoder`]. [`Joining`] is the handshake from the other side, for the kernel's
+//! client.
 //!
-//! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection ([`Broken`]). Memory is taken for what has come, never for
-//! what is announced.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate `az`).
+//! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection
+//! ([`Broken`]). Memory is taken for what has come, never for what is announced.
+// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
+// `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -27,13 +29,15 @@ pub use joining::{Joining, Offer, Unwilling};
 pub use reply::{Encoder, Piece, Sink, To};
 pub use request::{Decoder, Io, Order, Request};
 
-/// Bytes of data of one request or reply at most, as clients are told. What the specification wants every server to take.
+/// Bytes of data of one request or reply at most, as clients are told. What the specification wants every
+/// server to take.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
 
 /// Bytes that a name has at most.
 pub const NAME_MAX: usize = 4096;
 
-/// Extents of one answer about the status of blocks at most. The specification advises 2^20; clients ask again where an answer ends.
+/// Extents of one answer about the status of blocks at most. The specification advises 2^20; clients ask
+/// again where an answer ends.
 pub const EXTENTS_MAX: usize = 1 << 14;
 
 /// How requests and replies are written.

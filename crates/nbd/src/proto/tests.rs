@@ -1,5 +1,5 @@
-//! Goal: a client gets the bytes that the specification says, and whatever it sends does no harm. Method: golden bytes written by hand from the specification, random
-//! requests cut anywhere, and random bytes.
+//! Goal: a client gets the bytes that the specification says, and whatever it sends does no harm. Method:
+//! golden bytes written by hand from the specification, random requests cut anywhere, and random bytes.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! The protocol's numbers (`doc/proto.md` of the project NetworkBlockDevice/nbd; what is extended, its branch `extension-ext-header`).
+//! The protocol's numbers (`doc/proto.md` of the project NetworkBlockDevice/nbd; what is extended, its branch
+//! `extension-ext-header`).
 
 /// What a server says first, twice eight bytes: `NBDMAGIC`, `IHAVEOPT`.
 pub(super) const GREETING: [u8; 16] = *b"NBDMAGICIHAVEOPT";
@@ -16,7 +17,8 @@ pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 pub(super) const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 
-/// Flags of the handshake, the server's and the client's: fixed newstyle; no 124 zeros behind the answer to EXPORT_NAME.
+/// Flags of the handshake, the server's and the client's: fixed newstyle; no 124 zeros behind the answer to
+/// EXPORT_NAME.
 pub(super) const FIXED_NEWSTYLE: u16 = 1;
 pub(super) const NO_ZEROES: u16 = 2;
 

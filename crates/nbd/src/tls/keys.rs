@@ -15,14 +15,16 @@ use zeroize::Zeroizing;
 
 /// Keys of one file at most: each connection is lent all of them, and each is compared with those before it.
 const KEYS_MAX: usize = 512;
-/// Bytes of a file at most; a line needs less than 2 KiB even with the longest name and key that `psktool` takes.
+/// Bytes of a file at most; a line needs less than 2 KiB even with the longest name and key that `psktool`
+/// takes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a key at least: TLS wants 128 bits of external keys (RFC 9257).
 const KEY_BYTES_MIN: usize = 16;
 /// Bits of a file's mode that let others than its owner at it.
 const OTHERS: u32 = 0o077;
 
-/// The keys of clients. What holds them is cleared when it is freed: s2n-tls does so with its own copies, and what is read here lies in [`Zeroizing`].
+/// The keys of clients. What holds them is cleared when it is freed: s2n-tls does so with its own copies, and
+/// what is read here lies in [`Zeroizing`].
 #[derive(Clone, Default)]
 pub(super) struct Keys(Arc<[Psk]>);
 
@@ -101,7 +103,8 @@ impl Keys {
     }
 }
 
-/// User and key of a line. A user's name that begins with `#` is hexadecimal, too: `psktool` writes so what is no text.
+/// User and key of a line. A user's name that begins with `#` is hexadecimal, too: `psktool` writes so what
+/// is no text.
 fn taken_apart(line: &[u8]) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
     let colon = line.iter().rposition(|byte| *byte == b':')?;
     let (user, key) = (&line[..colon], bytes_of(&line[colon + 1..])?);

@@ -1,6 +1,8 @@
 //! TLS, with certificates, with keys that are shared in advance, or with both.
 //!
-//! s2n-tls speaks it, over AWS-LC. Certificates: TLS 1.2 and 1.3, of RSA and ECDSA keys; s2n-tls does not know Ed25519. Shared keys: TLS 1.3 alone, since s2n-tls knows them from there on; GnuTLS, with which libnbd and qemu are built, speaks it.
+//! s2n-tls speaks it, over AWS-LC. Certificates: TLS 1.2 and 1.3, of RSA and ECDSA keys; s2n-tls does not
+//! know Ed25519. Shared keys: TLS 1.3 alone, since s2n-tls knows them from there on; GnuTLS, with which
+//! libnbd and qemu are built, speaks it.
 
 mod keys;
 
@@ -34,7 +36,8 @@ const SEND_BYTES: u32 = 128 << 10;
 pub struct TlsFiles {
     /// For clients that know who signs certificates.
     pub certificates: Option<CertificateFiles>,
-    /// Keys of clients, as GnuTLS's `psktool` writes them: lines of `USER:KEY`, KEY in hexadecimal. Nobody but its owner may read the file. Such clients need no certificate.
+    /// Keys of clients, as GnuTLS's `psktool` writes them: lines of `USER:KEY`, KEY in hexadecimal. Nobody
+    /// but its owner may read the file. Such clients need no certificate.
     pub shared_keys: Option<PathBuf>,
 }
 
@@ -60,7 +63,8 @@ pub enum TlsError {
         /// Why.
         why: String,
     },
-    /// Shared keys beside certificates that ask clients for nothing: who has no key would come in without one.
+    /// Shared keys beside certificates that ask clients for nothing: who has no key would come in without
+    /// one.
     #[error("clients without a shared key would need nothing at all: say who signs their certificates")]
     Anybody,
     /// Neither certificates nor shared keys are named.
@@ -102,7 +106,8 @@ impl Acceptor {
         let mut config = config::Builder::new();
         // Whoever this machine trusts for the web's servers says nothing about who may use our devices.
         config.with_system_certs(false)?.set_security_policy(&Policy::from_version(POLICY)?)?;
-        // A pause before a failure is told hides how long the look at a record took, which says nothing with the ciphers of this policy.
+        // A pause before a failure is told hides how long the look at a record took, which says nothing with
+        // the ciphers of this policy.
         config.set_max_blinding_delay(0)?.set_send_buffer_size(SEND_BYTES)?;
         if let Some(files) = &files.certificates {
             add_certificates(&mut config, files)?;

@@ -1,4 +1,5 @@
-//! Class `lock`: advisory locks on objects (`src/cls/lock`). A lock is an attribute `lock.NAME` that lists who holds it.
+//! Class `lock`: advisory locks on objects (`src/cls/lock`). A lock is an attribute `lock.NAME` that lists
+//! who holds it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Object classes: methods that run where the object is, called by name (CALL).
 //!
-//! A class is a file with a table of [`Method`]s; [`CLASSES`] lists them all. A method works on its object through a
-//! [`Handle`], whose calls are the operations of a request: it reads what was there before the request, and all that it
-//! changes happens together with what else the request does, or not at all.
+//! A class is a file with a table of [`Method`]s; [`CLASSES`] lists them all. A method works on its object
+//! through a [`Handle`], whose calls are the operations of a request: it reads what was there before the
+//! request, and all that it changes happens together with what else the request does, or not at all.
 
 mod handle;
 mod hello;

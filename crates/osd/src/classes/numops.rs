@@ -42,7 +42,8 @@ fn number(text: &[u8]) -> Option<f64> {
     if text.is_empty() { Some(0.0) } else { text.parse().ok() }
 }
 
-/// As C++ writes a number with ten digits: without needless zeros, with an exponent only if it is very large or small.
+/// As C++ writes a number with ten digits: without needless zeros, with an exponent only if it is very large
+/// or small.
 fn shown(number: f64) -> String {
     let scientific = format!("{number:.*e}", DIGITS - 1);
     let Some((digits, exponent)) = scientific.split_once('e') else {

@@ -1,4 +1,5 @@
-//! Class `refcount`: an object that goes with its last reference (`src/cls/refcount`). References are tags in an attribute.
+//! Class `refcount`: an object that goes with its last reference (`src/cls/refcount`). References are tags in
+//! an attribute.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -58,13 +58,15 @@ impl Handle<'_, '_> {
         self.remove_value(key.as_ref())
     }
 
-    /// At most `max` pairs behind the key `after` whose keys begin with `prefix`. The OSD's own limit may end it earlier.
+    /// At most `max` pairs behind the key `after` whose keys begin with `prefix`. The OSD's own limit may end
+    /// it earlier.
     pub(super) fn page(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page, Errno> {
         let (pairs, more): (Pairs, bool) = self.values(after, prefix, max)?;
         Ok(Page { pairs: pairs.into_iter().collect(), more })
     }
 
-    /// All pairs behind the key `after` whose keys begin with `prefix`, one after the other, until `each` fails.
+    /// All pairs behind the key `after` whose keys begin with `prefix`, one after the other, until `each`
+    /// fails.
     pub(super) fn each(
         &mut self,
         after: &[u8],

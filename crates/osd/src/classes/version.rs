@@ -1,5 +1,5 @@
-//! Class `version`: a version of an object that its users count themselves (`src/cls/version`), with a tag that tells one
-//! life of the object from another.
+//! Class `version`: a version of an object that its users count themselves (`src/cls/version`), with a tag
+//! that tells one life of the object from another.
 
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
@@ -91,7 +91,8 @@ fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     store(object, &version)
 }
 
-/// A version and the conditions that must hold for it. `inc` alone has a version that nobody looks at; so it is in Ceph.
+/// A version and the conditions that must hold for it. `inc` alone has a version that nobody looks at; so it
+/// is in Ceph.
 fn conditions(input: &[u8]) -> Result<Vec<Condition>, Errno> {
     Ok(Reader::new(input).versioned("cls_version_inc_op", 1, 1, |r, _| {
         r.get::<Version>()?;

@@ -48,7 +48,8 @@ impl<'a> Execution<'a> {
         if is_own(&name) {
             return Err(Errno::EINVAL); // which no library lets a program ask for
         }
-        // In a stock OSD the attribute without a name is its own record of the object, which it writes again at once.
+        // In a stock OSD the attribute without a name is its own record of the object, which it writes again
+        // at once.
         self.make(if name.is_empty() { Change::Create } else { Change::SetXattr { name, value } });
         DONE
     }

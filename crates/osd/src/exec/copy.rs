@@ -1,7 +1,7 @@
 //! COPY_FROM: makes an object what another one is, which may lie in another placement group or pool.
 //!
-//! A stock OSD asks the source's OSD in pieces. Here the source is a view of an object of the same process, so the copy is one
-//! moment of the source, and nobody waits for the source's placement group.
+//! A stock OSD asks the source's OSD in pieces. Here the source is a view of an object of the same process,
+//! so the copy is one moment of the source, and nobody waits for the source's placement group.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(crate) struct Source {
     pub(crate) name: Bytes,
 }
 
-/// The object that an operation copies, if it copies one and says which. These are the only operations that read an object of
-/// another name.
+/// The object that an operation copies, if it copies one and says which. These are the only operations that
+/// read an object of another name.
 pub(crate) fn source_of(op: &OsdOp) -> Option<Source> {
     if !matches!(op.code, OpCode::COPY_FROM | OpCode::COPY_FROM2) {
         return None;
@@ -157,8 +157,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Whether there was anything. A stock OSD, too, takes along what a listing shows, which the empty key is not part of, and
-    /// a map without pairs and header does not make one (`fill_in_copy_get` and `process_copy_chunk` in `PrimaryLogPG.cc`).
+    /// Whether there was anything. A stock OSD, too, takes along what a listing shows, which the empty key is
+    /// not part of, and a map without pairs and header does not make one (`fill_in_copy_get` and
+    /// `process_copy_chunk` in `PrimaryLogPG.cc`).
     fn take_over_omap(
         &mut self,
         source: &dyn ObjectView,
@@ -191,8 +192,8 @@ impl Execution<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a copy has all that its source has, and nothing that was there before. Method: two pools of a store in memory,
-    //! asked without a network.
+    //! Goal: a copy has all that its source has, and nothing that was there before. Method: two pools of a
+    //! store in memory, asked without a network.
 
     use std::collections::BTreeMap;
 

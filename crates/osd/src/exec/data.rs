@@ -237,7 +237,8 @@ impl<'a> Execution<'a> {
         self.forget_watchers()?;
         self.info.whiteout = stays;
         if stays {
-            // That it has a map is not forgotten, though nothing is left of it, as in a stock OSD: the next OMAPCLEAR is a change.
+            // That it has a map is not forgotten, though nothing is left of it, as in a stock OSD: the next
+            // OMAPCLEAR is a change.
             self.changes.push(Change::Create);
         }
         DONE

@@ -70,7 +70,8 @@ pub(crate) struct Execution<'a> {
     pub(super) user_version: u64,
     /// Operations that went well or were allowed to fail, those that methods asked for too.
     processed: u64,
-    /// Whether the operation that runs is a part of another one: its data are not those that came with the request.
+    /// Whether the operation that runs is a part of another one: its data are not those that came with the
+    /// request.
     pub(super) is_nested: bool,
 }
 
@@ -210,14 +211,15 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of this request is
-    /// another as soon as an operation was done.
+    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of
+    /// this request is another as soon as an operation was done.
     pub(crate) fn unique_id(&mut self) -> String {
         let (version, number) = (self.user_version, self.processed);
         format!("{version}.{number}")
     }
 
-    /// The newest snapshot that writers of the object have told of, as a request that writes knows it; `None` if there is no object.
+    /// The newest snapshot that writers of the object have told of, as a request that writes knows it; `None`
+    /// if there is no object.
     pub(crate) fn snap_seq(&self) -> Option<SnapId> {
         self.exists.then_some(self.snaps.seq)
     }
@@ -227,15 +229,15 @@ impl<'a> Execution<'a> {
         self.context.spend(bytes)
     }
 
-    /// Counts bytes that are about to be made, against what all requests may have made at a time. An error may mean that the
-    /// request waits.
+    /// Counts bytes that are about to be made, against what all requests may have made at a time. An error
+    /// may mean that the request waits.
     pub(super) fn makes(&self, bytes: u64) -> Result<(), Errno> {
         let Some(made) = self.made else { return Ok(()) };
         self.context.making.add(&self.context.fetches, made, self.context.client, bytes)
     }
 
-    /// An output of an operation that has no result of its own: in a stock OSD the result of the operation before it stays,
-    /// which shows behind a CMPXATTR, whose result is 1.
+    /// An output of an operation that has no result of its own: in a stock OSD the result of the operation
+    /// before it stays, which shows behind a CMPXATTR, whose result is 1.
     pub(crate) fn same_result(&self, data: Bytes) -> Output {
         Ok((self.result, data))
     }

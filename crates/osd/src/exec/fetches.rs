@@ -1,8 +1,9 @@
 //! What a request has had to wait for.
 //!
-//! A store may answer a read later. Then the execution ends without having done anything, and is repeated from the start when
-//! the answer is there. Reads are told apart by their order: all that a request reads is of one view of its object, or the
-//! object is kept from others meanwhile (`slot.rs`), so each repetition asks the same.
+//! A store may answer a read later. Then the execution ends without having done anything, and is repeated
+//! from the start when the answer is there. Reads are told apart by their order: all that a request reads is
+//! of one view of its object, or the object is kept from others meanwhile (`slot.rs`), so each repetition
+//! asks the same.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -123,7 +124,8 @@ impl Fetches {
         self.next.get()
     }
 
-    /// Has a read go on with this object when it is executed again; `mark` was the next read's number when it was found.
+    /// Has a read go on with this object when it is executed again; `mark` was the next read's number when it
+    /// was found.
     pub(super) fn keep_view(&self, view: &Arc<dyn ObjectView>, mark: u32) {
         *self.view.borrow_mut() = Some((Arc::clone(view), mark));
     }

@@ -1,3 +1,5 @@
+//! Bounds on objects and requests, and the budget of work of a request.
+
 use std::cell::Cell;
 
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
@@ -28,13 +30,14 @@ pub struct Limits {
     pub list_entries: u64,
     /// `osd_max_write_size`, in bytes: the data of a request that writes.
     pub write_bytes: u64,
-    /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks for outputs.
+    /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks
+    /// for outputs.
     pub write_reply_bytes: usize,
     /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one
     /// request of four operations for each.
     pub ops: usize,
-    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the largest object. A request
-    /// that wants more ends with EMSGSIZE, also if its operations may fail.
+    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the
+    /// largest object. A request that wants more ends with EMSGSIZE, also if its operations may fail.
     pub work_bytes: u64,
 }
 
@@ -82,7 +85,8 @@ impl Limits {
         if name.is_empty() { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Whether a range lies within what an object may be. As in a stock OSD, not even an empty one may begin at the end.
+    /// Whether a range lies within what an object may be. As in a stock OSD, not even an empty one may begin
+    /// at the end.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let fits = offset < self.object_bytes && len <= self.object_bytes - offset;
         if fits { Ok(()) } else { Err(Errno::EFBIG) }
@@ -91,8 +95,8 @@ impl Limits {
 
 /// More work than this is not done where sockets are read.
 const HEAVY: u64 = 12 << 20;
-/// How much more than [`Limits::work_bytes`] all executions of one request may spend together: it is executed again from the
-/// start whenever it has waited for the disk.
+/// How much more than [`Limits::work_bytes`] all executions of one request may spend together: it is executed
+/// again from the start whenever it has waited for the disk.
 const EXECUTIONS: u64 = 4;
 
 /// What is left of a request's [`Limits::work_bytes`], and how much work it is.
@@ -174,14 +178,15 @@ impl Budget {
 }
 
 impl Context {
-    /// Counts work that is about to be done, against what one request may do. If an error comes the work must not be done;
-    /// it may mean that the request is executed again elsewhere.
+    /// Counts work that is about to be done, against what one request may do. If an error comes the work must
+    /// not be done; it may mean that the request is executed again elsewhere.
     pub(crate) fn spend(&self, bytes: u64) -> Result<(), Errno> {
         self.budget.spend(bytes)?;
         self.goes_on()
     }
 
-    /// The same for work that no request is refused for, since the client has sent so much or a stock OSD does it, too.
+    /// The same for work that no request is refused for, since the client has sent so much or a stock OSD
+    /// does it, too.
     pub(super) fn works(&self, bytes: u64) -> Result<(), Errno> {
         self.budget.add(bytes);
         self.goes_on()

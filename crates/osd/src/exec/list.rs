@@ -21,7 +21,8 @@ const ALL_NAMESPACES: &[u8] = b"\x01";
 /// The result of a listing that has reached the placement group's end.
 const AT_END: i32 = 1;
 
-/// Objects looked at for one answer; with a namespace that few are in, an answer may be empty and the listing go on.
+/// Objects looked at for one answer; with a namespace that few are in, an answer may be empty and the listing
+/// go on.
 const LOOKED_AT_MAX: usize = 4096;
 
 /// The same with a filter, for which each object is read.
@@ -283,8 +284,8 @@ fn entry(oid: ObjectRef<'_>) -> ListObject {
     ListObject { nspace: oid.nspace.to_vec(), oid: oid.name.to_vec(), locator: oid.key.to_vec() }
 }
 
-/// The first place behind a placement group in the pool's order, which is where the next group begins; the end of all
-/// objects for the last group.
+/// The first place behind a placement group in the pool's order, which is where the next group begins; the
+/// end of all objects for the last group.
 fn end_of_pg(pg: PgId, pg_num: u32) -> HObject {
     match u32::try_from(Cut(pg_num).behind(pg.seed)) {
         Ok(reversed) => {

@@ -1,9 +1,9 @@
 //! One request: its operations in order, then one transaction.
 //!
-//! As in a stock OSD, an operation that looks at data, attributes or omap sees the object as it was before the request; only
-//! whether the object exists, how large it is and whether it has a map follow what the request's earlier operations did.
-//! All changes are made at the end, or none. What a stock OSD answers is settled by `server/tests/differential`, which
-//! asks one.
+//! As in a stock OSD, an operation that looks at data, attributes or omap sees the object as it was before
+//! the request; only whether the object exists, how large it is and whether it has a map follow what the
+//! request's earlier operations did. All changes are made at the end, or none. What a stock OSD answers is
+//! settled by `server/tests/differential`, which asks one.
 
 mod access;
 mod attrs;
@@ -318,8 +318,8 @@ fn read(
     }))
 }
 
-/// Whether a request that has its view of the object, and so sees nothing of what is written meanwhile, needs nothing else of its
-/// placement group: then it can be executed beside others.
+/// Whether a request that has its view of the object, and so sees nothing of what is written meanwhile, needs
+/// nothing else of its placement group: then it can be executed beside others.
 pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     let asks_group = |code| {
         use OpCode as C;
@@ -329,8 +329,8 @@ pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     reads && context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code))
 }
 
-/// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An answer comes with the version
-/// that it tells of.
+/// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An
+/// answer comes with the version that it tells of.
 pub(crate) fn execute_alone(
     context: &Context,
     op: MOSDOp,

@@ -1,7 +1,7 @@
 //! Operations on an object's ordered key-value map.
 //!
-//! As a stock OSD does, the object's record remembers whether it has a map at all: setting something in it makes one, even
-//! an empty one, and only clearing removes it.
+//! As a stock OSD does, the object's record remembers whether it has a map at all: setting something in it
+//! makes one, even an empty one, and only clearing removes it.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +114,8 @@ impl<'a> Execution<'a> {
             return Ok(KeyValues::new());
         };
         let mut values = KeyValues::new();
-        // How much the values are is known only when they are there; so not all are taken before they are counted.
+        // How much the values are is known only when they are there; so not all are taken before they are
+        // counted.
         for some in keys.chunks(KEYS_AT_ONCE) {
             let found = self.context.fetches.now(|| view.omap_values(some))?;
             self.spend_on(&found)?;

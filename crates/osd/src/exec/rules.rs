@@ -1,9 +1,9 @@
-//! What erasure-coded pools do not allow (`pg_pool_t::requires_aligned_append`, `supports_omap`, and the checks of
-//! `PrimaryLogPG::do_osd_ops`).
+//! What erasure-coded pools do not allow (`pg_pool_t::requires_aligned_append`, `supports_omap`, and the
+//! checks of `PrimaryLogPG::do_osd_ops`).
 //!
-//! Without overwrites an object only grows, by writes that begin at its end and at a stripe's, and is replaced as a
-//! whole. It never has an omap, and a method of an object class cannot read its data: a stock OSD would have to ask
-//! other OSDs for it.
+//! Without overwrites an object only grows, by writes that begin at its end and at a stripe's, and is
+//! replaced as a whole. It never has an omap, and a method of an object class cannot read its data: a stock
+//! OSD would have to ask other OSDs for it.
 
 use loligo_maps::PgPool;
 use loligo_wire::message::osd::{OpCode, OsdOp};

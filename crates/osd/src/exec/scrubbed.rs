@@ -21,7 +21,8 @@ const OBJECT_COST: u64 = 16 << 10;
 /// The shard of a copy that is whole.
 const NO_SHARD: i8 = -1;
 
-/// As in a stock OSD: ENOENT before the first scrub, EAGAIN if the placement group has moved since the listing began.
+/// As in a stock OSD: ENOENT before the first scrub, EAGAIN if the placement group has moved since the
+/// listing began.
 pub(super) fn list(
     context: &Context,
     op: &MOSDOp,

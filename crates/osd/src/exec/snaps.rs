@@ -1,8 +1,9 @@
 //! Snapshots of objects.
 //!
-//! As in a stock OSD, a write that knows of a newer snapshot than the object leaves a clone of what was there, named by the
-//! context's newest snapshot. The head keeps a list of its clones ([`SnapSet`]) in an attribute of the OSD's own. An object that
-//! is deleted while it has clones stays as a *whiteout*, an empty head that only keeps the list.
+//! As in a stock OSD, a write that knows of a newer snapshot than the object leaves a clone of what was
+//! there, named by the context's newest snapshot. The head keeps a list of its clones ([`SnapSet`]) in an
+//! attribute of the OSD's own. An object that is deleted while it has clones stays as a *whiteout*, an empty
+//! head that only keeps the list.
 
 use bytes::Bytes;
 use loligo_store::{Change, Info, ObjectRef, ObjectView};
@@ -18,8 +19,8 @@ use crate::errno::Errno;
 /// The attribute in which the list of clones is kept.
 const ATTRIBUTE: Bytes = Bytes::from_static(b"\0snaps");
 
-/// Parts that a clone's overlap may have. A stock OSD has no bound. What is forgotten counts as changed, which costs only
-/// those who ask what has changed.
+/// Parts that a clone's overlap may have. A stock OSD has no bound. What is forgotten counts as changed,
+/// which costs only those who ask what has changed.
 const OVERLAP_PARTS_MAX: usize = 4096;
 /// What it costs to look at one of them.
 const PART_COST: u64 = 32;
@@ -102,13 +103,15 @@ impl SnapSet {
             return Then::Head;
         }
         match self.clones.iter().find(|clone| clone.id >= snap) {
-            // A snapshot that the writer did not name saw nothing, though the clone is named by it or lies around it.
+            // A snapshot that the writer did not name saw nothing, though the clone is named by it or lies
+            // around it.
             Some(clone) if clone.snaps.contains(&snap) => Then::Clone(clone.id),
             _ => Then::Nothing,
         }
     }
 
-    /// Takes a clone out of the list. What it had in common with its neighbours these now have with each other.
+    /// Takes a clone out of the list. What it had in common with its neighbours these now have with each
+    /// other.
     pub(crate) fn remove(&mut self, index: usize) -> Clone {
         let gone = self.clones.remove(index);
         if let Some(older) = index.checked_sub(1).and_then(|i| self.clones.get_mut(i)) {
@@ -162,7 +165,8 @@ impl<'a> Execution<'a> {
         (is_there && snapc.newest() > self.snaps.seq).then_some(snapc.seq)
     }
 
-    /// What the end of a write does for snapshots (`make_writeable`): the clone that the request makes, if it does.
+    /// What the end of a write does for snapshots (`make_writeable`): the clone that the request makes, if it
+    /// does.
     pub(super) fn settle_snaps(&mut self) -> Option<SnapId> {
         let snapc = &self.context.snapc;
         let cloned = self.clone_to_come();

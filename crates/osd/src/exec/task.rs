@@ -78,8 +78,8 @@ fn end_watch(
     Ok(())
 }
 
-/// Takes removed snapshots away from an object's clones. A clone that stands for no snapshot any more is removed; so is a
-/// whiteout that has no clones.
+/// Takes removed snapshots away from an object's clones. A clone that stands for no snapshot any more is
+/// removed; so is a whiteout that has no clones.
 ///
 /// The oldest clones come first, and as many are removed as a page of the walk has names: the walk comes to
 /// an object with more clones once for each page of them.

@@ -1,5 +1,5 @@
-//! Requests against a memory store: each operation's result as a stock OSD gives it, and random sequences against a plain
-//! byte vector.
+//! Requests against a memory store: each operation's result as a stock OSD gives it, and random sequences
+//! against a plain byte vector.
 
 use std::sync::Arc;
 
@@ -705,7 +705,8 @@ fn a_deleted_object_stays_for_its_snapshots() {
     assert_eq!(g.contents("x"), b"old");
 }
 
-/// Found by a random script (seed 140 of the differential test): a range too long for an object is none for one that is all behind it.
+/// Found by a random script (seed 140 of the differential test): a range too long for an object is none for
+/// one that is all behind it.
 #[test]
 fn zeros_behind_the_end_are_nothing_however_many() {
     let mut g = roomy();
@@ -720,7 +721,8 @@ fn zeros_behind_the_end_are_nothing_however_many() {
     assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
 }
 
-/// Found by a random script (seed 114 of the differential test): who leaves a snapshot out of a context leaves it out of the clone.
+/// Found by a random script (seed 114 of the differential test): who leaves a snapshot out of a context
+/// leaves it out of the clone.
 #[test]
 fn only_snapshots_that_the_writer_named_saw_the_object() {
     let mut g = roomy();

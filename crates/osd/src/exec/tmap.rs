@@ -1,8 +1,9 @@
 //! TMAP: a map that is kept in an object's bytes, as programs did before there were omaps.
 //!
-//! The bytes are a header, the number of pairs, and the pairs in the order of their keys. The directory of images of the first
-//! format is such a map. Where a stock OSD aborts (a stored map or a header that cannot be decoded) the answer is EINVAL.
-//! Facts: `osd/PrimaryLogPG.cc` (`do_tmapup`, `do_tmap2omap`), `include/rados.h`.
+//! The bytes are a header, the number of pairs, and the pairs in the order of their keys. The directory of
+//! images of the first format is such a map. Where a stock OSD aborts (a stored map or a header that cannot
+//! be decoded) the answer is EINVAL. Facts: `osd/PrimaryLogPG.cc` (`do_tmapup`, `do_tmap2omap`),
+//! `include/rados.h`.
 
 use std::collections::BTreeMap;
 
@@ -113,7 +114,8 @@ fn encoded(header: &Bytes, pairs: &Pairs) -> Bytes {
 
 /// The map after an update whose keys are in order; `None` if they are not.
 ///
-/// As in a stock OSD, a step looks for its key among those that were stored, not among those that earlier steps have set.
+/// As in a stock OSD, a step looks for its key among those that were stored, not among those that earlier
+/// steps have set.
 fn merged(stored: &[u8], update: &[u8]) -> Result<Option<Bytes>, Errno> {
     let (mut stored, mut update) = (Reader::new(stored), Reader::new(update));
     let (mut header, mut count) = match stored.is_empty() {

@@ -35,9 +35,9 @@ enum Written {
     Later,
 }
 
-/// Each write takes a place in the placement group's history, also one that failed or changed nothing: that is how a stock
-/// OSD remembers what to answer to its repetition, and why versions have gaps. But not one that could not copy
-/// (`CopyFromCallback` in `PrimaryLogPG.cc`).
+/// Each write takes a place in the placement group's history, also one that failed or changed nothing: that
+/// is how a stock OSD remembers what to answer to its repetition, and why versions have gaps. But not one
+/// that could not copy (`CopyFromCallback` in `PrimaryLogPG.cc`).
 pub(super) fn request(
     context: &Context,
     op: MOSDOp,

@@ -1,6 +1,6 @@
-//! Goal: the answers that one client gets for one object arrive in the order of its requests, whatever each waits for.
-//! Method: one thread executes made-up requests, a second makes changes safe, a third ends reads of the disk, all at
-//! random moments; an inbox that pauses now and then checks the order.
+//! Goal: the answers that one client gets for one object arrive in the order of its requests, whatever each
+//! waits for. Method: one thread executes made-up requests, a second makes changes safe, a third ends reads
+//! of the disk, all at random moments; an inbox that pauses now and then checks the order.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver, Sender};

@@ -1,11 +1,13 @@
-//! Scrubs: placement groups are read object by object, so that what is damaged is found before a client reads it.
+//! Scrubs: placement groups are read object by object, so that what is damaged is found before a client reads
+//! it.
 //!
-//! A shallow scrub reads what the store says of each object; a deep one reads the data and the omap too, from the medium
-//! and not from a cache, and compares checksums ([`walk`]). One placement group is scrubbed at a time. No lock is held while
-//! the store reads, requests do not wait for a scrub, and a step is bounded: one page of names, one part of an object.
+//! A shallow scrub reads what the store says of each object; a deep one reads the data and the omap too, from
+//! the medium and not from a cache, and compares checksums ([`walk`]). One placement group is scrubbed at a
+//! time. No lock is held while the store reads, requests do not wait for a scrub, and a step is bounded: one
+//! page of names, one part of an object.
 //!
-//! [`Scrubs`] keeps what is asked for, what is due ([`due`]) and what was found. What was found stays until a scrub
-//! finds it in order, also over a restart ([`record`]).
+//! [`Scrubs`] keeps what is asked for, what is due ([`due`]) and what was found. What was found stays until a
+//! scrub finds it in order, also over a restart ([`record`]).
 
 mod due;
 mod record;
@@ -28,7 +30,8 @@ use walk::Pace;
 /// Held to look up or change what is to be scrubbed, and what was found.
 static SCRUBS: Class = Class::new("osd.scrubs");
 
-/// Objects of which is remembered that they are damaged. More are counted in the placement group's report only.
+/// Objects of which is remembered that they are damaged. More are counted in the placement group's report
+/// only.
 const FOUND_MAX: usize = 10_000;
 
 /// How thorough a scrub is, and what it is called.
@@ -267,8 +270,9 @@ impl Scrubs {
         self.table.lock().groups.contains_key(&pg)
     }
 
-    /// Damaged objects of a placement group behind one of them, in the order of their namespaces and names. That one is
-    /// named without what is hashed, so that it may be in order by now, and the next is found all the same.
+    /// Damaged objects of a placement group behind one of them, in the order of their namespaces and names.
+    /// That one is named without what is hashed, so that it may be in order by now, and the next is found all
+    /// the same.
     pub(crate) fn damaged_behind(
         &self,
         pg: PgId,

@@ -13,7 +13,8 @@ use crate::place::Pool;
 
 /// Names that are looked up in one step.
 const PAGE: usize = 256;
-/// Bytes of an object that are read in one step: some tenths of a millisecond of the thread that serves all reads.
+/// Bytes of an object that are read in one step: some tenths of a millisecond of the thread that serves all
+/// reads.
 const STEP: u64 = 256 << 10;
 /// Keys, and their bytes, of an omap that are read in one step.
 const OMAP_STEP: (usize, usize) = (1024, 256 << 10);

@@ -1,5 +1,5 @@
-//! Requests of connections that must take answers before they get more (`unread`): they are kept here, in order, and each
-//! later request of their connection behind them.
+//! Requests of connections that must take answers before they get more (`unread`): they are kept here, in
+//! order, and each later request of their connection behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use super::turn::Turn;
 use super::{Item, Request, Slot};
 
-/// Requests with fewer bytes of data are not counted against what may be read from clients while they are parked.
+/// Requests with fewer bytes of data are not counted against what may be read from clients while they are
+/// parked.
 const SMALL: usize = 64 << 10;
 
 impl Slot {
@@ -25,7 +26,8 @@ impl Slot {
         Request { arrival, ..request }
     }
 
-    /// The request, if it may be executed; it is parked if its connection must take answers first, or has requests parked.
+    /// The request, if it may be executed; it is parked if its connection must take answers first, or has
+    /// requests parked.
     #[inline]
     pub(super) fn room_for(self: &Arc<Self>, request: Request) -> Option<Request> {
         if !self.helpers.unread.may_be_crowded() && self.parked.load(Ordering::Relaxed) == 0 {
@@ -42,7 +44,8 @@ impl Slot {
         if !state.parked.contains_key(&conn) && !self.helpers.unread.is_over(&account) {
             return Some(request);
         }
-        // No more is read from its connection. What others may send must not depend on when that one goes on, and it takes little.
+        // No more is read from its connection. What others may send must not depend on when that one goes on,
+        // and it takes little.
         let is_small = request.context.data_len < SMALL;
         let hold = is_small.then(|| std::mem::take(&mut request.hold.hold));
         state.parked.entry(conn).or_default().push_back(request);

@@ -1,8 +1,9 @@
 //! Whose turn it is: how long one thread executes a placement group's requests, and which thread does.
 //!
-//! A turn ends by the work done, not by the number of requests alone, since one may be a thousand times another. A request
-//! that turns out to be heavy (`exec/limits.rs`) ends before it has done much, and is executed from the start by one of the
-//! [`Hands`](crate::hands::Hands), so that whoever reads sockets serves other placement groups meanwhile.
+//! A turn ends by the work done, not by the number of requests alone, since one may be a thousand times
+//! another. A request that turns out to be heavy (`exec/limits.rs`) ends before it has done much, and is
+//! executed from the start by one of the [`Hands`](crate::hands::Hands), so that whoever reads sockets serves
+//! other placement groups meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use crate::exec::{self, Executed};
 use crate::history::Track;
 use crate::replies::Reply;
 
-/// Requests that one thread executes before it hands a busy slot over: a millisecond or so of small operations, so that a
-/// connection's reader does not serve others' requests for long.
+/// Requests that one thread executes before it hands a busy slot over: a millisecond or so of small
+/// operations, so that a connection's reader does not serve others' requests for long.
 const REQUESTS_MAX: usize = 512;
 /// The same in bytes of copying.
 const WORK_MAX: u64 = 4 << 20;
@@ -97,7 +98,8 @@ impl Slot {
         }
     }
 
-    /// Executes a heavy request beside the others of its placement group; its answer is given where theirs are.
+    /// Executes a heavy request beside the others of its placement group; its answer is given where theirs
+    /// are.
     fn execute_alone(self: &Arc<Self>, item: Item) {
         let Item::Again(request, waited, _) = item else { return };
         let mut state = self.state.lock();

@@ -1,5 +1,5 @@
-//! Goal: what clients leave unread is bounded, nobody waits for them, and each gets every answer in order. Method: a slot and
-//! askers that keep what counts their answers until the test takes it.
+//! Goal: what clients leave unread is bounded, nobody waits for them, and each gets every answer in order.
+//! Method: a slot and askers that keep what counts their answers until the test takes it.
 
 use std::sync::Mutex as StdMutex;
 use std::time::Duration;

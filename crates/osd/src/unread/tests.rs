@@ -1,3 +1,6 @@
+//! Goal: answers that a client does not read are bounded. Method: connections that count what becomes of
+//! them.
+
 use std::sync::atomic::AtomicUsize;
 
 use loligo_msgr::Cork;

@@ -1,31 +1,35 @@
 //! How many watches and notifications an OSD bears, over all placement groups.
 //!
-//! Both live in memory for as long as a client likes: a watch until its time-out, which the client chooses, a notification
-//! until the last watcher has answered. So both are bounded, and what is one too many is refused. What a request is refused for is
-//! looked at before it is executed and counted after it has gone well, so that as many requests as run at a time may go beyond.
+//! Both live in memory for as long as a client likes: a watch until its time-out, which the client chooses, a
+//! notification until the last watcher has answered. So both are bounded, and what is one too many is
+//! refused. What a request is refused for is looked at before it is executed and counted after it has gone
+//! well, so that as many requests as run at a time may go beyond.
 
 use loligo_lockstat::{Class, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::errno::Errno;
 
-/// Watches of one client; more are refused with EMFILE. A test that watches 10,000 objects at once is no abuse.
+/// Watches of one client; more are refused with EMFILE. A test that watches 10,000 objects at once is no
+/// abuse.
 pub(crate) const CLIENT_WATCHES_MAX: u32 = 32 << 10;
 /// Watches of all clients; more are refused with ENFILE.
 const WATCHES_MAX: u64 = 256 << 10;
 /// What those take, in bytes: names, and [`WATCH_BYTES`] for each.
 const WATCHES_BYTES_MAX: u64 = 256 << 20;
-/// What a watch takes beside the object's name, which is kept three times, in bytes: the entries of three tables.
+/// What a watch takes beside the object's name, which is kept three times, in bytes: the entries of three
+/// tables.
 const WATCH_BYTES: u64 = 400;
 /// Notifications that wait for watchers; more are refused with ENOBUFS.
 const NOTIFIES_MAX: u64 = 16 << 10;
 /// What they take with the answers so far, in bytes; more are refused with ENOBUFS.
 pub(crate) const NOTIFIES_BYTES_MAX: u64 = 128 << 20;
-/// What a notification takes beside its payload, in bytes, and what it takes for each watcher: the message, with the payload once
-/// more, and the notes of who has not answered.
+/// What a notification takes beside its payload, in bytes, and what it takes for each watcher: the message,
+/// with the payload once more, and the notes of who has not answered.
 const NOTIFY_BYTES: u64 = 300;
 const WATCHER_BYTES: u64 = 200;
-/// Messages to watchers that one request may cause; its first notification may cause more. More are refused with EMSGSIZE.
+/// Messages to watchers that one request may cause; its first notification may cause more. More are refused
+/// with EMSGSIZE.
 const MESSAGES_MAX: usize = 65_000;
 
 /// What a notification of so many watchers takes.

@@ -1,11 +1,12 @@
 //! Who watches objects, and what is being notified.
 //!
-//! A watch is written down in an attribute of its object, so that it outlives the OSD; who is connected and which notifications
-//! are on their way is known here only. An operation says what is to be done ([`Effects`]); the slot does it once the request
-//! has gone well, under its lock, and sends the messages that come of it after that.
+//! A watch is written down in an attribute of its object, so that it outlives the OSD; who is connected and
+//! which notifications are on their way is known here only. An operation says what is to be done
+//! ([`Effects`]); the slot does it once the request has gone well, under its lock, and sends the messages
+//! that come of it after that.
 //!
-//! A client that is silent for longer than its timeout has its watch removed: the slot is told the time by the OSD's
-//! [`Clock`](crate::clock::Clock) and makes a request of its own of each removal.
+//! A client that is silent for longer than its timeout has its watch removed: the slot is told the time by
+//! the OSD's [`Clock`](crate::clock::Clock) and makes a request of its own of each removal.
 
 mod load;
 mod notify;
@@ -188,7 +189,8 @@ impl Watches {
         self.objects.get(&*key_of(oid)).map(|watched| &watched.watchers)
     }
 
-    /// Puts in watches that the store has kept from before a restart. They have their whole timeout to come back.
+    /// Puts in watches that the store has kept from before a restart. They have their whole timeout to come
+    /// back.
     pub(crate) fn insert(
         &mut self,
         oid: ObjectRef<'_>,
@@ -321,7 +323,8 @@ impl Watches {
         }
     }
 
-    /// The watches whose time is up, which are left alone for one more second, and the notifications, which are answered.
+    /// The watches whose time is up, which are left alone for one more second, and the notifications, which
+    /// are answered.
     pub(crate) fn expire(&mut self, now: Instant) -> (Vec<Expired>, Outbox) {
         let mut out = Outbox::new();
         let late: Vec<u64> =

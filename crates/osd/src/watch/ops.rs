@@ -1,4 +1,5 @@
-//! The operations on watches: what they look at, what they write down, and what is to be done if the request goes well.
+//! The operations on watches: what they look at, what they write down, and what is to be done if the request
+//! goes well.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! How a watch is written down with its object: an attribute of its own, so that what one watcher costs does not grow with
-//! how many others there are.
+//! How a watch is written down with its object: an attribute of its own, so that what one watcher costs does
+//! not grow with how many others there are.
 
 use bytes::Bytes;
 use loligo_store::Change;

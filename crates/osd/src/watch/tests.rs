@@ -1,5 +1,5 @@
-//! Goal: watches end when they should, and a notifier hears of every watcher once. Method: the table by itself, with
-//! connections that keep what they are sent and a clock that is an argument.
+//! Goal: watches end when they should, and a notifier hears of every watcher once. Method: the table by
+//! itself, with connections that keep what they are sent and a clock that is an argument.
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Cork;

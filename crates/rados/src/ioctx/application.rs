@@ -10,7 +10,8 @@ use crate::error::Errno;
 
 /// Applications of the pool. A pool that has none makes the cluster warn.
 impl IoCtx {
-    /// Says that the pool is for an application, such as `rbd`. If it is for another one already, that is refused unless `force`.
+    /// Says that the pool is for an application, such as `rbd`. If it is for another one already, that is
+    /// refused unless `force`.
     ///
     /// # Errors
     /// EPERM if the pool is for another application.

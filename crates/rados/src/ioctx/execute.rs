@@ -12,8 +12,8 @@ use crate::error::Errno;
 /// All that an OSD answered to a request, which may have failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// 0 or more, or the negative errno of the operation that failed; −(4095 + n) where a comparison of bytes found the first
-    /// difference at byte n.
+    /// 0 or more, or the negative errno of the operation that failed; −(4095 + n) where a comparison of bytes
+    /// found the first difference at byte n.
     pub result: i32,
     /// The object's version: what [`WriteOp::assert_version`] compares with.
     pub version: u64,
@@ -27,7 +27,8 @@ pub struct Outcome {
 pub struct WriteOptions {
     /// The object's new time of modification, instead of now.
     pub mtime: Option<SystemTime>,
-    /// Whether operations answer with what they have to say, at most 64 bytes each (`osd_max_write_op_reply_len`).
+    /// Whether operations answer with what they have to say, at most 64 bytes each
+    /// (`osd_max_write_op_reply_len`).
     pub returning: bool,
     /// What to do when the cluster or the pool is full.
     pub when_full: WhenFull,
@@ -72,7 +73,8 @@ impl From<OsdReply> for Outcome {
 
 /// Requests whose version, results and failures are of interest.
 impl IoCtx {
-    /// Executes the operations of `op` on one object, all or none, and tells all that was answered: also if it failed.
+    /// Executes the operations of `op` on one object, all or none, and tells all that was answered: also if
+    /// it failed.
     ///
     /// # Errors
     /// Only what kept the request from being answered.
@@ -94,8 +96,8 @@ impl IoCtx {
         self.submit(request).await.map(Outcome::from)
     }
 
-    /// Executes the reading operations of `op` on one object, in one state of it, and tells all that was answered: also if it
-    /// failed.
+    /// Executes the reading operations of `op` on one object, in one state of it, and tells all that was
+    /// answered: also if it failed.
     ///
     /// # Errors
     /// Only what kept the request from being answered.

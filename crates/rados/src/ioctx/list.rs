@@ -55,7 +55,8 @@ impl ListCursor {
 
 /// Where the `part`th of `parts` equal parts of a pool's order begins; for `part` = `parts`, its end.
 ///
-/// The order is that of the names' hashes with their bits reversed, so the parts hold about the same number of objects.
+/// The order is that of the names' hashes with their bits reversed, so the parts hold about the same number
+/// of objects.
 fn part_begins(pool: PoolId, part: u32, parts: u32) -> ListCursor {
     if part == 0 {
         return ListCursor::start();
@@ -66,8 +67,8 @@ fn part_begins(pool: PoolId, part: u32, parts: u32) -> ListCursor {
     }
 }
 
-/// The objects of a pool, from a place on. Objects that come or go meanwhile may be found or not; all others are found
-/// once.
+/// The objects of a pool, from a place on. Objects that come or go meanwhile may be found or not; all others
+/// are found once.
 pub struct ObjectList {
     ioctx: IoCtx,
     cursor: ListCursor,
@@ -86,11 +87,13 @@ impl ObjectList {
         Self { ioctx, cursor, end, filter: Bytes::new(), found: VecDeque::new(), asking: None }
     }
 
-    /// Only objects with an extended attribute of this name and value. The OSDs look at it; each object costs them a read.
+    /// Only objects with an extended attribute of this name and value. The OSDs look at it; each object costs
+    /// them a read.
     #[must_use]
     pub fn whose_xattr_is(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         let mut w = Writer::with_capacity(64);
-        // The first two are nobody's business any more (`add_pgls_filter` in src/osdc/Objecter.h); users' attributes begin with "_" in stores.
+        // The first two are nobody's business any more (`add_pgls_filter` in src/osdc/Objecter.h); users'
+        // attributes begin with "_" in stores.
         for text in [b"pg" as &[u8], b"filter", b"plain", &[b"_", name.as_ref()].concat(), value.as_ref()] {
             w.blob(text);
         }
@@ -109,8 +112,8 @@ impl ObjectList {
         Ok(std::iter::once(first).chain(self.found.drain(..)).collect())
     }
 
-    /// The place behind everything that was asked for; all of it has been given out when [`ObjectList::next_batch`] has
-    /// returned.
+    /// The place behind everything that was asked for; all of it has been given out when
+    /// [`ObjectList::next_batch`] has returned.
     pub fn cursor(&self) -> &ListCursor {
         &self.cursor
     }
@@ -155,7 +158,8 @@ impl ObjectList {
 
 /// Parts of a pool, for several that look through it at once.
 impl IoCtx {
-    /// The objects of this context's namespace in `parts` lists that have about as many each and together all; at least one list.
+    /// The objects of this context's namespace in `parts` lists that have about as many each and together
+    /// all; at least one list.
     pub fn object_parts(&self, parts: u32) -> Vec<ObjectList> {
         let parts = parts.max(1);
         let begins = |part| part_begins(self.pool(), part, parts);
@@ -190,8 +194,8 @@ impl fmt::Debug for ObjectList {
     }
 }
 
-/// Asks the placement group in which the cursor stands for what follows there. Its last answer's handle stands in the next
-/// group.
+/// Asks the placement group in which the cursor stands for what follows there. Its last answer's handle
+/// stands in the next group.
 async fn ask(ioctx: IoCtx, cursor: HObject, filter: Bytes) -> Result<PgNlsResponse, Error> {
     let locator = ObjectLocator { hash: i64::from(cursor.hash), key: Vec::new(), ..ioctx.locator.clone() };
     let epoch = ioctx.rados.map_epoch().0;

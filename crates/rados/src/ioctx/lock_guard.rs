@@ -14,8 +14,8 @@ use crate::error::Errno;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 impl IoCtx {
-    /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If this program dies, the lock is
-    /// free after `duration` at most.
+    /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If this program
+    /// dies, the lock is free after `duration` at most.
     ///
     /// # Errors
     /// As [`IoCtx::lock`]; EINVAL if `duration` is less than a second.
@@ -36,8 +36,9 @@ impl IoCtx {
         Ok(self.keep_lock(oid, name, mode, duration, &options))
     }
 
-    /// Renews a lock that this client has just taken for `duration`, as a part of a request ([`crate::WriteOp::lock`]), until the guard is
-    /// released or dropped. `mode` and `options` are those with which it was taken.
+    /// Renews a lock that this client has just taken for `duration`, as a part of a request
+    /// ([`crate::WriteOp::lock`]), until the guard is released or dropped. `mode` and `options` are those
+    /// with which it was taken.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -66,7 +67,8 @@ pub struct LockState {
 }
 
 impl LockState {
-    /// What the last try to renew the lock ended with, if it is lost; `None` as long as it is held, as far as is known.
+    /// What the last try to renew the lock ended with, if it is lost; `None` as long as it is held, as far as
+    /// is known.
     pub fn lost(&self) -> Option<Errno> {
         *self.is_lost.borrow()
     }
@@ -83,8 +85,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Waits until the lock is lost: it could not be renewed before its time was over, or somebody has broken it. Says what the
-    /// last try to renew it ended with.
+    /// Waits until the lock is lost: it could not be renewed before its time was over, or somebody has broken
+    /// it. Says what the last try to renew it ended with.
     pub async fn lost(&self) -> Errno {
         let mut is_lost = self.is_lost.clone();
         let lost = is_lost.wait_for(Option::is_some).await.ok().and_then(|errno| *errno);
@@ -107,7 +109,8 @@ impl LockGuard {
         &self.cookie
     }
 
-    /// Renews the lock no more, and leaves it as it is: for whoever has removed the object, and the lock with it.
+    /// Renews the lock no more, and leaves it as it is: for whoever has removed the object, and the lock with
+    /// it.
     pub fn leave(self) {
         self.task.abort();
     }
@@ -154,7 +157,8 @@ impl Held {
             match renewed {
                 // Its time begins when the OSD does it, which is after this.
                 Ok(Ok(())) => until = asked + duration,
-                // Operations of this client end after a while (`rados_osd_op_timeout`): that says nothing about the lock.
+                // Operations of this client end after a while (`rados_osd_op_timeout`): that says nothing
+                // about the lock.
                 Ok(Err(e)) if e.errno() == Errno::ETIMEDOUT => pause = PAUSE_MIN,
                 Ok(Err(e)) => {
                     lost.send_replace(Some(e.errno()));

@@ -67,7 +67,8 @@ const MUST_RENEW: u8 = 2;
 
 /// Advisory locks: they keep out only who asks for them too. They outlive the client that took them.
 impl IoCtx {
-    /// Takes a lock. The object is made if there is none. EBUSY: somebody else holds it; EEXIST: this client does.
+    /// Takes a lock. The object is made if there is none. EBUSY: somebody else holds it; EEXIST: this client
+    /// does.
     pub async fn lock(
         &self,
         oid: impl Into<Vec<u8>>,

@@ -39,9 +39,9 @@ pub use self::write_op::WriteOp;
 
 /// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.
 ///
-/// Names of objects, namespaces, keys and attributes are bytes. An operation is sent when its future is first polled;
-/// operations on the same object that are polled one after the other are executed in that order. A future that is dropped
-/// before its end gives the operation up: whether it was executed is not known then.
+/// Names of objects, namespaces, keys and attributes are bytes. An operation is sent when its future is first
+/// polled; operations on the same object that are polled one after the other are executed in that order. A
+/// future that is dropped before its end gives the operation up: whether it was executed is not known then.
 #[derive(Clone, Debug)]
 pub struct IoCtx {
     rados: Rados,
@@ -56,7 +56,8 @@ pub struct IoCtx {
 
 /// Which copy of an object answers what is read from a replicated pool.
 ///
-/// Copies are equal, but for changes that are on their way to them: what a write has acknowledged is in all of them.
+/// Copies are equal, but for changes that are on their way to them: what a write has acknowledged is in all
+/// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
     /// The primary's, as all changes are made there.
@@ -133,8 +134,9 @@ impl IoCtx {
         self.locator.pool
     }
 
-    /// The bytes of which every write but an object's last must have a multiple, where the pool wants that: one of coded
-    /// chunks whose objects only grow (`rados_ioctx_pool_required_alignment2`). By the current map.
+    /// The bytes of which every write but an object's last must have a multiple, where the pool wants that:
+    /// one of coded chunks whose objects only grow (`rados_ioctx_pool_required_alignment2`). By the current
+    /// map.
     pub fn required_alignment(&self) -> Option<u64> {
         let view = self.rados.core().objecter.view();
         let pool = view.map().pool(self.pool())?;
@@ -157,15 +159,17 @@ impl IoCtx {
         Self { when_full, ..self.clone() }
     }
 
-    /// The same pool and namespace with a locator key: objects are placed by it instead of by their names. Empty: by name.
+    /// The same pool and namespace with a locator key: objects are placed by it instead of by their names.
+    /// Empty: by name.
     pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { key: key.into(), ..self.locator.clone() };
         Self { locator, ..self.clone() }
     }
 
-    /// The same, with what is read coming from other copies than the primary's. Calls of object classes, watches, listings and what an object's
-    /// snapshots are stay the primary's business. Another copy may not have writes yet that were not acknowledged: who wants to read behind
-    /// a write of his own waits for its answer first.
+    /// The same, with what is read coming from other copies than the primary's. Calls of object classes,
+    /// watches, listings and what an object's snapshots are stay the primary's business. Another copy may not
+    /// have writes yet that were not acknowledged: who wants to read behind a write of his own waits for its
+    /// answer first.
     pub fn reading_from(&self, read_from: ReadFrom) -> Self {
         Self { read_from, ..self.clone() }
     }
@@ -213,7 +217,8 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::zero(offset, len)).await
     }
 
-    /// Which parts of a range of an object hold something, as the OSD's store says: offsets and lengths. What they do not cover reads as zeros.
+    /// Which parts of a range of an object hold something, as the OSD's store says: offsets and lengths. What
+    /// they do not cover reads as zeros.
     pub async fn extents(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -270,7 +275,8 @@ impl IoCtx {
         self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
     }
 
-    /// The same; returns what each operation answered, at most 64 bytes of each (`osd_max_write_op_reply_len`).
+    /// The same; returns what each operation answered, at most 64 bytes of each
+    /// (`osd_max_write_op_reply_len`).
     pub async fn operate_returning(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -332,8 +338,9 @@ impl IoCtx {
         self.perform(oid, smallvec![op], OsdFlags::READ).map(move |reply| reply.map(data))
     }
 
-    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around it. Nor are its callers, nor do they
-    /// have blocks: those would have room for the future that they are given and for the same one when it is waited for.
+    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around
+    /// it. Nor are its callers, nor do they have blocks: those would have room for the future that they are
+    /// given and for the same one when it is waited for.
     fn perform(
         &self,
         oid: Vec<u8>,

@@ -14,7 +14,8 @@ const BATCH: u64 = 1024;
 
 /// The object's map ("omap").
 impl IoCtx {
-    /// Keys and values whose keys begin with `prefix`, in order. What is set and removed meanwhile may be seen or not.
+    /// Keys and values whose keys begin with `prefix`, in order. What is set and removed meanwhile may be
+    /// seen or not.
     pub fn omap(
         &self,
         oid: impl Into<Vec<u8>>,

@@ -12,7 +12,8 @@ use super::{ObjectStat, decode, write_op};
 use crate::Error;
 use crate::error::Errno;
 
-/// Operations that read one object in one state of it. The answers come in the order in which they were added.
+/// Operations that read one object in one state of it. The answers come in the order in which they were
+/// added.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before it is given to IoCtx::operate_read"]
 pub struct ReadOp {
@@ -54,7 +55,8 @@ impl ReadOp {
         self.op(write_op::compare_xattr(name.as_ref(), cmp, value.as_ref()))
     }
 
-    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one OP `value`.
+    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one
+    /// OP `value`.
     pub fn compare_omap(self, key: impl AsRef<[u8]>, cmp: CmpOp, value: Bytes) -> Self {
         self.op(OsdOp::omap_compare([(key, cmp, value)]))
     }
@@ -95,7 +97,8 @@ impl ReadOp {
         self.op(OsdOp::new(OpCode::GETXATTRS))
     }
 
-    /// At most `max` pairs of the object's map behind the key `after` whose keys begin with `prefix`: see [`Answer::omap`].
+    /// At most `max` pairs of the object's map behind the key `after` whose keys begin with `prefix`: see
+    /// [`Answer::omap`].
     pub fn omap(self, after: impl AsRef<[u8]>, prefix: impl AsRef<[u8]>, max: u64) -> Self {
         self.op(OsdOp::omap_values(after.as_ref(), max, prefix.as_ref()))
     }

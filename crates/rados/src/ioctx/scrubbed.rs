@@ -27,7 +27,8 @@ impl IoCtx {
     /// The objects of a placement group of the pool that scrubs have found damaged.
     ///
     /// # Errors
-    /// ENOENT if the group was not scrubbed since its OSD has started; EAGAIN if it moves to others meanwhile.
+    /// ENOENT if the group was not scrubbed since its OSD has started; EAGAIN if it moves to others
+    /// meanwhile.
     pub async fn inconsistent_objects(&self, seed: u32) -> Result<Damaged<DamagedObject>, Error> {
         self.damaged(seed, false, |object: &DamagedObject| object.object.clone()).await
     }

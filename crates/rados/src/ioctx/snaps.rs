@@ -41,8 +41,8 @@ impl IoCtx {
         self.snapid != SnapId::HEAD
     }
 
-    /// The same context with a snapshot context for writing: the newest snapshot's id, and the ids of all that exist, newest
-    /// first. An object that was not written since the newest one is kept as it was.
+    /// The same context with a snapshot context for writing: the newest snapshot's id, and the ids of all
+    /// that exist, newest first. An object that was not written since the newest one is kept as it was.
     ///
     /// # Errors
     /// EINVAL if the ids do not descend, or one is newer than `seq`.
@@ -67,7 +67,8 @@ impl IoCtx {
     }
 }
 
-/// Snapshots of the whole pool, which the monitors name. A pool has these or [managed ones](IoCtx::create_managed_snapshot).
+/// Snapshots of the whole pool, which the monitors name. A pool has these or [managed
+/// ones](IoCtx::create_managed_snapshot).
 impl IoCtx {
     /// Makes a snapshot of all objects; EEXIST if there is one of that name.
     pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
@@ -105,7 +106,8 @@ impl IoCtx {
     }
 }
 
-/// Snapshots that writers manage: they ask for an id, and tell it with each write ([`IoCtx::with_snap_context`]).
+/// Snapshots that writers manage: they ask for an id, and tell it with each write
+/// ([`IoCtx::with_snap_context`]).
 impl IoCtx {
     /// A new id.
     pub async fn create_managed_snapshot(&self) -> Result<SnapId, Error> {

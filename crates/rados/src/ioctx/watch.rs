@@ -29,9 +29,10 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 impl IoCtx {
     /// Watches an object, which must exist: what others [notify](Self::notify) on it is heard from now on.
     ///
-    /// `timeout` is how long the object's OSD remembers the watch without a sign of life from us, in whole seconds; zero is
-    /// the OSD's default (`osd_client_watch_timeout`, 30 s). Connections that break and OSDs that come and go are dealt
-    /// with; if the OSD had to forget the watch meanwhile it is made anew, and [`WatchNews::Missed`] is told.
+    /// `timeout` is how long the object's OSD remembers the watch without a sign of life from us, in whole
+    /// seconds; zero is the OSD's default (`osd_client_watch_timeout`, 30 s). Connections that break and OSDs
+    /// that come and go are dealt with; if the OSD had to forget the watch meanwhile it is made anew, and
+    /// [`WatchNews::Missed`] is told.
     ///
     /// # Errors
     /// ENOENT: there is no such object.
@@ -48,13 +49,15 @@ impl IoCtx {
         Ok(Watch { ioctx: self.clone(), oid, linger, confirmation, stop: Some(stop), task, runtime })
     }
 
-    /// Tells all who watch an object something, and waits for their answers, at most `timeout` (in whole seconds; zero is the
-    /// OSD's default, `osd_default_notify_timeout`, 30 s). Nobody need watch.
+    /// Tells all who watch an object something, and waits for their answers, at most `timeout` (in whole
+    /// seconds; zero is the OSD's default, `osd_default_notify_timeout`, 30 s). Nobody need watch.
     ///
-    /// If the OSD that gathers the answers is lost meanwhile, another one notifies again: watchers may hear it twice.
+    /// If the OSD that gathers the answers is lost meanwhile, another one notifies again: watchers may hear
+    /// it twice.
     ///
     /// # Errors
-    /// ENOENT: there is no such object. That watchers did not answer in time is no error: see [`Notified::missing`].
+    /// ENOENT: there is no such object. That watchers did not answer in time is no error: see
+    /// [`Notified::missing`].
     pub async fn notify(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -168,8 +171,8 @@ pub struct Watch {
 pub enum WatchNews {
     /// Somebody has notified.
     Notified(Notification),
-    /// Something may have been notified that was not heard: the OSD had forgotten the watch, and it was made anew; or more
-    /// came than was read.
+    /// Something may have been notified that was not heard: the OSD had forgotten the watch, and it was made
+    /// anew; or more came than was read.
     Missed,
 }
 
@@ -182,8 +185,8 @@ impl Watch {
     /// Waits for what is heard next. May be dropped and called again.
     ///
     /// # Errors
-    /// The watch has ended by itself: ENOENT, the object is gone; [`Errno::EBLOCKLISTED`], the client is on the blocklist;
-    /// [`Error::Shutdown`].
+    /// The watch has ended by itself: ENOENT, the object is gone; [`Errno::EBLOCKLISTED`], the client is on
+    /// the blocklist; [`Error::Shutdown`].
     pub async fn next(&mut self) -> Result<WatchNews, Error> {
         loop {
             match self.linger.heard().await {
@@ -319,8 +322,8 @@ impl Drop for Enlisted {
     }
 }
 
-/// A watch that is being registered. If it is not known whether it is, when whoever waits is dropped or has waited too long, it is ended: an OSD that
-/// goes on with it would let those who notify wait for its answers.
+/// A watch that is being registered. If it is not known whether it is, when whoever waits is dropped or has
+/// waited too long, it is ended: an OSD that goes on with it would let those who notify wait for its answers.
 struct Beginning(Option<Keeper>);
 
 impl Beginning {

@@ -67,7 +67,8 @@ impl WriteOp {
         self.op(compare_xattr_number(name.as_ref(), cmp, value))
     }
 
-    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one OP `value`.
+    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one
+    /// OP `value`.
     pub fn compare_omap(self, key: impl AsRef<[u8]>, cmp: CmpOp, value: Bytes) -> Self {
         self.op(OsdOp::omap_compare([(key, cmp, value)]))
     }
@@ -120,8 +121,8 @@ impl WriteOp {
         self.op(OsdOp::zero(offset, len))
     }
 
-    /// Makes the object what another one of the pool is, as `source` sees it (its namespace, its snapshot), with its attributes and its map.
-    /// The source must have this version, unless it is 0.
+    /// Makes the object what another one of the pool is, as `source` sees it (its namespace, its snapshot),
+    /// with its attributes and its map. The source must have this version, unless it is 0.
     pub fn copy_from(self, source: &IoCtx, oid: impl AsRef<[u8]>, version: u64) -> Self {
         let from = CopyFrom { snapid: source.snapid, src_version: version, ..CopyFrom::default() };
         self.op(OsdOp::copy_from(oid.as_ref(), &source.locator, from))

@@ -1,9 +1,11 @@
-//! The client's session with the active manager: commands that it executes, and this client as a daemon of a service.
+//! The client's session with the active manager: commands that it executes, and this client as a daemon of a
+//! service.
 //!
-//! Nothing of it exists before it is wanted: with the first command or registration the client begins to follow the monitors' map of
-//! managers. One task, the [`keeper`], opens the session, sends everything, and opens it again where the map says when it is lost; all
-//! others leave what they want in the [`State`] and wake it. A manager gets so few messages that nothing is gained by sending from the
-//! caller's thread, and nothing can be sent by two at once.
+//! Nothing of it exists before it is wanted: with the first command or registration the client begins to
+//! follow the monitors' map of managers. One task, the [`keeper`], opens the session, sends everything, and
+//! opens it again where the map says when it is lost; all others leave what they want in the [`State`] and
+//! wake it. A manager gets so few messages that nothing is gained by sending from the caller's thread, and
+//! nothing can be sent by two at once.
 //!
 //! A command whose session is lost is sent again on the next one, as by librados (`src/mgr/MgrClient.cc`).
 
@@ -88,7 +90,8 @@ impl MgrClient {
         Self { monc, state, news: Notify::new(), gone: Notify::new() }
     }
 
-    /// Sends a command and waits for the answer: as long as there is no active manager, and across lost sessions.
+    /// Sends a command and waits for the answer: as long as there is no active manager, and across lost
+    /// sessions.
     pub(crate) async fn command(&self, to: ToMgr, command: MCommand) -> Result<MCommandReply, Error> {
         let (answer, answered) = oneshot::channel();
         let tid = {
@@ -145,7 +148,8 @@ impl MgrClient {
         Ok(())
     }
 
-    /// Tells the manager that the service's daemon goes, and waits until it has heard that, but not longer than `patience`.
+    /// Tells the manager that the service's daemon goes, and waits until it has heard that, but not longer
+    /// than `patience`.
     pub(crate) async fn unregister(&self, patience: Duration) {
         let gone = self.gone.notified();
         let (conn, close) = {
@@ -226,7 +230,8 @@ impl MgrClient {
         }
     }
 
-    /// A connection could not be made. It is tried again until the map says otherwise; but whoever has no ticket will never be let in.
+    /// A connection could not be made. It is tried again until the map says otherwise; but whoever has no
+    /// ticket will never be let in.
     pub(crate) fn refused(&self, conn: &Connection, why: &loligo_msgr::Error) {
         let loligo_msgr::Error::Auth(verdict @ AuthError::NoCredentials(_)) = why else { return };
         if !self.with_session(conn, |_| ()) {

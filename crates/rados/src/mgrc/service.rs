@@ -104,7 +104,8 @@ impl Service {
     }
 }
 
-/// What librados says of the machine as well (`collect_sys_info`), as far as `ceph` shows it; the version is our own.
+/// What librados says of the machine as well (`collect_sys_info`), as far as `ceph` shows it; the version is
+/// our own.
 fn about_this_machine(hostname: &str) -> BTreeMap<String, String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = concat!("loligo ", env!("CARGO_PKG_VERSION"));

@@ -14,8 +14,8 @@ use crate::dial::Dialer;
 
 /// Monitors tried at once (`mon_client_hunt_parallel`).
 const PARALLEL: usize = 3;
-/// By how much each round is longer than the one before (`mon_client_hunt_interval_backoff`), at most to ten times the
-/// first (`mon_client_hunt_interval_max_multiple`).
+/// By how much each round is longer than the one before (`mon_client_hunt_interval_backoff`), at most to ten
+/// times the first (`mon_client_hunt_interval_max_multiple`).
 const BACKOFF: f64 = 1.5;
 const BACKOFF_MAX: f64 = 10.0;
 /// How often tickets are looked at. Each is renewed when a quarter of its life is left, which is minutes.
@@ -44,8 +44,8 @@ impl Hunt {
         Self { events, next }
     }
 
-    /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor would revoke;
-    /// after `patience` it is told that there is none.
+    /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor
+    /// would revoke; after `patience` it is told that there is none.
     pub(crate) async fn run(
         mut self,
         monc: Arc<MonClient>,
@@ -174,7 +174,8 @@ struct Place {
 }
 
 impl Place {
-    /// The monitors of this round: the next few of their group, or, when all of it were tried, of the next group.
+    /// The monitors of this round: the next few of their group, or, when all of it were tried, of the next
+    /// group.
     fn choose(&mut self, groups: &[Vec<EntityAddr>]) -> Vec<EntityAddr> {
         if groups.get(self.group).is_none_or(|group| self.tried >= group.len()) {
             self.group = if self.group + 1 < groups.len() { self.group + 1 } else { 0 };

@@ -1,7 +1,7 @@
 //! The client's session with the monitors: found by trying several at once ([`hunt`]), kept, and found again.
 //!
-//! Over it come the maps that the client follows (subscriptions), the answers to its questions ([`requests`]), and new
-//! tickets before the old ones expire.
+//! Over it come the maps that the client follows (subscriptions), the answers to its questions
+//! ([`requests`]), and new tickets before the old ones expire.
 
 mod hunt;
 mod requests;
@@ -63,7 +63,8 @@ struct State {
     closed: bool,
 }
 
-/// What happens to connections to monitors. A connection causes one at a time and a refused one pauses: few wait.
+/// What happens to connections to monitors. A connection causes one at a time and a refused one pauses: few
+/// wait.
 enum Event {
     Connected(Arc<Connection>),
     Refused(Arc<Connection>, Refusal),

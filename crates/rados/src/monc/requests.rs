@@ -60,7 +60,8 @@ impl Requests {
     }
 }
 
-/// An answer bears its question's number in the header; only that to a question for a version bears it in the body.
+/// An answer bears its question's number in the header; only that to a question for a version bears it in the
+/// body.
 fn number_of(answer: &Msg) -> Option<u64> {
     if answer.header.kind == MMonGetVersionReply::KIND {
         return answer.open::<MMonGetVersionReply>().ok().map(|reply| reply.handle);

@@ -1,7 +1,8 @@
-//! Commands to OSDs and to the primaries of placement groups (`ceph tell osd.N`, `ceph pg P`) that wait for their answers.
+//! Commands to OSDs and to the primaries of placement groups (`ceph tell osd.N`, `ceph pg P`) that wait for
+//! their answers.
 //!
-//! They go over the same connections as operations, in no order. A command whose connection is lost is sent again on the next one, as by
-//! librados: OSDs' commands are such that this does no harm.
+//! They go over the same connections as operations, in no order. A command whose connection is lost is sent
+//! again on the next one, as by librados: OSDs' commands are such that this does no harm.
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::Msg;
@@ -74,7 +75,8 @@ impl Commands {
         aged.filter(|(age, _)| *age >= age_min).collect()
     }
 
-    /// Notes that a command goes out on a connection, and gives it, unless it was sent on that one or has ended.
+    /// Notes that a command goes out on a connection, and gives it, unless it was sent on that one or has
+    /// ended.
     fn to_send(&self, tid: Tid, conn_id: u64) -> Option<Msg> {
         let mut all = self.0.lock();
         let waiting = all.get_mut(&tid).filter(|waiting| waiting.sent_on != Some(conn_id))?;
@@ -113,8 +115,8 @@ impl Objecter {
         Ok(answered.await.map_err(|_| Error::Shutdown)??)
     }
 
-    /// Sends all commands that were not sent where they belong by the map; ends those that belong nowhere. To be called when the map or a
-    /// connection has changed.
+    /// Sends all commands that were not sent where they belong by the map; ends those that belong nowhere. To
+    /// be called when the map or a connection has changed.
     pub(super) fn send_commands(&self) {
         let all: Vec<(Tid, Addressee)> = self.commands.0.lock().iter().map(|(tid, w)| (*tid, w.to)).collect();
         for (tid, to) in all {
@@ -142,7 +144,8 @@ impl Objecter {
 }
 
 impl MapView {
-    /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as librados says.
+    /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as
+    /// librados says.
     pub(super) fn addressee(&self, to: Addressee) -> Result<OsdId, Errno> {
         let osd = match to {
             Addressee::Osd(osd) => osd,

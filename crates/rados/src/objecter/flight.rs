@@ -1,9 +1,10 @@
 //! An operation's place and history.
 //!
-//! They lie with the operation, so that it moves from table to table as a pointer, and without a lock: who may write a flight holds
-//! the operation alone. That is its sender before anybody else sees it, who writes under the lock of the session that takes it in; and
-//! from then on the one [steward](super::steward), as only it sends again. Who else reads (whoever an answer comes to, whoever looks
-//! what is in flight) has found the operation in a table, under its session's lock, which the writer took to put it there.
+//! They lie with the operation, so that it moves from table to table as a pointer, and without a lock: who
+//! may write a flight holds the operation alone. That is its sender before anybody else sees it, who writes
+//! under the lock of the session that takes it in; and from then on the one [steward](super::steward), as
+//! only it sends again. Who else reads (whoever an answer comes to, whoever looks what is in flight) has
+//! found the operation in a table, under its session's lock, which the writer took to put it there.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +29,8 @@ pub(super) struct Flight {
     pub(super) primary_only: bool,
 }
 
-/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its pool.
+/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its
+/// pool.
 pub(super) struct Elsewhere {
     pub(super) locator: ObjectLocator,
     pub(super) oid: Vec<u8>,
@@ -76,10 +78,11 @@ impl Flight {
     }
 }
 
-/// A [`Flight`] that is read and written in parts, without a lock: see the [module's](self) documentation for who may.
+/// A [`Flight`] that is read and written in parts, without a lock: see the [module's](self) documentation for
+/// who may.
 ///
-/// All is Relaxed: what orders a write before a read is the session's lock, under which the operation came into the table where
-/// the reader found it, or that reader and writer are one task.
+/// All is Relaxed: what orders a write before a read is the session's lock, under which the operation came
+/// into the table where the reader found it, or that reader and writer are one task.
 pub(super) struct FlightCell {
     serving: AtomicU64,
     pool: AtomicU64,
@@ -171,8 +174,8 @@ impl FlightCell {
         self.rest.store(kept | paused | u32::from(spgid.shard as u8), Ordering::Relaxed);
     }
 
-    /// Where it goes within its pool, as placement seed and hash, if there is nothing else to be said of it: it goes to the pool
-    /// that was asked, to the whole placement group, to the object that was named.
+    /// Where it goes within its pool, as placement seed and hash, if there is nothing else to be said of it:
+    /// it goes to the pool that was asked, to the whole placement group, to the object that was named.
     #[inline]
     pub(super) fn usual(&self) -> Option<(u32, u32)> {
         let rest = self.rest.load(Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! Those who hear what OSDs say unasked: watches, and notifications that wait for their answers.
 //!
-//! An OSD remembers a watch only as long as the placement group's interval and the connection last. So each [`Linger`] knows
-//! where it was registered last, and the steward marks it as stale when that is no more; whoever keeps it registers it again.
+//! An OSD remembers a watch only as long as the placement group's interval and the connection last. So each
+//! [`Linger`] knows where it was registered last, and the steward marks it as stale when that is no more;
+//! whoever keeps it registers it again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +23,8 @@ use crate::Error;
 static TABLE: Class = Class::new("rados.lingers");
 static LINGER: Class = Class::new("rados.linger");
 
-/// Messages that one may have waiting for it, and their bytes. Those beyond are dropped, and that some were is told.
+/// Messages that one may have waiting for it, and their bytes. Those beyond are dropped, and that some were
+/// is told.
 const HEARD_MAX: usize = 1024;
 const HEARD_BYTES_MAX: usize = 64 << 20;
 
@@ -202,8 +204,8 @@ impl Linger {
         self.trouble.notify_waiters();
     }
 
-    /// An OSD that knows the map of `epoch` has begun a notification, and says so on a connection: what had happened to the
-    /// places of earlier attempts does not matter any more.
+    /// An OSD that knows the map of `epoch` has begun a notification, and says so on a connection: what had
+    /// happened to the places of earlier attempts does not matter any more.
     fn begun(&self, epoch: Epoch, conn_id: u64) {
         let mut state = self.state.lock();
         state.moved_in = state.moved_in.filter(|moved_in| *moved_in > epoch);
@@ -259,7 +261,8 @@ impl Objecter {
                 state.pg = place.as_ref().map(|place| place.spgid.pgid);
                 state.osd = place.and_then(|place| place.osd).and_then(|osd| Some((osd, view.addr_of(osd)?)));
             }
-            // The steward marks by the map that it makes ours, after it has: a map from before must not be what we noted.
+            // The steward marks by the map that it makes ours, after it has: a map from before must not be
+            // what we noted.
             if self.view().epoch() == view.epoch() {
                 return;
             }

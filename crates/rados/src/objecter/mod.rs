@@ -1,5 +1,5 @@
-//! Operations on their way: [`Objecter`] places them by the map, sends them to the OSDs, matches the answers, and has those
-//! that got lost sent again.
+//! Operations on their way: [`Objecter`] places them by the map, sends them to the OSDs, matches the answers,
+//! and has those that got lost sent again.
 //!
 //! ```text
 //!            perform                     replies of one read
@@ -12,8 +12,9 @@
 //!       Connection::send      Steward ◀── maps, lost connections, ends of backoffs, EAGAIN, redirects
 //! ```
 //!
-//! An operation is sent by the thread that submits it and completed by the thread that reads the answer. Locks on the way:
-//! the session's when it is sent, the out-queue's, and the session's once for all answers of one read.
+//! An operation is sent by the thread that submits it and completed by the thread that reads the answer.
+//! Locks on the way: the session's when it is sent, the out-queue's, and the session's once for all answers
+//! of one read.
 
 mod backoff;
 mod commands;
@@ -248,8 +249,8 @@ impl Objecter {
         loop {
             match self.try_submit(&op) {
                 Submitted::Sent => {}
-                // The next map is there: at once, however often, or what is submitted after this operation would be sent
-                // before it. Each turn takes a map that came between two lines of `try_submit`.
+                // The next map is there: at once, however often, or what is submitted after this operation
+                // would be sent before it. Each turn takes a map that came between two lines of `try_submit`.
                 Submitted::Stale => continue,
                 Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
                 Submitted::NoPool => {
@@ -376,15 +377,16 @@ enum Submitted {
 
 /// Sends a message to an OSD, without waiting.
 ///
-/// On a closed connection it is lost like everything on it, and sent again like everything on it. A client's queues are
-/// never full ([`queue_limits`](crate::builder::queue_limits)): an operation that had to wait for room would be overtaken by
-/// the next one to its object, and the steward, waiting for one OSD, would have the others' operations and the news of that
-/// OSD's death wait too.
+/// On a closed connection it is lost like everything on it, and sent again like everything on it. A client's
+/// queues are never full ([`queue_limits`](crate::builder::queue_limits)): an operation that had to wait for
+/// room would be overtaken by the next one to its object, and the steward, waiting for one OSD, would have
+/// the others' operations and the news of that OSD's death wait too.
 fn send(conn: &Connection, msg: Msg) {
     let _ = conn.send(msg);
 }
 
-/// A place in the throttle, until the operation is in a table: whoever takes it out of there gives the place back.
+/// A place in the throttle, until the operation is in a table: whoever takes it out of there gives the place
+/// back.
 struct Place<'a> {
     throttle: &'a Throttle,
     cost: u64,
@@ -454,8 +456,8 @@ impl Objecter {
         self.tell(Event::Lost { session, conn_id: conn.id() });
     }
 
-    /// An OSD lets this client in only with features that it does not have: what was to go there fails, as no later attempt would do
-    /// better.
+    /// An OSD lets this client in only with features that it does not have: what was to go there fails, as no
+    /// later attempt would do better.
     pub(crate) fn refused(&self, session: &Session, conn: &Connection, missing: u64) {
         if session.uses(conn.id()) {
             session.take_all().iter().for_each(|(_, op)| self.fail(op, OpError::MissingFeatures(missing)));

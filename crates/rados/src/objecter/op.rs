@@ -23,8 +23,8 @@ use crate::trace::Marks;
 /// What an operation ends with.
 pub(crate) type Outcome = Result<OsdReply, OpError>;
 
-/// One operation from its first attempt to its end. In this order, so that what is asked of many operations one after the other, when they
-/// are sent again, lies in two cache lines that follow each other.
+/// One operation from its first attempt to its end. In this order, so that what is asked of many operations
+/// one after the other, when they are sent again, lies in two cache lines that follow each other.
 #[repr(C)]
 pub(crate) struct Op {
     /// The same in every attempt: by it the OSD knows a repetition.
@@ -80,7 +80,8 @@ impl Op {
         self.answered_on.load(Ordering::Relaxed)
     }
 
-    /// Ends the operation; a second end is ignored. Not to be called with a lock held: it wakes whoever waits.
+    /// Ends the operation; a second end is ignored. Not to be called with a lock held: it wakes whoever
+    /// waits.
     pub(crate) fn finish(&self, outcome: Outcome) {
         if self.outcome.set(outcome).is_ok() {
             self.waker.wake();
@@ -88,7 +89,8 @@ impl Op {
     }
 }
 
-/// The time since the system started, to a few milliseconds: it costs a fourth of an exact look, at every operation. Stock clients do so too.
+/// The time since the system started, to a few milliseconds: it costs a fourth of an exact look, at every
+/// operation. Stock clients do so too.
 pub(super) fn coarse_now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     // The clock starts at 0, so it is never negative.
@@ -130,8 +132,8 @@ fn pack(
     op.request.pack(&attempt).with_tid(op.tid)
 }
 
-/// Waits for an operation's end. Dropped before, it takes the operation out of all tables: nothing is sent again, but what
-/// was sent may still be executed.
+/// Waits for an operation's end. Dropped before, it takes the operation out of all tables: nothing is sent
+/// again, but what was sent may still be executed.
 #[must_use = "an operation that nobody waits for is cancelled"]
 pub(crate) struct Pending<'a> {
     objecter: &'a Objecter,

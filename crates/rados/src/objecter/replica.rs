@@ -1,7 +1,7 @@
 //! Which copy a read goes to, if it need not be the primary's.
 //!
-//! An OSD that is not the primary answers reads that say so (`CEPH_OSD_FLAG_BALANCE_READS`, `..._LOCALIZE_READS`), or EAGAIN if what it has may
-//! not be the newest; then the primary is asked.
+//! An OSD that is not the primary answers reads that say so (`CEPH_OSD_FLAG_BALANCE_READS`,
+//! `..._LOCALIZE_READS`), or EAGAIN if what it has may not be the newest; then the primary is asked.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::CrushMap;
@@ -16,7 +16,8 @@ pub(super) const ANYWHERE: OsdFlags = OsdFlags::BALANCE_READS.union(OsdFlags::LO
 pub(crate) struct Location(Vec<(String, String)>);
 
 impl Location {
-    /// Reads `crush_location`: `host=a rack=b`. Without one it is the host, and the root `default` (src/crush/CrushLocation.cc).
+    /// Reads `crush_location`: `host=a rack=b`. Without one it is the host, and the root `default`
+    /// (src/crush/CrushLocation.cc).
     pub(crate) fn parse(text: Option<&str>, hostname: &str) -> Self {
         let pairs = |text: &str| {
             let words = text.split([' ', ';', ',', '\t']).filter_map(|word| word.split_once('='));
@@ -29,7 +30,8 @@ impl Location {
         }
     }
 
-    /// For each OSD by its number the type of the narrowest bucket that it is in and we are; [`FAR`] if there is none.
+    /// For each OSD by its number the type of the narrowest bucket that it is in and we are; [`FAR`] if there
+    /// is none.
     pub(super) fn distances(&self, map: &OsdMap) -> Box<[u16]> {
         let crush = &map.crush;
         let mut distances = vec![FAR; map.max_osd()].into_boxed_slice();

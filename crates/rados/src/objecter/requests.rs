@@ -49,8 +49,9 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// A place in flight: there are as many operations or bytes as may be (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), or
-    /// others are before it. It is not placed yet: what its request says of that is what the present map would say.
+    /// A place in flight: there are as many operations or bytes as may be (`objecter_inflight_ops`,
+    /// `objecter_inflight_op_bytes`), or others are before it. It is not placed yet: what its request says of
+    /// that is what the present map would say.
     Place,
     /// An OSD that serves its placement group.
     Osd,
@@ -135,7 +136,8 @@ fn described(op: &OsdOp) -> String {
     format!("{} {}~{}", op.code, extent.offset, extent.length)
 }
 
-/// Looks at what a client has in flight, without keeping the client alive: for admin sockets and other observers.
+/// Looks at what a client has in flight, without keeping the client alive: for admin sockets and other
+/// observers.
 #[derive(Clone)]
 pub struct InFlight(Weak<Core>);
 
@@ -156,8 +158,8 @@ impl fmt::Debug for InFlight {
     }
 }
 
-/// Operations that wait for a place in flight. Whoever waits enters himself: so the lock is taken by those only who wait anyway, and by
-/// who looks; it is held for one change of the table, and to copy its pointers.
+/// Operations that wait for a place in flight. Whoever waits enters himself: so the lock is taken by those
+/// only who wait anyway, and by who looks; it is held for one change of the table, and to copy its pointers.
 pub(super) struct Waiting(Mutex<FxHashMap<Tid, Arc<Op>>>);
 
 static WAITING: Class = Class::new("rados.waiting");
@@ -193,8 +195,8 @@ impl Drop for Entered<'_> {
 }
 
 impl Objecter {
-    /// What is in flight now or waits for a place, in the order of submission. Looks at one session after the other: what moves meanwhile may be seen twice
-    /// or not at all.
+    /// What is in flight now or waits for a place, in the order of submission. Looks at one session after the
+    /// other: what moves meanwhile may be seen twice or not at all.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let view = self.view();
         let waiting = self.waiting.all();

@@ -30,9 +30,10 @@ pub(crate) struct Session {
 }
 
 /// # The gate
-/// Operations on one object must reach its OSD in the order in which they were submitted, also when those before are sent
-/// again. So whoever sends again (only the [steward](super::steward)) closes the gate first: operations that come
-/// meanwhile queue in `held`, and the gate opens in the same critical section in which `held` is seen to be empty.
+/// Operations on one object must reach its OSD in the order in which they were submitted, also when those
+/// before are sent again. So whoever sends again (only the [steward](super::steward)) closes the gate first:
+/// operations that come meanwhile queue in `held`, and the gate opens in the same critical section in which
+/// `held` is seen to be empty.
 struct State {
     conn: Option<Arc<Connection>>,
     conn_made: Instant,
@@ -46,8 +47,9 @@ struct State {
     backoffs: Vec<Backoff>,
 }
 
-/// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed, whatever has come since: the first
-/// attempts of operations behind it are packed already, and must not overtake it.
+/// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed,
+/// whatever has come since: the first attempts of operations behind it are packed already, and must not
+/// overtake it.
 pub(super) struct Attempts {
     osd: Option<OsdId>,
     epoch: Epoch,
@@ -159,7 +161,8 @@ pub(super) enum Answered {
 }
 
 impl Session {
-    /// A session that takes operations placed by maps from `epoch` on. A session without a connection sends nothing.
+    /// A session that takes operations placed by maps from `epoch` on. A session without a connection sends
+    /// nothing.
     pub(super) fn new(osd: OsdId, addr: EntityAddr, epoch: Epoch, gated: bool) -> Arc<Self> {
         let state = State {
             conn: None,
@@ -202,8 +205,8 @@ impl Session {
         conn.map_or(Admission::Taken, Admission::Send)
     }
 
-    /// Takes the operations that `replies` end out of the table, all under one lock. An answer to an attempt that was not
-    /// the last one is ignored: the last one's will come.
+    /// Takes the operations that `replies` end out of the table, all under one lock. An answer to an attempt
+    /// that was not the last one is ignored: the last one's will come.
     pub(super) fn answered(&self, replies: Vec<(Tid, OsdReply)>) -> Vec<Answered> {
         let mut answered = Vec::with_capacity(replies.len());
         let mut state = self.state.lock();
@@ -309,8 +312,9 @@ impl Session {
         tids.iter().filter_map(|tid| state.table.remove_entry(tid)).collect()
     }
 
-    /// Puts a few operations into the table, whatever the gate, and makes room in it for `more`, so that it does not grow step by step.
-    /// Those that are to be sent now, over the connection that is given back, are added to `attempts`.
+    /// Puts a few operations into the table, whatever the gate, and makes room in it for `more`, so that it
+    /// does not grow step by step. Those that are to be sent now, over the connection that is given back, are
+    /// added to `attempts`.
     pub(super) fn place(
         &self,
         ops: impl ExactSizeIterator<Item = Arc<Op>>,
@@ -329,8 +333,8 @@ impl Session {
         conn
     }
 
-    /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one after the end. Backoffs belong
-    /// to the old one and are forgotten.
+    /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one
+    /// after the end. Backoffs belong to the old one and are forgotten.
     pub(super) fn attach(&self, conn: Arc<Connection>) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         if state.ended {
@@ -374,7 +378,8 @@ impl Session {
         self.state.lock().table.extract_if(|_, op| is_sent(op)).map(|(_, op)| op).collect()
     }
 
-    /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because of it.
+    /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because
+    /// of it.
     pub(super) fn unblock(&self, msg: &MOSDBackoff) -> Vec<Numbered> {
         let mut state = self.state.lock();
         let Some(at) = state.backoffs.iter().position(|backoff| backoff.is(msg)) else {

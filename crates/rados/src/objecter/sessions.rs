@@ -55,8 +55,8 @@ impl Sessions {
 
     /// Hands `f` the session with an OSD, which is opened if there is none.
     ///
-    /// One that is there may be where the OSD was before `view`: then its gate is closed, and what comes is placed again when the
-    /// steward ends it.
+    /// One that is there may be where the OSD was before `view`: then its gate is closed, and what comes is
+    /// placed again when the steward ends it.
     #[inline]
     pub(super) fn with<R>(
         &self,
@@ -99,8 +99,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Gives a session a new connection. `None` if the client is being dropped; else the one that is not used any more, if
-    /// there is one.
+    /// Gives a session a new connection. `None` if the client is being dropped; else the one that is not used
+    /// any more, if there is one.
     pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Option<Arc<Connection>>> {
         let mut unused = None;
         // Before it is up: the loss of a connection that no session knows would be nobody's news.
@@ -117,18 +117,19 @@ impl Sessions {
         self.dialer.global_id()
     }
 
-    /// All sessions, first that of the homeless: its gate closes before all others and opens before all others, see
-    /// [`Sessions::detain`].
+    /// All sessions, first that of the homeless: its gate closes before all others and opens before all
+    /// others, see [`Sessions::detain`].
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         let homeless = std::iter::once(&self.homeless);
         homeless.chain(self.by_osd.load().iter().flatten()).cloned().collect()
     }
 
-    /// Keeps an operation that was placed by a map on its way out, until the steward places it by the next one. `false`:
-    /// the next one is there already.
+    /// Keeps an operation that was placed by a map on its way out, until the steward places it by the next
+    /// one. `false`: the next one is there already.
     ///
-    /// Such an operation must not simply come back later: those that its sender submits after it would be sent before it.
-    /// Here it waits at the gate that opens first, so that they, who find the next map, wait behind it or come after it.
+    /// Such an operation must not simply come back later: those that its sender submits after it would be
+    /// sent before it. Here it waits at the gate that opens first, so that they, who find the next map, wait
+    /// behind it or come after it.
     pub(super) fn detain(&self, op: &Arc<Op>, place: &Placement) -> bool {
         self.homeless.hold(op, place)
     }
@@ -185,7 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// Opened by an old map, a session would stay where its OSD was, and nobody would end it before the next map.
+    /// Opened by an old map, a session would stay where its OSD was, and nobody would end it before the next
+    /// map.
     #[test]
     fn who_has_an_old_map_opens_no_session() {
         let text = "[global]\nmon host = v2:127.0.0.1:1\nauth client required = none\n";

@@ -1,10 +1,10 @@
-//! The one task that sends operations again: when the map changes, a connection is lost, a backoff ends, or an OSD says
-//! "again" or "there".
+//! The one task that sends operations again: when the map changes, a connection is lost, a backoff ends, or
+//! an OSD says "again" or "there".
 //!
-//! Everything it does is off the way of an operation that is simply sent and answered. Because it is one task, nothing is
-//! sent again by two at once; because it closes gates first (see [`Session`]), nothing that is new
-//! overtakes what is sent again. Operations keep their tids and go out in the order of their tids, which is the order of
-//! submission.
+//! Everything it does is off the way of an operation that is simply sent and answered. Because it is one
+//! task, nothing is sent again by two at once; because it closes gates first (see [`Session`]), nothing that
+//! is new overtakes what is sent again. Operations keep their tids and go out in the order of their tids,
+//! which is the order of submission.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use super::session::{Attempts, Session};
 use super::target::MapView;
 use super::{Objecter, OpError, Resent};
 
-/// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in flight and by the
-/// number of sessions.
+/// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in
+/// flight and by the number of sessions.
 pub(super) enum Event {
     /// Maps have come.
     Maps {
@@ -104,11 +104,11 @@ impl Steward {
 
 /// The client's number.
 impl Steward {
-    /// Begins anew if the monitors have given the client another number: OSDs would execute again what was sent
-    /// under the one before. Changes that were sent end; all else is sent over new connections.
+    /// Begins anew if the monitors have given the client another number: OSDs would execute again what was
+    /// sent under the one before. Changes that were sent end; all else is sent over new connections.
     ///
-    /// Before anything is sent again, whatever the event: connections that were opened before authenticate only
-    /// under the number of then.
+    /// Before anything is sent again, whatever the event: connections that were opened before authenticate
+    /// only under the number of then.
     fn follow_identity(&mut self) {
         let identity = self.objecter.sessions.global_id();
         let before = std::mem::replace(&mut self.identity, identity);
@@ -142,7 +142,8 @@ impl Steward {
 
 /// Maps.
 impl Steward {
-    /// Follows the maps from ours on, and asks again for what is missing. Gives how many operations were placed anew.
+    /// Follows the maps from ours on, and asks again for what is missing. Gives how many operations were
+    /// placed anew.
     fn take_maps(&self, maps: MOSDMap) -> u64 {
         self.objecter.maps_waiting.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let before = self.objecter.view.load_full();
@@ -166,7 +167,8 @@ impl Steward {
         displaced
     }
 
-    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere. Gives their number.
+    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere. Gives
+    /// their number.
     fn adopt(&self, old: &MapView, new: &Arc<MapView>) -> u64 {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
         self.objecter.view.store(Arc::clone(new));
@@ -205,12 +207,13 @@ impl Steward {
         ops
     }
 
-    /// The operations of a session that have to be placed anew. Placement is computed outside the session's lock; what
-    /// ends meanwhile is not found any more afterwards.
+    /// The operations of a session that have to be placed anew. Placement is computed outside the session's
+    /// lock; what ends meanwhile is not found any more afterwards.
     ///
-    /// Maps are looked at one by one, since an OSD that went down and came up again has dropped what was sent to it, though
-    /// it serves the same placement groups after it as before. Where maps were skipped nobody knows, so all is placed anew;
-    /// an OSD that has executed an operation knows its number and does not do so again.
+    /// Maps are looked at one by one, since an OSD that went down and came up again has dropped what was sent
+    /// to it, though it serves the same placement groups after it as before. Where maps were skipped nobody
+    /// knows, so all is placed anew; an OSD that has executed an operation knows its number and does not do
+    /// so again.
     fn moved(&self, session: &Session, old: &MapView, new: &MapView) -> Vec<Tid> {
         let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
@@ -231,8 +234,8 @@ impl Steward {
     }
 }
 
-/// The map that `maps` lead to from `current`: the next one, or, where there is a gap, the newest that is there whole.
-/// `None` if there is neither or it cannot be read.
+/// The map that `maps` lead to from `current`: the next one, or, where there is a gap, the newest that is
+/// there whole. `None` if there is neither or it cannot be read.
 fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
     let next = Epoch(current.epoch.0 + 1);
     if let Some(bytes) = maps.incrementals.get(&next).filter(|_| current.epoch > Epoch(0)) {
@@ -257,11 +260,13 @@ struct Portion {
     conn: Option<Arc<Connection>>,
 }
 
-/// How many operations are left with a connection as one thing: each of these wakes its writer task, which costs some microseconds.
+/// How many operations are left with a connection as one thing: each of these wakes its writer task, which
+/// costs some microseconds.
 const PORTION_OPS: usize = 512;
 
-/// How many operations are brought near at a time and go into tables before the next: what is asked of them, two cache lines of each,
-/// fits into a core's first cache, and a session is locked for some microseconds of work.
+/// How many operations are brought near at a time and go into tables before the next: what is asked of them,
+/// two cache lines of each, fits into a core's first cache, and a session is locked for some microseconds of
+/// work.
 const NEAR_OPS: usize = 32;
 
 /// One for each OSD; there may be hundreds.
@@ -293,7 +298,8 @@ fn leave(portion: &mut Portion) {
     }
 }
 
-/// Has the processor fetch operations that lie all over the memory, many at the same time: none of these loads waits for another.
+/// Has the processor fetch operations that lie all over the memory, many at the same time: none of these
+/// loads waits for another.
 fn bring_near(ops: &[Arc<Op>]) {
     for op in ops {
         std::hint::black_box(op.tid);
@@ -371,8 +377,8 @@ impl Steward {
         self.place_all(vec![(op.tid, op)]);
     }
 
-    /// Places operations by the current map and sends them, in the order in which they were submitted. Those whose pool is
-    /// gone end.
+    /// Places operations by the current map and sends them, in the order in which they were submitted. Those
+    /// whose pool is gone end.
     fn place_all(&self, ops: Vec<Numbered>) {
         let view = self.objecter.view.load_full();
         let mut places = view.places_again();
@@ -400,8 +406,8 @@ impl Steward {
         portions.all.iter_mut().for_each(leave);
     }
 
-    /// Puts a portion's operations, which were placed by `view`, into their session's table, and leaves them with its connection
-    /// once they are enough. About `more` follow.
+    /// Puts a portion's operations, which were placed by `view`, into their session's table, and leaves them
+    /// with its connection once they are enough. About `more` follow.
     fn enter(&self, view: &MapView, portion: &mut Portion, more: usize) {
         if portion.ops.is_empty() {
             return;

@@ -28,7 +28,8 @@ pub(super) struct Placement {
     pub(super) pool: PoolId,
     pub(super) hash: u32,
     pub(super) epoch: Epoch,
-    /// Where it goes, mostly the primary; `None` while nobody serves the placement group. Its address is the session's.
+    /// Where it goes, mostly the primary; `None` while nobody serves the placement group. Its address is the
+    /// session's.
     pub(super) osd: Option<OsdId>,
     /// Whether it has to wait: reads or writes are paused, or there is no space.
     pub(super) paused: bool,
@@ -103,7 +104,8 @@ impl MapView {
         PlacesAgain { view: self, known: None }
     }
 
-    /// Where an operation belongs that was placed by an earlier map, for the same object and with the same flags.
+    /// Where an operation belongs that was placed by an earlier map, for the same object and with the same
+    /// flags.
     fn place_again(&self, place: &Placement) -> Result<Placement, Unplaceable> {
         // Full hashes do not change: how a pool hashes is settled when it is made.
         let pool_id = self.serving_pool(place.pool, place.flags)?;
@@ -140,7 +142,8 @@ impl MapView {
         self.map().client_addrs(osd).is_some_and(|addrs| addrs.msgr2().is_some())
     }
 
-    /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a few microseconds.
+    /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a
+    /// few microseconds.
     #[cold]
     fn copy_of(&self, pg: PgId, flags: OsdFlags) -> Option<OsdId> {
         let acting = self.map().pg_to_up_acting(pg).acting;
@@ -203,8 +206,8 @@ impl MapView {
         self.map().client_addrs(osd).and_then(|addrs| addrs.msgr2()) == Some(&addr)
     }
 
-    /// Whether a placement group goes on in this map as it was in `old`. If not, its OSDs may have dropped what was sent to
-    /// them.
+    /// Whether a placement group goes on in this map as it was in `old`. If not, its OSDs may have dropped
+    /// what was sent to them.
     pub(super) fn continues(&self, old: &Self, pg: PgId) -> bool {
         let (Some(before), Some(now)) = (old.map().pool(pg.pool), self.map().pool(pg.pool)) else {
             return false;
@@ -233,7 +236,8 @@ struct Known {
 }
 
 impl PlacesAgain<'_> {
-    /// Gives an operation that was placed by an earlier map its place in this one, for the same object and with the same flags.
+    /// Gives an operation that was placed by an earlier map its place in this one, for the same object and
+    /// with the same flags.
     pub(super) fn place(&mut self, place: &mut Placement) -> Result<(), Unplaceable> {
         if self.known.as_ref().is_none_or(|known| known.pool != place.pool || known.flags != place.flags) {
             self.known = self.learn(place)?;

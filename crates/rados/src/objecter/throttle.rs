@@ -1,4 +1,5 @@
-//! The bound on operations in flight, in number and bytes (`objecter_inflight_ops`, `objecter_inflight_op_bytes`).
+//! The bound on operations in flight, in number and bytes (`objecter_inflight_ops`,
+//! `objecter_inflight_op_bytes`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -12,7 +13,8 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 const OPS_SHIFT: u32 = 40;
 const BYTES_MASK: u64 = (1 << OPS_SHIFT) - 1;
 
-/// Counts what is in flight. A place for an operation is taken before it is sent and given back when it is answered.
+/// Counts what is in flight. A place for an operation is taken before it is sent and given back when it is
+/// answered.
 pub(crate) struct Throttle {
     ops_max: u64,
     bytes_max: u64,
@@ -24,8 +26,8 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// At most `ops_max` operations (below 16 Mi) and `bytes_max` bytes (below 1 TiB); one operation may exceed the bytes
-    /// if it is alone.
+    /// At most `ops_max` operations (below 16 Mi) and `bytes_max` bytes (below 1 TiB); one operation may
+    /// exceed the bytes if it is alone.
     pub(crate) fn new(ops_max: u64, bytes_max: u64) -> Self {
         Self {
             ops_max: ops_max.clamp(1, (1 << 24) - 1),
@@ -37,8 +39,8 @@ impl Throttle {
         }
     }
 
-    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was one at once. Who has to
-    /// wait keeps what `enlist` gives meanwhile.
+    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was
+    /// one at once. Who has to wait keeps what `enlist` gives meanwhile.
     pub(crate) async fn acquire<G>(&self, bytes: u64, enlist: impl FnOnce() -> G) -> Option<Turn<'_>> {
         if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
             return None;
@@ -54,7 +56,8 @@ impl Throttle {
     #[cold]
     async fn wait(&self, bytes: u64) -> Turn<'_> {
         let waiting = Waiting::enlist(self);
-        // Turns are given in the order in which they are asked for; only he whose turn it is looks for a place.
+        // Turns are given in the order in which they are asked for; only he whose turn it is looks for a
+        // place.
         let permit = self.turns.acquire().await.expect("never closed");
         loop {
             let released = self.released.notified();
@@ -68,7 +71,8 @@ impl Throttle {
         }
     }
 
-    /// Takes a place if there is one. Every `try_acquire` that succeeded is followed by a `release` of the same bytes.
+    /// Takes a place if there is one. Every `try_acquire` that succeeded is followed by a `release` of the
+    /// same bytes.
     fn try_acquire(&self, bytes: u64) -> bool {
         let bytes = bytes.min(BYTES_MASK >> 1);
         let take = |held: u64| {
@@ -99,8 +103,8 @@ impl Throttle {
     }
 }
 
-/// The turn of one who had to wait. Until it is over, nobody who came later gets a place: keep it until the operation is on its
-/// way, or those that were submitted after it could be sent before it.
+/// The turn of one who had to wait. Until it is over, nobody who came later gets a place: keep it until the
+/// operation is on its way, or those that were submitted after it could be sent before it.
 #[must_use = "the turn ends when this is dropped"]
 pub(crate) struct Turn<'a> {
     // Before `_waiting`: who comes between the two waits for a turn, which is free.

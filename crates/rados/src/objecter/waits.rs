@@ -15,8 +15,8 @@ use super::target::{MapView, Placement};
 use crate::waits::{Gathered, Reason, Waiter};
 
 impl Objecter {
-    /// Operations and commands that have waited for `age_min`. What is younger is passed over, and costs nothing but a look
-    /// at its age.
+    /// Operations and commands that have waited for `age_min`. What is younger is passed over, and costs
+    /// nothing but a look at its age.
     pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
         let view = self.view();
         let now = coarse_now();

@@ -1,5 +1,5 @@
-//! Timelines: when each operation was new, had a place in flight, was queued for its OSD, left the queue, was sent, was answered, and when
-//! its caller went on; and for which locks threads waited meanwhile.
+//! Timelines: when each operation was new, had a place in flight, was queued for its OSD, left the queue, was
+//! sent, was answered, and when its caller went on; and for which locks threads waited meanwhile.
 //!
 //! ```text
 //! new ──throttle──▶ place ──submit──▶ queued ──lane──▶ left ──write──▶ sent ──flight──▶ acked ──wake──▶ done
@@ -7,9 +7,9 @@
 //!                                        └────────────────────────────────────┘
 //! ```
 //!
-//! A traced operation carries its moments along ([`Marks`]) and is told of once, at its end: so a line that is lost loses a
-//! whole operation and never half of one, and what does not end is not told of. A client that is not traced pays a look at
-//! an `Option` at each of these moments.
+//! A traced operation carries its moments along ([`Marks`]) and is told of once, at its end: so a line that
+//! is lost loses a whole operation and never half of one, and what does not end is not told of. A client that
+//! is not traced pays a look at an `Option` at each of these moments.
 
 mod write;
 
@@ -30,7 +30,8 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::objecter::Op;
 
-/// Operations that may wait for the writer; what is more is dropped and counted. About a second of small ones.
+/// Operations that may wait for the writer; what is more is dropped and counted. About a second of small
+/// ones.
 const WAITING_MAX: usize = 1 << 16;
 /// Attempts told of one operation, the first ones.
 const ATTEMPTS_MAX: usize = 32;
@@ -40,17 +41,20 @@ const NAMED_MAX: usize = 16;
 /// An operation's moments: its submitter, who sends it again and the reader note them, one after the other.
 static MARKS: Class = Class::new("rados.trace_marks");
 
-/// Writes the timelines of all operations of the clients it is given to ([`Builder::trace`](crate::Builder::trace)), as
-/// trace events in JSON that Perfetto and Chrome show and `loligo trace` draws.
+/// Writes the timelines of all operations of the clients it is given to
+/// ([`Builder::trace`](crate::Builder::trace)), as trace events in JSON that Perfetto and Chrome show and
+/// `loligo trace` draws.
 ///
-/// The file is the JSON array form of the trace event format, one event on a line, times in microseconds since the start.
-/// Each operation is a nestable asynchronous event with its number as `id`, and within it its phases; their edges are its
-/// events: `throttle` from *new* until it had a place in flight, `submit` until it was *queued* for its OSD, `lane` until the connection's
-/// queue gave it out, `write` until the kernel had its last byte (*sent*), `flight` until it was *acked* (these three once for each attempt),
-/// `wake` until *done*: its caller went on. `submit` says how long locks were waited for in it (`lock_wait_us`).
+/// The file is the JSON array form of the trace event format, one event on a line, times in microseconds
+/// since the start. Each operation is a nestable asynchronous event with its number as `id`, and within it
+/// its phases; their edges are its events: `throttle` from *new* until it had a place in flight, `submit`
+/// until it was *queued* for its OSD, `lane` until the connection's queue gave it out, `write` until the
+/// kernel had its last byte (*sent*), `flight` until it was *acked* (these three once for each attempt),
+/// `wake` until *done*: its caller went on. `submit` says how long locks were waited for in it
+/// (`lock_wait_us`).
 ///
-/// Each wait of any thread of the process for one of our locks is an event of its own on that thread's line, `lock` and the lock's class,
-/// with who waited and who had the lock.
+/// Each wait of any thread of the process for one of our locks is an event of its own on that thread's line,
+/// `lock` and the lock's class, with who waited and who had the lock.
 ///
 /// Source of the format: "Trace Event Format", Google, 2016, and Perfetto's documentation of it.
 pub struct Trace {
@@ -65,7 +69,8 @@ pub struct Trace {
 pub struct Traced {
     /// Operations written.
     pub written: u64,
-    /// Operations that ended, and waits for locks, while the writer was behind, and are not in the file. It says so in its last line.
+    /// Operations that ended, and waits for locks, while the writer was behind, and are not in the file. It
+    /// says so in its last line.
     pub dropped: u64,
 }
 
@@ -182,7 +187,8 @@ struct Moments {
     place: Option<Instant>,
     /// How long the thread that gave the place had waited for locks by then, and which it was.
     waited_before: Option<(std::thread::ThreadId, Duration)>,
-    /// How long locks were waited for from then until the first attempt was queued, as far as that was one thread's doing.
+    /// How long locks were waited for from then until the first attempt was queued, as far as that was one
+    /// thread's doing.
     lock_wait: Duration,
     attempts: SmallVec<[Attempt; 1]>,
     attempts_untold: u64,

@@ -1,8 +1,8 @@
 //! What a client waits for, in words: for programs that tell their users why nothing happens.
 //!
-//! Most of it is found where it is kept anyway: requests in the tables of their sessions, questions to monitors and managers and
-//! commands to OSDs in theirs. What no table has (a map that has not come, the lock of an image) is entered in the
-//! [registry] while it lasts. Nothing here is on the way of a request.
+//! Most of it is found where it is kept anyway: requests in the tables of their sessions, questions to
+//! monitors and managers and commands to OSDs in theirs. What no table has (a map that has not come, the lock
+//! of an image) is entered in the [registry] while it lasts. Nothing here is on the way of a request.
 
 mod reason;
 mod registry;

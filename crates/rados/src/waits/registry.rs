@@ -39,8 +39,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// What has waited for `age_min` or longer, by kind, those that last longest first. Costs some microseconds for each
-    /// wait of that age.
+    /// What has waited for `age_min` or longer, by kind, those that last longest first. Costs some
+    /// microseconds for each wait of that age.
     pub fn all(&self, age_min: Duration) -> Vec<Wait> {
         let mut gathered = Gathered::default();
         let (clients, entered): (Vec<_>, Vec<_>) = {

@@ -14,8 +14,8 @@ const OBJECTS: usize = 6;
 const WINDOW: usize = 4;
 /// Between rounds.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Rounds until a log is checked and the next is begun: so many of the longest appends are 32 MiB, a quarter of the largest
-/// object that OSDs keep (`osd_max_object_size`).
+/// Rounds until a log is checked and the next is begun: so many of the longest appends are 32 MiB, a quarter
+/// of the largest object that OSDs keep (`osd_max_object_size`).
 const ROUNDS_OF_A_LOG: usize = 1000;
 /// Bytes of a log that are read at once: less than connections live for.
 const PIECE: u64 = 256 << 10;
@@ -224,8 +224,8 @@ pub(crate) async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
     );
 }
 
-/// Writes an object again and again and reads it from other copies than the primary's, until it is to stop: what was acknowledged is in all of
-/// them. Gives how often.
+/// Writes an object again and again and reads it from other copies than the primary's, until it is to stop:
+/// what was acknowledged is in all of them. Gives how often.
 pub(crate) async fn read_anywhere(pool: IoCtx, stop: Arc<AtomicBool>) -> u64 {
     let mut count = 0u64;
     while !stop.load(Ordering::Relaxed) {

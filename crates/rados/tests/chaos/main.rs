@@ -1,13 +1,14 @@
-//! Goal: whatever a cluster of several monitors and OSDs and the way to it go through, each operation of a client happens exactly once, and
-//! those on one object in the order in which they were submitted. Method: on pools of two and three copies and on an erasure-coded one,
-//! writers append to logs and count in attributes and maps under the condition that nobody else has counted. Those of one client
-//! are near; those of another one are behind proxies, which reset connections at any byte, stall and delay. Meanwhile primary
-//! affinity, upmaps and the number of placement groups change, OSDs and monitors are killed, go out, down and away and come back, a pool gets
-//! another name, one is removed, and the network is cut.
+//! Goal: whatever a cluster of several monitors and OSDs and the way to it go through, each operation of a
+//! client happens exactly once, and those on one object in the order in which they were submitted. Method: on
+//! pools of two and three copies and on an erasure-coded one, writers append to logs and count in attributes
+//! and maps under the condition that nobody else has counted. Those of one client are near; those of another
+//! one are behind proxies, which reset connections at any byte, stall and delay. Meanwhile primary affinity,
+//! upmaps and the number of placement groups change, OSDs and monitors are killed, go out, down and away and
+//! come back, a pool gets another name, one is removed, and the network is cut.
 //!
-//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not memstore) and several
-//! monitors. Its daemons are killed. LOLIGO_CHAOS_SECONDS says for how long it all happens again and again (once), LOLIGO_CHAOS_SEED where
-//! connections are reset.
+//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not
+//! memstore) and several monitors. Its daemons are killed. LOLIGO_CHAOS_SECONDS says for how long it all
+//! happens again and again (once), LOLIGO_CHAOS_SEED where connections are reset.
 
 #[path = "../daemons/mod.rs"]
 mod daemons;

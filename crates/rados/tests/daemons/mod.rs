@@ -1,4 +1,5 @@
-//! A stock cluster's daemons, as `cargo xtask stock-ceph up` starts them: `DIR/exec` runs programs of its release where they run.
+//! A stock cluster's daemons, as `cargo xtask stock-ceph up` starts them: `DIR/exec` runs programs of its
+//! release where they run.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::path::{Path, PathBuf};
@@ -66,7 +67,8 @@ impl Daemons {
         self.start(daemon);
     }
 
-    /// Lets nothing through between us and a cluster that runs apart, or everything again. False if it does not.
+    /// Lets nothing through between us and a cluster that runs apart, or everything again. False if it does
+    /// not.
     pub(crate) fn cut(&self, is_cut: bool) -> bool {
         let Ok(link) = std::fs::read_to_string(self.dir.join("link")) else { return false };
         let state = if is_cut { "down" } else { "up" };

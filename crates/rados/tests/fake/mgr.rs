@@ -1,4 +1,5 @@
-//! Managers of the fake cluster: each notes what it hears and answers commands with its name, unless it is told to keep still.
+//! Managers of the fake cluster: each notes what it hears and answers commands with its name, unless it is
+//! told to keep still.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

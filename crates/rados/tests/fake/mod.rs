@@ -1,6 +1,6 @@
-//! A cluster for tests: a monitor, some OSDs and [managers](mgr) in this process, over loopback, that do what a test tells them. The OSDs
-//! share one store, so that an object "moves" as soon as the map says so, and one memory of requests, as placement groups
-//! carry theirs along.
+//! A cluster for tests: a monitor, some OSDs and [managers](mgr) in this process, over loopback, that do what
+//! a test tells them. The OSDs share one store, so that an object "moves" as soon as the map says so, and one
+//! memory of requests, as placement groups carry theirs along.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub(crate) mod mgr;
@@ -154,8 +154,8 @@ impl Fake {
         self.tell_followers(BTreeMap::from([next]), BTreeMap::new());
     }
 
-    /// An OSD goes down and comes up again, and those who follow hear of it in one message: as two changes, or only of the
-    /// map that there is then.
+    /// An OSD goes down and comes up again, and those who follow hear of it in one message: as two changes,
+    /// or only of the map that there is then.
     pub(crate) fn osd_blinks(&self, osd: i32, skip: bool) {
         let addrs = EntityAddrVec::from(lock(&self.shared.osd_addrs)[osd as usize]);
         let down = self.next_map(|_, inc| inc.osd_down(OsdId(osd)));

@@ -1,7 +1,8 @@
 //! What all parts of the modelled cluster share: the map and its history, the placement groups, the objects.
 //!
-//! The OSDs have one store and one memory of requests, as if recovery took no time. Which of them may use it, the newest map
-//! says, whatever they know themselves: in a real cluster a primary of the past cannot commit either.
+//! The OSDs have one store and one memory of requests, as if recovery took no time. Which of them may use it,
+//! the newest map says, whatever they know themselves: in a real cluster a primary of the past cannot commit
+//! either.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,5 +1,6 @@
-//! The load, and what must hold of it: what was acknowledged was executed once and in the order of submission; what was
-//! given up, at most once; what failed, not at all; reads see what was acknowledged before.
+//! The load, and what must hold of it: what was acknowledged was executed once and in the order of
+//! submission; what was given up, at most once; what failed, not at all; reads see what was acknowledged
+//! before.
 
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
@@ -45,7 +46,8 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether an object's content is what these appends may have come to. `fates` are those of before it was read.
+    /// Whether an object's content is what these appends may have come to. `fates` are those of before it was
+    /// read.
     fn check(fates: &[Fate], latest: &[Fate], content: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(content);
         let numbers: Vec<usize> =

@@ -1,13 +1,14 @@
-//! The client in simulated time: the whole of it, messenger and protocol included, against a modelled cluster over a
-//! simulated network, in one thread.
+//! The client in simulated time: the whole of it, messenger and protocol included, against a modelled cluster
+//! over a simulated network, in one thread.
 //!
-//! Goal: whatever happens to the cluster, what is acknowledged was executed exactly once and in the order of its submission,
-//! what was given up at most once, what failed never; reads see what was acknowledged before; and once the cluster is well,
-//! everything is answered and nothing is left behind. Method: an adversary (`adversary.rs`) does to the monitors, the OSDs
-//! (`monitor.rs`, `osd.rs`) and the network what its seed says, under a load that knows what it wrote (`load.rs`).
+//! Goal: whatever happens to the cluster, what is acknowledged was executed exactly once and in the order of
+//! its submission, what was given up at most once, what failed never; reads see what was acknowledged before;
+//! and once the cluster is well, everything is answered and nothing is left behind. Method: an adversary
+//! (`adversary.rs`) does to the monitors, the OSDs (`monitor.rs`, `osd.rs`) and the network what its seed
+//! says, under a load that knows what it wrote (`load.rs`).
 //!
-//! `LOLIGO_CLIENT_SEEDS` says how many seeds are tried, `LOLIGO_CLIENT_SEED` the first one. A seed that fails is run again and
-//! prints what happened.
+//! `LOLIGO_CLIENT_SEEDS` says how many seeds are tried, `LOLIGO_CLIENT_SEED` the first one. A seed that fails
+//! is run again and prints what happened.
 
 mod adversary;
 mod cluster;

@@ -29,7 +29,8 @@ pub(crate) struct Osd {
 #[derive(Clone)]
 pub(crate) enum Item {
     Request(Request),
-    /// The acknowledgement of a backoff, by its number: what came before it on its connection was sent before the client knew.
+    /// The acknowledgement of a backoff, by its number: what came before it on its connection was sent before
+    /// the client knew.
     Ack {
         conn: Arc<Connection>,
         id: u64,
@@ -125,7 +126,8 @@ async fn work(cluster: Arc<Cluster>, osd: usize, life: u64, pg: PgId) {
     }
 }
 
-/// Works off the front of a queue. Returns how many milliseconds it has to wait, or `None` if the queue is empty.
+/// Works off the front of a queue. Returns how many milliseconds it has to wait, or `None` if the queue is
+/// empty.
 fn step(cluster: &Arc<Cluster>, key: (usize, u64, PgId)) -> Option<u64> {
     let mut state = cluster.lock();
     let item = state.queues.get(&key)?.front()?.clone();
@@ -195,8 +197,8 @@ impl State {
         Turn::Answered(Box::new(self.execute(item.tid, MOSDOp::clone(request))))
     }
 
-    /// Whether a request is for this OSD, and not from a past that clients have to notice themselves. The rules are those of
-    /// `PG::can_discard_request` and `PrimaryLogPG::do_op`.
+    /// Whether a request is for this OSD, and not from a past that clients have to notice themselves. The
+    /// rules are those of `PG::can_discard_request` and `PrimaryLogPG::do_op`.
     fn may_execute(&self, osd: usize, pg: PgId, request: &MOSDOp) -> Result<(), &'static str> {
         let Some(pool) = self.map.pool(pg.pool) else { return Err("no pool") };
         if pool.fold(request.hash) != pg.seed {

@@ -8,7 +8,8 @@ use super::Image;
 use crate::Error;
 use crate::io::IO_BYTES_MAX;
 
-/// A place in an image from which on is read and written. It ends where the image does, as a device: what is written behind is not taken.
+/// A place in an image from which on is read and written. It ends where the image does, as a device: what is
+/// written behind is not taken.
 ///
 /// Each call is an I/O of its own; `BufReader` and `BufWriter` make larger ones of small ones.
 pub struct Cursor<'a> {

@@ -18,7 +18,8 @@ use crate::{
     Allocation, Ancestry, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View,
 };
 
-/// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is told if that fails.
+/// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is
+/// told if that fails.
 pub struct Image {
     /// There until it is closed.
     inner: Option<crate::Image>,
@@ -47,7 +48,8 @@ impl Image {
         Ok(Self { inner, runtime: Arc::clone(io.runtime()) })
     }
 
-    /// The same image with a cache. It is written back by threads of the connection's, also while nobody waits in a call.
+    /// The same image with a cache. It is written back by threads of the connection's, also while nobody
+    /// waits in a call.
     pub fn cached(mut self, cache: &ImageCache) -> Result<Self, Error> {
         let inner = self.inner.take().unwrap_or_else(|| unreachable!("who closes it has it no more"));
         let _entered = self.runtime.enter();

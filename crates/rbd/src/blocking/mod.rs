@@ -1,4 +1,5 @@
-//! Images without `async`, for threads that may wait. Must not be used on a thread of an asynchronous runtime.
+//! Images without `async`, for threads that may wait. Must not be used on a thread of an asynchronous
+//! runtime.
 //!
 //! ```no_run
 //! use std::io::{Read as _, Seek as _, SeekFrom, Write as _};

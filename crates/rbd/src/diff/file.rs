@@ -1,6 +1,7 @@
-//! Files of differences, in the format `rbd diff v1` (`doc/dev/rbd-diff.rst`), which stock `rbd` writes and reads too: names of snapshots, the
-//! image's size, data and zeros. Numbers are little-endian. In the format `rbd diff v2`, which stands in files of whole images only ([`image_file`](crate::image_file)),
-//! each part says how long it is, so that one that nobody knows can be left out.
+//! Files of differences, in the format `rbd diff v1` (`doc/dev/rbd-diff.rst`), which stock `rbd` writes and
+//! reads too: names of snapshots, the image's size, data and zeros. Numbers are little-endian. In the format
+//! `rbd diff v2`, which stands in files of whole images only ([`image_file`](crate::image_file)), each part
+//! says how long it is, so that one that nobody knows can be left out.
 //!
 //! ```
 //! use loligo_rbd::diff::file::{Reader, Record, Writer};

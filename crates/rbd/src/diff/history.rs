@@ -16,7 +16,8 @@ impl History {
 
     /// The place of what the object was at a snapshot, or is; `None` if it was not there.
     ///
-    /// A snapshot that is newer than the newest one that writers of the object told of is the object as it is now.
+    /// A snapshot that is newer than the newest one that writers of the object told of is the object as it is
+    /// now.
     pub(crate) fn at(&self, snap: SnapId) -> Option<usize> {
         let ObjectSnaps { clones, seq } = &self.0;
         let is_head = snap == SnapId::HEAD || snap > *seq;

@@ -34,11 +34,12 @@ struct Parts<R> {
     size: u64,
 }
 
-/// Writes what `first` and then `second` make of an image as one file of differences; tells how many bytes of both are read. What is in both is
-/// as in the second.
+/// Writes what `first` and then `second` make of an image as one file of differences; tells how many bytes of
+/// both are read. What is in both is as in the second.
 ///
 /// # Errors
-/// `InvalidData` if one is no such file, is not in the order of offsets, or the second does not begin where the first ends; they cannot be read or written.
+/// `InvalidData` if one is no such file, is not in the order of offsets, or the second does not begin where
+/// the first ends; they cannot be read or written.
 pub fn merge<W: Write>(
     first: impl Read,
     second: impl Read,

@@ -1,8 +1,9 @@
 //! What differs between two states of an image: nothing or a snapshot, and a later snapshot or the image.
 //!
-//! Each object is asked for its past (`history.rs`). Where objects are compared as a whole and all object maps from one state to the other can be
-//! relied on, the maps say it instead, without a request for each object. What there is no object for is what the parent has; so the parent's own diff is a part
-//! of a clone's. Facts: `librbd/api/DiffIterate.cc`, `librbd/io/ObjectRequest.cc` (release 16).
+//! Each object is asked for its past (`history.rs`). Where objects are compared as a whole and all object
+//! maps from one state to the other can be relied on, the maps say it instead, without a request for each
+//! object. What there is no object for is what the parent has; so the parent's own diff is a part of a
+//! clone's. Facts: `librbd/api/DiffIterate.cc`, `librbd/io/ObjectRequest.cc` (release 16).
 
 pub mod file;
 pub(crate) mod history;
@@ -52,8 +53,8 @@ pub enum Grain {
 }
 
 impl Image {
-    /// What differs between a snapshot (`None`: an image of zeros) and what is open, in the order of offsets. Neighbours within an object set that are
-    /// alike are one.
+    /// What differs between a snapshot (`None`: an image of zeros) and what is open, in the order of offsets.
+    /// Neighbours within an object set that are alike are one.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -211,8 +212,8 @@ impl Inner {
         Ok(split(changed, size, from.is_some()))
     }
 
-    /// What differs of an object that is not there at the end: zeros where there was one of `size` bytes or the parent was to be seen, what the parent has
-    /// where it is now.
+    /// What differs of an object that is not there at the end: zeros where there was one of `size` bytes or
+    /// the parent was to be seen, what the parent has where it is now.
     async fn without_object(
         &self,
         extent: ObjectExtent,
@@ -257,7 +258,8 @@ impl Inner {
         Ok(parts.filter(|part| !part.is_empty()).collect())
     }
 
-    /// Which parts of the first `covered` bytes of an object, within the extent, the parent has something of; `None` if it is needed for nothing now.
+    /// Which parts of the first `covered` bytes of an object, within the extent, the parent has something of;
+    /// `None` if it is needed for nothing now.
     async fn parent_parts(
         &self,
         extent: ObjectExtent,

@@ -1,6 +1,7 @@
 //! The images of a group.
 //!
-//! Group and image name each other. The group notes first that it is about to, so that whoever finds one half finds the other, too.
+//! Group and image name each other. The group notes first that it is about to, so that whoever finds one half
+//! finds the other, too.
 
 use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
@@ -23,7 +24,8 @@ pub struct Member {
     pub id: String,
     /// Its name; its id, if it has lost that.
     pub name: String,
-    /// Whether group and image know each other; not while it is being added or removed, or if whoever did that was interrupted.
+    /// Whether group and image know each other; not while it is being added or removed, or if whoever did
+    /// that was interrupted.
     pub attached: bool,
 }
 
@@ -68,7 +70,8 @@ pub async fn add_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -
     group.note(image_io, &id, GroupMember::ATTACHED).await
 }
 
-/// Takes an image out of a group. Snapshots that it has of the group stay until the group's are removed. Of an image that does not belong to it nothing is changed.
+/// Takes an image out of a group. Snapshots that it has of the group stay until the group's are removed. Of
+/// an image that does not belong to it nothing is changed.
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].

@@ -1,7 +1,8 @@
 //! Groups of images, of which snapshots are taken together.
 //!
-//! A group is a name in its pool (and namespace), and a header that lists its images, which may lie in other pools, and its snapshots. An image belongs
-//! to one group at most, and its header names it. Facts: `librbd/api/Group.cc`, `cls/rbd/cls_rbd.cc`.
+//! A group is a name in its pool (and namespace), and a header that lists its images, which may lie in other
+//! pools, and its snapshots. An image belongs to one group at most, and its header names it. Facts:
+//! `librbd/api/Group.cc`, `cls/rbd/cls_rbd.cc`.
 //!
 //! ```no_run
 //! # async fn example(pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {

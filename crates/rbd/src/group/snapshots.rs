@@ -1,8 +1,9 @@
 //! Snapshots of a group: one of each image, all of the same moment.
 //!
-//! The group notes the snapshot as incomplete, takes the exclusive lock of each image that has that feature, so that nobody writes to any of them, makes
-//! a snapshot in each, and notes that it is complete. Whoever finds an incomplete one removes it as any other: what images have of it is known by its id.
-//! Clients that freeze file systems (quiesce hooks) are not asked to.
+//! The group notes the snapshot as incomplete, takes the exclusive lock of each image that has that feature,
+//! so that nobody writes to any of them, makes a snapshot in each, and notes that it is complete. Whoever
+//! finds an incomplete one removes it as any other: what images have of it is known by its id. Clients that
+//! freeze file systems (quiesce hooks) are not asked to.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,8 @@ pub struct GroupSnapshot {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Whether each image has its snapshot. If not, it is being made, or whoever made it was interrupted; it can be removed.
+    /// Whether each image has its snapshot. If not, it is being made, or whoever made it was interrupted; it
+    /// can be removed.
     pub complete: bool,
 }
 
@@ -43,11 +45,13 @@ pub async fn snapshots(io: &IoCtx, group: &str) -> Result<Vec<GroupSnapshot>, Er
     Ok(Group::find(io, group).await?.snaps().await?.into_iter().map(of).collect())
 }
 
-/// Makes a snapshot of each of a group's images, all of the same moment as far as they have the feature exclusive-lock: who writes to one is asked for
-/// the lock, and gets it back. If it fails what was made is removed again.
+/// Makes a snapshot of each of a group's images, all of the same moment as far as they have the feature
+/// exclusive-lock: who writes to one is asked for the lock, and gets it back. If it fails what was made is
+/// removed again.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::SnapshotExists`]; [`Error::Locked`] if somebody has locked an image by hand; EINVAL if it is no name.
+/// [`Error::NoGroup`]; [`Error::SnapshotExists`]; [`Error::Locked`] if somebody has locked an image by hand;
+/// EINVAL if it is no name.
 pub async fn create_snapshot(io: &IoCtx, group: &str, name: &str) -> Result<(), Error> {
     names::checked(name)?;
     let group = Group::find(io, group).await?;
@@ -99,8 +103,8 @@ pub async fn rename_snapshot(io: &IoCtx, group: &str, from: &str, to: &str) -> R
 /// Makes the images of a group what they were at a snapshot; tells how many objects of how many are done.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::OtherMembers`], as later releases than 16 have it (ceph/ceph#58074). If it fails in between some images
-/// are what they were and some are not.
+/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::OtherMembers`], as later releases than 16 have it
+/// (ceph/ceph#58074). If it fails in between some images are what they were and some are not.
 pub async fn roll_back(
     io: &IoCtx,
     group: &str,
@@ -162,7 +166,8 @@ async fn close(images: Vec<Image>) {
 async fn alone(images: &[Image]) -> Result<Vec<SemaphorePermit<'_>>, Error> {
     // First, since owners need their time: all at the same time.
     try_join_all(images.iter().map(Image::acquire_lock)).await?;
-    // One after the other, in the order of the group's list: of two who want all images one waits for the other.
+    // One after the other, in the order of the group's list: of two who want all images one waits for the
+    // other.
     let mut all = Vec::with_capacity(images.len());
     for image in images {
         all.push(image.inner.enter_alone().await?);

@@ -1,4 +1,5 @@
-//! Goal: threads that may wait have all of it too. Method: a file's calls on an image beside those on an array.
+//! Goal: threads that may wait have all of it too. Method: a file's calls on an image beside those on an
+//! array.
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 

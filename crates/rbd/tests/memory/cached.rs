@@ -1,5 +1,6 @@
-//! Goal: an image with a cache is an array of bytes too; nobody reads what another client has changed since, or overwrites it; what could not be
-//! written back is told. Method: the random I/O of other images; two clients that take the lock from each other; a client on the blocklist.
+//! Goal: an image with a cache is an array of bytes too; nobody reads what another client has changed since,
+//! or overwrites it; what could not be written back is told. Method: the random I/O of other images; two
+//! clients that take the lock from each other; a client on the blocklist.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -310,7 +311,8 @@ async fn reads_as_stored(io: &IoCtx, image: &Image, allowed: &[u8], what: &str) 
     stored
 }
 
-/// It was done, or it was not: nobody sees what was before, and what is written next is not lost. Others read all the time.
+/// It was done, or it was not: nobody sees what was before, and what is written next is not lost. Others read
+/// all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
     let (_server, io) = place().await;
@@ -349,7 +351,8 @@ async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
     image.close().await.expect("closes");
 }
 
-/// Polls a future so often at most, with something else done after each time, and drops it then. Whether it ended.
+/// Polls a future so often at most, with something else done after each time, and drops it then. Whether it
+/// ended.
 async fn reading_between(polls: usize, future: impl Future, other: impl AsyncFn()) -> bool {
     let mut future = pin!(future);
     for _ in 0..polls {

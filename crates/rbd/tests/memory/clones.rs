@@ -1,5 +1,6 @@
-//! Goal: a clone is an array of bytes with snapshots too, whatever its parent is, while it is flattened, and wherever work on it ends; parent and
-//! clones know of each other as long as they need each other. Method: as for other images.
+//! Goal: a clone is an array of bytes with snapshots too, whatever its parent is, while it is flattened, and
+//! wherever work on it ends; parent and clones know of each other as long as they need each other. Method: as
+//! for other images.
 
 use std::collections::BTreeMap;
 
@@ -184,7 +185,8 @@ async fn operations(server: &loligo_server::Handle, name: &str, objects: u64) ->
 async fn the_first_change_of_an_object_takes_few_exchanges() {
     let (server, io) = place().await;
     parent(&io, features::DEFAULT).await;
-    // What is tried (or, with an object map, said to the map), what the parent has, and copy and change: together, or with snapshots apart.
+    // What is tried (or, with an object map, said to the map), what the parent has, and copy and change:
+    // together, or with snapshots apart.
     let kinds = [(feature::LAYERING, false, 3), (features::DEFAULT, false, 3), (feature::LAYERING, true, 4)];
     for (kind, (features, has_snapshot, each)) in kinds.into_iter().enumerate() {
         let mut counts = Vec::new();

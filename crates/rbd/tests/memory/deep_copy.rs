@@ -1,4 +1,5 @@
-//! Goal: a deep copy has the bytes of each snapshot, whatever its layout; of a clone it is one, or not. Method: random I/O on images and clones, which are copied.
+//! Goal: a deep copy has the bytes of each snapshot, whatever its layout; of a clone it is one, or not.
+//! Method: random I/O on images and clones, which are copied.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Goal: what differs is told, all of it: with the differences a copy of one state becomes a copy of the other, whatever has happened in between, and what
-//! is told to be zeros is. Method: random I/O with snapshots, on images and clones; all pairs of states.
+//! Goal: what differs is told, all of it: with the differences a copy of one state becomes a copy of the
+//! other, whatever has happened in between, and what is told to be zeros is. Method: random I/O with
+//! snapshots, on images and clones; all pairs of states.
 
 use std::collections::BTreeMap;
 

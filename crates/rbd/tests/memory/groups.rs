@@ -1,5 +1,6 @@
-//! Goal: the snapshots of a group's images are of one moment, come and go together, and have nothing to do with those that users make. Method: a client that
-//! writes to one image after the other while snapshots are made; failures in one image; work that is dropped after each of its steps.
+//! Goal: the snapshots of a group's images are of one moment, come and go together, and have nothing to do
+//! with those that users make. Method: a client that writes to one image after the other while snapshots are
+//! made; failures in one image; work that is dropped after each of its steps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,7 @@
-//! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random I/O on an embedded server beside the
-//! same on arrays, also on clones (`clones.rs`); two clients that take the lock from each other; one that is gone without giving it up; work that is dropped after each of its steps.
+//! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random
+//! I/O on an embedded server beside the same on arrays, also on clones (`clones.rs`); two clients that take
+//! the lock from each other; one that is gone without giving it up; work that is dropped after each of its
+//! steps.
 
 mod blocking;
 mod bounded;
@@ -81,7 +83,8 @@ async fn thousands_of_snapshots_are_kept() {
     many::are_kept(&io, "a", 17_000).await;
 }
 
-/// Random I/O on an image that has the bytes of `model` and no snapshots; closes it. What it has then, and what its snapshots have.
+/// Random I/O on an image that has the bytes of `model` and no snapshots; closes it. What it has then, and
+/// what its snapshots have.
 async fn random_io(
     io: &IoCtx,
     image: Image,

@@ -1,5 +1,5 @@
-//! Goal: a copy of an image gets the metadata that users keep with it, and not what librbd keeps there for itself.
-//! Method: keys on both sides of the border; each kind of copy.
+//! Goal: a copy of an image gets the metadata that users keep with it, and not what librbd keeps there for
+//! itself. Method: keys on both sides of the border; each kind of copy.
 
 use loligo_rbd::{Ancestry, Image, Mode, NewClone, NewCopy, clone, features};
 

@@ -1,5 +1,6 @@
-//! Goal: who has the lock of an image does for others what changes it as a whole, and keeps writing and the lock. Method: a client that writes without end, with a cache
-//! and without, and another one that asks for all that can be asked for.
+//! Goal: who has the lock of an image does for others what changes it as a whole, and keeps writing and the
+//! lock. Method: a client that writes without end, with a cache and without, and another one that asks for
+//! all that can be asked for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Goal: zeros that were written take no room afterwards, and nobody sees a difference. Method: objects are counted; random I/O beside it is in `main.rs`.
+//! Goal: zeros that were written take no room afterwards, and nobody sees a difference. Method: objects are
+//! counted; random I/O beside it is in `main.rs`.
 
 use loligo_rados::IoCtx;
 use loligo_rbd::{Error, Image, Mode, NewImage, features};

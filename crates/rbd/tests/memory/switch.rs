@@ -1,4 +1,5 @@
-//! Goal: features can be switched while others have the image open, and locks by hand keep writers out. Method: two clients, and what they write.
+//! Goal: features can be switched while others have the image open, and locks by hand keep writers out.
+//! Method: two clients, and what they write.
 
 use loligo_rbd::{Error, Evicted, Image, Mode};
 use loligo_wire::rbd::feature;

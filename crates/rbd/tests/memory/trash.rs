@@ -1,5 +1,5 @@
-//! Goal: what is in the trash is as it was, and can be taken back; whoever stops in the middle of something can go on. Method: work that is dropped
-//! after each of its steps.
+//! Goal: what is in the trash is as it was, and can be taken back; whoever stops in the middle of something
+//! can go on. Method: work that is dropped after each of its steps.
 
 use std::time::Duration;
 

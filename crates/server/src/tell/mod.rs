@@ -144,7 +144,8 @@ impl Dispatcher for MonDoor {
     }
 }
 
-/// The manager's: what `ceph tell mgr` sends is for the admin table, commands to the cluster are for the monitor.
+/// The manager's: what `ceph tell mgr` sends is for the admin table, commands to the cluster are for the
+/// monitor.
 pub(crate) struct MgrDoor {
     mon: Arc<MonService>,
     teller: Teller,

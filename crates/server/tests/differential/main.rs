@@ -1,13 +1,15 @@
 //! Goal: the server's OSD answers every request as a stock one does, and our client asks as librados does.
-//! Method: random scripts of requests are executed twice, each into a new pool of as many placement groups; results, outputs,
-//! listings and the objects' versions must be equal, step for step:
-//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server, with snapshots that the client manages and with the pool's own;
+//! Method: random scripts of requests are executed twice, each into a new pool of as many placement groups;
+//! results, outputs, listings and the objects' versions must be equal, step for step:
+//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server, with snapshots
+//!   that the client manages and with the pool's own;
 //! - on a stock cluster, through librados and through our client;
 //! - through our client, on both, with the operations that librados' C interface lacks.
 //!
-//! Where they differ, the script is made shorter as long as they do. Seeds are fixed. `LOLIGO_DIFFERENTIAL_STEPS` makes the
-//! scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on. `LOLIGO_DIFFERENTIAL_SCRIPT`
-//! names a file with the steps to be executed, as they are printed, and has all results shown.
+//! Where they differ, the script is made shorter as long as they do. Seeds are fixed.
+//! `LOLIGO_DIFFERENTIAL_STEPS` makes the scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and
+//! `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on. `LOLIGO_DIFFERENTIAL_SCRIPT` names a file with the steps
+//! to be executed, as they are printed, and has all results shown.
 
 mod native;
 mod rng;
@@ -159,8 +161,8 @@ fn sorted(result: &str) -> String {
 /// How often a script is executed that was disturbed each time.
 const TRIES_MAX: usize = 4;
 
-/// `librados` and our client send a request again that a monitor under load leaves waiting; of one for a snapshot, an id is given
-/// out to nobody then, and all that follows differs without a reason.
+/// `librados` and our client send a request again that a monitor under load leaves waiting; of one for a
+/// snapshot, an id is given out to nobody then, and all that follows differs without a reason.
 fn undisturbed(execute: impl Fn() -> Option<Vec<String>>) -> Vec<String> {
     let found = (0..TRIES_MAX).find_map(|_| execute());
     found

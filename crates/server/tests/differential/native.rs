@@ -24,8 +24,8 @@ const SNAPS_MAX: usize = 6;
 /// The first snapshot of a pool whose snapshots the client manages.
 const FIRST_SNAP: u64 = 2;
 
-/// What each step of a script gives; nothing where the client asked twice for a snapshot, since the monitor kept it waiting: then
-/// an id is given out to nobody.
+/// What each step of a script gives; nothing where the client asked twice for a snapshot, since the monitor
+/// kept it waiting: then an id is given out to nobody.
 pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> Option<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -352,7 +352,8 @@ fn omap_compare(key: Bytes, cmp: i32, value: Bytes) -> OsdOp {
 fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     let mut rval = answer.map_or(UNSET, |answer| answer.result);
     let data = answer.map_or(Bytes::new(), |answer| answer.data.clone());
-    // librados reads the output of what did not fail, also where nothing was executed, and says EIO where there is none.
+    // librados reads the output of what did not fail, also where nothing was executed, and says EIO where
+    // there is none.
     let full = answer.filter(|answer| answer.result >= 0 && !answer.data.is_empty());
     let read = ["stat", "omap_vals", "omap_keys", "getxattrs", "omap_by_keys"].contains(&text(&op[0]));
     if read && rval >= 0 && data.is_empty() {
@@ -399,7 +400,8 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     })
 }
 
-/// `execute.py` asks for pairs only where the operation's result is 0; it may be one that an operation before left.
+/// `execute.py` asks for pairs only where the operation's result is 0; it may be one that an operation before
+/// left.
 fn shown_pairs(rval: i32, pairs: impl IntoIterator<Item = (Bytes, Bytes)>) -> Vec<[String; 2]> {
     let pairs = pairs.into_iter().take(if rval == 0 { usize::MAX } else { 0 });
     pairs.map(|(key, value)| [shown(&key), shown(&value)]).collect()
@@ -418,7 +420,8 @@ async fn listed(io: &IoCtx) -> Value {
     json!(found)
 }
 
-/// The listing in pieces, each taken up from the cursor where the one before ended; the pieces' ends with them.
+/// The listing in pieces, each taken up from the cursor where the one before ended; the pieces' ends with
+/// them.
 async fn slices(io: &IoCtx, pieces: &Value) -> Value {
     let mut shown = Vec::new();
     let mut cursor = ListCursor::start();

@@ -1,3 +1,5 @@
+//! The random generator of the scripts.
+
 /// A small generator (splitmix64): what matters is that a seed gives the same script everywhere and for ever.
 pub(crate) struct Rng(u64);
 

@@ -12,7 +12,8 @@ const FAILOK: u64 = 2;
 const FADVISE_DONTNEED: u64 = 0x20;
 const RETURNVEC: u64 = 1024;
 
-/// One request of those that librados' C interface lacks; most are what it has, to have something to ask about.
+/// One request of those that librados' C interface lacks; most are what it has, to have something to ask
+/// about.
 pub(crate) fn native_step(rng: &mut Rng, number: u64) -> Value {
     if rng.once_in(2) {
         return step(rng, number);
@@ -99,7 +100,8 @@ pub(crate) fn step(rng: &mut Rng, number: u64) -> Value {
     json!({"kind": kind, "oid": oid(rng), "ns": ns, "key": key, "flags": flags, "mtime": 1_000_000 + number, "ops": ops})
 }
 
-/// One request to a pool whose snapshots are its own. The client goes on saying which it knows of, which counts for nothing once the pool has one.
+/// One request to a pool whose snapshots are its own. The client goes on saying which it knows of, which
+/// counts for nothing once the pool has one.
 pub(crate) fn pool_step(rng: &mut Rng, number: u64) -> Value {
     let mut step = step(rng, number);
     if step["ops"][0][0] == "snap_create" {
@@ -108,8 +110,9 @@ pub(crate) fn pool_step(rng: &mut Rng, number: u64) -> Value {
     step
 }
 
-/// Where a request removes an object, makes it again and removes it again, a stock OSD forgets the first removal and leaves
-/// the object as it was, under a head that says otherwise. There is nothing to learn from that.
+/// Where a request removes an object, makes it again and removes it again, a stock OSD forgets the first
+/// removal and leaves the object as it was, under a head that says otherwise. There is nothing to learn from
+/// that.
 fn forget_second_removals(ops: &mut Vec<Value>) {
     let mut removals = 0;
     ops.retain(|op| {
@@ -141,8 +144,8 @@ fn place(rng: &mut Rng) -> (&'static str, &'static str) {
     }
 }
 
-/// Requests around the largest object and the largest request, on an object of their own that stays small on average: a
-/// stock store in memory does not know holes.
+/// Requests around the largest object and the largest request, on an object of their own that stays small on
+/// average: a stock store in memory does not know holes.
 fn at_the_limit(rng: &mut Rng, number: u64) -> Value {
     let near = |rng: &mut Rng| {
         let offset = OBJECT_BYTES_MAX - 2 + rng.below(4);
@@ -231,7 +234,8 @@ fn common_op(rng: &mut Rng) -> Value {
 fn write_op(rng: &mut Rng) -> Value {
     match rng.below(28) {
         0..=3 => {
-            // An empty write behind the end makes a stock OSD keep a wrong checksum, and lose the object at the next read.
+            // An empty write behind the end makes a stock OSD keep a wrong checksum, and lose the object at
+            // the next read.
             let (offset, data) = (small(rng), data(rng));
             json!(["write", 0, if data == "" { 0 } else { offset }, data])
         }
@@ -265,8 +269,8 @@ fn write_op(rng: &mut Rng) -> Value {
 fn read_op(rng: &mut Rng) -> Value {
     match rng.below(14) {
         0..=3 => {
-            // A sum that overflows makes a stock OSD read foreign memory, and librados counts only a length's lower half, which must not be
-            // less than nothing.
+            // A sum that overflows makes a stock OSD read foreign memory, and librados counts only a length's
+            // lower half, which must not be less than nothing.
             let (offset, len) = (number(rng), number(rng));
             json!(["read", 0, offset, len.min((u64::MAX - offset) & !u64::from(u32::MAX))])
         }
@@ -279,8 +283,9 @@ fn read_op(rng: &mut Rng) -> Value {
     }
 }
 
-/// Snapshots that the script manages: numbered in the order in which they were made, of which some may not exist. None is
-/// removed: what is trimmed afterwards takes versions, and a stock cluster trims when it likes.
+/// Snapshots that the script manages: numbered in the order in which they were made, of which some may not
+/// exist. None is removed: what is trimmed afterwards takes versions, and a stock cluster trims when it
+/// likes.
 fn snapshot_op(rng: &mut Rng) -> Value {
     let snap = rng.below(6);
     match rng.below(24) {

@@ -1,4 +1,5 @@
-//! A good session's bytes, damaged. The server lets everybody in here, so that they are good for any new connection.
+//! A good session's bytes, damaged. The server lets everybody in here, so that they are good for any new
+//! connection.
 
 use std::net::SocketAddr;
 use std::ops::Range;

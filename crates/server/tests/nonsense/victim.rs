@@ -141,8 +141,8 @@ async fn write_and_read(pool: &IoCtx, count: u64) {
     assert!(got == content, "write {count}");
 }
 
-/// Sends bytes to a port, and nothing after them. With `then_end` it says that this was all. Returns our address and what
-/// came back until the server hung up, which it must.
+/// Sends bytes to a port, and nothing after them. With `then_end` it says that this was all. Returns our
+/// address and what came back until the server hung up, which it must.
 pub(crate) async fn offer(to: SocketAddr, bytes: &[u8], then_end: bool) -> (SocketAddr, Vec<u8>) {
     let mut stream = TcpStream::connect(to).await.expect("it listens");
     let ours = stream.local_addr().expect("an address");

@@ -1,7 +1,7 @@
-//! Goal: what stock clients can ask of this server is answered as a stock cluster answers it.
-//! Method: scripts of this folder run through stock python3-rados and python3-rbd against an embedded server and against the
-//! cluster that `LOLIGO_STOCK_CONF` names; each prints a line for every step, and the lines must be equal. Tools that keep data
-//! (fio, qemu-img, qemu-io) verify what they read back themselves.
+//! Goal: what stock clients can ask of this server is answered as a stock cluster answers it. Method: scripts
+//! of this folder run through stock python3-rados and python3-rbd against an embedded server and against the
+//! cluster that `LOLIGO_STOCK_CONF` names; each prints a line for every step, and the lines must be equal.
+//! Tools that keep data (fio, qemu-img, qemu-io) verify what they read back themselves.
 
 #[path = "../scratch/mod.rs"]
 mod scratch;

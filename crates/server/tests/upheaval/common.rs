@@ -13,8 +13,8 @@ use loligo_rados::{Builder, IoCtx, Rados};
 /// Nothing that a test waits for takes this long, unless it never comes.
 pub(crate) const LONG: Duration = Duration::from_secs(40);
 
-/// What python scripts begin with: a connected cluster `c` and an open pool `io`; the configuration is their first
-/// argument.
+/// What python scripts begin with: a connected cluster `c` and an open pool `io`; the configuration is their
+/// first argument.
 pub(crate) const PYTHON_HEAD: &str = "import rados, sys\n\
     c = rados.Rados(conffile=sys.argv[1]); c.connect(); io = c.open_ioctx('data')\n";
 

@@ -1,8 +1,10 @@
-//! A crowd of stock clients on the disk store, of which some are killed and started again all the time, as the server is.
+//! A crowd of stock clients on the disk store, of which some are killed and started again all the time, as
+//! the server is.
 //!
-//! Each client keeps a log, to which it appends a number and notes it in the omap, with one operation, and overwrites another object.
-//! What it was answered it tells this process, which outlives them all. `LOLIGO_CROWD_SECONDS` (12) says how long and
-//! `LOLIGO_CROWD_CLIENTS` (16) how many; `cargo xtask torture` runs it for long.
+//! Each client keeps a log, to which it appends a number and notes it in the omap, with one operation, and
+//! overwrites another object. What it was answered it tells this process, which outlives them all.
+//! `LOLIGO_CROWD_SECONDS` (12) says how long and `LOLIGO_CROWD_CLIENTS` (16) how many; `cargo xtask torture`
+//! runs it for long.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -150,7 +152,8 @@ fn upheave(dir: &Path, clients: usize, lasting: Duration) -> (Running, Crowd) {
     crowd.memory_kib.1 = resident_kib(&server);
     processes.into_iter().for_each(Process::end);
     assert!(crowd.server_kills > 0 && crowd.kills > 0, "there was an upheaval");
-    // Caches fill up in the beginning: a bound for short runs; over a long one it is a small part of what was written.
+    // Caches fill up in the beginning: a bound for short runs; over a long one it is a small part of what was
+    // written.
     let (from, to) = crowd.memory_kib;
     assert!(to < from + from / 2 + (64 << 10), "memory has grown from {from} to {to} KiB");
     (server, crowd)
@@ -203,7 +206,8 @@ impl Process {
         Self { first, running, reader: thread::spawn(move || note(stdout, &acked)) }
     }
 
-    /// Kills it, and notes what it has still told. What it was answered is known then, but for one round of each client.
+    /// Kills it, and notes what it has still told. What it was answered is known then, but for one round of
+    /// each client.
     fn end(mut self) {
         self.running.kill();
         self.reader.join().expect("no panic");

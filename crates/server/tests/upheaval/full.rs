@@ -1,4 +1,5 @@
-//! A disk that is full serves what it has, has clients wait with what grows or refuses it, and recovers by itself when something is removed.
+//! A disk that is full serves what it has, has clients wait with what grows or refuses it, and recovers by
+//! itself when something is removed.
 
 use std::path::Path;
 use std::sync::Arc;

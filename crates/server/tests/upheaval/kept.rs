@@ -1,5 +1,5 @@
-//! What a server on disk has acknowledged is there when it comes back, and requests for an object that has to be looked up
-//! first are done in order.
+//! What a server on disk has acknowledged is there when it comes back, and requests for an object that has to
+//! be looked up first are done in order.
 
 use bytes::Bytes;
 use futures_util::future::join_all;

@@ -39,8 +39,8 @@ async fn what_a_killed_client_was_told_is_there_and_nothing_is_torn() {
     kill_and_check(server.conf(), victim).await;
 }
 
-/// The victim: fills each object with the number of the round, and prints each write that was acknowledged. Each object
-/// has a client of its own, so that their connections break at places of their own.
+/// The victim: fills each object with the number of the round, and prints each write that was acknowledged.
+/// Each object has a client of its own, so that their connections break at places of their own.
 async fn overwrite(conf: &Path) {
     let fill = async |i| {
         let (_rados, pool) = connect(conf).await;
@@ -75,7 +75,8 @@ async fn what_a_killed_stock_client_was_told_is_there_and_nothing_is_torn() {
     kill_and_check(server.conf(), victim).await;
 }
 
-/// Kills the victim when it has been at it for a while, and looks at what it left. Another client works meanwhile.
+/// Kills the victim when it has been at it for a while, and looks at what it left. Another client works
+/// meanwhile.
 async fn kill_and_check(conf: &Path, mut victim: Running) {
     let (_rados, pool) = connect(conf).await;
     let other = Bystander::start(pool.clone());

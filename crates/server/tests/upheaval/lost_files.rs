@@ -1,8 +1,10 @@
-//! Goal: whatever becomes of the files of a server's directory, it says which one is wrong and what to do, or it has all that was
-//! acknowledged. It never begins with less, and never anew. Method: each file of a directory that a server left, or had when it was
-//! killed, is emptied, cut, taken away or exchanged for that of another server; one at a time, and in pairs.
+//! Goal: whatever becomes of the files of a server's directory, it says which one is wrong and what to do, or
+//! it has all that was acknowledged. It never begins with less, and never anew. Method: each file of a
+//! directory that a server left, or had when it was killed, is emptied, cut, taken away or exchanged for that
+//! of another server; one at a time, and in pairs.
 //!
-//! `LOLIGO_LOST_PAIRS` says how many pairs are tried, of which each kind of two files has 16; `LOLIGO_STORE_SEED` which come first.
+//! `LOLIGO_LOST_PAIRS` says how many pairs are tried, of which each kind of two files has 16;
+//! `LOLIGO_STORE_SEED` which come first.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,8 +48,8 @@ fn start(dir: &Path) -> Result<Handle, StartError> {
     when_free(|| Server::disk(dir).capacity_bytes(64 << 20).threads(1).start())
 }
 
-/// Does something with a directory as soon as nobody uses it: a program that another test starts has this process's files, and their locks,
-/// for a moment.
+/// Does something with a directory as soon as nobody uses it: a program that another test starts has this
+/// process's files, and their locks, for a moment.
 fn when_free<T>(act: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
     loop {
         match act() {

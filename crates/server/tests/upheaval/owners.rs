@@ -1,6 +1,6 @@
-//! Goal: a server uses nothing that another user could have put into its way: not a directory of another user, or
-//! in one, not a link, and no file of another user. Method: files and directories are given away, which only root
-//! may; the test says so and ends where another user runs it.
+//! Goal: a server uses nothing that another user could have put into its way: not a directory of another
+//! user, or in one, not a link, and no file of another user. Method: files and directories are given away,
+//! which only root may; the test says so and ends where another user runs it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, symlink};

@@ -20,8 +20,8 @@ const WINDOW: usize = 4;
 /// The most that a connection lives for, in bytes: a handshake and some tens of appends of up to 900 bytes.
 const LIFE_MAX: u64 = 20_000;
 
-/// What is appended to an object as the `i`th: its number, and some more so that it is of some length, up to `scale` times
-/// 900 bytes.
+/// What is appended to an object as the `i`th: its number, and some more so that it is of some length, up to
+/// `scale` times 900 bytes.
 fn token(i: usize, scale: usize) -> Vec<u8> {
     let mut bytes = format!("{i:07}|").into_bytes();
     bytes.resize(8 + i * 37 % 900 * scale, b'.');

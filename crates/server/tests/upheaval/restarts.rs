@@ -1,5 +1,6 @@
-//! The server goes and comes back under clients that run on. A memory store comes back empty, so what is promised is that
-//! operations are answered again, that what is written from then on is there, and that the cluster is the same one.
+//! The server goes and comes back under clients that run on. A memory store comes back empty, so what is
+//! promised is that operations are answered again, that what is written from then on is there, and that the
+//! cluster is the same one.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -120,8 +121,8 @@ async fn monitors_say_how_long_operations_wait() {
     assert!(matches!(error, Error::Timeout(after) if after == Duration::from_secs(1)), "{error:?}");
 }
 
-/// A monitor that has lost its secrets lets its clients in again, as others: an OSD that has executed what they
-/// sent does not know it when it comes again.
+/// A monitor that has lost its secrets lets its clients in again, as others: an OSD that has executed what
+/// they sent does not know it when it comes again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_sent_is_not_sent_again_under_another_identity() {
     let scratch = Scratch::new("identity");

@@ -10,8 +10,8 @@ use loligo_wire::EntityType;
 
 use crate::common::{Scratch, builder, connect, soon};
 
-/// Notifies, and has the watch answer what it hears with the same. Returns what it heard that was not this, `None` where
-/// something may have been missed.
+/// Notifies, and has the watch answer what it hears with the same. Returns what it heard that was not this,
+/// `None` where something may have been missed.
 async fn pass(pool: &IoCtx, watch: &mut Watch, payload: &str) -> Vec<Option<Bytes>> {
     let notify = pool.notify("o", Bytes::from(payload.to_owned()), Duration::from_secs(20));
     tokio::pin!(notify);

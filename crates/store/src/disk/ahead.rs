@@ -1,12 +1,14 @@
 //! Makes the journal ready ahead of its groups, in steps.
 //!
-//! The journal is *ready* up to a limit, a position of the ring: no group ends behind it. The limit is on disk, behind
-//! each of the superblocks (`notes`), before any group makes use of it. So a restart that came to the last group it can read looks for
-//! later ones only before the limit (`Journal::has_later`), not in all of the ring. A clean end sets the limit to where the
-//! last group ends: then there is nothing to look at.
+//! The journal is *ready* up to a limit, a position of the ring: no group ends behind it. The limit is on
+//! disk, behind each of the superblocks (`notes`), before any group makes use of it. So a restart that came
+//! to the last group it can read looks for later ones only before the limit (`Journal::has_later`), not in
+//! all of the ring. A clean end sets the limit to where the last group ends: then there is nothing to look
+//! at.
 //!
-//! In the ring's first round the file also grows up to the limit, full of zeros: writing a group there allocates nothing in the
-//! file system, so that syncing it is one write of the disk, and a new store does not wait until all of the journal is full.
+//! In the ring's first round the file also grows up to the limit, full of zeros: writing a group there
+//! allocates nothing in the file system, so that syncing it is one write of the disk, and a new store does
+//! not wait until all of the journal is full.
 //!
 //! One thread does both while the committer writes into what is ready; it is awake once for each step.
 
@@ -22,8 +24,8 @@ use super::notes::{LIMIT, Notes};
 /// Zeros written at once.
 const FILL_MAX: u64 = 1 << 20;
 
-/// Bytes of the journal that are made ready together. The less, the less has to be read at a restart; the more, the rarer
-/// are the syncs that this takes: here one for each 8 MiB of a journal of 256.
+/// Bytes of the journal that are made ready together. The less, the less has to be read at a restart; the
+/// more, the rarer are the syncs that this takes: here one for each 8 MiB of a journal of 256.
 pub(super) fn step(journal_len: u64) -> u64 {
     (journal_len / 32).next_multiple_of(ALIGN as u64)
 }

@@ -55,9 +55,11 @@ pub(super) struct Large {
     /// Of each block.
     pub(super) crcs: Crcs,
     data: Data,
-    /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the collection's lock.
+    /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the
+    /// collection's lock.
     captured: AtomicBool,
-    /// How many other objects refer to each block, if there was ever one. Changed under the collection's lock.
+    /// How many other objects refer to each block, if there was ever one. Changed under the collection's
+    /// lock.
     others: OnceLock<Box<[AtomicU32]>>,
     progress: AtomicU8,
 }
@@ -118,7 +120,8 @@ impl Fresh {
 }
 
 impl Large {
-    /// A new write. If it [is small](Self::is_small), its data are in memory only as long as the caller has them.
+    /// A new write. If it [is small](Self::is_small), its data are in memory only as long as the caller has
+    /// them.
     pub(super) fn new(runs: Runs, crcs: Crcs, data: &Arc<Bytes>) -> Arc<Self> {
         let is_small = crcs.len() * BLOCK < LARGE;
         let data = if is_small { Data::Passing(Arc::downgrade(data)) } else { Data::Kept((**data).clone()) };
@@ -213,8 +216,8 @@ impl Large {
         self.others.get().is_some()
     }
 
-    /// An object does not refer to this block any more. True if none does, before any checkpoint has seen it: nobody will ever
-    /// need it.
+    /// An object does not refer to this block any more. True if none does, before any checkpoint has seen it:
+    /// nobody will ever need it.
     pub(super) fn release(&self, index: u32) -> bool {
         if self.captured.load(Ordering::Relaxed) {
             return false;
@@ -246,7 +249,8 @@ impl Block {
         }
     }
 
-    /// The block with `data` put at `offset`; of the old one the first `valid` bytes matter, the rest is zeros.
+    /// The block with `data` put at `offset`; of the old one the first `valid` bytes matter, the rest is
+    /// zeros.
     pub(super) fn written(&self, offset: usize, data: &Bytes, valid: usize) -> Self {
         if offset == 0 && data.len() >= valid {
             return Fresh::block(data.clone());
@@ -281,7 +285,8 @@ impl Block {
         }
     }
 
-    /// The block for another object. What has a place is shared; what a checkpoint gives a place gets one for each object.
+    /// The block for another object. What has a place is shared; what a checkpoint gives a place gets one for
+    /// each object.
     pub(super) fn cloned(&self) -> Self {
         if let Self::Large(large, index) = self {
             large.share(*index);
@@ -342,8 +347,8 @@ impl Chunk {
         std::mem::replace(&mut self.blocks[index as usize], block)
     }
 
-    /// After a checkpoint that saw the chunk as `cut` and left it as `clean` on disk: has this one, which may have been
-    /// changed since, refer to what is on disk now.
+    /// After a checkpoint that saw the chunk as `cut` and left it as `clean` on disk: has this one, which may
+    /// have been changed since, refer to what is on disk now.
     pub(super) fn rebase(&mut self, cut: &Self, clean: &Self) {
         for (i, block) in self.blocks.iter_mut().enumerate() {
             let (was, is) = (cut.get(i as u64), clean.get(i as u64));
@@ -355,7 +360,8 @@ impl Chunk {
                 continue;
             };
             if new.base == old.base {
-                // Patched further: what is on disk now has the older patches already, and they change nothing.
+                // Patched further: what is on disk now has the older patches already, and they change
+                // nothing.
                 *block = Block::Patched(Arc::new(Patched { base: *place, patches: new.patches.clone() }));
             }
         }

@@ -1,4 +1,5 @@
-//! The objects of a collection that are in memory: all that a checkpoint has not written down, and some others.
+//! The objects of a collection that are in memory: all that a checkpoint has not written down, and some
+//! others.
 
 use std::sync::Arc;
 
@@ -92,8 +93,8 @@ impl Cache {
         self.sweep_at = self.entries.len() * 2;
     }
 
-    /// After a checkpoint: what it has written down may be forgotten. Keeps up to `clean_max` of what the map has, rather what was looked for
-    /// since the last sweep; gives the rest, to be freed without the lock.
+    /// After a checkpoint: what it has written down may be forgotten. Keeps up to `clean_max` of what the map
+    /// has, rather what was looked for since the last sweep; gives the rest, to be freed without the lock.
     pub(super) fn shrink(&mut self, clean_max: usize) -> Vec<Entry> {
         self.clean_max = clean_max;
         let clean = self.entries.iter().filter(|entry| !entry.dirty && !entry.flushing).count();

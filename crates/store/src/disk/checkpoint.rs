@@ -1,9 +1,11 @@
-//! The checkpointer: one thread that brings the map up to what is in memory, so that the journal can be used again.
+//! The checkpointer: one thread that brings the map up to what is in memory, so that the journal can be used
+//! again.
 //!
-//! A checkpoint takes from each collection what has changed (a cut, under the collection's lock, in memory only), writes
-//! the blocks that have no place yet, and commits everything to the map at once, with the sequence number of the newest
-//! record that each collection's cut has seen. A restart does not repeat records up to that one. The order: blocks, sync,
-//! map; then the journal's tail moves on, then what the map no longer refers to is free, when nobody views it any more.
+//! A checkpoint takes from each collection what has changed (a cut, under the collection's lock, in memory
+//! only), writes the blocks that have no place yet, and commits everything to the map at once, with the
+//! sequence number of the newest record that each collection's cut has seen. A restart does not repeat
+//! records up to that one. The order: blocks, sync, map; then the journal's tail moves on, then what the map
+//! no longer refers to is free, when nobody views it any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,7 +71,8 @@ impl Collections {
 
 pub(super) struct Checkpointer {
     core: Arc<Core>,
-    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
+    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not
+    /// write.
     data: Arc<dyn BackendFile>,
     collections: Arc<Collections>,
     superblock: Superblock,
@@ -77,7 +80,8 @@ pub(super) struct Checkpointer {
     /// Checkpoints so far.
     count: u64,
     stored: Stored,
-    /// Blocks that the map does not refer to any more, with what older views hold, and the records that must be safe first.
+    /// Blocks that the map does not refer to any more, with what older views hold, and the records that must
+    /// be safe first.
     retired: VecDeque<(Arc<Guard>, u64, Runs)>,
     /// Rows of removed collections, and where in the journal records about them end.
     tombstones: Vec<(PgId, u64)>,
@@ -164,14 +168,16 @@ impl Checkpointer {
         self.core.check()?;
         self.core.kv().commit(batch).map_err(failed)?;
         self.count += 1;
-        // Before any block is free and any part of the journal is used again: an older map must not be taken for this one.
+        // Before any block is free and any part of the journal is used again: an older map must not be taken
+        // for this one.
         self.notes.store(CHECKPOINT, self.count).map_err(failed)?;
         self.finish(done);
         Ok(())
     }
 
     fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
-        // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left it.
+        // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left
+        // it.
         let tail = self.core.journal_head.load(Ordering::Acquire);
         self.core.large_bytes.store(0, Ordering::SeqCst);
         self.core.let_in();
@@ -236,7 +242,8 @@ impl Checkpointer {
     fn put_collection(&self, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
         let pg = cut.collection.pg;
         if cut.removed {
-            // It only says which records are void. A collection made anew has a row of its own, which comes later.
+            // It only says which records are void. A collection made anew has a row of its own, which comes
+            // later.
             let row = CollectionRow { applied_seq: cut.row.applied_seq, ..CollectionRow::default() };
             batch.set(keys::collection(pg), row.encode());
             return;

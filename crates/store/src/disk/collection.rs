@@ -26,16 +26,16 @@ use crate::{
     ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
 };
 
-/// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints, finished reads and
-/// statistics.
+/// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints,
+/// finished reads and statistics.
 static COLLECTION: Class = Class::new("store.disk_collection");
 static LISTENER: Class = Class::new("store.listener");
 
 /// Operation records that are given to a restarted OSD.
 const RECORDS_MAX: u64 = 3000;
 
-/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is not used again before
-/// it is gone.
+/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is
+/// not used again before it is gone.
 #[derive(Debug, Default)]
 pub(super) struct Guard;
 
@@ -120,8 +120,8 @@ impl DiskCollection {
         self.listener.lock().clone()
     }
 
-    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::pushed_record`], and to free what
-    /// it knew.
+    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::pushed_record`],
+    /// and to free what it knew.
     pub(super) fn remove(self: &Arc<Self>) -> (Pushed, Forgotten) {
         let mut inner = self.inner.lock();
         let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
@@ -177,8 +177,8 @@ impl DiskCollection {
         Ok(self.with_clones(&oids, need, sources.len() as u64))
     }
 
-    /// How much more the next checkpoint has to write at most, if these objects are written to and cloned: a clone has no more than all
-    /// of them together.
+    /// How much more the next checkpoint has to write at most, if these objects are written to and cloned: a
+    /// clone has no more than all of them together.
     fn with_clones(&self, oids: &[ObjectRef<'_>], written: Need, clones: u64) -> Need {
         if clones == 0 {
             return written;
@@ -407,8 +407,8 @@ fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
 }
 
 impl Inner {
-    /// Removes everything, and gives it to be freed without the lock. Whoever keeps the collection keeps nothing of the map and
-    /// no blocks by that.
+    /// Removes everything, and gives it to be freed without the lock. Whoever keeps the collection keeps
+    /// nothing of the map and no blocks by that.
     fn forget(&mut self, seq: u64) -> Forgotten {
         self.seq = seq;
         self.removed = true;
@@ -647,7 +647,8 @@ impl Collection for Arc<DiskCollection> {
         let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
         let again = larges.clone();
         if let Err(e) = self.submit_encoded(seq, &bytes, larges) {
-            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs the room.
+            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs
+            // the room.
             if self.core.check().is_ok() {
                 again.iter().for_each(|moving| self.core.space.free(&moving.large.runs));
             }
@@ -697,7 +698,8 @@ impl Collection for Arc<DiskCollection> {
         drop(inner);
         let group = first.saturating_sub(RECORDS_MAX) / keys::RECORDS_PER_ROW;
         let until = keys::records(self.number, first / keys::RECORDS_PER_ROW);
-        // Records that cannot be read only make a repetition look like a new operation, as if they were older.
+        // Records that cannot be read only make a repetition look like a new operation, as if they were
+        // older.
         let rows = disk.range(&keys::records(self.number, group), &until, usize::MAX).unwrap_or_default();
         let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
         stored.chain(newest).collect()

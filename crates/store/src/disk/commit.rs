@@ -20,13 +20,13 @@ use super::journal::{Journal, group_len};
 use super::layout::{BLOCK, Run};
 use crate::batch::together;
 
-/// Bytes of records that are made safe together: the disk takes so much in well under a millisecond, and more at once would
-/// only make the first wait for the last.
+/// Bytes of records that are made safe together: the disk takes so much in well under a millisecond, and more
+/// at once would only make the first wait for the last.
 const GROUP_BYTES_MAX: usize = 512 << 10;
 /// And of large writes.
 const GROUP_LARGE_MAX: usize = 16 << 20;
-/// Bytes of the journal that are in use at most, if it is longer: all of that is in memory as well, with what it takes to find it. At half of it
-/// a checkpoint begins, since as much again comes while it is under way.
+/// Bytes of the journal that are in use at most, if it is longer: all of that is in memory as well, with what
+/// it takes to find it. At half of it a checkpoint begins, since as much again comes while it is under way.
 const UNSTORED_MAX: u64 = 64 << 20;
 /// Records taken from the lane at once.
 const TAKE_MAX: usize = 1024;
@@ -35,7 +35,8 @@ const WRITE_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Committer {
     core: Arc<Core>,
-    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not write.
+    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not
+    /// write.
     data: Arc<dyn BackendFile>,
     journal: Journal,
     /// Small writes on their way to their places.
@@ -117,8 +118,8 @@ impl Committer {
             return Ok(());
         }
         for Moving { large, .. } in placed() {
-            // If another was faster, it is synced here all the same: that one's sync may not have begun. It fails here
-            // too if the kernel could not write what was written there.
+            // If another was faster, it is synced here all the same: that one's sync may not have begun. It
+            // fails here too if the kernel could not write what was written there.
             write_large(&self.core, large)?;
         }
         self.data.sync()
@@ -156,8 +157,9 @@ impl Committer {
 
 /// Whether to stay awake when nothing waits.
 ///
-/// To wake a thread that sleeps takes a good part of what a disk takes to write. A client that writes one thing after the other comes again
-/// a fraction of that later; if it has, the committer waits for the next one without sleeping, and lets others have the processor.
+/// To wake a thread that sleeps takes a good part of what a disk takes to write. A client that writes one
+/// thing after the other comes again a fraction of that later; if it has, the committer waits for the next
+/// one without sleeping, and lets others have the processor.
 #[derive(Debug, Default)]
 struct Awake {
     /// When there was nothing to do any more.
@@ -224,8 +226,8 @@ fn said(group: &[Pending], last: bool) {
     }
 }
 
-/// Small writes that are in their places stay in memory only as far as the data cache keeps them. Before the committer has done with
-/// them nobody else gets the places.
+/// Small writes that are in their places stay in memory only as far as the data cache keeps them. Before the
+/// committer has done with them nobody else gets the places.
 fn keep(core: &Core, group: &[Pending]) {
     let small = group.iter().flat_map(|pending| &pending.larges).filter(|moving| moving.large.is_small());
     for Moving { large, data } in small {
@@ -248,16 +250,17 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
                 if let Some(why) = core.why_stopped() {
                     return Err(io::Error::other(why.to_owned()));
                 }
-                // Whoever has written it wakes committer and checkpointer. Whoever has failed to stops the store, with the reason, and that
-                // wakes them as well.
+                // Whoever has written it wakes committer and checkpointer. Whoever has failed to stops the
+                // store, with the reason, and that wakes them as well.
                 thread::park();
             }
         }
     }
 }
 
-/// Writes that are on their way to their places, each of which [`Large::task`] has given to this thread. Dropped, it tells those who wait
-/// for them, also if writing failed or panicked: a store that has stopped already wakes nobody again.
+/// Writes that are on their way to their places, each of which [`Large::task`] has given to this thread.
+/// Dropped, it tells those who wait for them, also if writing failed or panicked: a store that has stopped
+/// already wakes nobody again.
 struct Writing<'a> {
     core: &'a Core,
     larges: SmallVec<[&'a Large; 1]>,
@@ -273,8 +276,8 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Writes what is to be written, the less often the more of it lies side by side. If it lies so well that one write does, and `may_sync`, that
-/// is safe as well; whether it is.
+/// Writes what is to be written, the less often the more of it lies side by side. If it lies so well that one
+/// write does, and `may_sync`, that is safe as well; whether it is.
 fn write_together(
     data: &dyn BackendFile,
     buffer: &mut Buffer,
@@ -318,8 +321,8 @@ fn pieces<'l>(large: &'l Large, mut bytes: &'l [u8]) -> impl Iterator<Item = (Ru
     })
 }
 
-/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many at the same time. The
-/// committer writes the small ones.
+/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many
+/// at the same time. The committer writes the small ones.
 pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Moving]) {
     for Moving { large, .. } in larges.iter().filter(|moving| !moving.large.is_small()) {
         let (of_job, large) = (Arc::clone(core), Arc::clone(large));

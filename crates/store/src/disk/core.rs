@@ -31,19 +31,19 @@ static ON_STOP: Class = Class::new("store.on_stop");
 /// Held to add one who waits for room, or to take all out.
 static WAITERS: Class = Class::new("store.room");
 
-/// Records that wait for the journal, and their bytes, at which whoever can wait does: twice what the OSD lets in from its
-/// clients. Nobody is refused: what a record says is done in memory already.
+/// Records that wait for the journal, and their bytes, at which whoever can wait does: twice what the OSD
+/// lets in from its clients. Nobody is refused: what a record says is done in memory already.
 pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
-/// Bytes of large writes in memory until the next checkpoint, at which the same holds. While one is under way there may be as
-/// many again.
+/// Bytes of large writes in memory until the next checkpoint, at which the same holds. While one is under way
+/// there may be as many again.
 const LARGE_BYTES_MAX: u64 = 512 << 20;
 
-/// So many records at once make it worth while to write the data of small writes to its place, in a write of its own, rather than twice:
-/// into the journal first.
+/// So many records at once make it worth while to write the data of small writes to its place, in a write of
+/// its own, rather than twice: into the journal first.
 const MANY: u64 = 16;
 
-/// So many objects that were changed since the last checkpoint make for the next one: with what is under way meanwhile, and what stays in
-/// memory, some ten thousand more, of about a kilobyte each.
+/// So many objects that were changed since the last checkpoint make for the next one: with what is under way
+/// meanwhile, and what stays in memory, some ten thousand more, of about a kilobyte each.
 pub(super) const DIRTY_MAX: u64 = 32 << 10;
 
 /// The writes of a transaction that have a place.
@@ -216,7 +216,8 @@ impl Core {
         self.stopped.get().map(String::as_str)
     }
 
-    /// Stops the store for good: after this nothing is written any more, and nobody is told that anything is safe.
+    /// Stops the store for good: after this nothing is written any more, and nobody is told that anything is
+    /// safe.
     pub(super) fn stop(&self, why: String) {
         if self.stopped.set(why).is_err() {
             return;
@@ -304,8 +305,8 @@ impl Core {
         }
     }
 
-    /// Gives a record to the committer. To be followed by [`pushed_record`](Self::pushed_record) without the lock that keeps
-    /// the order.
+    /// Gives a record to the committer. To be followed by [`pushed_record`](Self::pushed_record) without the
+    /// lock that keeps the order.
     pub(super) fn push(&self, pending: Pending) -> Pushed {
         // Under the lock of the record's collection, which a checkpoint takes before it looks.
         self.pushed.fetch_add(1, Ordering::Relaxed);
@@ -323,11 +324,12 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the data cache is to have so many blocks more that were written: from one checkpoint to the next not so many that all that is
-    /// there already would have to go.
+    /// Whether the data cache is to have so many blocks more that were written: from one checkpoint to the
+    /// next not so many that all that is there already would have to go.
     pub(super) fn may_keep(&self, blocks: usize) -> bool {
         let max = self.data_cache.bytes_max() / 2;
-        // Relaxed: if two add at once, both look at what is there with theirs. It stays near the bound however often it is asked.
+        // Relaxed: if two add at once, both look at what is there with theirs. It stays near the bound
+        // however often it is asked.
         self.kept_bytes.load(Ordering::Relaxed) < max
             && self.kept_bytes.fetch_add(blocks * BLOCK, Ordering::Relaxed) < max
     }
@@ -358,8 +360,9 @@ impl Core {
         self.let_in();
     }
 
-    /// Whether the committer has done with the first `pushed` records. Until then it may be about to write large data to
-    /// its place, also if a checkpoint has written the same before: the place must not be another's meanwhile.
+    /// Whether the committer has done with the first `pushed` records. Until then it may be about to write
+    /// large data to its place, also if a checkpoint has written the same before: the place must not be
+    /// another's meanwhile.
     pub(super) fn committer_is_past(&self, pushed: u64) -> bool {
         self.handled.load(Ordering::Acquire) >= pushed
     }

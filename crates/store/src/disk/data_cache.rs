@@ -1,11 +1,13 @@
 //! Blocks of the data file that are kept in memory.
 //!
-//! A block is never overwritten while anything refers to it, so what is kept is right until the block is free: a checkpoint
-//! forgets blocks just before it gives them back ([`DataCache::forget`]), and whoever keeps one here has a view that prevents
-//! that. A block's checksum is its second name, so that a mistake in this would be a miss and not wrong data.
+//! A block is never overwritten while anything refers to it, so what is kept is right until the block is
+//! free: a checkpoint forgets blocks just before it gives them back ([`DataCache::forget`]), and whoever
+//! keeps one here has a view that prevents that. A block's checksum is its second name, so that a mistake in
+//! this would be a miss and not wrong data.
 //!
-//! What is kept is chosen by `quick_cache` (a hot and a cold ring, and a memory of what was thrown out, as in S3-FIFO), so that
-//! a scan throws out other scans and not what is read again and again. One part has one lock, held for one look.
+//! What is kept is chosen by `quick_cache` (a hot and a cold ring, and a memory of what was thrown out, as in
+//! S3-FIFO), so that a scan throws out other scans and not what is read again and again. One part has one
+//! lock, held for one look.
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
@@ -68,8 +70,8 @@ impl Lifecycle<u32, Kept> for Evicted {
 }
 
 impl DataCache {
-    /// Keeps up to so many bytes, with what it takes to find them; none if there is no room for one block in each part. No memory
-    /// is taken in advance.
+    /// Keeps up to so many bytes, with what it takes to find them; none if there is no room for one block in
+    /// each part. No memory is taken in advance.
     pub(super) fn new(bytes_max: usize) -> Self {
         let part_bytes = bytes_max / PARTS;
         let blocks = part_bytes / (BLOCK + ENTRY_BYTES);
@@ -91,7 +93,8 @@ impl DataCache {
         (kept.crc == place.crc).then(|| kept.data.clone())
     }
 
-    /// Keeps a block. `data` must be all of the memory that it keeps alive. The caller sees to it that the block is in use.
+    /// Keeps a block. `data` must be all of the memory that it keeps alive. The caller sees to it that the
+    /// block is in use.
     pub(super) fn put(&self, place: Place, data: Bytes) {
         debug_assert!(data.len() <= BLOCK, "more than a block");
         let Some(part) = self.part(place.block) else { return };

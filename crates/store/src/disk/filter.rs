@@ -1,6 +1,7 @@
 //! Which objects may exist: tells without a look at the disk that an object does not.
 //!
-//! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done it knows nothing.
+//! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done it
+//! knows nothing.
 
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::OnceLock;

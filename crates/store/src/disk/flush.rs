@@ -31,7 +31,8 @@ pub(super) struct Flush<'a> {
     batch: &'a mut Batch,
     number: u32,
     disk: Arc<dyn Snapshot>,
-    /// Blocks that objects do not refer to any more. To be released when all that others refer to was counted.
+    /// Blocks that objects do not refer to any more. To be released when all that others refer to was
+    /// counted.
     pub(super) lost: Runs,
     writer: &'a mut Writer,
 }
@@ -202,7 +203,8 @@ impl<'a> Flush<'a> {
                         patch(&mut whole, &patched.patches);
                         Block::Disk(self.write(&whole, None)?)
                     }
-                    // The rest of the block is lost. Reads have to go on saying so: this is no block's checksum.
+                    // The rest of the block is lost. Reads have to go on saying so: this is no block's
+                    // checksum.
                     Err(ReadError::Checksum { .. }) => Block::Disk(self.write(&[], Some(!block_crc(&[])))?),
                     Err(e) => return Err(bad(e.to_string())),
                 },

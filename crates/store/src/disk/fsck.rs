@@ -1,8 +1,10 @@
-//! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair` mends.
+//! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair`
+//! mends.
 //!
-//! What is checked, in this order: the superblocks, and whether each file belongs to them and is as long as it should be; every row of the map; that the blocks which the map
-//! says are in use are those that rows refer to, as often as it says; that statistics are sums of what there
-//! is; the journal, up to its limit, with the blocks that its records name; and then the checksum of every block in use.
+//! What is checked, in this order: the superblocks, and whether each file belongs to them and is as long as
+//! it should be; every row of the map; that the blocks which the map says are in use are those that rows
+//! refer to, as often as it says; that statistics are sums of what there is; the journal, up to its limit,
+//! with the blocks that its records name; and then the checksum of every block in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,9 +70,11 @@ pub struct Checked {
     pub errors: u64,
 }
 
-/// Checks the store in a directory. Tells of each error as it is found, and of how many blocks were read of how many.
+/// Checks the store in a directory. Tells of each error as it is found, and of how many blocks were read of
+/// how many.
 ///
-/// Nothing of the store is changed, but the library under the map opens its own files as it does at each start.
+/// Nothing of the store is changed, but the library under the map opens its own files as it does at each
+/// start.
 pub fn check(
     dir: &Path,
     found: &mut dyn FnMut(&Finding),

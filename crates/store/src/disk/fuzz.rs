@@ -1,4 +1,5 @@
-//! Entry point for fuzzing: reads bytes as everything that a store keeps on disk, and writes down again what it understood.
+//! Entry point for fuzzing: reads bytes as everything that a store keeps on disk, and writes down again what
+//! it understood.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::{keys, record, rows};
 const JOURNAL_LEN: u64 = 64 << 10;
 const BLOCKS: u64 = 10_000;
 
-/// Reads `data` as a record, a key, each kind of row, a superblock with its limit, and a journal. As how many of them it makes sense.
+/// Reads `data` as a record, a key, each kind of row, a superblock with its limit, and a journal. As how many
+/// of them it makes sense.
 pub(crate) fn read(data: &[u8]) -> usize {
     let bytes = Bytes::copy_from_slice(data);
     let rows = [read_name(&bytes), read_numbers(&bytes), read_chunk(&bytes), read_object(&bytes)];

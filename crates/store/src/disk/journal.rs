@@ -1,10 +1,12 @@
 //! The journal: a ring of groups of records.
 //!
-//! Positions grow for ever; position `p` is at byte `p mod length` of the file. Each group begins at a multiple of 4,096:
-//! a header, the records one behind the other, zeros. A group does not go around the ring's end: what is too long for
-//! the rest of it begins at the start. One group is written at a time, so only the last one can be half there.
+//! Positions grow for ever; position `p` is at byte `p mod length` of the file. Each group begins at a
+//! multiple of 4,096: a header, the records one behind the other, zeros. A group does not go around the
+//! ring's end: what is too long for the rest of it begins at the start. One group is written at a time, so
+//! only the last one can be half there.
 //!
-//! Behind the end of the file there is nothing: in the ring's first round the file grows ahead of the groups (`ahead`).
+//! Behind the end of the file there is nothing: in the ring's first round the file grows ahead of the groups
+//! (`ahead`).
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use loligo_wire::{Reader, Uuid, Writer};
 use super::backend::{ALIGN, BackendFile, Buffer};
 
 const MAGIC: u32 = 0x314a_474c; // "LGJ1"
-/// Magic, records, position, length of the records, the store's salt, checksum of these, checksum of the records.
+/// Magic, records, position, length of the records, the store's salt, checksum of these, checksum of the
+/// records.
 const HEADER_LEN: usize = 48;
 const HEADER_SUMMED: usize = 40;
 /// What a record costs beside its bytes: its length.
@@ -161,17 +164,18 @@ impl Journal {
         ours.then_some(Header { records, at, len, crc })
     }
 
-    /// Whether the file begins with a group of this store, as it does from the moment on when it is made: a group that
-    /// reaches the ring's end is followed by one at its start.
+    /// Whether the file begins with a group of this store, as it does from the moment on when it is made: a
+    /// group that reaches the ring's end is followed by one at its start.
     pub(super) fn is_ours(&mut self) -> io::Result<bool> {
         Ok(self.found_len > 0 && self.header(0)?.is_some())
     }
 
-    /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then something in
-    /// between was damaged that had been safe once, as a group is written only when the one before it is safe.
+    /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then
+    /// something in between was damaged that had been safe once, as a group is written only when the one
+    /// before it is safe.
     ///
-    /// No group ends behind `limit`, so only what lies before that is read; all of the ring if the limit is not known, or
-    /// cannot be, since a group was found behind it.
+    /// No group ends behind `limit`, so only what lies before that is read; all of the ring if the limit is
+    /// not known, or cannot be, since a group was found behind it.
     pub(super) fn has_later(&self, limit: Option<u64>) -> io::Result<bool> {
         const STEP: u64 = 1 << 20;
         let until = limit.filter(|limit| *limit >= self.head).unwrap_or(u64::MAX);
@@ -188,7 +192,8 @@ impl Journal {
             buffer.reset(step as usize);
             self.file.read(offset, &mut buffer)?;
             let headers = buffer.chunks_exact(ALIGN).filter_map(|block| self.parse(&block[..HEADER_LEN]));
-            // The one at the head itself, or where it would be at the ring's start, is the one that may be half there.
+            // The one at the head itself, or where it would be at the ring's start, is the one that may be
+            // half there.
             let torn = [self.head, self.head.next_multiple_of(self.len)];
             if headers.into_iter().any(|header| header.at > self.head && !torn.contains(&header.at)) {
                 return Ok(true);

@@ -1,4 +1,5 @@
-//! The keys of the map. The first byte says of which kind a row is; numbers are big-endian, so that rows lie in order.
+//! The keys of the map. The first byte says of which kind a row is; numbers are big-endian, so that rows lie
+//! in order.
 //!
 //! | key | value |
 //! |---|---|
@@ -11,9 +12,10 @@
 //! | `R` row `u32` | which of 4,096 blocks have more than one reference, and how many: see [`shares`](super::shares) |
 //! | `S` row `u32` | which of 4,096 blocks are in use |
 //!
-//! A name is its hash with the bits reversed, namespace, locator key (or the name, where there is none), how the name
-//! compares to that (1, 2, 3: before, equal, behind; and then the name, unless it is equal), and the snapshot. Texts end
-//! with `00 01`; a zero byte within is `00 ff`. So rows lie in the order in which Ceph lists objects.
+//! A name is its hash with the bits reversed, namespace, locator key (or the name, where there is none), how
+//! the name compares to that (1, 2, 3: before, equal, behind; and then the name, unless it is equal), and the
+//! snapshot. Texts end with `00 01`; a zero byte within is `00 ff`. So rows lie in the order in which Ceph
+//! lists objects.
 
 use std::cmp::Ordering;
 

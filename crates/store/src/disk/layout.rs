@@ -20,12 +20,13 @@ const MAGIC: &[u8; 8] = b"LOLIGODS";
 pub(super) const VERSION: u32 = 4;
 /// The first whose files say which store they belong to, and that has two superblocks.
 pub(super) const VERSION_MARKED: u32 = 4;
-/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole. In those before 3 no block
-/// has more than one reference.
+/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole.
+/// In those before 3 no block has more than one reference.
 const VERSION_MIN: u32 = 1;
 /// Of a superblock of before [`VERSION_MARKED`], without the checksum behind it.
 const OLD_LEN: usize = 60;
-/// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at all.
+/// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at
+/// all.
 const SUPERBLOCK_LEN: usize = 64;
 /// What a superblock says behind its sizes: the store is whole, or is being made.
 const READY: u32 = 0;
@@ -49,7 +50,8 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
-    /// `None` if nothing is there: no file, an empty one, or one that the power left as zeros while it was made.
+    /// `None` if nothing is there: no file, an empty one, or one that the power left as zeros while it was
+    /// made.
     pub(super) fn load(file: &dyn BackendFile) -> io::Result<Option<Self>> {
         if file.len()? < ALIGN as u64 {
             return Ok(None);

@@ -17,8 +17,8 @@ use super::store::{DiskConfig, OpenError};
 /// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
 const SPARE_PART: u64 = 8;
 
-/// Reads the superblock, and sees to it that the other files belong to it; makes a store if there is none and nothing
-/// speaks of one.
+/// Reads the superblock, and sees to it that the other files belong to it; makes a store if there is none and
+/// nothing speaks of one.
 pub(super) fn find_or_make(
     backend: &dyn Backend,
     config: DiskConfig,

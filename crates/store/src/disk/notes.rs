@@ -23,8 +23,8 @@ pub(super) struct Note {
 
 /// No group of the journal ends behind this position.
 pub(super) const LIMIT: Note = Note { magic: 0x4147_4f4c, offset: ALIGN as u64 }; // "LOGA"
-/// So many checkpoints the map has at least. It is written before a checkpoint lets go of what the map has no need of any more, so an
-/// older map never gets to see what has become of that.
+/// So many checkpoints the map has at least. It is written before a checkpoint lets go of what the map has no
+/// need of any more, so an older map never gets to see what has become of that.
 pub(super) const CHECKPOINT: Note = Note { magic: 0x4347_4f4c, offset: 2 * ALIGN as u64 }; // "LOGC"
 /// Bytes of a superblock's file, with all notes.
 pub(super) const SUPER_LEN: u64 = 3 * ALIGN as u64;
@@ -66,7 +66,8 @@ impl Note {
     }
 }
 
-/// The files of both superblocks, opened by one thread for itself: the kernel tells each handle once of what it could not write.
+/// The files of both superblocks, opened by one thread for itself: the kernel tells each handle once of what
+/// it could not write.
 pub(super) struct Notes {
     files: [Arc<dyn BackendFile>; 2],
     salt: Uuid,

@@ -254,8 +254,9 @@ impl Omap {
         below + pairs.map(row).sum::<usize>() as u64
     }
 
-    /// The same for another object: what the map has of it, which takes `stored` bytes, is found there by way of a [`Base`], everything
-    /// else is copied. `object` is the number of this one, `disk` the map that its changes are put over.
+    /// The same for another object: what the map has of it, which takes `stored` bytes, is found there by way
+    /// of a [`Base`], everything else is copied. `object` is the number of this one, `disk` the map that its
+    /// changes are put over.
     pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>, stored: u64) -> Self {
         let base = match self.lowest() {
             Some(delta) => delta.base.clone(),

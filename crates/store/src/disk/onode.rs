@@ -15,7 +15,8 @@ use crate::{Change, Info};
 /// Bytes of an object that one chunk covers.
 const CHUNK: u64 = CHUNK_BLOCKS * BLOCK as u64;
 
-/// An object without its name. Shared with its views, hence copied when it is changed while somebody views it.
+/// An object without its name. Shared with its views, hence copied when it is changed while somebody views
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Onode {
     /// What its chunks and its omap are found by in the map; never used again for another object.
@@ -32,7 +33,8 @@ pub(super) struct Onode {
     pub(super) xattrs: Vec<(Bytes, Bytes)>,
     pub(super) omap_header: Bytes,
     pub(super) omap: Omap,
-    /// Of a clone: keeps those of the source's blocks from being used again that are written to, until a checkpoint has copied them.
+    /// Of a clone: keeps those of the source's blocks from being used again that are written to, until a
+    /// checkpoint has copied them.
     pub(super) keep: Option<Arc<Guard>>,
 }
 
@@ -262,8 +264,9 @@ impl Onode {
         }
     }
 
-    /// Takes over everything of another object, perhaps of itself, but its number, its info and what the OSD keeps for itself. Blocks that
-    /// have a place are shared. The omap's rows on disk stay the other's: `omap` has all that is to be seen.
+    /// Takes over everything of another object, perhaps of itself, but its number, its info and what the OSD
+    /// keeps for itself. Blocks that have a place are shared. The omap's rows on disk stay the other's:
+    /// `omap` has all that is to be seen.
     pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, guard: Arc<Guard>, dropped: &mut Dropped) {
         // Before its own are given up: they may be the same.
         let chunks = source.chunks.iter().map(|c| c.as_deref().map(|c| Arc::new(c.cloned()))).collect();
@@ -280,8 +283,8 @@ impl Onode {
         self.xattrs = xattrs;
         self.omap_header = source.omap_header.clone();
         self.omap = omap;
-        // Blocks that are whole are referred to by the map until the checkpoint that counts this reference. If the source is a clone
-        // itself, its blocks are kept by what it holds, which is older.
+        // Blocks that are whole are referred to by the map until the checkpoint that counts this reference.
+        // If the source is a clone itself, its blocks are kept by what it holds, which is older.
         self.keep = self.has_patched().then(|| source.keep.clone().unwrap_or(guard));
     }
 
@@ -296,7 +299,8 @@ impl Onode {
         blocks.filter(|block| block.needs_place()).count() as u64
     }
 
-    /// Marks what a checkpoint is going to write down, and gives it. It is this object itself until that is changed.
+    /// Marks what a checkpoint is going to write down, and gives it. It is this object itself until that is
+    /// changed.
     pub(super) fn capture(self: &mut Arc<Self>) -> Captured {
         let onode = Arc::make_mut(self);
         onode.omap.capture();
@@ -314,8 +318,8 @@ impl Onode {
         Captured { onode: Arc::clone(self), dirty }
     }
 
-    /// After a checkpoint that captured `cut` and wrote these chunks: has this, which may have been changed since, refer to
-    /// what is on disk now. What is not needed any more is added to `old`.
+    /// After a checkpoint that captured `cut` and wrote these chunks: has this, which may have been changed
+    /// since, refer to what is on disk now. What is not needed any more is added to `old`.
     pub(super) fn rebase(
         self: &mut Arc<Self>,
         cut: Arc<Self>,

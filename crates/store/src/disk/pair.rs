@@ -1,12 +1,13 @@
 //! The superblock and its copy, and whether the other files are those that belong to them.
 //!
-//! Without a superblock nothing else can be read, and a store that looks as if there were none would be made anew: so there are
-//! two, and where there is any trace of data none is made. Each file says whose it is: the journal by the salt of the group
-//! at its start, the data file by a mark behind its last block, the map by its row of the store.
+//! Without a superblock nothing else can be read, and a store that looks as if there were none would be made
+//! anew: so there are two, and where there is any trace of data none is made. Each file says whose it is: the
+//! journal by the salt of the group at its start, the data file by a mark behind its last block, the map by
+//! its row of the store.
 //!
-//! What a crash leaves is told from what was lost by the order of writing. When a store is made: both superblocks ("being
-//! made"), the other files with their marks, the copy ("ready"), the superblock. When one of an older format becomes one of
-//! this: the marks, the copy, the superblock.
+//! What a crash leaves is told from what was lost by the order of writing. When a store is made: both
+//! superblocks ("being made"), the other files with their marks, the copy ("ready"), the superblock. When one
+//! of an older format becomes one of this: the marks, the copy, the superblock.
 
 use std::io;
 
@@ -128,7 +129,8 @@ pub(super) fn refuse(what: &str) -> OpenError {
     OpenError::Damaged(format!("{what}; {REPAIR}"))
 }
 
-/// There is no superblock: whether a store may be made. Where anything is that a store could have written none may.
+/// There is no superblock: whether a store may be made. Where anything is that a store could have written
+/// none may.
 pub(super) fn may_be_made(backend: &dyn Backend) -> Result<(), OpenError> {
     let mut traces = traces(backend)?;
     // They have nothing but zeros in them.
@@ -318,7 +320,8 @@ pub(super) fn refuse_all(faults: &[Fault]) -> OpenError {
     }
 }
 
-/// Brings back a superblock from the other one, or both from the map. What is there in its place goes to `keep` first.
+/// Brings back a superblock from the other one, or both from the map. What is there in its place goes to
+/// `keep` first.
 pub(super) fn mend(
     backend: &dyn Backend,
     row: Option<StoreRow>,
@@ -372,7 +375,8 @@ fn of_map(row: StoreRow, mark: StoreMark) -> Superblock {
     }
 }
 
-/// Makes the journal and the data file such that the store can be opened: what of them is gone stays gone, and is told of.
+/// Makes the journal and the data file such that the store can be opened: what of them is gone stays gone,
+/// and is told of.
 pub(super) fn mend_files(
     backend: &dyn Backend,
     superblock: &Superblock,

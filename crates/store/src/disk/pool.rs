@@ -1,7 +1,7 @@
 //! Threads that read from the disk, so that nobody else has to wait for it.
 //!
-//! A job that is asked for by a job goes to the same thread, which does it next: an object that had to be looked up is then read
-//! without waking another thread.
+//! A job that is asked for by a job goes to the same thread, which does it next: an object that had to be
+//! looked up is then read without waking another thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

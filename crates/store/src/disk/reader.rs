@@ -1,11 +1,13 @@
 //! The reader: one thread that looks for objects in the map and reads blocks, all that are asked for at once.
 //!
-//! What is asked for waits in a lane; the thread is woken only when it sleeps. It takes all there is, gives the reads to the kernel with one
-//! call (`backend/ring.rs`), and whatever is done by then is checked and answered; the answers leave together. So what a read costs beside
-//! the disk's own time, a wake-up, a call of the kernel, a kick of the disk, a write to a socket, is shared by as many as are under way.
+//! What is asked for waits in a lane; the thread is woken only when it sleeps. It takes all there is, gives
+//! the reads to the kernel with one call (`backend/ring.rs`), and whatever is done by then is checked and
+//! answered; the answers leave together. So what a read costs beside the disk's own time, a wake-up, a call
+//! of the kernel, a kick of the disk, a write to a socket, is shared by as many as are under way.
 //!
-//! The thread must not wait for anything but its ring. A look at the map is mostly one into memory; if one has taken so long that it must
-//! have waited for the disk, the next ones are done by threads of the pool ([`Looks`]).
+//! The thread must not wait for anything but its ring. A look at the map is mostly one into memory; if one
+//! has taken so long that it must have waited for the disk, the next ones are done by threads of the pool
+//! ([`Looks`]).
 
 use std::io;
 use std::ops::ControlFlow;

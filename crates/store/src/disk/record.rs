@@ -1,7 +1,7 @@
 //! What the journal keeps of a transaction.
 //!
-//! A transaction is written down first, and what is written is what is done: from the record's bytes, which the journal also
-//! gets, both when it is new and when a restart finds it.
+//! A transaction is written down first, and what is written is what is done: from the record's bytes, which
+//! the journal also gets, both when it is new and when a restart finds it.
 
 use std::slice;
 use std::sync::Arc;

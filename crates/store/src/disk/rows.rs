@@ -36,7 +36,8 @@ pub(super) struct StoreRow {
     pub(super) mark: Option<StoreMark>,
 }
 
-/// To which store the map belongs, how new it is, and what the superblock says, should both copies of that be lost.
+/// To which store the map belongs, how new it is, and what the superblock says, should both copies of that be
+/// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreMark {
     pub(super) salt: Uuid,
@@ -90,7 +91,8 @@ impl StoreMark {
 /// What is kept of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CollectionRow {
-    /// What its objects are found by; 0 if it was removed, and this row only says which records of the journal are void.
+    /// What its objects are found by; 0 if it was removed, and this row only says which records of the
+    /// journal are void.
     pub(super) number: u32,
     /// All records of the journal up to this one are in the map.
     pub(super) applied_seq: u64,

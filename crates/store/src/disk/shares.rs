@@ -1,8 +1,8 @@
 //! Blocks that more than one place of the map refers to, as a clone and its source do, and how many do.
 //!
-//! All other blocks are not spoken of: where nothing was ever cloned there is nothing here. Kept in memory, 8 bytes for each range of
-//! blocks with the same number of references, of which a clone of an object makes one for each piece in which it lies; in the map in
-//! rows of as many blocks as those of the free space.
+//! All other blocks are not spoken of: where nothing was ever cloned there is nothing here. Kept in memory, 8
+//! bytes for each range of blocks with the same number of references, of which a clone of an object makes one
+//! for each piece in which it lies; in the map in rows of as many blocks as those of the free space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -226,8 +226,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: ranges are what single counters would be, as few as can be, and a row is read back. Method: a naive counter for
-        /// each block around the border of two rows.
+        /// Goal: ranges are what single counters would be, as few as can be, and a row is read back. Method:
+        /// a naive counter for each block around the border of two rows.
         #[test]
         fn ranges_count_as_single_blocks_do(
             steps in prop::collection::vec((any::<bool>(), 0..80u32, 1..30u32), 1..60),

@@ -1,8 +1,9 @@
 //! Which blocks of the data file are in use.
 //!
-//! One bit for each block, in memory. What the bits on disk say is always what the rest of the map on disk refers to; they
-//! are part of each checkpoint ([`Stored`]). In memory more is in use: blocks of large writes that no checkpoint has seen
-//! yet, and blocks that are free on disk but may still be read by somebody or be named by the journal.
+//! One bit for each block, in memory. What the bits on disk say is always what the rest of the map on disk
+//! refers to; they are part of each checkpoint ([`Stored`]). In memory more is in use: blocks of large writes
+//! that no checkpoint has seen yet, and blocks that are free on disk but may still be read by somebody or be
+//! named by the journal.
 
 use std::io;
 
@@ -23,7 +24,8 @@ pub(super) const ROW_BLOCKS: u64 = 4096;
 const WORD: u64 = u64::BITS as u64;
 /// Blocks side by side that are set aside for small writes, at most: 4 MiB.
 const STRIP_BLOCKS_MAX: u64 = 16 * WORD;
-/// Words that are looked at for a strip before the caller does without one: some microseconds, under the lock.
+/// Words that are looked at for a strip before the caller does without one: some microseconds, under the
+/// lock.
 const STRIP_LOOK_WORDS: u64 = 4096;
 
 /// One bit for each block.
@@ -42,7 +44,8 @@ impl Bits {
         self.words[(block / WORD) as usize] >> (block % WORD) & 1 != 0
     }
 
-    /// Changes all bits of a run; false, and nothing is changed, if one of them is not the other way or does not exist.
+    /// Changes all bits of a run; false, and nothing is changed, if one of them is not the other way or does
+    /// not exist.
     #[must_use]
     pub(super) fn change(&mut self, run: Run, to: bool) -> bool {
         let range = u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
@@ -154,8 +157,9 @@ impl Space {
         self.0.lock().map_bytes = bytes;
     }
 
-    /// Takes `blocks` blocks side by side, and behind those that it gave before, as far as there are many free ones together.
-    /// None where there are not: then each would be a write of its own, which the journal spares.
+    /// Takes `blocks` blocks side by side, and behind those that it gave before, as far as there are many
+    /// free ones together. None where there are not: then each would be a write of its own, which the journal
+    /// spares.
     pub(super) fn allocate_small(&self, blocks: u64) -> Option<Run> {
         let mut state = self.0.lock();
         if u64::from(state.strip.len) < blocks {
@@ -247,7 +251,8 @@ impl State {
         }
     }
 
-    /// Whole words of free blocks, if there are some near where the last ones were found. Takes no more than a small part of what is free.
+    /// Whole words of free blocks, if there are some near where the last ones were found. Takes no more than
+    /// a small part of what is free.
     fn find_strip(&mut self) -> Option<Run> {
         let words_max = (self.available() / 8).min(STRIP_BLOCKS_MAX) / WORD;
         // The last word may have bits beyond the end.
@@ -294,8 +299,8 @@ impl State {
     }
 }
 
-/// What the map on disk refers to: which blocks, and how often. A block that is new and referred to already, or freed without having
-/// been in use, is found here.
+/// What the map on disk refers to: which blocks, and how often. A block that is new and referred to already,
+/// or freed without having been in use, is found here.
 #[derive(Debug)]
 pub(super) struct Stored {
     bits: Bits,

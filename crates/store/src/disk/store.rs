@@ -38,14 +38,17 @@ const POOL_THREADS_MAX: usize = 16;
 pub struct DiskConfig {
     /// The cluster's id; a store of another one is not opened.
     pub fsid: Uuid,
-    /// The store that was there when it was last opened ([`DiskStore::id`]). If it is known none is made in its place, and no
-    /// other one is opened.
+    /// The store that was there when it was last opened ([`DiskStore::id`]). If it is known none is made in
+    /// its place, and no other one is opened.
     pub store: Option<Uuid>,
-    /// Bytes of objects that a new store takes; by default most of what is free. A store that exists keeps what it has.
+    /// Bytes of objects that a new store takes; by default most of what is free. A store that exists keeps
+    /// what it has.
     pub capacity: Option<u64>,
-    /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart take.
+    /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart
+    /// take.
     pub journal_bytes: u64,
-    /// Bytes of memory that keep data which was written or read of late. They are taken when there is something to keep.
+    /// Bytes of memory that keep data which was written or read of late. They are taken when there is
+    /// something to keep.
     pub cache_bytes: usize,
     /// Read by `io_uring` where the kernel offers it; else, and if not, by threads.
     pub io_uring: bool,
@@ -53,11 +56,12 @@ pub struct DiskConfig {
     pub small_writes: SmallWrites,
 }
 
-/// Which way writes of less than 64 KiB go, if they have whole blocks of 4 KiB. All others go through the journal.
+/// Which way writes of less than 64 KiB go, if they have whole blocks of 4 KiB. All others go through the
+/// journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmallWrites {
-    /// To their final place when many are under way, so that each byte is written once; else through the journal, which
-    /// takes one write of the disk until they are safe and not two.
+    /// To their final place when many are under way, so that each byte is written once; else through the
+    /// journal, which takes one write of the disk until they are safe and not two.
     #[default]
     ByLoad,
     /// Always to their final place, where free space is in long pieces.
@@ -155,13 +159,14 @@ impl DiskStore {
         }
     }
 
-    /// What tells this store from all others. Not for clients: whoever knows it could write data that look like the store's own.
+    /// What tells this store from all others. Not for clients: whoever knows it could write data that look
+    /// like the store's own.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Has `hook` called once if the store stops because it can write no more; now, if it has. What the reason is says
-    /// [`why_stopped`](Self::why_stopped).
+    /// Has `hook` called once if the store stops because it can write no more; now, if it has. What the
+    /// reason is says [`why_stopped`](Self::why_stopped).
     pub fn on_stop(&self, hook: impl FnOnce(&StoreError) + Send + 'static) {
         self.core.on_stop(Box::new(hook));
     }
@@ -470,7 +475,8 @@ impl ObjectStore for DiskStore {
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {
         let mut table = self.collections.0.write();
         let Some(collection) = table.open.remove(&pg) else { return Ok(()) };
-        // With the table locked: a checkpoint finds it either as it was or removed, with the record that says so.
+        // With the table locked: a checkpoint finds it either as it was or removed, with the record that says
+        // so.
         let (pushed, forgotten) = collection.remove();
         table.removed.push(collection);
         drop(table);

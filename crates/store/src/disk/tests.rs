@@ -1,7 +1,8 @@
-//! Goal: what was acknowledged is there after whatever happened, whole; what was not is there wholly or not at all; and
-//! nothing else. Method: random transactions on a simulated machine beside a naive model that keeps every version. The
-//! machine loses its power, or a call fails, where the seed says; after the restart each collection must be at one of its
-//! versions, not older than the newest acknowledged, and equal to the model of that version.
+//! Goal: what was acknowledged is there after whatever happened, whole; what was not is there wholly or not
+//! at all; and nothing else. Method: random transactions on a simulated machine beside a naive model that
+//! keeps every version. The machine loses its power, or a call fails, where the seed says; after the restart
+//! each collection must be at one of its versions, not older than the newest acknowledged, and equal to the
+//! model of that version.
 //!
 //! `LOLIGO_STORE_SEEDS` says how many seeds are tried, `LOLIGO_STORE_SEED` the first one.
 
@@ -449,8 +450,8 @@ fn a_flipped_bit_is_an_error_that_names_object_and_offset() {
     assert_eq!(wait(view(b"bad").read(0, 20_480)).expect("the part before").concat(), data[..20_480]);
 }
 
-/// Goal: nobody waits for a cold read but who asked for it. Method: the machine holds one read back until all others of the
-/// same placement group have finished.
+/// Goal: nobody waits for a cold read but who asked for it. Method: the machine holds one read back until all
+/// others of the same placement group have finished.
 #[test]
 fn a_cold_read_delays_nothing_else_of_its_placement_group() {
     let machine = Machine::new(1, 64 << 20);
@@ -472,8 +473,8 @@ fn a_cold_read_delays_nothing_else_of_its_placement_group() {
     let (sender, answer) = mpsc::channel();
     cold.then(move |data| drop(sender.send(data)));
     begun.recv().expect("the read has begun");
-    // A cold read of another object, and then from memory; a write, made safe, and its object read; and the held object itself
-    // written and read.
+    // A cold read of another object, and then from memory; a write, made safe, and its object read; and the
+    // held object itself written and read.
     assert_eq!(wait(view(b"other").read(0, u64::MAX)).expect("readable").concat(), data(3));
     assert!(
         matches!(view(b"other").read(4096, 4096), Fetch::Now(again) if again.concat() == data(3)[..4096])

@@ -22,8 +22,8 @@ const PAIR_BYTES: usize = 128;
 
 /// Read in one go at most.
 const READ_BLOCKS_MAX: usize = 1024;
-/// A read that is longer looks for its blocks in the data cache only up to the first that is not there, since the disk reads the others in one
-/// go, and leaves none there: it would throw out many that are read alone.
+/// A read that is longer looks for its blocks in the data cache only up to the first that is not there, since
+/// the disk reads the others in one go, and leaves none there: it would throw out many that are read alone.
 const CACHED_READ_MAX: usize = 64 << 10;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -220,8 +220,8 @@ struct DataRead {
     _guard: Arc<Guard>,
 }
 
-/// Pieces whose blocks lie side by side on disk, to be read in one go. Blocks of an object are blocks of the buffer, and no other piece is
-/// in the same.
+/// Pieces whose blocks lie side by side on disk, to be read in one go. Blocks of an object are blocks of the
+/// buffer, and no other piece is in the same.
 struct ReadRun {
     pieces: Range<usize>,
     /// Where it begins on disk, and in the buffer, in blocks.

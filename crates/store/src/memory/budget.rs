@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::StoreError;
 
-/// Collections take room in portions of this part of the capacity: small enough that what lies unused in a few hundred
-/// of them does not matter, …
+/// Collections take room in portions of this part of the capacity: small enough that what lies unused in a
+/// few hundred of them does not matter, …
 const PORTION_PART: u64 = 1 << 16;
 /// … and within these bounds.
 const PORTION_MIN: u64 = 4 << 10;

@@ -13,7 +13,8 @@ use crate::{
     ObjectName, ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
 };
 
-/// Uncontended in use: a placement group is served by one thread at a time, and only statistics are read beside it.
+/// Uncontended in use: a placement group is served by one thread at a time, and only statistics are read
+/// beside it.
 static COLLECTION: Class = Class::new("store.collection");
 
 pub(super) struct MemoryCollection {
@@ -89,7 +90,8 @@ impl Collection for MemoryCollection {
 }
 
 impl Inner {
-    /// The most that a transaction adds to the footprint. Refuses one that cannot be done: after this nothing fails.
+    /// The most that a transaction adds to the footprint. Refuses one that cannot be done: after this nothing
+    /// fails.
     fn cost_max(&self, txn: &Transaction<'_>) -> Result<u64, StoreError> {
         let mut cost = 0;
         for ObjectChanges { oid, changes, .. } in &txn.objects {

@@ -1,18 +1,19 @@
 //! The data of one object.
 //!
-//! Data is kept as immutable buffers, so that a reader takes a reference and a writer replaces what it overwrites:
+//! Data is kept as immutable buffers, so that a reader takes a reference and a writer replaces what it
+//! overwrites:
 //!
-//! - *Whole*: one buffer from offset 0 on. What an object is written as in one go, and every object up to [`SMALL_MAX`],
-//!   which is rewritten rather than cut.
-//! - *Chunks*: the object is cut into chunks of [`CHUNK`] bytes, each a short sorted list of extents. An extent begins on
-//!   a block boundary ([`BLOCK`]): a write that begins or ends inside a block rewrites that block. So no chunk has more
-//!   than 16 extents, whatever is written where.
+//! - *Whole*: one buffer from offset 0 on. What an object is written as in one go, and every object up to
+//!   [`SMALL_MAX`], which is rewritten rather than cut.
+//! - *Chunks*: the object is cut into chunks of [`CHUNK`] bytes, each a short sorted list of extents. An
+//!   extent begins on a block boundary ([`BLOCK`]): a write that begins or ends inside a block rewrites that
+//!   block. So no chunk has more than 16 extents, whatever is written where.
 //!
-//! An extent may be a slice of a larger buffer ("borrowed"): of a large write kept as it was received, or of what is left
-//! of a buffer partly overwritten. It pins that whole buffer. `lost` counts the pinned bytes that are of no use any
-//! more; when they outgrow half of what is still in use, each write also moves a few borrowed extents into buffers of
-//! their own (`sweep`), until the old buffers are free. So memory stays within about twice the data, and no
-//! single write pays for it.
+//! An extent may be a slice of a larger buffer ("borrowed"): of a large write kept as it was received, or of
+//! what is left of a buffer partly overwritten. It pins that whole buffer. `lost` counts the pinned bytes
+//! that are of no use any more; when they outgrow half of what is still in use, each write also moves a few
+//! borrowed extents into buffers of their own (`sweep`), until the old buffers are free. So memory stays
+//! within about twice the data, and no single write pays for it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,14 +24,15 @@ use crate::Data;
 
 /// Extents begin on multiples of this. The size of what block devices write most.
 const BLOCK: u64 = 4096;
-/// Bytes that one chunk covers: large enough that a chunk's own cost vanishes, small enough that moving its extents
-/// around costs nothing.
+/// Bytes that one chunk covers: large enough that a chunk's own cost vanishes, small enough that moving its
+/// extents around costs nothing.
 const CHUNK: u64 = 64 << 10;
-/// Up to this size an object is one buffer, rewritten by each write: copying so little is cheaper than a second
-/// allocation.
+/// Up to this size an object is one buffer, rewritten by each write: copying so little is cheaper than a
+/// second allocation.
 const SMALL_MAX: u64 = 8 << 10;
-/// From this size on the buffer that a write arrived in is kept instead of copied. The messenger receives into buffers of
-/// up to 256 KiB, or of a message's own size if that is larger, so what is kept uses at least half of its buffer.
+/// From this size on the buffer that a write arrived in is kept instead of copied. The messenger receives
+/// into buffers of up to 256 KiB, or of a message's own size if that is larger, so what is kept uses at least
+/// half of its buffer.
 const KEEP_MIN: usize = 128 << 10;
 /// What one extent costs beside its bytes: its place in the list, its buffer's bookkeeping.
 const EXTENT_COST: u64 = 72;
@@ -79,8 +81,8 @@ impl Contents {
         }
     }
 
-    /// The bytes before `offset` that a write of `offset..end` will cover with zeros, because what lies before it
-    /// in its block, or in a small object, is kept in one piece with it.
+    /// The bytes before `offset` that a write of `offset..end` will cover with zeros, because what lies
+    /// before it in its block, or in a small object, is kept in one piece with it.
     pub(super) fn lead(&self, offset: u64, end: u64) -> Range<u64> {
         let block = offset / BLOCK * BLOCK;
         let covered = match self {
@@ -390,8 +392,8 @@ impl ChunkMap {
         }
     }
 
-    /// Moves borrowed extents into buffers of their own if too much is pinned for nothing, as much as pays for what
-    /// was lost since `lost_before`.
+    /// Moves borrowed extents into buffers of their own if too much is pinned for nothing, as much as pays
+    /// for what was lost since `lost_before`.
     fn sweep_after(&mut self, lost_before: u64) {
         if self.tally.lost * 2 <= self.tally.borrowed {
             return;
@@ -511,8 +513,8 @@ impl Extent {
     }
 }
 
-/// A range cut at block boundaries: the part of a block that it begins with, whole blocks, the part of a block that it
-/// ends with. Each may be empty.
+/// A range cut at block boundaries: the part of a block that it begins with, whole blocks, the part of a
+/// block that it ends with. Each may be empty.
 struct Parts {
     head: Range<u64>,
     middle: Range<u64>,

@@ -1,5 +1,5 @@
-//! Holes within the blocks of an object: bytes that its [contents](super::contents) keep as zeros because they lie
-//! in one block with data, and that nobody wrote.
+//! Holes within the blocks of an object: bytes that its [contents](super::contents) keep as zeros because
+//! they lie in one block with data, and that nobody wrote.
 
 use std::ops::Range;
 

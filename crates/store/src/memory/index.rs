@@ -1,8 +1,8 @@
 //! Finds the objects of a collection by name, and walks them in Ceph's order.
 //!
-//! Ordered by reversed hash alone, because 32-bit keys make small, dense tree nodes that are searched without touching
-//! an object. Objects with the same hash are rare, unless a user gives many objects one locator key: they have a tree of
-//! their own.
+//! Ordered by reversed hash alone, because 32-bit keys make small, dense tree nodes that are searched without
+//! touching an object. Objects with the same hash are rare, unless a user gives many objects one locator key:
+//! they have a tree of their own.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -110,7 +110,8 @@ fn is(object: &Object, oid: ObjectRef<'_>) -> bool {
     object.name.as_ref() == oid
 }
 
-/// What an owned and a borrowed name have in common, so that a tree of the one can be searched with the other.
+/// What an owned and a borrowed name have in common, so that a tree of the one can be searched with the
+/// other.
 trait Named {
     fn oid(&self) -> ObjectRef<'_>;
 }

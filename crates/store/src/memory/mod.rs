@@ -1,8 +1,8 @@
 //! The store in memory: everything is gone when the process ends, and nothing ever waits.
 //!
-//! Each collection has a lock of its own, which its placement group takes alone: nothing is shared between collections
-//! but the capacity, of which each takes portions. A view of an object is a reference to it; data is read without
-//! copying. An object of a few KiB costs about 200 bytes beside its name and its data.
+//! Each collection has a lock of its own, which its placement group takes alone: nothing is shared between
+//! collections but the capacity, of which each takes portions. A view of an object is a reference to it; data
+//! is read without copying. An object of a few KiB costs about 200 bytes beside its name and its data.
 
 mod budget;
 mod collection;

@@ -101,7 +101,8 @@ impl Object {
         OBJECT_COST + EXTRAS_COST + (oid.nspace.len() + oid.key.len() + oid.name.len() + 8) as u64
     }
 
-    /// The most that a change adds to the footprint of an object of `size` bytes. Clones are counted by the caller.
+    /// The most that a change adds to the footprint of an object of `size` bytes. Clones are counted by the
+    /// caller.
     pub(super) fn change_cost_max(size: u64, change: &Change<'_>) -> u64 {
         let pair = |k: &Bytes, v: &Bytes| (k.len() + v.len()) as u64 + PAIR_COST;
         match change {
@@ -119,8 +120,8 @@ impl Object {
         }
     }
 
-    /// Makes one change. `Remove` and `CloneFrom` concern the collection and do nothing here. What is no longer needed
-    /// and may be large goes to `trash`, to be freed later.
+    /// Makes one change. `Remove` and `CloneFrom` concern the collection and do nothing here. What is no
+    /// longer needed and may be large goes to `trash`, to be freed later.
     pub(super) fn apply(&mut self, change: Change<'_>, trash: &mut Vec<Trash>) {
         if change.concerns_data() {
             self.crc = None;

@@ -1,5 +1,5 @@
-//! Random transactions against a naive model: objects as byte vectors and maps. After each transaction the objects it
-//! touched, and at the end everything (listing, sums, old views), must be equal.
+//! Random transactions against a naive model: objects as byte vectors and maps. After each transaction the
+//! objects it touched, and at the end everything (listing, sums, old views), must be equal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Goal: the mapping is what Ceph's is, for all layouts and offsets. Method: an oracle that deals out one byte after the other, in
-//! counters, over the first bytes of small files; and far out, where that would take too long, that going there and back is
-//! going nowhere, and that extents cover their range exactly.
+//! Goal: the mapping is what Ceph's is, for all layouts and offsets. Method: an oracle that deals out one
+//! byte after the other, in counters, over the first bytes of small files; and far out, where that would take
+//! too long, that going there and back is going nowhere, and that extents cover their range exactly.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,8 @@ use super::*;
 
 const UNIT: u64 = UNIT_BYTES_MIN as u64;
 
-/// Deals out stripe units as the definition says, without any division. Yields each unit's object and offset in it.
+/// Deals out stripe units as the definition says, without any division. Yields each unit's object and offset
+/// in it.
 fn deal(layout: Layout, units: usize) -> Vec<(u64, u64)> {
     let (mut set, mut position, mut filled) = (0, 0, 0);
     let mut dealt = Vec::new();

@@ -8,12 +8,14 @@ use tokio::time::Instant;
 
 use super::window::{Ticket, Window};
 
-/// Starts I/Os as long as the window has room, and gives out what they come to in the order in which they were started.
+/// Starts I/Os as long as the window has room, and gives out what they come to in the order in which they
+/// were started.
 ///
-/// Each is a task of its own, so that it goes on while whoever started it does something else. Dropped, all are given up.
+/// Each is a task of its own, so that it goes on while whoever started it does something else. Dropped, all
+/// are given up.
 ///
-/// What has ended and was not taken yet counts, too, or memory would grow while the first one is slow: of both together there is at
-/// most twice the window.
+/// What has ended and was not taken yet counts, too, or memory would grow while the first one is slow: of
+/// both together there is at most twice the window.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     window: Window,

@@ -11,21 +11,23 @@ pub use self::write::WriteStream;
 
 use crate::layout::Layout;
 
-/// Bytes of one I/O at least, if stripes are narrow, and at most, if they are wide. Each object's part shall be worth a request, and a
-/// window of some I/Os shall not be large.
+/// Bytes of one I/O at least, if stripes are narrow, and at most, if they are wide. Each object's part shall
+/// be worth a request, and a window of some I/Os shall not be large.
 const IO_BYTES_MIN: u64 = 4 << 20;
 const IO_BYTES_MAX: u64 = 16 << 20;
 
 /// How a stream goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Bytes under way at most, but always one I/O. Default: 64 MiB. Less may be, as little as the path to the OSDs needs ([`Window`]).
+    /// Bytes under way at most, but always one I/O. Default: 64 MiB. Less may be, as little as the path to
+    /// the OSDs needs ([`Window`]).
     pub window_max: u64,
     /// Bytes of one I/O; 0, the default, is what suits the layout.
     pub io_bytes: u64,
     /// Whether a reader asks for the holes within objects, too.
     pub sparse: bool,
-    /// Where a writer will end, if it is known. Then the file's size is changed less often, ahead of the data, but never beyond this.
+    /// Where a writer will end, if it is known. Then the file's size is changed less often, ahead of the
+    /// data, but never beyond this.
     pub ends_at: Option<u64>,
 }
 
@@ -57,7 +59,8 @@ fn suitable_io_bytes(layout: Layout) -> u64 {
     [layout.stripe_width(), layout.stripe_unit()].into_iter().map(whole).find(|n| *n > 0).unwrap_or(wanted)
 }
 
-/// How far the I/O goes that begins at `offset`: to a multiple of its length, so that only the first one is out of step.
+/// How far the I/O goes that begins at `offset`: to a multiple of its length, so that only the first one is
+/// out of step.
 fn io_end(offset: u64, io_bytes: u64) -> u64 {
     (offset / io_bytes).saturating_add(1).saturating_mul(io_bytes)
 }

@@ -1,3 +1,5 @@
+//! Reads a range of a file in order, several I/Os ahead.
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -37,8 +39,8 @@ impl ReadStream<'_> {
         }
     }
 
-    /// The next part; `None` at the end of the range or of the file, as it was when the stream was made. Dropped before its end, the future has
-    /// taken nothing.
+    /// The next part; `None` at the end of the range or of the file, as it was when the stream was made.
+    /// Dropped before its end, the future has taken nothing.
     ///
     /// # Errors
     /// The first by offset, with what lies before it. Nothing comes behind it.

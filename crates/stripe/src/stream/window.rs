@@ -1,9 +1,10 @@
 //! How many bytes to keep under way: as many as the way there and back holds.
 //!
-//! What a path holds is its bandwidth times its delay. Less leaves it idle between an answer and the next request; much more only
-//! waits in queues, and in memory. Both are measured on what is sent anyway, as BBR does for TCP (Cardwell et al., "BBR:
-//! Congestion-Based Congestion Control", 2016): the delay is the shortest answer time of late, the bandwidth the largest rate at which bytes
-//! were answered during the time of one request. The window is twice their product, so that a faster path shows.
+//! What a path holds is its bandwidth times its delay. Less leaves it idle between an answer and the next
+//! request; much more only waits in queues, and in memory. Both are measured on what is sent anyway, as BBR
+//! does for TCP (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016): the delay is the
+//! shortest answer time of late, the bandwidth the largest rate at which bytes were answered during the time
+//! of one request. The window is twice their product, so that a faster path shows.
 //!
 //! ```text
 //!   Startup ── the rate has not grown by a quarter for three rounds ──▶ Cruise ◀─── one answer ───┐
@@ -12,8 +13,8 @@
 //!                                                                         for ten seconds         (as little as may be)
 //! ```
 //!
-//! A round is the time until something is answered that was sent after the round had begun. Time is an argument, so all of it is tested
-//! on simulated paths.
+//! A round is the time until something is answered that was sent after the round had begun. Time is an
+//! argument, so all of it is tested on simulated paths.
 
 use std::time::Duration;
 
@@ -224,7 +225,8 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    /// On paths from a loopback's to the other side of the world: the path is used, and the window is no more than that takes.
+    /// On paths from a loopback's to the other side of the world: the path is used, and the window is no more
+    /// than that takes.
     #[test]
     fn the_path_is_filled_and_not_more() {
         for (rate, delay) in [(100e6, 1), (1e9, 20), (1e9, 1), (50e6, 200), (5e6, 5)] {

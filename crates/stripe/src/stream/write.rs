@@ -1,3 +1,5 @@
+//! Writes a file in order, several I/Os at a time.
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -9,13 +11,14 @@ use crate::buffers::Buffers;
 use crate::error::{Error, WriteError};
 use crate::file::{File, Inner};
 
-/// By how much the file grows ahead of what is written, if it is known where that ends. Each growth is a request of its own, before the data.
+/// By how much the file grows ahead of what is written, if it is known where that ends. Each growth is a
+/// request of its own, before the data.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 /// Data that is written in order, several I/Os at a time.
 ///
-/// Dropped before [`WriteStream::finish`], it gives up what is under way: of the bytes behind [`WriteStream::written`] any may be
-/// written or not.
+/// Dropped before [`WriteStream::finish`], it gives up what is under way: of the bytes behind
+/// [`WriteStream::written`] any may be written or not.
 #[derive(Debug)]
 #[must_use = "WriteStream::finish waits for what is under way"]
 pub struct WriteStream<'f> {
@@ -49,8 +52,8 @@ impl WriteStream<'_> {
         }
     }
 
-    /// Takes data, and waits until there is room for what of it fills I/Os. Dropped meanwhile, the future leaves the data taken; the
-    /// next call goes on with it.
+    /// Takes data, and waits until there is room for what of it fills I/Os. Dropped meanwhile, the future
+    /// leaves the data taken; the next call goes on with it.
     ///
     /// # Errors
     /// The first by offset, of all that was taken before. After that the stream takes nothing more.
@@ -87,7 +90,8 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// The same, and where it ends. A file that shall end with what was [left out](WriteStream::skip) must be [extended](crate::File::extend).
+    /// The same, and where it ends. A file that shall end with what was [left out](WriteStream::skip) must be
+    /// [extended](crate::File::extend).
     ///
     /// # Errors
     /// The first by offset.

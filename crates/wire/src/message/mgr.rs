@@ -1,7 +1,9 @@
-//! What clients and the active manager say to each other: commands, and the registration of daemons of services.
+//! What clients and the active manager say to each other: commands, and the registration of daemons of
+//! services.
 //!
-//! An [`MCommand`] goes to a manager as it does to an OSD and reaches its admin socket (`ceph tell mgr`); what a manager does for the
-//! cluster (`ceph pg dump`) is asked for by an [`MMgrCommand`] since release 15 (`src/mgr/MgrClient.cc`).
+//! An [`MCommand`] goes to a manager as it does to an OSD and reaches its admin socket (`ceph tell mgr`);
+//! what a manager does for the cluster (`ceph pg dump`) is asked for by an [`MMgrCommand`] since release 15
+//! (`src/mgr/MgrClient.cc`).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,8 @@ use crate::message::macros::message_body;
 use crate::message::{Data, Header, Message};
 use crate::{DecodeError, Reader, Writer};
 
-/// A command to the cluster that its active manager executes. Its fields are those of an [`MCommand`]; the cluster may be left out.
+/// A command to the cluster that its active manager executes. Its fields are those of an [`MCommand`]; the
+/// cluster may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrCommand(pub MCommand);
 
@@ -47,7 +50,8 @@ macro_rules! another_name {
 another_name!(MMgrCommand(MCommand) = 0x709 "mgr_command");
 another_name!(MMgrCommandReply(MCommandReply) = 0x70a "mgr_command_reply");
 
-/// A daemon says that it is there. Its configuration, which a manager would show, is written empty and not read.
+/// A daemon says that it is there. Its configuration, which a manager would show, is written empty and not
+/// read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrOpen {
     /// The daemon's name.
@@ -179,7 +183,8 @@ mod tests {
         assert_eq!(again(&MMgrCommandReply(reply.clone())), MMgrCommandReply(reply));
     }
 
-    /// Counters have descriptions of versions of their own; who claims to have some is refused instead of misread.
+    /// Counters have descriptions of versions of their own; who claims to have some is refused instead of
+    /// misread.
     #[test]
     fn reports_with_counters_are_refused() {
         let mut msg = Msg::new(&MMgrReport::default());

@@ -1,7 +1,8 @@
 //! Messages: the envelope that every message travels in, and the bodies, one file for each family.
 //!
-//! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and `data` (bulk
-//! bytes, never copied here). [`Msg`] holds them as they travel; a type that implements [`Message`] is one body, opened.
+//! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and
+//! `data` (bulk bytes, never copied here). [`Msg`] holds them as they travel; a type that implements
+//! [`Message`] is one body, opened.
 
 mod macros;
 pub mod mgr;
@@ -59,9 +60,10 @@ pub struct Msg {
     pub middle: Bytes,
     /// Bulk bytes. What arrives is at most one buffer.
     pub data: Data,
-    /// The CRC-32C of all of `data`, begun with −1 as frames do, if somebody has computed it: of what arrived in crc mode, the
-    /// sender's, checked. What is sent with it is not summed again, so that a checksum goes along with the bytes from the
-    /// client that wrote them, through the server's memory, to the client that reads them.
+    /// The CRC-32C of all of `data`, begun with −1 as frames do, if somebody has computed it: of what arrived
+    /// in crc mode, the sender's, checked. What is sent with it is not summed again, so that a checksum goes
+    /// along with the bytes from the client that wrote them, through the server's memory, to the client that
+    /// reads them.
     pub data_crc: Option<u32>,
 }
 
@@ -143,7 +145,8 @@ pub trait Message: Sized {
         128
     }
 
-    /// Reads the body. `header.version` may be newer than [`Message::VERSION`]: what is appended is left unread.
+    /// Reads the body. `header.version` may be newer than [`Message::VERSION`]: what is appended is left
+    /// unread.
     fn decode(header: &Header, front: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError>;
 }
 

@@ -137,7 +137,8 @@ impl Decode for SnapKind {
     }
 }
 
-/// What clients are told of a snapshot (`SnapshotInfo`). Its name may be any bytes: `N` is what it is read into.
+/// What clients are told of a snapshot (`SnapshotInfo`). Its name may be any bytes: `N` is what it is read
+/// into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapInfo<N = String> {
     /// Its id.

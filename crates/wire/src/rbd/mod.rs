@@ -1,4 +1,5 @@
-//! Images of block devices: what their headers and object maps hold. Facts: `cls/rbd/cls_rbd_types.h`, `include/rbd_types.h`.
+//! Images of block devices: what their headers and object maps hold. Facts: `cls/rbd/cls_rbd_types.h`,
+//! `include/rbd_types.h`.
 
 mod group;
 mod image;

@@ -1,7 +1,8 @@
-//! An image's object map: two bits for each data object, whether it exists and whether it changed since the last snapshot.
+//! An image's object map: two bits for each data object, whether it exists and whether it changed since the
+//! last snapshot.
 //!
-//! It is kept as `common/bit_vector.hpp` encodes it: the count of entries; the entries, four to a byte, the first in the
-//! highest bits; and checksums, one of the header and one of each 4096 bytes.
+//! It is kept as `common/bit_vector.hpp` encodes it: the count of entries; the entries, four to a byte, the
+//! first in the highest bits; and checksums, one of the header and one of each 4096 bytes.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;

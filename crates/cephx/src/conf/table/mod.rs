@@ -64,8 +64,8 @@ impl OptionFacts {
         self.daemon_default
     }
 
-    /// The type of its values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`, `str`, `addr`,
-    /// `addrvec`, `uuid`, or `level` (of a log).
+    /// The type of its values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`, `str`,
+    /// `addr`, `addrvec`, `uuid`, or `level` (of a log).
     pub fn kind(&self) -> &'static str {
         self.kind
     }

@@ -20,7 +20,8 @@ const ROOT: u16 = 3;
 pub(crate) enum Shape {
     /// Anything: empty buckets, devices at every level, all rule steps.
     Wild,
-    /// Every device below a host below a rack below a root, for multi-step-retry rules: those crash in other maps.
+    /// Every device below a host below a rack below a root, for multi-step-retry rules: those crash in other
+    /// maps.
     Regular,
 }
 
@@ -79,8 +80,8 @@ impl Builder<'_> {
         self.level(ROOT, &racks, 5);
     }
 
-    /// Puts `items` into new buckets of type `kind`, and in wild maps leaves some for the next level. Returns what the next
-    /// level can hold.
+    /// Puts `items` into new buckets of type `kind`, and in wild maps leaves some for the next level. Returns
+    /// what the next level can hold.
     fn level(&mut self, kind: u16, items: &[i32], size_max: i32) -> Vec<i32> {
         let mut rest = items;
         let mut above = Vec::new();
@@ -315,8 +316,8 @@ pub(crate) fn class_map(rng: &mut Rng) -> CrushMap {
     map
 }
 
-/// The source of a CRUSH map with classes and rules that use them. Without uniform buckets, which `crushtool` cannot make
-/// shadows of, and trees, whose shadows it makes of uninitialised memory.
+/// The source of a CRUSH map with classes and rules that use them. Without uniform buckets, which `crushtool`
+/// cannot make shadows of, and trees, whose shadows it makes of uninitialised memory.
 pub(crate) fn crush_text(rng: &mut Rng) -> String {
     let (hosts, per_host) = (rng.range(2, 6), rng.range(1, 5));
     let mut text = String::from("# begin\n");

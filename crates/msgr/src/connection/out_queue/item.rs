@@ -32,7 +32,8 @@ pub trait Watcher: Send + Sync {
     fn sent(&self);
 }
 
-/// Messages that are packed by whoever writes the socket, when their turn comes: see [`Connection::leave`](crate::Connection::leave).
+/// Messages that are packed by whoever writes the socket, when their turn comes: see
+/// [`Connection::leave`](crate::Connection::leave).
 pub trait Unpacked: Send + Sync {
     /// How many they are at most.
     fn count(&self) -> usize;
@@ -133,7 +134,8 @@ impl Control {
 
 /// The right to write the socket, with what is needed for it (`W`) and what is to be written next.
 pub(crate) struct Baton<W> {
-    /// Which of the connection's sockets, counted from 1. A runner may come back after its socket was given up.
+    /// Which of the connection's sockets, counted from 1. A runner may come back after its socket was given
+    /// up.
     pub(super) generation: u64,
     /// Messages to write, in order.
     pub(crate) batch: VecDeque<Item>,

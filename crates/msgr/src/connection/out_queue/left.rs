@@ -1,11 +1,12 @@
 //! What those leave who find the lock taken, and how it is done for them.
 //!
-//! Nobody who sends, reads or writes waits for the lock: its holder may have lost the processor, and a thousand senders that
-//! sleep for it would have to be woken one by one. They leave what they wanted done instead, and whoever has the lock does it
-//! (`loligo_lane::Combiner` has the rules). What then is to be done by somebody, such as writing, falls to the one who did it.
+//! Nobody who sends, reads or writes waits for the lock: its holder may have lost the processor, and a
+//! thousand senders that sleep for it would have to be woken one by one. They leave what they wanted done
+//! instead, and whoever has the lock does it (`loligo_lane::Combiner` has the rules). What then is to be done
+//! by somebody, such as writing, falls to the one who did it.
 //!
-//! Things can be left only while the connection is open and the queue far enough from its bounds that all that is left finds
-//! place. Otherwise everybody waits for the lock, and learns there whether there is place.
+//! Things can be left only while the connection is open and the queue far enough from its bounds that all
+//! that is left finds place. Otherwise everybody waits for the lock, and learns there whether there is place.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -62,8 +63,8 @@ pub(super) fn left_bound(whole: Bound) -> Bound {
     Bound { items: (whole.items / 4).clamp(1, LEFT_MAX), bytes: (whole.bytes / 4).max(1) }
 }
 
-/// With how much less than this in the queue things may be left. In one critical section it grows by what was left before and by
-/// one message; meanwhile as much again may be left.
+/// With how much less than this in the queue things may be left. In one critical section it grows by what was
+/// left before and by one message; meanwhile as much again may be left.
 pub(super) fn left_from(whole: Bound) -> Bound {
     let left = left_bound(whole);
     let less = |all: usize, part: usize| all.saturating_sub(2 * part);
@@ -89,8 +90,8 @@ impl<W> OutQueue<W> {
         None
     }
 
-    /// The lock, after waiting for it, when all is done that was left before. Nothing can be left from now on, until the
-    /// guard is released.
+    /// The lock, after waiting for it, when all is done that was left before. Nothing can be left from now
+    /// on, until the guard is released.
     #[track_caller]
     pub(super) fn lock(&self) -> Guard<'_, W> {
         let mut larger = VecDeque::new();
@@ -128,7 +129,8 @@ impl<W> OutQueue<W> {
         self.unlock(inner, action)
     }
 
-    /// Does what was left, until nothing is or somebody else has the lock, who will. Returns what the caller then must do.
+    /// Does what was left, until nothing is or somebody else has the lock, who will. Returns what the caller
+    /// then must do.
     #[cold]
     pub(super) fn attend<'a>(&'a self, mut inner: Guard<'a, W>) -> Action<W> {
         let mut larger = VecDeque::new();
@@ -151,7 +153,8 @@ impl<W> OutQueue<W> {
         Action::WakeWriter
     }
 
-    /// Releases the lock. Returns what the caller must do: `action`, or what comes of what was left meanwhile.
+    /// Releases the lock. Returns what the caller must do: `action`, or what comes of what was left
+    /// meanwhile.
     #[inline(always)]
     pub(super) fn unlock(&self, inner: Guard<'_, W>, action: Action<W>) -> Action<W> {
         if self.release(inner) { self.unlocked(action) } else { action }
@@ -174,7 +177,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Releases the lock; tells those who wait for place, if there is some now. Returns whether something is left to be done.
+    /// Releases the lock; tells those who wait for place, if there is some now. Returns whether something is
+    /// left to be done.
     #[inline(always)]
     fn release(&self, inner: Guard<'_, W>) -> bool {
         if inner.crowded | inner.holds_reader || self.has_place_for_left(&inner) != inner.is_open() {
@@ -214,7 +218,8 @@ impl<W> OutQueue<W> {
 }
 
 impl<W> Inner<W> {
-    /// Does what somebody left. Breaks if a message does not find memory; `larger`, if it has more, is used then.
+    /// Does what somebody left. Breaks if a message does not find memory; `larger`, if it has more, is used
+    /// then.
     pub(super) fn apply(&mut self, left: &mut Left<W>, larger: &mut VecDeque<Item>) -> ControlFlow<()> {
         if matches!(left, Left::Push(_)) && !self.has_memory(larger) {
             return ControlFlow::Break(());
@@ -240,8 +245,8 @@ impl<W> Inner<W> {
         ControlFlow::Continue(())
     }
 
-    /// Whether there is memory for one more message. It is got, and freed, without the lock: so it is exchanged for `larger`, if
-    /// there is more of it.
+    /// Whether there is memory for one more message. It is got, and freed, without the lock: so it is
+    /// exchanged for `larger`, if there is more of it.
     pub(super) fn has_memory(&mut self, larger: &mut VecDeque<Item>) -> bool {
         let count = self.waiting.len();
         if count < self.waiting.capacity() {

@@ -1,9 +1,10 @@
 //! The out-queue: where senders leave messages for whoever writes the connection's socket.
 //!
-//! Its "somebody runs it" bit is a thing: the [`Baton`]. While the connection is open and nobody writes, the queue holds
-//! the baton. Whoever pushes and finds it there takes it along, and thereby is the one runner; whoever finds it away knows
-//! that somebody will look again, because a runner gives it back in the same critical section in which it saw that nothing
-//! was left ([`OutQueue::next`]). So no message is left behind, and no two threads write at the same time.
+//! Its "somebody runs it" bit is a thing: the [`Baton`]. While the connection is open and nobody writes, the
+//! queue holds the baton. Whoever pushes and finds it there takes it along, and thereby is the one runner;
+//! whoever finds it away knows that somebody will look again, because a runner gives it back in the same
+//! critical section in which it saw that nothing was left ([`OutQueue::next`]). So no message is left behind,
+//! and no two threads write at the same time.
 //!
 //! ```text
 //!                    push, cork                 next: something left
@@ -15,16 +16,18 @@
 //!        └───────────────────────── the writer task
 //! ```
 //!
-//! The connection's state is kept here too. It is written under this lock *and* the session's, so that holding either is
-//! enough to read it. Nothing is freed, encoded or written under this lock: what is to be freed is handed out.
+//! The connection's state is kept here too. It is written under this lock *and* the session's, so that
+//! holding either is enough to read it. Nothing is freed, encoded or written under this lock: what is to be
+//! freed is handed out.
 //!
-//! Its sections are short; but a thread can lose its processor in the shortest one. So nobody waits for the lock: who finds it
-//! taken leaves what he wanted done, and whoever has it does that (`left`). While it is free a send is the acquisition of a free
-//! lock and an append, with no memory of its own to be got. Only who opens, closes or loses a socket, who finds the queue almost full, and
-//! in lossless sessions who keeps or frees what is not acknowledged waits for it.
+//! Its sections are short; but a thread can lose its processor in the shortest one. So nobody waits for the
+//! lock: who finds it taken leaves what he wanted done, and whoever has it does that (`left`). While it is
+//! free a send is the acquisition of a free lock and an append, with no memory of its own to be got. Only who
+//! opens, closes or loses a socket, who finds the queue almost full, and in lossless sessions who keeps or
+//! frees what is not acknowledged waits for it.
 //!
-//! It is not a `loligo_lane::Lane`, whose push takes no lock at all: here the state, what waits and what is unacknowledged
-//! must change in one step.
+//! It is not a `loligo_lane::Lane`, whose push takes no lock at all: here the state, what waits and what is
+//! unacknowledged must change in one step.
 
 mod item;
 mod left;
@@ -48,8 +51,8 @@ use super::State;
 
 static OUT_QUEUE: Class = Class::new("msgr.out_queue");
 
-/// Messages and bytes that one run takes at a time: enough that a run's fixed costs vanish, little enough that it ends
-/// soon and that what is revoked has mostly not left yet.
+/// Messages and bytes that one run takes at a time: enough that a run's fixed costs vanish, little enough
+/// that it ends soon and that what is revoked has mostly not left yet.
 const RUN_MESSAGES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 4 << 20;
 
@@ -60,8 +63,8 @@ const LONG_PART: usize = 8;
 const FIRST_MESSAGES: usize = 8;
 pub(crate) const KEPT_MESSAGES: usize = 256;
 
-/// What gathers under a cork is written when it is this much: the peer can begin to work on it, and the fixed costs of a
-/// write (about 3 µs) are spread over enough messages.
+/// What gathers under a cork is written when it is this much: the peer can begin to work on it, and the fixed
+/// costs of a write (about 3 µs) are spread over enough messages.
 const CORKED_MESSAGES_MAX: usize = 32;
 const CORKED_BYTES_MAX: usize = 256 << 10;
 
@@ -219,7 +222,8 @@ impl<W> OutQueue<W> {
         Ok(self.unlock(inner, action))
     }
 
-    /// As [`OutQueue::push`], when somebody else has the lock, or memory must be got, or the message is likely to be refused.
+    /// As [`OutQueue::push`], when somebody else has the lock, or memory must be got, or the message is
+    /// likely to be refused.
     #[cold]
     fn push_aside(&self, mut item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
         let mut larger = VecDeque::new();
@@ -273,8 +277,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Asks for something to be sent besides messages. Does not wake a connection that is not open: acknowledgements and
-    /// signs of life belong to a socket.
+    /// Asks for something to be sent besides messages. Does not wake a connection that is not open:
+    /// acknowledgements and signs of life belong to a socket.
     pub(crate) fn request(&self, control: Control) -> Action<W> {
         let Some(mut inner) = self.enter() else { return self.leave(Left::Request(control)) };
         inner.request(control);
@@ -283,7 +287,8 @@ impl<W> OutQueue<W> {
     }
 
     /// Counts `received` messages and asks for `control` to be sent. From now on, and until as many calls of
-    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `None` if the queue is closed.
+    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `None` if the queue
+    /// is closed.
     pub(crate) fn cork(&self, received: usize, control: Control) -> Option<Action<W>> {
         if self.state() == State::Closed {
             return None;
@@ -356,8 +361,9 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the extremes the one nearer
-    /// to zero was when the connection was at rest, or would have been without them. Another time, if the lock is taken.
+    /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the extremes
+    /// the one nearer to zero was when the connection was at rest, or would have been without them. Another
+    /// time, if the lock is taken.
     pub(crate) fn settle(&self) {
         let Some(mut inner) = self.inner.try_lock() else { return };
         let (least, greatest) = inner.extremes;
@@ -384,7 +390,8 @@ impl<W> OutQueue<W> {
         waiting
     }
 
-    /// The connection's state, for those who hold neither lock: it may be another by the time that they look at it.
+    /// The connection's state, for those who hold neither lock: it may be another by the time that they look
+    /// at it.
     pub(crate) fn state(&self) -> State {
         // Acquire and release: who sees a state sees what led to it.
         State::from_bits(self.state.load(Ordering::Acquire))
@@ -408,8 +415,8 @@ impl<W> OutQueue<W> {
         if closed { Err(Refusal::Closed) } else { Ok(!full) }
     }
 
-    /// Whether so much waits that the peer should take some of it before it asks for more; if so, `shorter` will be notified.
-    /// Perhaps not, if somebody else has the lock: then another time.
+    /// Whether so much waits that the peer should take some of it before it asks for more; if so, `shorter`
+    /// will be notified. Perhaps not, if somebody else has the lock: then another time.
     pub(crate) fn is_long(&self) -> bool {
         let Some(inner) = self.inner.try_lock() else { return false };
         let may_be = self.is_long_now(&inner);
@@ -543,10 +550,11 @@ impl<W> Inner<W> {
 
     /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for them.
     ///
-    /// Almost all traffic is requests and replies. The balance of a client that has one request in flight is 1 after the
-    /// send, that of a server which answers its only request is 0: nothing else is to come, so write at once. A balance
-    /// further from zero means that more requests are in flight; their replies come in batches, and each batch makes
-    /// several senders run. The guess is only about speed: what it gets wrong costs a yield or a system call.
+    /// Almost all traffic is requests and replies. The balance of a client that has one request in flight is
+    /// 1 after the send, that of a server which answers its only request is 0: nothing else is to come, so
+    /// write at once. A balance further from zero means that more requests are in flight; their replies come
+    /// in batches, and each batch makes several senders run. The guess is only about speed: what it gets
+    /// wrong costs a yield or a system call.
     fn more_to_come(&self) -> bool {
         !(-1..=1).contains(&self.balance)
     }

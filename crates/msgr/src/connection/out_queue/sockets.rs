@@ -1,7 +1,7 @@
 //! What happens to the queue when a socket comes or goes, and to messages that outlive one.
 //!
-//! Moving many messages takes long, for a lock that a thousand senders may want. So it is done a few at a time, or outside
-//! of the lock: while the connection is not open, nobody but its driver takes messages out.
+//! Moving many messages takes long, for a lock that a thousand senders may want. So it is done a few at a
+//! time, or outside of the lock: while the connection is not open, nobody but its driver takes messages out.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -42,8 +42,9 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// A socket is up: what waits may flow. `peer_in_seq` is the newest message that the peer has received in a session
-    /// that goes on: what it has is not repeated. Returns the baton, to be run by the caller; `None` if the queue is closed.
+    /// A socket is up: what waits may flow. `peer_in_seq` is the newest message that the peer has received in
+    /// a session that goes on: what it has is not repeated. Returns the baton, to be run by the caller;
+    /// `None` if the queue is closed.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn open(&self, writer: W, peer_in_seq: Option<u64>) -> Option<Box<Baton<W>>> {
@@ -69,9 +70,9 @@ impl<W> OutQueue<W> {
         Some(baton)
     }
 
-    /// The socket is lost, or the connection leaves standby. What was sent and not acknowledged goes back in front of what
-    /// waits. The state becomes `if_empty` if then nothing waits, else `if_not`; returns which. A closed connection stays
-    /// closed.
+    /// The socket is lost, or the connection leaves standby. What was sent and not acknowledged goes back in
+    /// front of what waits. The state becomes `if_empty` if then nothing waits, else `if_not`; returns which.
+    /// A closed connection stays closed.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn detach(&self, if_empty: State, if_not: State) -> (State, Option<Box<Baton<W>>>) {
@@ -80,7 +81,8 @@ impl<W> OutQueue<W> {
             self.unlock_and_go(inner);
             return (State::Closed, None);
         }
-        // From here on nothing can be left, and what was left counts: a baton as stale, a message as one that waits.
+        // From here on nothing can be left, and what was left counts: a baton as stale, a message as one that
+        // waits.
         self.set_state(&mut inner, if_not);
         let baton = inner.holder.take_back();
         self.unlock_and_go(inner);
@@ -95,8 +97,8 @@ impl<W> OutQueue<W> {
         (state, baton)
     }
 
-    /// Drops everything that waits or is unacknowledged and counts from 1 again: the peer has forgotten the session. Not
-    /// while open.
+    /// Drops everything that waits or is unacknowledged and counts from 1 again: the peer has forgotten the
+    /// session. Not while open.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn clear(&self) -> Garbage<W> {
@@ -120,9 +122,9 @@ impl<W> OutQueue<W> {
         Some(self.empty(inner))
     }
 
-    /// Moves what is to be written next into the baton. Messages get their numbers and are kept, both in the critical
-    /// section that takes them from those who wait: a connection lost at any point must find each message in one of the two
-    /// places.
+    /// Moves what is to be written next into the baton. Messages get their numbers and are kept, both in the
+    /// critical section that takes them from those who wait: a connection lost at any point must find each
+    /// message in one of the two places.
     pub(super) fn load_lossless(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
         let room = (inner.unacked.capacity() - inner.unacked.len()).min(MOVED_MAX);
         let mut bytes = 0;
@@ -141,8 +143,8 @@ impl<W> OutQueue<W> {
         inner.waiting_bytes -= bytes;
     }
 
-    /// Makes room to keep what will be sent next. Without room a load takes nothing, and the runner comes back by
-    /// [`OutQueue::next`], which makes some.
+    /// Makes room to keep what will be sent next. Without room a load takes nothing, and the runner comes
+    /// back by [`OutQueue::next`], which makes some.
     pub(super) fn make_room(&self) {
         let mut larger = VecDeque::new();
         loop {

@@ -1,5 +1,6 @@
-//! Goal: no message is lost, doubled, out of order or written by two threads at once, whatever senders, runners, losses of
-//! the socket and revocations do. Method: single steps by hand, random steps against a model of the peer, and threads.
+//! Goal: no message is lost, doubled, out of order or written by two threads at once, whatever senders,
+//! runners, losses of the socket and revocations do. Method: single steps by hand, random steps against a
+//! model of the peer, and threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -271,7 +272,8 @@ enum Step {
     /// That many are pushed while somebody else has the lock.
     PushAside(usize),
     Revoke(usize),
-    /// The runner writes; that many of the messages that are under way arrive before the socket is looked at again.
+    /// The runner writes; that many of the messages that are under way arrive before the socket is looked at
+    /// again.
     Run(usize),
     /// The peer acknowledges what it has.
     Ack,

@@ -1,7 +1,7 @@
 //! A snapshot's clones.
 //!
-//! Clones of the second version stand in the parent's header, beside the snapshot; those of the first in the object
-//! `rbd_children` of the clone's pool, under their parent's pool, id and snapshot.
+//! Clones of the second version stand in the parent's header, beside the snapshot; those of the first in the
+//! object `rbd_children` of the clone's pool, under their parent's pool, id and snapshot.
 
 use std::collections::BTreeSet;
 

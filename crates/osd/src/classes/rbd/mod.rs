@@ -1,9 +1,9 @@
 //! Class `rbd`: the metadata of images.
 //!
-//! An image is a header object (`rbd_header.ID`) whose map holds its size, features, snapshots and parent; an object
-//! `rbd_id.NAME` that holds its id; entries in the pool's `rbd_directory`; and, with the feature of that name, an object map for
-//! the image and each snapshot. librbd and krbd work on all of these through this class only. Facts: `cls/rbd/cls_rbd.cc`,
-//! `cls_rbd.h`, `cls_rbd_types.h`, `include/rbd_types.h`.
+//! An image is a header object (`rbd_header.ID`) whose map holds its size, features, snapshots and parent; an
+//! object `rbd_id.NAME` that holds its id; entries in the pool's `rbd_directory`; and, with the feature of
+//! that name, an object map for the image and each snapshot. librbd and krbd work on all of these through
+//! this class only. Facts: `cls/rbd/cls_rbd.cc`, `cls_rbd.h`, `cls_rbd_types.h`, `include/rbd_types.h`.
 //!
 //! An image of the first format is an object `NAME.rbd` whose bytes hold all of that (`old.rs`).
 //!

@@ -1,4 +1,5 @@
-//! Images of the first format, whose header is the bytes of `NAME.rbd`: snapshots, and the mark of one that is being migrated.
+//! Images of the first format, whose header is the bytes of `NAME.rbd`: snapshots, and the mark of one that
+//! is being migrated.
 
 use bytes::Bytes;
 use loligo_wire::rbd::{OldHeader, OldSnap, old_header};

@@ -1,4 +1,5 @@
-//! Sites that a pool is mirrored to or from (`rbd_mirroring`), and what mirroring notes with an image's snapshots.
+//! Sites that a pool is mirrored to or from (`rbd_mirroring`), and what mirroring notes with an image's
+//! snapshots.
 
 use bytes::Bytes;
 use loligo_wire::rbd::SnapKind;

@@ -1,3 +1,5 @@
+//! Aligned memory for direct I/O.
+
 use std::ops::{Deref, DerefMut};
 
 use super::ALIGN;
@@ -18,8 +20,8 @@ impl Buffer {
         buffer
     }
 
-    /// Makes the buffer `len` bytes long, rounded up. What is in it is anything, except that bytes of a fresh allocation
-    /// are zero.
+    /// Makes the buffer `len` bytes long, rounded up. What is in it is anything, except that bytes of a fresh
+    /// allocation are zero.
     pub(in crate::disk) fn reset(&mut self, len: usize) {
         let len = len.next_multiple_of(ALIGN);
         if self.memory.len() < len + ALIGN {

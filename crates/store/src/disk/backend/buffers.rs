@@ -1,3 +1,5 @@
+//! Buffers that are kept for reuse.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

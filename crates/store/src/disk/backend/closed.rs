@@ -1,3 +1,5 @@
+//! What stands for the key-value map of a closed store.
+
 use std::io;
 use std::sync::Arc;
 

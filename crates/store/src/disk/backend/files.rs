@@ -29,7 +29,8 @@ impl Files {
         ["super", "super.copy", "journal", "data", "kv"].iter().any(|name| dir.join(name).exists())
     }
 
-    /// Opens a directory, and makes it if need be. Fails with [`io::ErrorKind::WouldBlock`] if another store uses it.
+    /// Opens a directory, and makes it if need be. Fails with [`io::ErrorKind::WouldBlock`] if another store
+    /// uses it.
     pub(in crate::disk) fn open(dir: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
         let lock = options().open(dir.join("lock"))?;
@@ -46,7 +47,8 @@ impl Backend for Files {
         let direct =
             options().custom_flags((OFlags::DIRECT | OFlags::NOFOLLOW).bits().cast_signed()).open(&path);
         let file = match direct {
-            // Some file systems have no direct I/O; then writes go through the page cache and are as safe after a sync.
+            // Some file systems have no direct I/O; then writes go through the page cache and are as safe
+            // after a sync.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => options().open(&path)?,
             opened => opened?,
         };

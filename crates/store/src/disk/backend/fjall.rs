@@ -1,6 +1,7 @@
 //! The key-value map: `fjall`, a log-structured merge tree.
 //!
-//! Of what it offers we use batches, snapshots and ranges. Each commit is synced: there is one for each checkpoint.
+//! Of what it offers we use batches, snapshots and ranges. Each commit is synced: there is one for each
+//! checkpoint.
 
 use std::fmt;
 use std::io;

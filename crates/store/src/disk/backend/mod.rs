@@ -1,6 +1,6 @@
-//! What the disk store stands on: files whose writes are safe after a sync, and an ordered key-value map whose commits are
-//! atomic and safe. Real ones are in `files` and `fjall`; tests put simulated ones in their place that fail, tear, lose
-//! and reorder.
+//! What the disk store stands on: files whose writes are safe after a sync, and an ordered key-value map
+//! whose commits are atomic and safe. Real ones are in `files` and `fjall`; tests put simulated ones in their
+//! place that fail, tear, lose and reorder.
 
 mod buffer;
 mod buffers;
@@ -53,7 +53,8 @@ pub(super) trait BackendFile: Send + Sync + Debug {
     /// Makes the file this long; what is new reads as zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Takes room in the file system for this many bytes; the length stays. Where that is not possible nothing happens.
+    /// Takes room in the file system for this many bytes; the length stays. Where that is not possible
+    /// nothing happens.
     fn reserve(&self, len: u64) -> io::Result<()>;
 
     /// What the kernel knows it by, if it is one of the kernel's.
@@ -67,15 +68,16 @@ pub(super) trait BackendFile: Send + Sync + Debug {
     /// Writes the whole buffer, which is aligned as well; it is safe after the next [`sync`](Self::sync).
     fn write(&self, offset: u64, buffer: &[u8]) -> io::Result<()>;
 
-    /// Writes the whole buffer, which is aligned as well; it is safe when this returns. What others have written need not be.
+    /// Writes the whole buffer, which is aligned as well; it is safe when this returns. What others have
+    /// written need not be.
     fn write_and_sync(&self, offset: u64, buffer: &[u8]) -> io::Result<()> {
         self.write(offset, buffer)?;
         self.sync()
     }
 
-    /// When this returns, everything written before it was called is safe, through this handle or another one. After an
-    /// error nothing is known of any of it, and the next sync of this handle may succeed all the same; but each other handle
-    /// that was open is told of it as well.
+    /// When this returns, everything written before it was called is safe, through this handle or another
+    /// one. After an error nothing is known of any of it, and the next sync of this handle may succeed all
+    /// the same; but each other handle that was open is told of it as well.
     fn sync(&self) -> io::Result<()>;
 
     /// Gives a range back to the file system; it may read as anything until it is written again.

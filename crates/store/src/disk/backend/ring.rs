@@ -1,8 +1,9 @@
-//! Reads of one file by `io_uring`: many are given to the kernel with one call, which tells the disk of them at once, and those that are
-//! done are found with the next.
+//! Reads of one file by `io_uring`: many are given to the kernel with one call, which tells the disk of them
+//! at once, and those that are done are found with the next.
 //!
-//! The kernel writes to memory while we do other things. So a ring owns the buffers of its reads from the moment they are given to it until
-//! the kernel has said that it has done with them, and it waits for that when it is dropped.
+//! The kernel writes to memory while we do other things. So a ring owns the buffers of its reads from the
+//! moment they are given to it until the kernel has said that it has done with them, and it waits for that
+//! when it is dropped.
 #![expect(unsafe_code, reason = "the kernel is given addresses of memory")]
 
 use std::collections::VecDeque;
@@ -21,9 +22,11 @@ use smallvec::SmallVec;
 
 use super::{BackendFile, Buffer};
 
-/// Parts of reads that the kernel has at the same time, and one more: more than a disk does at once. Others wait here.
+/// Parts of reads that the kernel has at the same time, and one more: more than a disk does at once. Others
+/// wait here.
 const ENTRIES: u32 = 128;
-/// Says that the kernel shall look for what is done also when nobody waits (`IORING_ENTER_GETEVENTS`, io_uring_enter(2)).
+/// Says that the kernel shall look for what is done also when nobody waits (`IORING_ENTER_GETEVENTS`,
+/// io_uring_enter(2)).
 const GETEVENTS: u32 = 1;
 /// In the place of a read's number: the wake-up.
 const WAKE: u64 = u64::MAX;
@@ -106,7 +109,8 @@ impl<T> Ring<T> {
             in_kernel: 0,
             done: VecDeque::new(),
         };
-        // The first read shows whether the kernel knows this kind of request, which is younger than `io_uring`.
+        // The first read shows whether the kernel knows this kind of request, which is younger than
+        // `io_uring`.
         ring.wake.wake();
         ring.arm();
         while ring.armed {
@@ -179,8 +183,9 @@ impl<T> Ring<T> {
         self.armed = true;
         let entry = opcode::Read::new(Fd(self.wake.0.as_raw_fd()), self.wake_buffer.as_mut_ptr(), 8);
         let entry = entry.build().user_data(WAKE);
-        // SAFETY: the buffer is the ring's and has 8 bytes; nobody touches it until the kernel has done with it, as `armed` says, and it is
-        // not freed before (`settle`). The descriptor is open as long as `wake` is there.
+        // SAFETY: the buffer is the ring's and has 8 bytes; nobody touches it until the kernel has done with
+        // it, as `armed` says, and it is not freed before (`settle`). The descriptor is open as long as
+        // `wake` is there.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("there are entries for one more than all parts that the kernel gets");
     }
@@ -194,8 +199,9 @@ impl<T> Ring<T> {
         let entry = opcode::Read::new(Fd(fd.as_raw_fd()), memory.as_mut_ptr(), memory.len() as u32);
         let entry =
             entry.offset(left.offset).build().user_data(u64::from(number) << u32::BITS | u64::from(part));
-        // SAFETY: the memory is on the heap, a part of a buffer that the ring owns; the buffer is not touched before the kernel has done with all
-        // parts of it (`next_done` gives only those that are), and not freed (`settle`). The descriptor is open as long as `file` is there.
+        // SAFETY: the memory is on the heap, a part of a buffer that the ring owns; the buffer is not touched
+        // before the kernel has done with all parts of it (`next_done` gives only those that are), and not
+        // freed (`settle`). The descriptor is open as long as `file` is there.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("there are entries for all parts that the kernel gets");
         self.in_kernel += 1;
@@ -212,7 +218,8 @@ impl<T> Ring<T> {
         match entered {
             Ok(_) => Ok(()),
             Err(e) => match Errno::from_io_error(&e) {
-                // A signal; or the kernel is short of memory, or wants to be rid of what is done first. What was not begun is begun next time.
+                // A signal; or the kernel is short of memory, or wants to be rid of what is done first. What
+                // was not begun is begun next time.
                 Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
                 _ => Err(e),
             },
@@ -264,7 +271,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Waits until the kernel has done with all memory that it was given. If that cannot be, the memory is never used again.
+    /// Waits until the kernel has done with all memory that it was given. If that cannot be, the memory is
+    /// never used again.
     fn settle(&mut self) {
         self.waiting.clear();
         self.wake.wake();

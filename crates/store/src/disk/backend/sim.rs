@@ -1,10 +1,11 @@
 //! A simulated machine: files in memory that lose, reorder and tear what was not synced, and calls that fail.
 //!
-//! A sync that fails loses what was to be made safe, and each open handle is told of it once, as the kernel does it.
+//! A sync that fails loses what was to be made safe, and each open handle is told of it once, as the kernel
+//! does it.
 //!
-//! Time is counted in calls. At the call that the test names the power goes, or that one call fails. With the power gone
-//! each sector of each unsynced write is there or not, as the seed says; what was synced is there. A commit of the key-value
-//! map during which the power goes is there wholly or not at all.
+//! Time is counted in calls. At the call that the test names the power goes, or that one call fails. With the
+//! power gone each sector of each unsynced write is there or not, as the seed says; what was synced is there.
+//! A commit of the key-value map during which the power goes is there wholly or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,7 +117,8 @@ impl Machine {
         state.calls = 0;
     }
 
-    /// Ends the program but not the machine (`kill -9`): what was written stays. Programs that run on get errors.
+    /// Ends the program but not the machine (`kill -9`): what was written stays. Programs that run on get
+    /// errors.
     pub(in crate::disk) fn restarted(&self) -> Self {
         let mut state = self.0.lock();
         let files = std::mem::take(&mut state.files);
@@ -173,8 +175,8 @@ impl Machine {
         self.0.lock().read.get(name).copied().unwrap_or(0)
     }
 
-    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may go on. If
-    /// that end is dropped, the call panics.
+    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may
+    /// go on. If that end is dropped, the call panics.
     pub(in crate::disk) fn gate(&self, name: &'static str, at: At) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((arrived, heard), (go, told)) = (mpsc::channel(), mpsc::channel());
         self.0.lock().gates.push((name, at, arrived, told));

@@ -9,9 +9,9 @@
 //! | up to which record the map has all | the journal's records: those with a later version are not in the map; without any, all records are |
 //! | sums | counted anew |
 //!
-//! Versions of a collection grow with its records, and a checkpoint takes all of a collection up to one record. So a record of a later
-//! version than the map's was not taken, unless it left neither an operation record nor an object there: then nobody knows, and nothing
-//! is done.
+//! Versions of a collection grow with its records, and a checkpoint takes all of a collection up to one
+//! record. So a record of a later version than the map's was not taken, unless it left neither an operation
+//! record nor an object there: then nobody knows, and nothing is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,9 +13,10 @@
 //! | a journal that is lost, cut, or another store's | it begins anew: records that it had and the map has not are lost |
 //! | a data file that is lost or too short | its end is there again, as zeros, which no checksum fits |
 //!
-//! What is taken out is given to the caller to be kept, before anything is changed. A block that is not what was written stays: reads of
-//! it fail until it is written again. The row of a collection that is lost is made again (`lost`); where it is not known what it said nothing
-//! is done, as all its objects would belong to nothing.
+//! What is taken out is given to the caller to be kept, before anything is changed. A block that is not what
+//! was written stays: reads of it fail until it is written again. The row of a collection that is lost is
+//! made again (`lost`); where it is not known what it said nothing is done, as all its objects would belong
+//! to nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -60,8 +61,9 @@ pub struct Listener<'a> {
     pub progress: &'a mut dyn FnMut(u64, u64),
 }
 
-/// Checks the store in a directory, which nobody else may have open, mends what can be mended, and checks it again. What is taken out of
-/// the store is kept in files of the directory `lost`, which is made if there is a need for it.
+/// Checks the store in a directory, which nobody else may have open, mends what can be mended, and checks it
+/// again. What is taken out of the store is kept in files of the directory `lost`, which is made if there is
+/// a need for it.
 pub fn repair(dir: &Path, lost: &Path, listener: Listener<'_>) -> Result<Repaired, OpenError> {
     if !Files::has_any(dir) {
         return Err(pair::no_store());
@@ -132,7 +134,8 @@ pub(in crate::disk) fn repair_on(
 /// What became of the files as such.
 enum Mended {
     Usable(Superblock, Arc<dyn Kv>),
-    /// Something is gone that nobody can bring back, and without which nothing else has a meaning. It was told.
+    /// Something is gone that nobody can bring back, and without which nothing else has a meaning. It was
+    /// told.
     Hopeless,
 }
 
@@ -203,8 +206,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Ends the journal where it cannot be read. All that is not before that place is cleared: a group of it could else follow upon new
-    /// ones one day.
+    /// Ends the journal where it cannot be read. All that is not before that place is cleared: a group of it
+    /// could else follow upon new ones one day.
     fn journal(&mut self, backend: &dyn Backend, superblock: &Superblock) -> Result<(), OpenError> {
         let cut = self.wrong.iter().find_map(|wrong| match wrong {
             Wrong::Journal { head, limit } => Some((*head, *limit)),
@@ -292,7 +295,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Keeps the data of a chunk that belongs to nothing: zeros where there is none, or none that is what was written.
+    /// Keeps the data of a chunk that belongs to nothing: zeros where there is none, or none that is what was
+    /// written.
     fn keep_data(&mut self, name: &str, chunk: &Chunk) -> io::Result<()> {
         let mut bytes = vec![0; chunk.blocks.len() * BLOCK];
         for (block, bytes) in chunk.blocks.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
@@ -342,7 +346,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Takes a block for one that does not exist, with a checksum that does not fit: nobody knows what was there.
+    /// Takes a block for one that does not exist, with a checksum that does not fit: nobody knows what was
+    /// there.
     fn unreadable(&mut self, crc: u32) -> Result<Place, OpenError> {
         let is_free = |block: &u64| !self.check.used.bits().get(*block) && !self.check.named.get(*block);
         let Some(block) = (0..self.check.blocks).find(is_free) else {
@@ -425,7 +430,8 @@ impl Repair<'_> {
     }
 }
 
-/// A row's key as a file's name: its kind, and the rest in hexadecimal, of which a long one keeps what tells it from others.
+/// A row's key as a file's name: its kind, and the rest in hexadecimal, of which a long one keeps what tells
+/// it from others.
 fn file_name(key: &[u8]) -> String {
     const LEN_MAX: usize = 100;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

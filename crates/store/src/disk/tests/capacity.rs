@@ -108,8 +108,8 @@ fn what_is_overwritten_does_not_fill_a_store() {
     }
 }
 
-/// A clone of an omap takes room when it is made, not when a checkpoint copies it: of what the map has, of what is in memory, and of a
-/// clone that has no rows yet.
+/// A clone of an omap takes room when it is made, not when a checkpoint copies it: of what the map has, of
+/// what is in memory, and of a clone that has no rows yet.
 #[test]
 fn a_cloned_omap_takes_room_at_once() {
     let machine = Machine::new(1, 64 << 20);

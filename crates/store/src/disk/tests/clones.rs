@@ -1,6 +1,7 @@
-//! Goal: a clone takes no room until one of the two is written to, and whatever happens each block is in use as long as something
-//! refers to it, and no longer. Method: mostly clones among random changes, with power cuts, beside the model; then references are
-//! counted from the rows alone and compared with what the store takes for free.
+//! Goal: a clone takes no room until one of the two is written to, and whatever happens each block is in use
+//! as long as something refers to it, and no longer. Method: mostly clones among random changes, with power
+//! cuts, beside the model; then references are counted from the rows alone and compared with what the store
+//! takes for free.
 
 use super::*;
 use crate::disk::backend::Batch;
@@ -31,7 +32,8 @@ fn check_accounts(store: &DiskStore, machine: &Machine, what: &str) {
     let counts = references(machine);
     let (blocks, _) = store.core().space.figures();
     let in_use = store.core().space.in_use();
-    // A thread that reads may still hold what it read: until then its blocks are not given out again, whatever the rows say.
+    // A thread that reads may still hold what it read: until then its blocks are not given out again,
+    // whatever the rows say.
     assert!(in_use >= counts.len() as u64, "{what}: {in_use} blocks are in use, {} have to be", counts.len());
     let mut shares = Shares::default();
     let disk = machine.kv().expect("simulated").snapshot();

@@ -1,5 +1,6 @@
-//! Goal: a store of which files were emptied, cut, exchanged or taken away is refused with their names, or is whole; it is never
-//! opened with less in it, and never made anew. Method: each file of a store that was closed or killed, one at a time and in pairs.
+//! Goal: a store of which files were emptied, cut, exchanged or taken away is refused with their names, or is
+//! whole; it is never opened with less in it, and never made anew. Method: each file of a store that was
+//! closed or killed, one at a time and in pairs.
 
 use std::collections::BTreeMap;
 

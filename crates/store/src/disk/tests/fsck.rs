@@ -1,5 +1,5 @@
-//! Goal: a check finds all damage, names where it is, and finds nothing in a store that is whole. Method: stores that were
-//! written to at random, ended at any moment; then one thing is changed.
+//! Goal: a check finds all damage, names where it is, and finds nothing in a store that is whole. Method:
+//! stores that were written to at random, ended at any moment; then one thing is changed.
 
 use super::*;
 use crate::disk::backend::Batch;
@@ -147,7 +147,8 @@ pub(super) fn mend(machine: &Machine) -> (Vec<String>, Vec<Finding>, Kept) {
     (done, left, kept)
 }
 
-/// What can be read of an object, block by block; `None` where that fails, and nothing if the object is not there.
+/// What can be read of an object, block by block; `None` where that fails, and nothing if the object is not
+/// there.
 fn readable(pg: &Pg, name: &'static [u8]) -> Option<Vec<Option<Vec<u8>>>> {
     let view = wait(pg.collection.object(ObjectRef::head(0, name))).expect("its row can be read")?;
     let blocks = 0..view.size().div_ceil(4096);

@@ -1,5 +1,5 @@
-//! Goal: the row of a collection that was lost is made again from what else there is, or nothing is changed. Method: a store of which
-//! the last records are in the journal only; then rows are cut short or taken out.
+//! Goal: the row of a collection that was lost is made again from what else there is, or nothing is changed.
+//! Method: a store of which the last records are in the journal only; then rows are cut short or taken out.
 
 use super::fsck::{check, mend};
 use super::*;

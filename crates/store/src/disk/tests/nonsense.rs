@@ -1,5 +1,5 @@
-//! Goal: whatever lies on disk, reading it never panics and takes no more memory than there are bytes. Method: what a store
-//! wrote, changed at random, cut short and with arbitrary bytes in its place.
+//! Goal: whatever lies on disk, reading it never panics and takes no more memory than there are bytes.
+//! Method: what a store wrote, changed at random, cut short and with arbitrary bytes in its place.
 
 use proptest::prelude::{any, prop, proptest};
 

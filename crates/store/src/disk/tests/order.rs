@@ -59,7 +59,8 @@ fn a_place_is_nobody_elses_before_the_committer_has_written_to_it() {
     arrived.recv().expect("somebody writes it to its place");
     submit(2, b"first", Change::Remove).expect("works");
     until_checkpoints_have_ended(&store);
-    // No checkpoint has seen it, and none will: its blocks are nobody's, but somebody is still about to write there.
+    // No checkpoint has seen it, and none will: its blocks are nobody's, but somebody is still about to write
+    // there.
     let early = submit(3, b"second", Change::WriteFull { data: second.clone() });
     if early.is_ok() {
         until_map_has(&store, b"second");
@@ -291,8 +292,8 @@ enum Hit {
     Nothing,
 }
 
-/// Has one call panic while objects are written, read and written down. Nobody may wait for ever, and nothing may be lost that was
-/// acknowledged. Gives what was hit.
+/// Has one call panic while objects are written, read and written down. Nobody may wait for ever, and nothing
+/// may be lost that was acknowledged. Gives what was hit.
 fn panic_at(seed: u64, call: u64) -> Hit {
     let mut rng = Rng::new(seed);
     let machine = Machine::new(seed, 64 << 20);
@@ -348,7 +349,8 @@ fn read_some(pg: &Pg) -> Result<(), StoreError> {
     wait(pg.collection.list(ObjectRef::first_of_hash(0), usize::MAX)).map(drop)
 }
 
-/// A fault of the program in any thread stops the store: nothing more is acknowledged, everybody hears of it, and it can be closed.
+/// A fault of the program in any thread stops the store: nothing more is acknowledged, everybody hears of it,
+/// and it can be closed.
 #[test]
 fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
     let mut hits = BTreeMap::new();
@@ -360,8 +362,8 @@ fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
     assert!(threads >= 3 || seeds().count() < 60, "{hits:?}");
 }
 
-/// Goal: a checkpoint that waits for what the committer is writing hears that it will not be written. Method: the committer is held in its
-/// write until the checkpoint has come there, and then panics.
+/// Goal: a checkpoint that waits for what the committer is writing hears that it will not be written. Method:
+/// the committer is held in its write until the checkpoint has come there, and then panics.
 #[test]
 fn a_checkpoint_does_not_wait_for_a_committer_that_has_panicked() {
     // Small writes go to their places, and the committer writes them.

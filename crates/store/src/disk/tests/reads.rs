@@ -1,5 +1,6 @@
-//! Goal: reads are right, and say what is damaged, whoever does them: the kernel's `io_uring` or threads. Method: a store in real files, closed
-//! and opened again, so that nothing is in memory; its reads beside what was written.
+//! Goal: reads are right, and say what is damaged, whoever does them: the kernel's `io_uring` or threads.
+//! Method: a store in real files, closed and opened again, so that nothing is in memory; its reads beside
+//! what was written.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;

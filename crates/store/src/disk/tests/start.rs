@@ -1,4 +1,5 @@
-//! Goal: a start reads and writes little, and finds damage all the same. Method: the simulated machine counts.
+//! Goal: a start reads and writes little, and finds damage all the same. Method: the simulated machine
+//! counts.
 
 use super::*;
 use crate::disk::layout::{Superblock, VERSION};

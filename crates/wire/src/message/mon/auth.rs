@@ -1,5 +1,5 @@
-//! Authentication inside an authenticated session: renewal of tickets. (The first authentication is part of msgr2's
-//! handshake and no message.)
+//! Authentication inside an authenticated session: renewal of tickets. (The first authentication is part of
+//! msgr2's handshake and no message.)
 
 use bytes::Bytes;
 

@@ -11,8 +11,8 @@ message_body! {
     }
 }
 
-/// Who manages (`MgrMap`): the part that clients use. The rest, modules and their options, is written empty; what follows the
-/// name is not read.
+/// Who manages (`MgrMap`): the part that clients use. The rest, modules and their options, is written empty;
+/// what follows the name is not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MgrMap {
     /// The map's version.

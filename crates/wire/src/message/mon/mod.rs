@@ -26,7 +26,8 @@ use crate::{Decode, DecodeError, Encode, Reader, Writer};
 /// What `PaxosServiceMessage` puts first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaxosHeader {
-    /// The version of the service's state that the sender has seen, or that the answer is based on; 0 is "any".
+    /// The version of the service's state that the sender has seen, or that the answer is based on; 0 is
+    /// "any".
     pub version: u64,
 }
 

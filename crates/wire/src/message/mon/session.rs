@@ -52,7 +52,8 @@ impl Decode for Subscription {
     }
 }
 
-/// Asks to be sent things when they change: `monmap`, `config`, `osdmap`, `mgrmap`, … (version 3 of the message).
+/// Asks to be sent things when they change: `monmap`, `config`, `osdmap`, `mgrmap`, … (version 3 of the
+/// message).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMonSubscribe {
     /// What, and from which version.

@@ -1,5 +1,5 @@
-//! What clients and OSDs say to each other: requests on objects and their answers, backoffs, notifications, maps, and
-//! the types inside the payloads of operations.
+//! What clients and OSDs say to each other: requests on objects and their answers, backoffs, notifications,
+//! maps, and the types inside the payloads of operations.
 
 mod backoff;
 mod list;

@@ -62,7 +62,8 @@ impl Decode for ObjectLocator {
     }
 }
 
-/// An object's full name and its place in the order of a pool's objects (`hobject_t`): what listing and backoffs count in.
+/// An object's full name and its place in the order of a pool's objects (`hobject_t`): what listing and
+/// backoffs count in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HObject {
     /// The locator key, if it differs from the name; else empty.
@@ -114,7 +115,8 @@ impl HObject {
     }
 }
 
-/// Ceph's order ("bitwise"): the end last; then pool, the hash with its bits reversed, namespace, key, name, snapshot.
+/// Ceph's order ("bitwise"): the end last; then pool, the hash with its bits reversed, namespace, key, name,
+/// snapshot.
 impl Ord for HObject {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         fn rank(o: &HObject) -> (i64, u32, &[u8], &[u8], &[u8], SnapId) {
@@ -199,9 +201,11 @@ impl Decode for RequestRedirect {
     }
 }
 
-/// The name of an operation (`osd_reqid_t`), the same each time it is sent: who sends, its incarnation, its tid.
+/// The name of an operation (`osd_reqid_t`), the same each time it is sent: who sends, its incarnation, its
+/// tid.
 ///
-/// Clients leave name and tid blank: the OSD then takes the sender's number and the tid of the message's header.
+/// Clients leave name and tid blank: the OSD then takes the sender's number and the tid of the message's
+/// header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OsdReqId {
     /// Who.

@@ -65,7 +65,8 @@ impl OsdOp {
         Self::new(OpCode::OMAPGETVALSBYKEYS).with_data(set_of(keys).to_bytes())
     }
 
-    /// OMAP_CMP: fails with ECANCELED unless each key's value compares so with the one given (as it: stored OP given).
+    /// OMAP_CMP: fails with ECANCELED unless each key's value compares so with the one given (as it: stored
+    /// OP given).
     pub fn omap_compare<K: AsRef<[u8]>>(assertions: impl IntoIterator<Item = (K, CmpOp, Bytes)>) -> Self {
         let assertions: BTreeMap<Bytes, (Bytes, i32)> = assertions
             .into_iter()

@@ -15,8 +15,8 @@ const ARGS_LEN: usize = 28;
 /// offset  0   2       6            34            38
 ///         code flags   arguments    payload_len        38 bytes; the payload travels in the message's data
 /// ```
-/// What the arguments mean depends on the code: constructors and views of the same name keep the two together. A view of
-/// the wrong code yields numbers without meaning, but never fails.
+/// What the arguments mean depends on the code: constructors and views of the same name keep the two
+/// together. A view of the wrong code yields numbers without meaning, but never fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdOp {
     /// Which operation.
@@ -24,11 +24,13 @@ pub struct OsdOp {
     /// Its flags.
     pub flags: OpFlags,
     args: [u8; ARGS_LEN],
-    /// In a request the input (`indata`), in a reply the output (`outdata`). A slice of the message's data, not a copy.
+    /// In a request the input (`indata`), in a reply the output (`outdata`). A slice of the message's data,
+    /// not a copy.
     pub data: Bytes,
 }
 
-/// Arguments of READ, WRITE, WRITEFULL, APPEND, ZERO, TRUNCATE, SPARSE_READ, MAPEXT, CMPEXT: a range of bytes.
+/// Arguments of READ, WRITE, WRITEFULL, APPEND, ZERO, TRUNCATE, SPARSE_READ, MAPEXT, CMPEXT: a range of
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// First byte; TRUNCATE: the new size.
@@ -286,7 +288,8 @@ impl OsdOp {
         Self::new(OpCode::PGNLS).with_args(args).with_data(cursor.to_bytes())
     }
 
-    /// PGNLS of at most `count` entries behind `cursor` that a filter lets through: its name and its arguments.
+    /// PGNLS of at most `count` entries behind `cursor` that a filter lets through: its name and its
+    /// arguments.
     pub fn pgnls_filter(count: u64, start_epoch: u32, cursor: &super::HObject, filter: &[u8]) -> Self {
         let data = [filter, &cursor.to_bytes()].concat();
         Self { code: OpCode::PGNLS_FILTER, ..Self::pgnls(count, start_epoch, cursor) }.with_data(data.into())

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The number of an object operation (`CEPH_OSD_OP_*`). Its bits say what the operation does: see [`OpCode::is_modify`].
+/// The number of an object operation (`CEPH_OSD_OP_*`). Its bits say what the operation does: see
+/// [`OpCode::is_modify`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OpCode(pub u16);
 

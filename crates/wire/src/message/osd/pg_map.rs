@@ -1,5 +1,5 @@
-//! What placement groups and OSDs report, as a manager keeps it (`PGMap`, and what it is made of): `ceph pg getmap`
-//! gives it encoded.
+//! What placement groups and OSDs report, as a manager keeps it (`PGMap`, and what it is made of): `ceph pg
+//! getmap` gives it encoded.
 
 use std::collections::BTreeMap;
 

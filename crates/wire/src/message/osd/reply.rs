@@ -45,8 +45,8 @@ pub struct MOSDOpReply {
 }
 
 impl MOSDOpReply {
-    /// The answer to `request`: moves its name and operations here, whose inputs are dropped. The kind of answer is
-    /// "durable", as Ceph answers reads and writes alike since kraken.
+    /// The answer to `request`: moves its name and operations here, whose inputs are dropped. The kind of
+    /// answer is "durable", as Ceph answers reads and writes alike since kraken.
     pub fn answer(request: MOSDOp, result: i32, map_epoch: Epoch) -> Self {
         const WANTED: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONNVRAM).union(OsdFlags::ONDISK);
         const ANSWER: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONDISK);
@@ -75,7 +75,8 @@ impl MOSDOpReply {
         self
     }
 
-    /// Sets the version fields as an OSD does in an answer that changed nothing: there is no change to replay.
+    /// Sets the version fields as an OSD does in an answer that changed nothing: there is no change to
+    /// replay.
     pub fn with_read_versions(mut self, at: Eversion, user_version: u64) -> Self {
         self.user_version = user_version;
         self.bad_replay_version = at;
@@ -142,7 +143,8 @@ impl Message for MOSDOpReply {
     }
 }
 
-/// What a client needs of an [`MOSDOpReply`]: without the echo of what it sent, so that nothing is allocated for it.
+/// What a client needs of an [`MOSDOpReply`]: without the echo of what it sent, so that nothing is allocated
+/// for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdReply {
     /// The kind of the answer and the request's flags.

@@ -86,7 +86,8 @@ pub mod shard_error {
     pub const OMAP_DIGEST: u64 = 1 << 10;
     /// It does not have the size that is known.
     pub const SIZE: u64 = 1 << 11;
-    /// All that are told without the object's attributes, by the names that stock tools give them, in their order.
+    /// All that are told without the object's attributes, by the names that stock tools give them, in their
+    /// order.
     pub const NAMES: [(u64, &str); 13] = [
         (MISSING, "missing"),
         (STAT, "stat_error"),

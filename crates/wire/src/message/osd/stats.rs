@@ -1,4 +1,5 @@
-//! Statistics of a pool (`pool_stat_t` and what it is made of). The numbers are Ceph's `int64_t`, but for 32-bit ones.
+//! Statistics of a pool (`pool_stat_t` and what it is made of). The numbers are Ceph's `int64_t`, but for
+//! 32-bit ones.
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 

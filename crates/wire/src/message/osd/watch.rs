@@ -1,4 +1,5 @@
-//! [`MWatchNotify`]: an OSD tells a watcher that something was notified, or a notifier that all have answered.
+//! [`MWatchNotify`]: an OSD tells a watcher that something was notified, or a notifier that all have
+//! answered.
 
 use bytes::Bytes;
 
