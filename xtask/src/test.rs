@@ -11,7 +11,7 @@ use crate::failures::Failures;
 use crate::process::{cargo, workspace};
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::suites::{self, Choice};
-use crate::watched;
+use crate::{tidy, watched};
 
 /// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
@@ -200,7 +200,7 @@ fn loom() -> Command {
 }
 
 fn models_of(name: &str) -> PathBuf {
-    workspace().join("crates").join(name).join("tests/loom.rs")
+    workspace().join(tidy::folder_of(name).unwrap_or("crates")).join("tests/loom.rs")
 }
 
 /// The ignored tests, told where the cluster and the program are, which has been built with the tests.

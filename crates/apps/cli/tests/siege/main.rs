@@ -1,0 +1,79 @@
+//! Goal: a server that is attacked in all known ways at once loses nothing, goes on answering its honest
+//! clients, and takes no more memory than its bounds allow. Method: `loligo serve --store disk` in a process
+//! of its own; writers that verify, and a client that times small reads, at first alone and then beside the
+//! attackers; at the end the server is killed, and what the next one has is compared.
+//!
+//! `LOLIGO_SIEGE_SECONDS` says for how long (6), `LOLIGO_SIEGE_SEED` with which chances (1). With
+//! `LOLIGO_SIEGE_RATIO` the slowest in a hundred of the small reads may take so many times what it takes
+//! without attackers, and no longer. `cargo xtask torture` runs it for long and with that bound.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../../server/server/tests/hostile/attacker.rs"]
+mod attacker;
+mod attacks;
+mod probe;
+#[path = "../server_process/mod.rs"]
+mod server_process;
+mod victim;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../writers/mod.rs"]
+mod writers;
+
+use std::env;
+use std::process::Stdio;
+use std::time::Duration;
+
+use attacks::Attacks;
+use fastrand::Rng;
+use probe::Probe;
+use server_process::{Scratch, ServerProcess};
+use victim::Victim;
+use writers::{Writers, connect};
+
+/// What the server's bounds allow in all (`docs/book/security.md`), and what it has without clients.
+const MEMORY_MAX: u64 = 2 << 30;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_attacks_at_once_cost_no_data_and_no_more_memory_than_allowed() {
+    let (seconds, seed) = (setting("LOLIGO_SIEGE_SECONDS", 6), setting("LOLIGO_SIEGE_SEED", 1));
+    let mut rng = Rng::with_seed(seed);
+    let scratch = Scratch::new("siege");
+    // It says a lot of its attackers, which is in its log as well.
+    let mut server = ServerProcess::start_telling(&scratch.0, Stdio::null());
+    let (honest, pool) = connect(&scratch.0, "honest").await;
+    let victim = Victim::new(&scratch.0, &server, &honest).await;
+    let mut writers = Writers::new();
+    writers.start(&pool, &mut rng);
+    let probe = Probe::new(&pool).await;
+
+    let quiet = probe.run(Duration::from_secs(seconds) / 3).await;
+    let attacks = Attacks::begin(&victim, &honest, seed).await;
+    let besieged = probe.run(Duration::from_secs(seconds)).await;
+    let report = attacks.end().await;
+    let most_bytes = victim.peak_bytes();
+
+    writers.stop();
+    writers.finish().await;
+    writers.verify(&pool, 0).await;
+    server.kill();
+    let server = ServerProcess::start(&scratch.0);
+    writers.verify(&pool, 1).await;
+    println!(
+        "seed {seed}, {seconds} s: {} operations; small reads: alone {quiet}; besieged {besieged}; the server had {} MiB at most",
+        writers.totals().0,
+        most_bytes >> 20
+    );
+    print!("{report}");
+    assert!(report.is_everything_tried(), "{report}");
+    assert!(most_bytes < MEMORY_MAX, "the server had {} MiB", most_bytes >> 20);
+    if let Ok(ratio) = env::var("LOLIGO_SIEGE_RATIO") {
+        let ratio: f64 = ratio.parse().expect("a number");
+        assert!(besieged.p99_us <= quiet.p99_us * ratio, "alone {quiet}; besieged {besieged}");
+    }
+    honest.shutdown().await;
+    drop(server);
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
