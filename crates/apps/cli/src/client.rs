@@ -10,7 +10,7 @@ use crate::admin::Observed;
 use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
-use crate::waits;
+use crate::{log, waits};
 
 /// What the command line says about the cluster and the pool, not connected yet.
 pub(crate) struct Client {
@@ -77,7 +77,9 @@ impl Client {
     pub(crate) async fn cluster(self) -> Result<Rados, Failure> {
         let waits = Waits::default();
         waits::tell(waits.clone());
+        let conf = self.conf()?;
         let rados = self.builder.waits(&waits).connect().await.context(|| "connect".to_owned())?;
+        log::follow(&conf.with_monitors(rados.monitors_settings()))?;
         if let Some(observed) = self.observed {
             // A command connects once.
             let _ = observed.set(rados.observe());

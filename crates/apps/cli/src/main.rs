@@ -182,6 +182,7 @@ fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let client = Client::new(tracing.of(builder), cli).map(|client| client.observed(observed));
     let done = client.and_then(|client| traced_command(cli, client));
     let traced = tracing.finish();
+    log::flush_followed();
     done.and(traced)
 }
 

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
+use bytes::Bytes;
+use loligo_rados::Builder;
+
 fn loligo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
     // What this machine is configured to is none of the tests' business.
@@ -104,4 +107,38 @@ fn a_wrong_level_is_passed_over() {
     assert_eq!(said.lines().count(), 1, "{said}");
     fs::remove_file(errors).unwrap();
     fs::remove_dir_all(dir).unwrap();
+}
+
+/// What `ceph config set client.admin` says of the log is followed, as by stock programs; the command line
+/// goes before it.
+#[test]
+fn a_client_follows_what_the_monitor_says_of_its_log() {
+    let path = env::temp_dir().join(format!("loligo-cli-followed.{}.log", std::process::id()));
+    let _ = fs::remove_file(&path);
+    let server = Server::start("log-followed", &[]);
+    let conf = server.1.join("ceph.conf");
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let rados = Builder::new().conf_file(conf.to_str().unwrap()).connect().await.unwrap();
+        for (name, value) in [("log_file", path.to_str().unwrap()), ("debug_ms", "1/5")] {
+            let set = format!(
+                r#"{{"prefix":"config set","who":"client.admin","name":"{name}","value":"{value}"}}"#
+            );
+            rados.mon_command(&set, Bytes::new()).await.unwrap();
+        }
+        rados.shutdown().await;
+    });
+    let put = |level: &[&str]| {
+        let mut put = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        put.arg("-c").arg(&conf).args(level).args(["-p", "p", "put", "o"]).arg(&conf).env_remove("CEPH_ARGS");
+        let output = put.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        fs::read_to_string(&path).unwrap_or_default()
+    };
+    let silent = put(&["--debug-ms", "0/0"]);
+    assert!(!silent.contains(" msgr: "), "{silent}");
+    let log = put(&[]);
+    assert!(log.contains("  1 msgr: connection ") && log.contains(": open\n"), "{log}");
+    let dir = server.stop();
+    fs::remove_dir_all(dir).unwrap();
+    fs::remove_file(path).unwrap();
 }

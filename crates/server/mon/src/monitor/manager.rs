@@ -5,9 +5,12 @@ use loligo_wire::message::mgr::{MMgrCommand, MMgrCommandReply};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::{Tid, UTime, Uuid};
 
+use serde_json::Value;
+
 use super::run::DESCRIPTIONS;
 use super::{Monitor, SessionId};
 use crate::command::{self, Args, Errno, Failure, Outcome, Reply, descriptions};
+use crate::text::without_lone_surrogates;
 
 /// To a client that has no capability for managers.
 const DENIED: &str = "access denied: does your client key have mgr caps? See \
@@ -43,12 +46,14 @@ impl Monitor {
     }
 }
 
-/// What a command says, or what a stock manager answers to a text that is none.
+/// What a command says, or what a stock manager answers to a text that is none. What follows the object is
+/// not looked at: stock `rbd perf image iostat` sends a quotation mark there.
 fn arguments(text: &str) -> Result<Args, Failure> {
-    let value = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>().next();
+    let clean = without_lone_surrogates(text.to_owned());
+    let value = serde_json::Deserializer::from_str(&clean).into_iter::<Value>().next();
     match value {
-        Some(Ok(serde_json::Value::Object(fields))) => match fields.get("prefix") {
-            None | Some(serde_json::Value::String(_)) => Args::parse(text),
+        Some(Ok(Value::Object(fields))) => match fields.get("prefix") {
+            None | Some(Value::String(_)) => Args::parse(&Value::Object(fields).to_string()),
             Some(_) => Err(Failure::invalid("bad or missing field 'prefix'")),
         },
         Some(Ok(_)) => Err(Failure::invalid(format!("not JSON object {text}"))),

@@ -65,6 +65,8 @@ fn commands_are_answered_as_by_a_stock_manager() {
     ] {
         assert_eq!(ask(&mut mon, session, text), (-22, status.to_owned(), String::new()), "{text}");
     }
+    let (result, _, output) = ask(&mut mon, session, "\n{\"prefix\":\"pg stat\",\"format\":\"json\"}\"");
+    assert!(result == 0 && output.starts_with("{\"pg_ready\":true,"), "a word behind the object: {output}");
     let (result, status, _) = ask(&mut mon, session, r#"{"prefix":"pg ls","pool":77}"#);
     assert_eq!((result, status.as_str()), (-2, "pool 77 does not exist"));
     let descriptions = ask(&mut mon, session, r#"{"prefix":"get_command_descriptions"}"#).2;
