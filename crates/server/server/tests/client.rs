@@ -65,7 +65,7 @@ on_both! {
 
 /// The commands that docs/emulated.md says are refused as unknown, with those who are asked for them.
 fn absent_commands() -> Vec<(&'static str, &'static str)> {
-    let page = include_str!("../../../docs/emulated.md");
+    let page = include_str!("../../../../docs/emulated.md");
     let list =
         page.split_once("## Commands of a 16.2 cluster that the server does not have").expect("a list").1;
     let list = list.split_once("\n- ").expect("items").1;
