@@ -1,7 +1,7 @@
 //! What the monitor knows of the cluster.
 //!
 //! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is
-//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back, [`change`] what has changed.
+//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back, `change` what has changed.
 
 pub(crate) mod change;
 pub mod config;
