@@ -1,7 +1,7 @@
 //! Ceph's messages: what clients, monitors and OSDs exchange, and records of images.
 //!
-//! What is here: the bodies of the messages (module [`message`]) and the records of images (module [`rbd`]). The codec and
-//! the small types are those of `loligo-types`, and can be named from here.
+//! What is here: the bodies of the messages (module [`message`]) and the records of images (module [`rbd`]).
+//! The codec and the small types are those of `loligo-types`, and can be named from here.
 //!
 //! What this crate refuses to do: no sockets, no clocks, no maps (a map travels through here as opaque bytes
 //! and is opened by `loligo-maps`), no panic and no allocation beyond the bytes at hand, whatever those bytes

@@ -2,9 +2,9 @@
 //!
 //! [`prepare()`] makes the new image, the destination, with the snapshots of the old one, the source, which
 //! goes to the trash: from then on the destination is used, and has what the source has (`origin/`).
-//! [`execute()`] copies all that nobody has needed to copy yet. [`commit()`] removes the source; [`abort()`], until
-//! then, removes the destination instead, and gives the source what was written meanwhile. Both headers say
-//! what is being done, so that each step can be repeated if whoever took it was killed. Facts:
+//! [`execute()`] copies all that nobody has needed to copy yet. [`commit()`] removes the source; [`abort()`],
+//! until then, removes the destination instead, and gives the source what was written meanwhile. Both headers
+//! say what is being done, so that each step can be repeated if whoever took it was killed. Facts:
 //! `librbd/api/Migration.cc` (release 16).
 //!
 //! ```no_run
