@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-/// Its n-th run of a form measures n, ten times as much before as after; in two settings, of which the second
+/// Its n-th run of a form measures n, ten times as much before as after. It has two settings; the second one
 /// begins anew.
 #[derive(Default)]
 pub(crate) struct Counting {

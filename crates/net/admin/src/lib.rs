@@ -170,16 +170,15 @@ impl Admin {
     /// would make the other connections wait, and could not drive a runtime.
     async fn run_to_the_end(&self, request: Vec<u8>) -> Result<String, Refusal> {
         let admin = self.clone();
-        let begun = spawn_blocking(move || admin.begin(&request)).await;
+        let late = |_| {
+            let s = LASTING_MAX.as_secs();
+            Failure::new(format!("not done after {s} s; it may still be"))
+        };
+        let begun =
+            timeout(LASTING_MAX, spawn_blocking(move || admin.begin(&request))).await.map_err(late)?;
         match begun.map_err(|_| Failure::new("the command has failed; the log says more"))?? {
             Begun::Done(answer, _) => Ok(answer),
-            Begun::Lasting(answer) => match timeout(LASTING_MAX, answer).await {
-                Ok(answer) => Ok(answer?),
-                Err(_) => {
-                    let s = LASTING_MAX.as_secs();
-                    Err(Failure::new(format!("not done after {s} s; it may still be")).into())
-                }
-            },
+            Begun::Lasting(answer) => Ok(timeout(LASTING_MAX, answer).await.map_err(late)??),
         }
     }
 

@@ -5,7 +5,7 @@
 //! same ones beside their hits. Hits are due at fixed times too, or each follows the one before.
 //!
 //! A hit's time is that of the call; but if its thread still waited for an earlier one when it was due, its
-//! time is counted from then: who waits long would else measure the less the longer he waits.
+//! time is counted from then. Otherwise a thread would measure the less the longer it waits.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};

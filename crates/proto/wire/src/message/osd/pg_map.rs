@@ -207,7 +207,7 @@ impl PgStat {
         w.put(&self.last_became_peered);
         w.bool(false); // of pinned objects
         w.u32(self.snaptrimq_len);
-        w.u32((self.state >> 32) as u32);
+        w.u32((self.state >> 32).wrapping_as::<u32>());
         w.put(&self.purged_snaps);
         w.bool(false); // of manifests
         w.u32(0); // shards that lack nothing

@@ -1,10 +1,16 @@
 //! The command line of `loligo rbd`.
 
+mod bench;
+mod group;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::size;
+
+pub(crate) use bench::{Bench, IoType, Pattern};
+pub(crate) use group::{Group, GroupImage, GroupSnap};
 
 const SPEC: &str = "\
 Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Without a pool, -p says which; else it is what the option rbd_default_pool says ('rbd'). \
@@ -534,102 +540,6 @@ pub(crate) struct ById {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Group {
-    /// Make a group without images.
-    Create {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-    },
-    /// List the groups of a pool.
-    #[command(alias = "list")]
-    Ls {
-        /// POOL[/NAMESPACE].
-        place: Option<String>,
-    },
-    /// Remove a group with its snapshots; its images stay.
-    #[command(alias = "remove")]
-    Rm {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-    },
-    /// Give a group another name, in its pool and namespace.
-    Rename {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-        /// [POOL/[NAMESPACE/]]GROUP.
-        to: String,
-    },
-    /// Images of a group.
-    #[command(subcommand)]
-    Image(GroupImage),
-    /// Snapshots of a group: one of each of its images, all of the same moment.
-    #[command(subcommand)]
-    Snap(GroupSnap),
-}
-
-#[derive(Subcommand)]
-pub(crate) enum GroupImage {
-    /// Add an image, which may lie in another pool, to a group.
-    Add {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-        image: String,
-    },
-    /// Take an image out of a group. It keeps its snapshots of the group until those are removed.
-    #[command(alias = "remove")]
-    Rm {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-        #[arg(required_unless_present = "image_id")]
-        image: Option<String>,
-        /// [POOL/[NAMESPACE/]]ID, instead of a name.
-        #[arg(long, value_name = "ID", conflicts_with = "image")]
-        image_id: Option<String>,
-    },
-    /// List the images of a group.
-    #[command(alias = "list")]
-    Ls {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-    },
-}
-
-#[derive(Subcommand)]
-pub(crate) enum GroupSnap {
-    /// Make a snapshot of each image while nobody writes to any of them, if they have exclusive-lock.
-    Create {
-        /// [POOL/[NAMESPACE/]]GROUP@SNAPSHOT.
-        snapshot: String,
-    },
-    /// List the snapshots of a group.
-    #[command(alias = "list")]
-    Ls {
-        /// [POOL/[NAMESPACE/]]GROUP.
-        group: String,
-    },
-    /// Remove a snapshot of a group.
-    #[command(alias = "remove")]
-    Rm {
-        /// [POOL/[NAMESPACE/]]GROUP@SNAPSHOT.
-        snapshot: String,
-    },
-    /// Give a snapshot of a group another name.
-    Rename {
-        /// [POOL/[NAMESPACE/]]GROUP@SNAPSHOT.
-        snapshot: String,
-        /// The new name.
-        to: String,
-    },
-    /// Make the images what they were at a snapshot of the group.
-    Rollback {
-        /// [POOL/[NAMESPACE/]]GROUP@SNAPSHOT.
-        snapshot: String,
-        #[command(flatten)]
-        quiet: Quiet,
-    },
-}
-
-#[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     /// Say that a pool is for images, and look whether it can have some.
     Init {
@@ -755,54 +665,6 @@ pub(crate) enum Migration {
         #[command(flatten)]
         quiet: Quiet,
     },
-}
-
-#[derive(Args)]
-pub(crate) struct Bench {
-    pub(crate) image: String,
-    /// What to do.
-    #[arg(long, value_enum)]
-    pub(crate) io_type: IoType,
-    /// Bytes of an I/O.
-    #[arg(long, value_parser = size, default_value = "4K")]
-    pub(crate) io_size: u64,
-    /// I/Os in flight.
-    #[arg(long, default_value_t = 16)]
-    pub(crate) io_threads: usize,
-    /// Bytes in all.
-    #[arg(long, value_parser = size, default_value = "1G")]
-    pub(crate) io_total: u64,
-    /// Where.
-    #[arg(long, value_enum, default_value_t = Pattern::Seq)]
-    pub(crate) io_pattern: Pattern,
-    /// How many in a hundred I/Os read.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub(crate) rw_mix_read: u32,
-    /// Bytes of memory for a cache, at least 1M: writes are done when they are in it, and what is dirty at
-    /// the end is written back within the time that is shown.
-    #[arg(long, value_parser = block, value_name = "BYTES")]
-    pub(crate) cache: Option<u64>,
-    /// With a cache: a write is done when the cluster has it.
-    #[arg(long, requires = "cache")]
-    pub(crate) cache_writethrough: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum IoType {
-    Read,
-    Write,
-    #[value(alias = "rw")]
-    Readwrite,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Pattern {
-    /// Anywhere.
-    Rand,
-    /// Each I/O in flight goes through a part of the image of its own.
-    Seq,
-    /// One behind the other.
-    FullSeq,
 }
 
 /// Bytes, at least one.
