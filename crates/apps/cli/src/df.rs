@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::HumanBytes;
 use loligo_mon::StateFile;
-use loligo_store::disk::usage;
+use loligo_store_disk::usage;
 use loligo_wire::PoolId;
 use serde_json::{Value, json};
 

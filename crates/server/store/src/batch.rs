@@ -35,7 +35,7 @@ pub fn gives_answers() -> bool {
 }
 
 /// Gives answers, and does what is to be done behind them.
-pub(crate) fn together<R>(give: impl FnOnce() -> R) -> R {
+pub fn together<R>(give: impl FnOnce() -> R) -> R {
     BEHIND.set(Some(SmallVec::new()));
     let given = give();
     // What comes of it is of no batch any more.

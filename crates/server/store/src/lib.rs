@@ -8,7 +8,7 @@
 //! A store may answer at once or later, and one trait serves both: a store in memory answers every call with
 //! [`Fetch::Now`] and [`Commit::Done`]; a store on disk answers the same way when it has what is asked for in
 //! memory, and else with [`Fetch::Later`] and [`Commit::Pending`]. The memory store is
-//! [`memory::MemoryStore`]; [`Delayed`] makes any store slow.
+//! [`memory::MemoryStore`], the one on disk the crate `loligo-store-disk`; [`Delayed`] makes any store slow.
 //!
 //! What this crate refuses to do: it knows no connections, no maps, no capabilities and no meaning of an
 //! operation. The caller serialises the transactions of one collection (a collection is a sequencer);
@@ -16,18 +16,18 @@
 #![deny(unsafe_code)]
 
 mod batch;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod delayed;
-pub mod disk;
 mod error;
 mod fetch;
-pub mod fuzz;
 mod guard;
 pub mod memory;
 mod oid;
 mod store;
 mod transaction;
 
-pub use batch::{behind_answers, gives_answers};
+pub use batch::{behind_answers, gives_answers, together};
 pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};
@@ -37,7 +37,7 @@ pub use store::{
     Collection, CollectionStats, Commit, CommitListener, Data, Info, KeyValues, ObjectStore, ObjectView,
     OmapPage, OmapRange, StatFs,
 };
-pub use transaction::{Change, ObjectChanges, OpRecord, Transaction};
+pub use transaction::{Change, ObjectChanges, OpRecord, Transaction, is_own};
 
 /// The largest object that a store keeps, in bytes. Far above Ceph's own limit (`osd_max_object_size`, 128
 /// MiB by default), which the OSD enforces; this one keeps a store's arithmetic in bounds whatever it is

@@ -115,12 +115,12 @@ pub enum Change<'a> {
 
 impl Change<'_> {
     /// Whether this changes one object by itself, and does not remove it.
-    pub(crate) fn concerns_object(&self) -> bool {
+    pub fn concerns_object(&self) -> bool {
         !matches!(self, Self::Remove | Self::CloneFrom { .. })
     }
 
     /// Whether this changes an object's bytes or how many there are.
-    pub(crate) fn concerns_data(&self) -> bool {
+    pub fn concerns_data(&self) -> bool {
         matches!(
             self,
             Self::Write { .. } | Self::WriteFull { .. } | Self::Zero { .. } | Self::Truncate { .. }
@@ -129,7 +129,7 @@ impl Change<'_> {
 }
 
 /// Whether an attribute is the OSD's own, which clones do not take along.
-pub(crate) fn is_own(name: &[u8]) -> bool {
+pub fn is_own(name: &[u8]) -> bool {
     name.first() == Some(&0)
 }
 

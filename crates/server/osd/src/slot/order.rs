@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_store::Delayed;
-use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
+use loligo_store_disk::{DiskConfig, DiskStore};
 use loligo_wire::message::osd::{ObjectLocator, OpCode, Ops, OsdFlags, OsdOp};
 use loligo_wire::{Epoch, PoolId, Tid, Uuid};
 use smallvec::smallvec;

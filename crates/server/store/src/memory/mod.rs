@@ -12,7 +12,7 @@ mod index;
 mod near;
 mod object;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,0 +1,326 @@
+//! The checkpointer: one thread that brings the map up to what is in memory, so that the journal can be used
+//! again.
+//!
+//! A checkpoint takes from each collection what has changed (a cut, under the collection's lock, in memory
+//! only), writes the blocks that have no place yet, and commits everything to the map at once, with the
+//! sequence number of the newest record that each collection's cut has seen. A restart does not repeat
+//! records up to that one. The order: blocks, sync, map; then the journal's tail moves on, then what the map
+//! no longer refers to is free, when nobody views it any more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use loligo_lockstat::{Class, RwLock};
+use loligo_store::StoreError;
+use loligo_wire::PgId;
+
+use super::backend::{BackendFile, Batch};
+use super::collection::{Cut, DiskCollection, Flushed, Guard};
+use super::core::{Core, DIRTY_MAX};
+use super::flush::{Flush, Grown, Writer};
+use super::keys;
+use super::layout::{Runs, Superblock};
+use super::notes::{CHECKPOINT, Notes};
+use super::rows::{CollectionRow, StoreMark, StoreRow, encode_ops};
+use super::space::{Need, Stored};
+
+static COLLECTIONS: Class = Class::new("store.disk_collections");
+
+/// What was changed is in the map after this time at the latest, if nothing else calls for a checkpoint.
+const INTERVAL: Duration = Duration::from_secs(10);
+/// How often is looked whether there is a reason.
+const LOOK: Duration = Duration::from_millis(200);
+/// And so many bytes of large writes in memory.
+const LARGE_BYTES_MAX: u64 = 96 << 20;
+/// Objects of all collections that stay in memory though the map has them: about a kilobyte each.
+const CLEAN_MAX: usize = 24 << 10;
+/// Operation records that are kept on disk for each collection.
+const RECORDS_KEPT: u64 = 3072;
+
+/// The collections there are, and those that were removed and are still in the map.
+pub(super) struct Collections(pub(super) RwLock<Table>);
+
+pub(super) struct Table {
+    pub(super) open: BTreeMap<PgId, Arc<DiskCollection>>,
+    pub(super) removed: Vec<Arc<DiskCollection>>,
+    /// Of the next collection.
+    pub(super) next_number: u32,
+    /// What views of the newest snapshot hold.
+    pub(super) guard: Arc<Guard>,
+}
+
+impl Collections {
+    pub(super) fn new(next_number: u32) -> Self {
+        let (open, removed, guard) = (BTreeMap::new(), Vec::new(), Arc::default());
+        Self(RwLock::new(&COLLECTIONS, Table { open, removed, next_number, guard }))
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<DiskCollection>> {
+        self.removed_and_open().1
+    }
+
+    /// At one moment: each is either removed or open.
+    fn removed_and_open(&self) -> (Vec<Arc<DiskCollection>>, Vec<Arc<DiskCollection>>) {
+        let table = self.0.read();
+        (table.removed.clone(), table.open.values().cloned().collect())
+    }
+}
+
+pub(super) struct Checkpointer {
+    core: Arc<Core>,
+    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not
+    /// write.
+    data: Arc<dyn BackendFile>,
+    collections: Arc<Collections>,
+    superblock: Superblock,
+    notes: Notes,
+    /// Checkpoints so far.
+    count: u64,
+    stored: Stored,
+    /// Blocks that the map does not refer to any more, with what older views hold, and the records that must
+    /// be safe first.
+    retired: VecDeque<(Arc<Guard>, u64, Runs)>,
+    /// Rows of removed collections, and where in the journal records about them end.
+    tombstones: Vec<(PgId, u64)>,
+    /// Its buffer is used again and again: new memory would have to be cleared.
+    writer: Writer,
+}
+
+/// A collection, its objects, its operation records so far, and what has grown.
+type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, Grown);
+
+/// What a checkpoint does not change before it is safe.
+struct Done {
+    flushed: Vec<FlushedCollection>,
+    freed: Runs,
+    promised: Need,
+    removed: Vec<Arc<DiskCollection>>,
+    tail: u64,
+}
+
+impl Checkpointer {
+    pub(super) fn new(
+        core: Arc<Core>,
+        data: Arc<dyn BackendFile>,
+        collections: Arc<Collections>,
+        (superblock, notes, count): (Superblock, Notes, u64),
+        stored: Stored,
+        tombstones: Vec<(PgId, u64)>,
+    ) -> Self {
+        Self {
+            core,
+            data,
+            collections,
+            superblock,
+            notes,
+            count,
+            stored,
+            retired: VecDeque::new(),
+            tombstones,
+            writer: Writer::default(),
+        }
+    }
+
+    /// Until the store is closed, and then once more, or until it stops.
+    pub(super) fn run(mut self) {
+        let mut last = Instant::now();
+        loop {
+            // Acquire: the committer has ended before this is said.
+            let closing = self.core.drained.load(Ordering::Acquire);
+            let wanted = self.core.wanted.swap(false, Ordering::Acquire);
+            if self.core.why_stopped().is_some() {
+                return;
+            }
+            if closing || wanted || self.is_due(last) {
+                last = Instant::now();
+                if let Err(e) = self.checkpoint() {
+                    return self.core.stop(format!("a checkpoint: {e}"));
+                }
+                self.core.wake();
+            }
+            if closing {
+                return;
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+
+    fn is_due(&self, last: Instant) -> bool {
+        self.core.dirty.load(Ordering::Relaxed) > DIRTY_MAX
+            || self.core.large_bytes.load(Ordering::Relaxed) > LARGE_BYTES_MAX
+            || last.elapsed() > INTERVAL
+    }
+
+    /// Writes down everything that has been submitted.
+    pub(super) fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.release();
+        let mut batch = Batch::default();
+        let done = self.write_down(&mut batch)?;
+        let has_tail = self.core.journal_tail.load(Ordering::Relaxed) == done.tail;
+        if has_tail && done.flushed.is_empty() && done.removed.is_empty() {
+            return Ok(());
+        }
+        let failed = |e: io::Error| super::rows::bad(e.to_string());
+        self.data.sync().map_err(failed)?;
+        self.core.check()?;
+        self.core.kv().commit(batch).map_err(failed)?;
+        self.count += 1;
+        // Before any block is free and any part of the journal is used again: an older map must not be taken
+        // for this one.
+        self.notes.store(CHECKPOINT, self.count).map_err(failed)?;
+        self.finish(done);
+        Ok(())
+    }
+
+    fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
+        // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left
+        // it.
+        let tail = self.core.journal_head.load(Ordering::Acquire);
+        self.core.large_bytes.store(0, Ordering::SeqCst);
+        self.core.let_in();
+        let (removed, open) = self.collections.removed_and_open();
+        let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
+        // What is written down stays readable from memory, but not at the cost of all that is there already.
+        self.core.kept_bytes.store(0, Ordering::Relaxed);
+        let mut done =
+            Done { flushed: Vec::new(), freed: Runs::new(), promised: Need::default(), removed, tail };
+        self.bury(tail, batch);
+        let mut lost = Runs::new();
+        for mut cut in cuts {
+            done.promised += cut.promised;
+            self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
+            let number = cut.collection.number;
+            let (stored, writer) = (&mut self.stored, &mut self.writer);
+            let mut flush = Flush::new(&self.core, stored, batch, number, writer);
+            let (flushed, grown) = if cut.removed {
+                flush.remove_all()?;
+                (Vec::new(), Grown::default())
+            } else {
+                flush.entries(std::mem::take(&mut cut.entries))?
+            };
+            lost.extend(std::mem::take(&mut flush.lost));
+            done.freed.append(&mut cut.dropped);
+            self.put_collection(&mut cut, grown, batch);
+            if !cut.removed {
+                done.flushed.push((cut.collection, flushed, cut.row.records, grown));
+            }
+        }
+        self.writer.write_out(&self.core)?;
+        // When all that is new was counted: a clone may have what its source has no longer.
+        for run in lost {
+            self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;
+        }
+        self.stored.save(batch);
+        let Superblock { salt, journal_len, blocks, .. } = self.superblock;
+        let row = StoreRow {
+            fsid: self.superblock.fsid,
+            journal_tail: tail,
+            next_object: self.core.next_object.load(Ordering::Relaxed),
+            next_collection: self.collections.0.read().next_number,
+            next_seq: self.core.next_seq.load(Ordering::Relaxed),
+            mark: Some(StoreMark { salt, journal_len, blocks, checkpoint: self.count + 1 }),
+        };
+        batch.set(keys::STORE, row.encode());
+        Ok(done)
+    }
+
+    /// Removes the rows of collections that the journal does not speak of any more.
+    fn bury(&mut self, tail: u64, batch: &mut Batch) {
+        let collections = self.collections.0.read();
+        self.tombstones.retain(|(pg, until)| {
+            let gone = *until <= tail;
+            if gone && !collections.open.contains_key(pg) {
+                batch.remove(keys::collection(*pg));
+            }
+            !gone
+        });
+    }
+
+    fn put_collection(&self, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
+        let pg = cut.collection.pg;
+        if cut.removed {
+            // It only says which records are void. A collection made anew has a row of its own, which comes
+            // later.
+            let row = CollectionRow { applied_seq: cut.row.applied_seq, ..CollectionRow::default() };
+            batch.set(keys::collection(pg), row.encode());
+            return;
+        }
+        grown.add_to(&mut cut.row.stats, cut.row.object_rows.get_or_insert_default());
+        batch.set(keys::collection(pg), cut.row.encode());
+        let number = cut.row.number;
+        let first = cut.first_op / keys::RECORDS_PER_ROW;
+        for (group, ops) in (first..).zip(cut.ops.chunks(keys::RECORDS_PER_ROW as usize)) {
+            batch.set(keys::records(number, group), encode_ops(ops));
+            if let Some(old) = group.checked_sub(RECORDS_KEPT / keys::RECORDS_PER_ROW) {
+                batch.remove(keys::records(number, old));
+            }
+        }
+    }
+
+    /// The map is safe: memory, journal and space follow.
+    fn finish(&mut self, done: Done) {
+        let disk = self.core.kv().snapshot();
+        let (old, guard) = {
+            let mut table = self.collections.0.write();
+            let old = std::mem::take(&mut table.guard);
+            (old, Arc::clone(&table.guard))
+        };
+        let mut flushed: BTreeMap<PgId, _> = done
+            .flushed
+            .into_iter()
+            .map(|(c, flushed, records, grown)| (c.pg, (c, flushed, records, grown)))
+            .collect();
+        let all = self.collections.all();
+        for collection in &all {
+            let (entries, records, grown) = match flushed.remove(&collection.pg) {
+                Some((of, entries, records, grown)) if Arc::ptr_eq(&of, collection) => {
+                    (entries, records, grown)
+                }
+                _ => (Vec::new(), 0, Grown::default()),
+            };
+            collection.rebase(entries, records, grown, CLEAN_MAX / all.len(), &disk, &guard);
+        }
+        // First what the map has now: there is never more room for a moment than there is.
+        self.core.space.set_map_bytes(map_bytes(&all));
+        self.core.space.release_promise(done.promised);
+        self.retired.push_back((old, self.core.pushed(), done.freed));
+        // Release: the committer writes over what is before it only after the map is safe.
+        self.core.journal_tail.store(done.tail, Ordering::Release);
+        let end = self.core.journal_head.load(Ordering::Acquire);
+        for removed in done.removed {
+            self.tombstones.push((removed.pg, end));
+            self.collections.0.write().removed.retain(|c| !Arc::ptr_eq(c, &removed));
+        }
+        self.release();
+    }
+
+    /// Frees what nobody views any more.
+    fn release(&mut self) {
+        while let Some((guard, pushed, _)) = self.retired.front_mut()
+            && self.core.committer_is_past(*pushed)
+            && Arc::get_mut(guard).is_some()
+            && let Some((.., runs)) = self.retired.pop_front()
+        {
+            for run in &runs {
+                // Only tells the file system; what it does with it does not matter.
+                if run.len >= DISCARD_BLOCKS_MIN {
+                    let _ = self.data.discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
+                }
+            }
+            // Nobody can keep them there any more: who read them had a view.
+            self.core.data_cache.forget(&runs);
+            self.core.space.free(&runs);
+        }
+    }
+}
+
+/// What the map has of the capacity.
+pub(super) fn map_bytes(collections: &[Arc<DiskCollection>]) -> u64 {
+    collections.iter().map(|collection| collection.map_bytes()).sum()
+}
+
+/// Shorter runs are not given back to the file system: they are used again soon.
+const DISCARD_BLOCKS_MIN: u32 = 16;

@@ -1,0 +1,730 @@
+//! One placement group's objects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use loligo_lockstat::{Class, Mutex};
+use loligo_store::{
+    Change, Collection, CollectionStats, Commit, CommitListener, Fetch, Later, OBJECT_BYTES_MAX, ObjectName,
+    ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
+};
+use loligo_wire::{DecodeError, Eversion, PgId};
+use smallvec::SmallVec;
+
+use super::backend::{Closed, Snapshot};
+use super::cache::{Cache, Entry};
+use super::commit::write_ahead;
+use super::core::{Core, Larges, Pending, Pushed};
+use super::flush::Grown;
+use super::layout::{BLOCK, LARGE, Runs};
+use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
+use super::record::{self, Body, Edits, Placed, What, Whole};
+use super::rows::{self, CollectionRow, Stored, bad};
+use super::space::Need;
+use super::view::DiskView;
+use super::{keys, layout, list};
+
+/// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints,
+/// finished reads and statistics.
+static COLLECTION: Class = Class::new("store.disk_collection");
+static LISTENER: Class = Class::new("store.listener");
+
+/// Operation records that are given to a restarted OSD.
+const RECORDS_MAX: u64 = 3000;
+
+/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is
+/// not used again before it is gone.
+#[derive(Debug, Default)]
+pub(super) struct Guard;
+
+pub(super) struct DiskCollection {
+    pub(super) core: Arc<Core>,
+    pub(super) pg: PgId,
+    /// What its rows in the map are found by.
+    pub(super) number: u32,
+    pub(super) inner: Mutex<Inner>,
+    listener: Mutex<Option<Arc<dyn CommitListener>>>,
+}
+
+pub(super) struct Inner {
+    pub(super) cache: Cache,
+    /// The map as the last checkpoint left it; what is in the cache and not there is newer.
+    pub(super) disk: Arc<dyn Snapshot>,
+    pub(super) guard: Arc<Guard>,
+    /// Of the newest record.
+    pub(super) seq: u64,
+    pub(super) version: Eversion,
+    pub(super) stats: CollectionStats,
+    /// Operation records so far.
+    pub(super) records: u64,
+    /// The newest of them: all that are not in complete rows of the map.
+    pub(super) ops: Vec<OpRecord>,
+    /// See [`Dropped`].
+    pub(super) dropped: Dropped,
+    /// What was promised to writes since the last checkpoint.
+    promised: Need,
+    /// Bytes of the rows of objects, as of the last checkpoint.
+    object_rows: u64,
+    /// The row in the map says something else.
+    pub(super) dirty: bool,
+    pub(super) removed: bool,
+}
+
+impl DiskCollection {
+    /// A collection as a row of the map says it is.
+    pub(super) fn new(
+        core: Arc<Core>,
+        pg: PgId,
+        row: &CollectionRow,
+        ops: Vec<OpRecord>,
+        disk: Arc<dyn Snapshot>,
+        guard: Arc<Guard>,
+    ) -> Arc<Self> {
+        let inner = Inner {
+            cache: Cache::default(),
+            disk,
+            guard,
+            seq: row.applied_seq,
+            version: row.version,
+            stats: row.stats,
+            records: row.records,
+            ops,
+            dropped: Runs::new(),
+            promised: Need::default(),
+            object_rows: row.object_rows.unwrap_or(0),
+            dirty: false,
+            removed: false,
+        };
+        let inner = Mutex::new(&COLLECTION, inner);
+        Arc::new(Self { core, pg, number: row.number, inner, listener: Mutex::new(&LISTENER, None) })
+    }
+
+    pub(super) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        let old = self.listener.lock().replace(listener);
+        drop(old);
+    }
+
+    /// Lets go of the map, also of what clones in the cache refer to: the store is closed.
+    pub(super) fn close(&self) {
+        let closed: Arc<dyn Snapshot> = Arc::new(Closed);
+        let mut inner = self.inner.lock();
+        let old = (std::mem::replace(&mut inner.disk, closed), std::mem::take(&mut inner.cache));
+        drop(inner);
+        drop(old);
+    }
+
+    /// How much there is.
+    pub(super) fn stats(&self) -> CollectionStats {
+        self.inner.lock().stats
+    }
+
+    /// Whoever is told of commits.
+    pub(super) fn listener(&self) -> Option<Arc<dyn CommitListener>> {
+        self.listener.lock().clone()
+    }
+
+    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::pushed_record`],
+    /// and to free what it knew.
+    pub(super) fn remove(self: &Arc<Self>) -> (Pushed, Forgotten) {
+        let mut inner = self.inner.lock();
+        let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+        let record = record::encode_remove(seq, self.pg);
+        let forgotten = inner.forget(seq);
+        let pending = Pending { record, larges: Larges::new(), collection: Arc::clone(self), version: None };
+        (self.core.push(pending), forgotten)
+    }
+
+    /// Does what a record of the journal says, at a restart.
+    pub(super) fn replay(self: &Arc<Self>, seq: u64, what: What<'_>) -> Result<(), StoreError> {
+        match what {
+            What::Remove => drop(self.inner.lock().forget(seq)),
+            What::Transaction(body) => {
+                for edits in &body.objects {
+                    for edit in &edits.edits {
+                        if let Edit::Large { large, .. } = edit
+                            && !large.runs.iter().all(|run| self.core.space.take_exactly(*run))
+                        {
+                            return Err(bad(format!(
+                                "record {seq} of the journal names blocks that are in use"
+                            )));
+                        }
+                    }
+                }
+                let need = self.prepare(&body.objects)?;
+                self.core.space.promise_again(need);
+                self.inner.lock().apply(self, seq, body, need);
+            }
+        }
+        Ok(())
+    }
+
+    /// What its objects have of the map, as of the last checkpoint: keys and values of omaps, names and
+    /// attributes.
+    pub(super) fn map_bytes(&self) -> u64 {
+        let inner = self.inner.lock();
+        let stats = &inner.stats;
+        stats.omap_bytes + stats.omap_keys * keys::OMAP_PREFIX_LEN as u64 + inner.object_rows
+    }
+
+    /// Sees to it that all objects which a transaction is about are in the cache. Gives what it needs until
+    /// the next checkpoint.
+    fn prepare(&self, objects: &[Edits<'_>]) -> Result<Need, StoreError> {
+        let sources: SmallVec<[ObjectRef<'_>; 2]> =
+            objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
+        let oids: SmallVec<[ObjectRef<'_>; 2]> =
+            objects.iter().map(|o| o.oid).chain(sources.iter().copied()).collect();
+        while let Some((oid, disk)) = self.missing(&oids)? {
+            self.load(oid, &disk)?;
+        }
+        let need = Need { blocks: blocks_later(objects), bytes: map_bytes(objects) };
+        Ok(self.with_clones(&oids, need, sources.len() as u64))
+    }
+
+    /// How much more the next checkpoint has to write at most, if these objects are written to and cloned: a
+    /// clone has no more than all of them together.
+    fn with_clones(&self, oids: &[ObjectRef<'_>], written: Need, clones: u64) -> Need {
+        if clones == 0 {
+            return written;
+        }
+        let mut inner = self.inner.lock();
+        let mut each = written;
+        for (i, oid) in oids.iter().enumerate() {
+            let Some(entry) = inner.cache.get(*oid).filter(|_| !oids[..i].contains(oid)) else { continue };
+            let blocks = entry.live.as_ref().map_or(0, |onode| onode.blocks_without_place());
+            each += Need { blocks, bytes: entry.clone_bytes_max() };
+        }
+        let all = |written: u64, each: u64| written.saturating_add(clones.saturating_mul(each));
+        Need { blocks: all(written.blocks, each.blocks), bytes: all(written.bytes, each.bytes) }
+    }
+
+    /// The first of these objects that is not in the cache; those that do not exist are put there.
+    #[expect(clippy::type_complexity, reason = "an object and where to look for it")]
+    fn missing<'a>(
+        &self,
+        oids: &[ObjectRef<'a>],
+    ) -> Result<Option<(ObjectRef<'a>, Arc<dyn Snapshot>)>, StoreError> {
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return Err(StoreError::NoCollection(self.pg));
+        }
+        for oid in oids {
+            if inner.cache.get(*oid).is_some() {
+                continue;
+            }
+            if self.core.filter.may_exist(self.number, *oid) {
+                return Ok(Some((*oid, Arc::clone(&inner.disk))));
+            }
+            inner.cache.insert(Entry::new(Arc::new(ObjectName::new(*oid)?), None, None));
+        }
+        Ok(None)
+    }
+
+    /// Takes an object from the map into the cache.
+    fn load(&self, oid: ObjectRef<'_>, disk: &Arc<dyn Snapshot>) -> Result<(), StoreError> {
+        let name = Arc::new(ObjectName::new(oid)?);
+        let loaded = rows::load(&**disk, self.number, oid)?;
+        let (live, stored) = loaded.map(|(onode, stored)| (Arc::new(onode), Arc::new(stored))).unzip();
+        let mut inner = self.inner.lock();
+        // If a checkpoint has ended meanwhile, what was found may be old; whoever needs it looks again.
+        if Arc::ptr_eq(&inner.disk, disk) {
+            inner.cache.insert(Entry::new(name, live, stored));
+        }
+        Ok(())
+    }
+
+    fn look(self: &Arc<Self>, oid: ObjectRef<'_>) -> Look {
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return Look::Found(None);
+        }
+        let (disk, guard) = (Arc::clone(&inner.disk), Arc::clone(&inner.guard));
+        match inner.cache.get(oid) {
+            Some(entry) => Look::Found(entry.live.clone().map(|onode| {
+                let (core, name) = (Arc::clone(&self.core), Arc::clone(&entry.name));
+                Arc::new(DiskView { core, name, onode, disk, guard }) as Arc<dyn ObjectView>
+            })),
+            None if self.core.filter.may_exist(self.number, oid) => Look::OnDisk(disk),
+            None => Look::Found(None),
+        }
+    }
+
+    /// Gives large writes their places, and small ones if that is the better way.
+    fn place(&self, txn: &Transaction<'_>) -> Result<Placed, StoreError> {
+        let mut placed = Placed::new();
+        for (number, change) in txn.objects.iter().flat_map(|o| &o.changes).enumerate() {
+            let Some(whole) = Whole::of(change) else { continue };
+            match self.place_of(&whole) {
+                Ok(Some(runs)) => placed.push((number, whole.placed(runs))),
+                Ok(None) => {}
+                Err(e) => {
+                    placed.iter().for_each(|(_, moving)| self.core.space.free(&moving.large.runs));
+                    // It frees what was removed.
+                    self.core.want_checkpoint();
+                    return Err(e);
+                }
+            }
+        }
+        Ok(placed)
+    }
+
+    fn place_of(&self, whole: &Whole<'_>) -> Result<Option<Runs>, StoreError> {
+        if whole.write_len() >= LARGE {
+            return self.core.space.allocate(whole.blocks(), 0).map(Some);
+        }
+        // What is left before and behind the blocks is in the journal all the same.
+        let is_mostly_whole = whole.blocks() as usize * BLOCK * 2 > whole.write_len();
+        let run = if is_mostly_whole && self.core.writes_small_to_place() {
+            self.core.space.allocate_small(whole.blocks())
+        } else {
+            None
+        };
+        Ok(run.map(|run| Runs::from_slice(&[run])))
+    }
+
+    fn submit_encoded(self: &Arc<Self>, seq: u64, bytes: &Bytes, larges: Larges) -> Result<(), StoreError> {
+        let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
+        let What::Transaction(body) = record::decode_with(bytes, &larges).map_err(undecodable)?.what else {
+            return Err(bad("our own record is another".to_owned()));
+        };
+        let version = Some(body.version);
+        let need = self.prepare(&body.objects)?;
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return Err(StoreError::NoCollection(self.pg));
+        }
+        self.core.space.promise(need)?;
+        inner.apply(self, seq, body, need);
+        let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
+        let pushed = self.core.push(pending);
+        drop(inner);
+        self.core.pushed_record(pushed)
+    }
+}
+
+fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
+    match edit {
+        Edit::Change(Change::CloneFrom { source }) => Some(*source),
+        _ => None,
+    }
+}
+
+/// What a removed collection knew.
+pub(super) type Forgotten = (Cache, Arc<dyn Snapshot>, Arc<Guard>);
+
+enum Look {
+    Found(Option<Arc<dyn ObjectView>>),
+    OnDisk(Arc<dyn Snapshot>),
+}
+
+/// What an object's row takes beside its name and attributes, about.
+const ROW_BYTES: usize = 200;
+
+/// What objects, keys, values and attributes take in the map, at most: what they replace is counted until
+/// the next checkpoint. What only makes something smaller needs nothing.
+fn map_bytes(objects: &[Edits<'_>]) -> u64 {
+    let pairs = |pairs: &[(Bytes, Bytes)]| {
+        pairs.iter().map(|(k, v)| keys::OMAP_PREFIX_LEN + k.len() + v.len()).sum::<usize>()
+    };
+    let of = |edit: &Edit<'_>| match edit {
+        Edit::Change(Change::SetOmap { pairs: set }) => pairs(set),
+        Edit::Change(Change::SetXattr { name, value }) => name.len() + value.len(),
+        Edit::Change(Change::SetOmapHeader { header }) => header.len(),
+        _ => 0,
+    };
+    let grows = |edit: &Edit<'_>| match edit {
+        Edit::Large { .. } => true,
+        Edit::Change(change) => matches!(
+            change,
+            Change::Create
+                | Change::Write { .. }
+                | Change::WriteFull { .. }
+                | Change::CloneFrom { .. }
+                | Change::SetOmap { .. }
+                | Change::SetXattr { .. }
+                | Change::SetOmapHeader { .. }
+        ),
+    };
+    let row = |object: &Edits<'_>| match object.edits.last() {
+        Some(Edit::Change(Change::Remove)) => 0,
+        _ if object.edits.iter().any(grows) => {
+            ROW_BYTES + object.oid.name.len() + object.oid.nspace.len() + object.oid.key.len()
+        }
+        _ => 0,
+    };
+    objects.iter().map(|object| row(object) + object.edits.iter().map(of).sum::<usize>()).sum::<usize>()
+        as u64
+}
+
+/// What blocks small writes will need at the next checkpoint, at most.
+fn blocks_later(objects: &[Edits<'_>]) -> u64 {
+    let blocks = |len: usize| len as u64 / BLOCK as u64 + 2;
+    let of = |edit: &Edit<'_>| match edit {
+        Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) if data.len() <= BLOCK => 2,
+        Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) => blocks(data.len()),
+        Edit::Change(Change::Zero { .. }) => 2,
+        Edit::Change(Change::Truncate { size }) if size % BLOCK as u64 != 0 => 1,
+        _ => 0,
+    };
+    objects.iter().flat_map(|o| &o.edits).map(of).sum()
+}
+
+/// Refuses what no store can do, and tells what a transaction can need of the journal.
+fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
+    let mut bytes = 256;
+    for object in &txn.objects {
+        ObjectName::fits(&object.oid)?;
+        bytes += 128 + object.oid.name.len() + object.oid.nspace.len() + object.oid.key.len();
+        for change in &object.changes {
+            let size = match change {
+                Change::Write { offset, data } => offset.saturating_add(data.len() as u64),
+                Change::WriteFull { data } => data.len() as u64,
+                Change::Truncate { size } => *size,
+                _ => 0,
+            };
+            if size > OBJECT_BYTES_MAX {
+                return Err(StoreError::TooLarge { size });
+            }
+            bytes += match change {
+                Change::Write { data, .. } | Change::WriteFull { data } if data.len() < LARGE => {
+                    16 + data.len()
+                }
+                Change::Write { data, .. } | Change::WriteFull { data } => {
+                    2 * BLOCK + data.len() / BLOCK * 12
+                }
+                Change::SetXattr { name, value } => 16 + name.len() + value.len(),
+                Change::SetOmap { pairs } => {
+                    16 + pairs.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>()
+                }
+                Change::RemoveOmap { keys } => 16 + keys.iter().map(|k| 4 + k.len()).sum::<usize>(),
+                Change::SetOmapHeader { header } => 16 + header.len(),
+                Change::RemoveOmapRange { from, until } => 16 + from.len() + until.len(),
+                _ => 64,
+            };
+        }
+    }
+    let max = super::journal::record_max(journal_len);
+    if bytes as u64 > max {
+        return Err(StoreError::TooLarge { size: bytes as u64 });
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Removes everything, and gives it to be freed without the lock. Whoever keeps the collection keeps
+    /// nothing of the map and no blocks by that.
+    fn forget(&mut self, seq: u64) -> Forgotten {
+        self.seq = seq;
+        self.removed = true;
+        self.stats = CollectionStats::default();
+        let cache = std::mem::take(&mut self.cache);
+        for entry in cache.unstored() {
+            if let Some(onode) = &entry.live {
+                onode.drop_blocks(&mut self.dropped);
+            }
+        }
+        (cache, std::mem::replace(&mut self.disk, Arc::new(Closed)), std::mem::take(&mut self.guard))
+    }
+
+    /// Does a transaction. All its objects are in the cache.
+    fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, need: Need) {
+        self.seq = seq;
+        self.version = body.version;
+        self.dirty = true;
+        self.promised += need;
+        if let Some(op) = body.op {
+            self.ops.push(op);
+            self.records += 1;
+        }
+        body.objects.into_iter().for_each(|object| self.change(of, object));
+    }
+
+    fn change(&mut self, of: &DiskCollection, object: Edits<'_>) {
+        let Edits { oid, info, edits } = object;
+        let mut edits = edits.into_iter().peekable();
+        while let Some(next) = edits.next() {
+            match next {
+                Edit::Change(Change::Remove) => self.remove(of, oid),
+                Edit::Change(Change::CloneFrom { source }) => {
+                    let Some(entry) = self.cache.get(source) else { continue };
+                    let Some(source) = entry.live.clone() else { continue };
+                    let omap = source.omap.cloned(source.number, &self.disk, entry.omap_bytes());
+                    let guard = Arc::clone(&self.guard);
+                    self.with_object(of, oid, |onode, dropped| {
+                        onode.clone_from(&source, omap, guard, dropped);
+                        onode.info = info;
+                    });
+                }
+                first => self.with_object(of, oid, |onode, dropped| {
+                    onode.apply(first, dropped);
+                    while let Some(edit) = edits.next_if(Edit::concerns_object) {
+                        onode.apply(edit, dropped);
+                    }
+                    onode.info = info;
+                }),
+            }
+        }
+    }
+
+    /// Changes an object, or makes it.
+    fn with_object(
+        &mut self,
+        of: &DiskCollection,
+        oid: ObjectRef<'_>,
+        change: impl FnOnce(&mut Onode, &mut Dropped),
+    ) {
+        let Some(entry) = self.cache.get(oid) else { unreachable!("the caller has put it into the cache") };
+        if entry.live.is_none() {
+            of.core.filter.insert(of.number, oid);
+            self.stats.objects += 1;
+        }
+        let new = || Arc::new(Onode::new(of.core.next_object.fetch_add(1, Ordering::Relaxed)));
+        let onode = Arc::make_mut(entry.live.get_or_insert_with(new));
+        let (size, blocks) = (onode.size, onode.blocks);
+        change(onode, &mut self.dropped);
+        self.stats.bytes = self.stats.bytes + onode.size - size;
+        self.stats.bytes_allocated =
+            self.stats.bytes_allocated + onode.blocks * BLOCK as u64 - blocks * BLOCK as u64;
+        mark_dirty(entry, &of.core);
+    }
+
+    fn remove(&mut self, of: &DiskCollection, oid: ObjectRef<'_>) {
+        let Some(entry) = self.cache.get(oid) else { return };
+        let Some(onode) = entry.live.take() else { return };
+        onode.drop_blocks(&mut self.dropped);
+        self.stats.objects -= 1;
+        self.stats.bytes -= onode.size;
+        self.stats.bytes_allocated -= onode.blocks * BLOCK as u64;
+        mark_dirty(entry, &of.core);
+    }
+}
+
+fn mark_dirty(entry: &mut Entry, core: &Core) {
+    if !std::mem::replace(&mut entry.dirty, true) {
+        core.one_more_dirty();
+    }
+}
+
+/// What a checkpoint writes down of a collection.
+pub(super) struct Cut {
+    pub(super) collection: Arc<DiskCollection>,
+    pub(super) row: CollectionRow,
+    pub(super) entries: Vec<CutEntry>,
+    /// The newest operation records; the first one has this number.
+    pub(super) ops: Vec<OpRecord>,
+    pub(super) first_op: u64,
+    pub(super) dropped: Runs,
+    pub(super) promised: Need,
+    pub(super) removed: bool,
+}
+
+pub(super) struct CutEntry {
+    pub(super) name: Arc<ObjectName>,
+    pub(super) live: Option<Captured>,
+    pub(super) stored: Option<Arc<Stored>>,
+}
+
+/// What it wrote: what the map has now, and its chunks.
+pub(super) struct Flushed {
+    pub(super) name: Arc<ObjectName>,
+    pub(super) live: Option<Arc<Onode>>,
+    pub(super) stored: Option<Arc<Stored>>,
+    pub(super) clean: Vec<(u32, Arc<super::block::Chunk>)>,
+}
+
+impl DiskCollection {
+    /// Takes what has changed for a checkpoint to write down; nothing if nothing has.
+    pub(super) fn cut(self: &Arc<Self>) -> Option<Cut> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.dirty && !inner.removed && inner.dropped.is_empty() {
+            return None;
+        }
+        inner.dirty = false;
+        let mut entries = Vec::new();
+        for entry in inner.cache.iter_mut().filter(|entry| entry.dirty) {
+            entry.dirty = false;
+            entry.flushing = true;
+            let live = entry.live.as_mut().map(Onode::capture);
+            entries.push(CutEntry { name: Arc::clone(&entry.name), live, stored: entry.stored.clone() });
+        }
+        Some(Cut {
+            collection: Arc::clone(self),
+            row: CollectionRow {
+                number: self.number,
+                applied_seq: inner.seq,
+                version: inner.version,
+                records: inner.records,
+                stats: inner.stats,
+                object_rows: Some(inner.object_rows),
+            },
+            entries,
+            ops: inner.ops.clone(),
+            first_op: inner.records - inner.ops.len() as u64,
+            dropped: std::mem::take(&mut inner.dropped),
+            promised: std::mem::take(&mut inner.promised),
+            removed: inner.removed,
+        })
+    }
+
+    /// The checkpoint is safe: what it wrote need not be kept in memory any more.
+    /// `records` is the number of operation records in the map; up to `clean_max` objects stay in memory
+    /// nevertheless.
+    pub(super) fn rebase(
+        &self,
+        flushed: Vec<Flushed>,
+        records: u64,
+        grown: Grown,
+        clean_max: usize,
+        disk: &Arc<dyn Snapshot>,
+        guard: &Arc<Guard>,
+    ) {
+        let mut old = Vec::with_capacity(flushed.len());
+        let mut inner = self.inner.lock();
+        if inner.removed {
+            return;
+        }
+        inner.disk = Arc::clone(disk);
+        inner.guard = Arc::clone(guard);
+        let Inner { stats, object_rows, .. } = &mut *inner;
+        grown.add_to(stats, object_rows);
+        let first = inner.records - inner.ops.len() as u64;
+        let complete = records - records % keys::RECORDS_PER_ROW;
+        inner.ops.drain(..complete.saturating_sub(first) as usize);
+        for Flushed { name, live: cut, stored, clean } in flushed {
+            let Some(entry) = inner.cache.get(name.as_ref().as_ref()) else { continue };
+            entry.flushing = false;
+            entry.stored = stored;
+            if let (Some(live), Some(cut)) = (&mut entry.live, cut) {
+                if live.number == cut.number {
+                    live.rebase(cut, clean, &mut old);
+                } else {
+                    old.push(Replaced::Object(cut));
+                }
+            }
+        }
+        let gone = inner.cache.shrink(clean_max);
+        drop(inner);
+        drop((old, gone));
+    }
+}
+
+/// A collection as others have it.
+pub(super) struct Opened(pub(super) Arc<DiskCollection>);
+
+impl Collection for Opened {
+    fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
+        let name = match self.0.look(oid) {
+            Look::Found(view) => return Fetch::Now(view),
+            // A name that cannot be kept is nobody's.
+            Look::OnDisk(_) => match ObjectName::new(oid) {
+                Ok(name) => name,
+                Err(_) => return Fetch::Now(None),
+            },
+        };
+        let (later, completer) = Later::new();
+        let collection = Arc::clone(&self.0);
+        self.0.core.look(move || {
+            let oid = name.as_ref();
+            completer.complete(loop {
+                match collection.look(oid) {
+                    Look::Found(view) => break Ok(view),
+                    Look::OnDisk(disk) => {
+                        if let Err(e) = collection.core.looks.look(|| collection.load(oid, &disk)) {
+                            break Err(e);
+                        }
+                    }
+                }
+            });
+        });
+        Fetch::Later(later)
+    }
+
+    fn room(&self) -> Fetch<()> {
+        self.0.core.room()
+    }
+
+    fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
+        self.0.core.check()?;
+        check(&txn, self.0.core.journal_len)?;
+        let placed = self.0.place(&txn)?;
+        let seq = self.0.core.next_seq.fetch_add(1, Ordering::Relaxed);
+        let bytes = record::encode(seq, self.0.pg, &txn, &placed);
+        let larges: Larges = placed.into_iter().map(|(_, moving)| moving).collect();
+        let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
+        let again = larges.clone();
+        if let Err(e) = self.0.submit_encoded(seq, &bytes, larges) {
+            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs
+            // the room.
+            if self.0.core.check().is_ok() {
+                again.iter().for_each(|moving| self.0.core.space.free(&moving.large.runs));
+            }
+            if matches!(e, StoreError::Full { .. }) {
+                self.0.core.want_checkpoint();
+            }
+            return Err(e);
+        }
+        if large_bytes > 0 {
+            write_ahead(&self.0.core, &again);
+            self.0.core.large_bytes.fetch_add(large_bytes as u64, Ordering::Relaxed);
+        }
+        Ok(Commit::Pending)
+    }
+
+    fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>> {
+        let inner = self.0.inner.lock();
+        if inner.removed {
+            return Fetch::Now(Vec::new());
+        }
+        let newer: BTreeMap<ObjectName, bool> = inner
+            .cache
+            .unstored()
+            .filter(|entry| entry.name.as_ref().as_ref() >= from)
+            .map(|entry| (ObjectName::clone(&entry.name), entry.live.is_some()))
+            .collect();
+        let disk = Arc::clone(&inner.disk);
+        drop(inner);
+        let (start, number) = (keys::object(self.0.number, from), self.0.number);
+        let (later, completer) = Later::new();
+        self.0.core.pool.push(move || completer.complete(list::merge(&*disk, start, number, newer, max)));
+        Fetch::Later(later)
+    }
+
+    fn stats(&self) -> CollectionStats {
+        self.0.stats()
+    }
+
+    fn version(&self) -> Eversion {
+        self.0.inner.lock().version
+    }
+
+    fn records(&self) -> Vec<OpRecord> {
+        let inner = self.0.inner.lock();
+        let (disk, newest) = (Arc::clone(&inner.disk), inner.ops.clone());
+        let first = inner.records - newest.len() as u64;
+        drop(inner);
+        let group = first.saturating_sub(RECORDS_MAX) / keys::RECORDS_PER_ROW;
+        let until = keys::records(self.0.number, first / keys::RECORDS_PER_ROW);
+        // Records that cannot be read only make a repetition look like a new operation, as if they were
+        // older.
+        let rows = disk.range(&keys::records(self.0.number, group), &until, usize::MAX).unwrap_or_default();
+        let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
+        stored.chain(newest).collect()
+    }
+
+    fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
+        // A name that cannot be kept is nobody's.
+        let Ok(name) = ObjectName::new(oid) else { return Fetch::Now(()) };
+        let (number, inner) = (self.0.number, self.0.inner.lock());
+        let disk = Arc::clone(&inner.disk);
+        drop(inner);
+        let (later, completer) = Later::new();
+        self.0.core.pool.push(move || {
+            completer.complete(rows::load(&*disk, number, name.as_ref()).map(|_| ()));
+        });
+        Fetch::Later(later)
+    }
+}
+
+const _: () = assert!(LARGE.is_multiple_of(BLOCK) && layout::CHUNK_BLOCKS <= u8::MAX as u64);
