@@ -1,10 +1,11 @@
-//! Developer commands: `cargo xtask test | lint | bench | torture | miri | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | cycles | bench | torture | miri | ci | stock-ceph`.
 //!
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock
 //! Ceph.
 
 mod audit;
 mod bench;
+mod cycles;
 mod failures;
 mod lint;
 mod miri;
@@ -37,6 +38,15 @@ enum Command {
     Test(test::Options),
     /// Checks formatting, clippy, documentation, and the project's own rules.
     Lint,
+    /// Shows which files of a crate import each other in a circle, and by which names.
+    Cycles {
+        /// Part of the folder of the crates meant.
+        #[arg(default_value = "")]
+        crates: String,
+        /// Takes files that are in no circle any more out of the list of known ones.
+        #[arg(long, conflicts_with = "crates")]
+        prune: bool,
+    },
     /// Measures stock Ceph and Loligo side by side, in one run.
     Bench(bench::Options),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
@@ -57,6 +67,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Lint => lint::run(),
+        Command::Cycles { prune: true, .. } => cycles::prune(tidy::folders()),
+        Command::Cycles { crates, .. } => cycles::show(tidy::folders(), &crates),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
         Command::Miri => miri::run(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::process::{output_of, workspace};
-use crate::{Result, audit};
+use crate::{Result, audit, cycles};
 
 /// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
 const FLOORS: [(&str, u32); 24] = [
@@ -49,6 +49,11 @@ pub(crate) fn folder_of(name: &str) -> Option<&'static str> {
     FLOORS.iter().map(|(folder, _)| *folder).find(|folder| name_of(folder) == name)
 }
 
+/// The folders of all crates.
+pub(crate) fn folders() -> impl Iterator<Item = &'static str> {
+    FLOORS.iter().map(|(folder, _)| *folder)
+}
+
 fn name_of(folder: &str) -> &str {
     folder.rsplit('/').next().unwrap_or(folder)
 }
@@ -77,6 +82,7 @@ pub(crate) fn run() -> Result<()> {
         let manifest = workspace().join(folder).join("Cargo.toml");
         check_arrows(folder, *floor, &fs::read_to_string(manifest)?, &mut found);
     }
+    cycles::check(folders(), &mut found)?;
     found.extend(machine_paths()?);
     found.extend(audit::run()?);
     if found.is_empty() { Ok(()) } else { Err(format!("rules broken:\n  {}", found.join("\n  ")).into()) }
