@@ -39,6 +39,8 @@ mod parked;
 mod turn;
 #[cfg(test)]
 mod unread;
+#[cfg(test)]
+mod work;
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
@@ -84,6 +86,9 @@ pub(crate) struct Slot {
     /// runs the lane.
     arrived: AtomicU64,
     parked: AtomicUsize,
+    /// Of each turn so far: whether a hand took it, and its work.
+    #[cfg(test)]
+    turns: std::sync::Mutex<Vec<(bool, u64)>>,
 }
 
 /// What changes from request to request.
@@ -309,6 +314,8 @@ impl Slot {
             counters: Counters::default(),
             arrived: AtomicU64::new(0),
             parked: AtomicUsize::new(0),
+            #[cfg(test)]
+            turns: std::sync::Mutex::default(),
         })
     }
 
@@ -478,7 +485,7 @@ impl Slot {
                 None => exec::execute(&context, op, &*self.collection, &mut state, &self.counters),
             }
         };
-        turn.did(context.budget.work() + context.data_len as u64);
+        turn.did(context.budget.work().max(context.data_len as u64));
         match executed {
             Executed::Answer(reply, tells_of, effects) => {
                 if let Some(effects) = effects {
@@ -585,7 +592,7 @@ impl Slot {
         drop(state);
         let keeps = name.is_some();
         // What waits alone lets later requests for its object go on: their answers are kept behind its own.
-        request.place = request.place.filter(|_| request.context.fetches.has_view()).map(|place| {
+        request.place = request.place.filter(|_| alone).map(|place| {
             if !place.is_reserved {
                 self.replies.reserve(place.key, place.number);
             }

@@ -180,7 +180,7 @@ pub(crate) fn execute(
     let reply = if context.task.is_some() {
         task::run(context, op, collection, state, &mut known)
     } else if is_pg_request(&op) {
-        pg_request(context, op, collection, state)
+        pg_request(context, op, collection, (state.version, state.user_version))
     } else if context.writes {
         match known_result(context, &op, state) {
             Some((record, outputs)) => Ok(Some(
@@ -209,6 +209,9 @@ pub(crate) fn refuse(context: &Context, op: MOSDOp, errno: Errno) -> Executed {
     Executed::Answer(Msg::new(&reply).with_tid(context.tid), Eversion::default(), None)
 }
 
+/// A version behind all others.
+const NEWEST: Eversion = Eversion { epoch: Epoch(u32::MAX), version: u64::MAX };
+
 /// What is known of a request beside its answer.
 #[derive(Default)]
 struct Known {
@@ -227,13 +230,18 @@ pub(crate) fn is_pg_request(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| op.code.is_pg())
 }
 
-fn pg_request(context: &Context, op: MOSDOp, collection: &dyn Collection, state: &SlotState) -> Answered {
+fn pg_request(
+    context: &Context,
+    op: MOSDOp,
+    collection: &dyn Collection,
+    (version, user_version): (Eversion, u64),
+) -> Answered {
     let mut outputs = Outputs::new();
     let result = list::list(context, &op, collection, &mut outputs).unwrap_or_else(Errno::code);
     if context.fetches.waiting() {
         return Err(Box::new(op));
     }
-    Ok(Some(answer(context, op, result, outputs).with_versions(state.version, state.user_version)))
+    Ok(Some(answer(context, op, result, outputs).with_versions(version, user_version)))
 }
 
 /// What came of a write that was done before.
@@ -318,15 +326,17 @@ fn read(
     }))
 }
 
-/// Whether a request that has its view of the object, and so sees nothing of what is written meanwhile, needs
-/// nothing else of its placement group: then it can be executed beside others.
+/// Whether a request needs nothing of its placement group but what the store has: then it can be executed
+/// beside others. It lists objects, or has its view of the object and so sees nothing of what is written
+/// meanwhile.
 pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     let asks_group = |code| {
         use OpCode as C;
-        matches!(code, C::CALL | C::WATCH | C::NOTIFY | C::NOTIFY_ACK | C::LIST_WATCHERS)
+        matches!(code, C::WATCH | C::NOTIFY | C::NOTIFY_ACK | C::LIST_WATCHERS)
     };
-    let reads = context.task.is_none() && !context.writes && !is_pg_request(op);
-    reads && context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code))
+    let reads = context.task.is_none() && !context.writes;
+    let has_view = || context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code));
+    reads && (is_pg_request(op) || has_view())
 }
 
 /// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An
@@ -340,9 +350,16 @@ pub(crate) fn execute_alone(
 ) -> Executed {
     context.start();
     let mut known = Known::default();
-    let Some(view) = context.fetches.resume() else { return Executed::Nothing };
-    let mark = context.fetches.mark();
-    match read(context, op, collection, (view, mark), Watched::default(), newest, counters, &mut known) {
+    let reply = if is_pg_request(&op) {
+        // It may have seen whatever is there.
+        known.tells_of = Some(NEWEST);
+        pg_request(context, op, collection, newest)
+    } else {
+        let Some(view) = context.fetches.resume() else { return Executed::Nothing };
+        let mark = context.fetches.mark();
+        read(context, op, collection, (view, mark), Watched::default(), newest, counters, &mut known)
+    };
+    match reply {
         Ok(Some(reply)) => {
             let reply = Msg { data_crc: known.data_crc, ..Msg::new(&reply).with_tid(context.tid) };
             Executed::Answer(reply, known.tells_of.unwrap_or_default(), None)

@@ -10,6 +10,7 @@ use loligo_wire::message::osd::MOSDOp;
 use loligo_wire::{Eversion, SnapId};
 use smallvec::{SmallVec, smallvec};
 
+use super::execution::CHANGE_COST;
 use super::snaps::SnapSet;
 use super::write::OBJECT;
 use super::{Answered, Context, Execution, Known, answer, oid_of};
@@ -105,6 +106,7 @@ fn trim(
         if objects.len() == TRIM_PAGE {
             break;
         }
+        context.works(CHANGE_COST)?;
         let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
         // The store has to have it at hand when it removes it: it must not have to look on the disk then.
         context.fetches.now(|| collection.object(gone))?;

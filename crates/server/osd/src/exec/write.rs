@@ -154,7 +154,7 @@ fn write(
         // The store has to know that there is none: it must not have to look on the disk then.
         let clone = ObjectRef { snap: id, ..oid };
         let cloned = execution.view.as_ref().map_or(0, |view| view.cloned_bytes());
-        let made = execution.makes(cloned);
+        let made = context.works(cloned).and_then(|()| execution.makes(cloned));
         if let Err(errno) = made.and_then(|()| context.fetches.now(|| collection.object(clone))) {
             return Written::Failed(errno);
         }

@@ -75,7 +75,10 @@ impl Slot {
 
     fn take_turns(self: &Arc<Self>, by_hand: bool) {
         loop {
-            let end = self.take_turn(by_hand);
+            let mut turn = Turn::default();
+            let end = self.take_turn(by_hand, &mut turn);
+            #[cfg(test)]
+            self.turns.lock().expect("not poisoned").push((by_hand, turn.work));
             let slot = Arc::clone(self);
             match end {
                 End::Idle => return,
@@ -130,9 +133,8 @@ impl Slot {
         }
     }
 
-    fn take_turn(self: &Arc<Self>, by_hand: bool) -> End {
+    fn take_turn(self: &Arc<Self>, by_hand: bool, turn: &mut Turn) -> End {
         let Some(mut run) = self.lane.begin() else { return End::Idle };
-        let mut turn = Turn::default();
         while let Some(item) = run.pop() {
             if item.stands_alone() {
                 let slot = Arc::clone(self);
@@ -145,7 +147,7 @@ impl Slot {
                     RunEnd::Idle => End::Idle,
                 };
             }
-            self.one(item, &mut turn);
+            self.one(item, turn);
             if turn.is_over() {
                 return match run.end() {
                     RunEnd::Again => End::Again,
