@@ -41,19 +41,19 @@ pub(super) struct Ahead {
 impl Ahead {
     pub(super) fn new(core: Arc<Core>, notes: Notes, journal: Arc<dyn BackendFile>) -> io::Result<Self> {
         // What is not a whole block was never ready.
-        let file_len = journal.len()?.min(core.journal_len) / ALIGN as u64 * ALIGN as u64;
+        let file_len = journal.len()?.min(core.marks.journal_len) / ALIGN as u64 * ALIGN as u64;
         Ok(Self { core, notes, journal, file_len })
     }
 
     /// Until the store is closed, or stops.
     pub(super) fn run(mut self) {
         loop {
-            if self.core.why_stopped().is_some() {
+            if self.core.signals.why_stopped().is_some() {
                 return;
             }
             // Acquire: the committer has ended before this is said, and left the head where it stays.
-            if self.core.drained.load(Ordering::Acquire) {
-                if let Err(e) = self.notes.store(LIMIT, self.core.journal_head.load(Ordering::Acquire)) {
+            if self.core.signals.drained.load(Ordering::Acquire) {
+                if let Err(e) = self.notes.store(LIMIT, self.core.marks.head.load(Ordering::Acquire)) {
                     self.core.stop(format!("the journal's limit: {e}"));
                 }
                 return;
@@ -63,7 +63,7 @@ impl Ahead {
                     if let Err(e) = self.raise(limit) {
                         return self.core.stop(format!("making the journal ready: {e}"));
                     }
-                    self.core.wake();
+                    self.core.signals.wake();
                 }
                 None => thread::park(),
             }
@@ -72,16 +72,16 @@ impl Ahead {
 
     /// The next limit, if it is time for one.
     fn next(&self) -> Option<u64> {
-        let step = step(self.core.journal_len);
+        let step = step(self.core.marks.journal_len);
         // Acquire: as the committer left them.
-        let head = self.core.journal_head.load(Ordering::Acquire);
-        let need = (head + step).max(self.core.journal_wanted.load(Ordering::Acquire));
-        let is_low = self.core.journal_limit.load(Ordering::Relaxed) < need;
+        let head = self.core.marks.head.load(Ordering::Acquire);
+        let need = (head + step).max(self.core.marks.wanted.load(Ordering::Acquire));
+        let is_low = self.core.marks.limit.load(Ordering::Relaxed) < need;
         is_low.then(|| (need + step).next_multiple_of(step))
     }
 
     fn raise(&mut self, limit: u64) -> io::Result<()> {
-        let until = limit.min(self.core.journal_len);
+        let until = limit.min(self.core.marks.journal_len);
         if self.file_len < until {
             let mut zeros = Buffer::zeroed(FILL_MAX.min(until - self.file_len) as usize);
             while self.file_len < until {
@@ -94,7 +94,7 @@ impl Ahead {
         }
         self.notes.store(LIMIT, limit)?;
         // Release: with what makes it true.
-        self.core.journal_limit.store(limit, Ordering::Release);
+        self.core.marks.limit.store(limit, Ordering::Release);
         Ok(())
     }
 }

@@ -18,9 +18,11 @@ use loligo_store::StoreError;
 use loligo_wire::PgId;
 
 use super::backend::{BackendFile, Batch};
-use super::collection::{Cut, DiskCollection, Flushed, Guard};
+use super::collection::DiskCollection;
 use super::core::{Core, DIRTY_MAX};
-use super::flush::{Flush, Grown, Writer};
+use super::cut::{Cut, Flushed, Grown};
+use super::flush::{Flush, Writer};
+use super::guard::Guard;
 use super::keys;
 use super::layout::{Runs, Superblock};
 use super::notes::{CHECKPOINT, Notes};
@@ -129,9 +131,9 @@ impl Checkpointer {
         let mut last = Instant::now();
         loop {
             // Acquire: the committer has ended before this is said.
-            let closing = self.core.drained.load(Ordering::Acquire);
-            let wanted = self.core.wanted.swap(false, Ordering::Acquire);
-            if self.core.why_stopped().is_some() {
+            let closing = self.core.signals.drained.load(Ordering::Acquire);
+            let wanted = self.core.signals.checkpoint_wanted.swap(false, Ordering::Acquire);
+            if self.core.signals.why_stopped().is_some() {
                 return;
             }
             if closing || wanted || self.is_due(last) {
@@ -139,7 +141,7 @@ impl Checkpointer {
                 if let Err(e) = self.checkpoint() {
                     return self.core.stop(format!("a checkpoint: {e}"));
                 }
-                self.core.wake();
+                self.core.signals.wake();
             }
             if closing {
                 return;
@@ -150,7 +152,7 @@ impl Checkpointer {
 
     fn is_due(&self, last: Instant) -> bool {
         self.core.dirty.load(Ordering::Relaxed) > DIRTY_MAX
-            || self.core.large_bytes.load(Ordering::Relaxed) > LARGE_BYTES_MAX
+            || self.core.queue.large_bytes() > LARGE_BYTES_MAX
             || last.elapsed() > INTERVAL
     }
 
@@ -159,14 +161,14 @@ impl Checkpointer {
         self.release();
         let mut batch = Batch::default();
         let done = self.write_down(&mut batch)?;
-        let has_tail = self.core.journal_tail.load(Ordering::Relaxed) == done.tail;
+        let has_tail = self.core.marks.tail.load(Ordering::Relaxed) == done.tail;
         if has_tail && done.flushed.is_empty() && done.removed.is_empty() {
             return Ok(());
         }
         let failed = |e: io::Error| super::rows::bad(e.to_string());
         self.data.sync().map_err(failed)?;
-        self.core.check()?;
-        self.core.kv().commit(batch).map_err(failed)?;
+        self.core.signals.check()?;
+        self.core.io.kv().commit(batch).map_err(failed)?;
         self.count += 1;
         // Before any block is free and any part of the journal is used again: an older map must not be taken
         // for this one.
@@ -178,21 +180,22 @@ impl Checkpointer {
     fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
         // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left
         // it.
-        let tail = self.core.journal_head.load(Ordering::Acquire);
-        self.core.large_bytes.store(0, Ordering::SeqCst);
+        let tail = self.core.marks.head.load(Ordering::Acquire);
+        self.core.queue.forget_large();
         self.core.let_in();
         let (removed, open) = self.collections.removed_and_open();
-        let cuts: Vec<Cut> = removed.iter().chain(&open).filter_map(DiskCollection::cut).collect();
+        let cuts: Vec<(Arc<DiskCollection>, Cut)> =
+            removed.iter().chain(&open).filter_map(|of| Some((Arc::clone(of), of.cut()?))).collect();
         // What is written down stays readable from memory, but not at the cost of all that is there already.
-        self.core.kept_bytes.store(0, Ordering::Relaxed);
+        self.core.io.keep_anew();
         let mut done =
             Done { flushed: Vec::new(), freed: Runs::new(), promised: Need::default(), removed, tail };
         self.bury(tail, batch);
         let mut lost = Runs::new();
-        for mut cut in cuts {
+        for (collection, mut cut) in cuts {
             done.promised += cut.promised;
             self.core.dirty.fetch_sub(cut.entries.len() as u64, Ordering::Relaxed);
-            let number = cut.collection.number;
+            let number = collection.number;
             let (stored, writer) = (&mut self.stored, &mut self.writer);
             let mut flush = Flush::new(&self.core, stored, batch, number, writer);
             let (flushed, grown) = if cut.removed {
@@ -203,9 +206,9 @@ impl Checkpointer {
             };
             lost.extend(std::mem::take(&mut flush.lost));
             done.freed.append(&mut cut.dropped);
-            self.put_collection(&mut cut, grown, batch);
+            self.put_collection(collection.pg, &mut cut, grown, batch);
             if !cut.removed {
-                done.flushed.push((cut.collection, flushed, cut.row.records, grown));
+                done.flushed.push((collection, flushed, cut.row.records, grown));
             }
         }
         self.writer.write_out(&self.core)?;
@@ -218,9 +221,9 @@ impl Checkpointer {
         let row = StoreRow {
             fsid: self.superblock.fsid,
             journal_tail: tail,
-            next_object: self.core.next_object.load(Ordering::Relaxed),
+            next_object: self.core.marks.next_object.load(Ordering::Relaxed),
             next_collection: self.collections.0.read().next_number,
-            next_seq: self.core.next_seq.load(Ordering::Relaxed),
+            next_seq: self.core.marks.next_seq.load(Ordering::Relaxed),
             mark: Some(StoreMark { salt, journal_len, blocks, checkpoint: self.count + 1 }),
         };
         batch.set(keys::STORE, row.encode());
@@ -239,8 +242,7 @@ impl Checkpointer {
         });
     }
 
-    fn put_collection(&self, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
-        let pg = cut.collection.pg;
+    fn put_collection(&self, pg: PgId, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
         if cut.removed {
             // It only says which records are void. A collection made anew has a row of its own, which comes
             // later.
@@ -262,7 +264,7 @@ impl Checkpointer {
 
     /// The map is safe: memory, journal and space follow.
     fn finish(&mut self, done: Done) {
-        let disk = self.core.kv().snapshot();
+        let disk = self.core.io.kv().snapshot();
         let (old, guard) = {
             let mut table = self.collections.0.write();
             let old = std::mem::take(&mut table.guard);
@@ -286,10 +288,10 @@ impl Checkpointer {
         // First what the map has now: there is never more room for a moment than there is.
         self.core.space.set_map_bytes(map_bytes(&all));
         self.core.space.release_promise(done.promised);
-        self.retired.push_back((old, self.core.pushed(), done.freed));
+        self.retired.push_back((old, self.core.queue.pushed(), done.freed));
         // Release: the committer writes over what is before it only after the map is safe.
-        self.core.journal_tail.store(done.tail, Ordering::Release);
-        let end = self.core.journal_head.load(Ordering::Acquire);
+        self.core.marks.tail.store(done.tail, Ordering::Release);
+        let end = self.core.marks.head.load(Ordering::Acquire);
         for removed in done.removed {
             self.tombstones.push((removed.pg, end));
             self.collections.0.write().removed.retain(|c| !Arc::ptr_eq(c, &removed));
@@ -300,7 +302,7 @@ impl Checkpointer {
     /// Frees what nobody views any more.
     fn release(&mut self) {
         while let Some((guard, pushed, _)) = self.retired.front_mut()
-            && self.core.committer_is_past(*pushed)
+            && self.core.queue.committer_is_past(*pushed)
             && Arc::get_mut(guard).is_some()
             && let Some((.., runs)) = self.retired.pop_front()
         {
@@ -311,7 +313,7 @@ impl Checkpointer {
                 }
             }
             // Nobody can keep them there any more: who read them had a view.
-            self.core.data_cache.forget(&runs);
+            self.core.io.data_cache.forget(&runs);
             self.core.space.free(&runs);
         }
     }

@@ -1,43 +1,31 @@
 //! One placement group's objects.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
-use loligo_store::{
-    Change, Collection, CollectionStats, Commit, CommitListener, Fetch, Later, OBJECT_BYTES_MAX, ObjectName,
-    ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
-};
-use loligo_wire::{DecodeError, Eversion, PgId};
+use loligo_store::{Change, CollectionStats, ObjectName, ObjectRef, ObjectView, OpRecord, StoreError};
+use loligo_wire::{Eversion, PgId};
 use smallvec::SmallVec;
 
 use super::backend::{Closed, Snapshot};
 use super::cache::{Cache, Entry};
-use super::commit::write_ahead;
-use super::core::{Core, Larges, Pending, Pushed};
-use super::flush::Grown;
-use super::layout::{BLOCK, LARGE, Runs};
-use super::onode::{Captured, Dropped, Edit, Onode, Replaced};
-use super::record::{self, Body, Edits, Placed, What, Whole};
-use super::rows::{self, CollectionRow, Stored, bad};
+use super::core::Core;
+use super::cut::{Cut, CutEntry, Flushed, Grown};
+use super::guard::Guard;
+use super::keys;
+use super::layout::{BLOCK, Runs};
+use super::onode::{Dropped, Edit, Onode, Replaced};
+use super::queue::{Audience, Larges, Pending, Pushed};
+use super::record::{self, Body, Edits, What};
+use super::rows::{self, CollectionRow, bad};
 use super::space::Need;
 use super::view::DiskView;
-use super::{keys, layout, list};
 
 /// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints,
 /// finished reads and statistics.
 static COLLECTION: Class = Class::new("store.disk_collection");
-static LISTENER: Class = Class::new("store.listener");
-
-/// Operation records that are given to a restarted OSD.
-const RECORDS_MAX: u64 = 3000;
-
-/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is
-/// not used again before it is gone.
-#[derive(Debug, Default)]
-pub(super) struct Guard;
 
 pub(super) struct DiskCollection {
     pub(super) core: Arc<Core>,
@@ -45,7 +33,7 @@ pub(super) struct DiskCollection {
     /// What its rows in the map are found by.
     pub(super) number: u32,
     pub(super) inner: Mutex<Inner>,
-    listener: Mutex<Option<Arc<dyn CommitListener>>>,
+    pub(super) audience: Arc<Audience>,
 }
 
 pub(super) struct Inner {
@@ -98,12 +86,7 @@ impl DiskCollection {
             removed: false,
         };
         let inner = Mutex::new(&COLLECTION, inner);
-        Arc::new(Self { core, pg, number: row.number, inner, listener: Mutex::new(&LISTENER, None) })
-    }
-
-    pub(super) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
-        let old = self.listener.lock().replace(listener);
-        drop(old);
+        Arc::new(Self { core, pg, number: row.number, inner, audience: Audience::new() })
     }
 
     /// Lets go of the map, also of what clones in the cache refer to: the store is closed.
@@ -120,24 +103,20 @@ impl DiskCollection {
         self.inner.lock().stats
     }
 
-    /// Whoever is told of commits.
-    pub(super) fn listener(&self) -> Option<Arc<dyn CommitListener>> {
-        self.listener.lock().clone()
-    }
-
-    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::pushed_record`],
+    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::wake_committer`],
     /// and to free what it knew.
-    pub(super) fn remove(self: &Arc<Self>) -> (Pushed, Forgotten) {
+    pub(super) fn remove(&self) -> (Pushed, Forgotten) {
         let mut inner = self.inner.lock();
-        let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+        let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
         let record = record::encode_remove(seq, self.pg);
         let forgotten = inner.forget(seq);
-        let pending = Pending { record, larges: Larges::new(), collection: Arc::clone(self), version: None };
-        (self.core.push(pending), forgotten)
+        let pending =
+            Pending { record, larges: Larges::new(), audience: Arc::clone(&self.audience), version: None };
+        (self.core.queue.push(pending), forgotten)
     }
 
     /// Does what a record of the journal says, at a restart.
-    pub(super) fn replay(self: &Arc<Self>, seq: u64, what: What<'_>) -> Result<(), StoreError> {
+    pub(super) fn replay(&self, seq: u64, what: What<'_>) -> Result<(), StoreError> {
         match what {
             What::Remove => drop(self.inner.lock().forget(seq)),
             What::Transaction(body) => {
@@ -222,7 +201,7 @@ impl DiskCollection {
     }
 
     /// Takes an object from the map into the cache.
-    fn load(&self, oid: ObjectRef<'_>, disk: &Arc<dyn Snapshot>) -> Result<(), StoreError> {
+    pub(super) fn load(&self, oid: ObjectRef<'_>, disk: &Arc<dyn Snapshot>) -> Result<(), StoreError> {
         let name = Arc::new(ObjectName::new(oid)?);
         let loaded = rows::load(&**disk, self.number, oid)?;
         let (live, stored) = loaded.map(|(onode, stored)| (Arc::new(onode), Arc::new(stored))).unzip();
@@ -234,7 +213,7 @@ impl DiskCollection {
         Ok(())
     }
 
-    fn look(self: &Arc<Self>, oid: ObjectRef<'_>) -> Look {
+    pub(super) fn look(&self, oid: ObjectRef<'_>) -> Look {
         let mut inner = self.inner.lock();
         if inner.removed {
             return Look::Found(None);
@@ -242,52 +221,18 @@ impl DiskCollection {
         let (disk, guard) = (Arc::clone(&inner.disk), Arc::clone(&inner.guard));
         match inner.cache.get(oid) {
             Some(entry) => Look::Found(entry.live.clone().map(|onode| {
-                let (core, name) = (Arc::clone(&self.core), Arc::clone(&entry.name));
-                Arc::new(DiskView { core, name, onode, disk, guard }) as Arc<dyn ObjectView>
+                let (io, name) = (Arc::clone(&self.core.io), Arc::clone(&entry.name));
+                Arc::new(DiskView { io, name, onode, disk, guard }) as Arc<dyn ObjectView>
             })),
             None if self.core.filter.may_exist(self.number, oid) => Look::OnDisk(disk),
             None => Look::Found(None),
         }
     }
 
-    /// Gives large writes their places, and small ones if that is the better way.
-    fn place(&self, txn: &Transaction<'_>) -> Result<Placed, StoreError> {
-        let mut placed = Placed::new();
-        for (number, change) in txn.objects.iter().flat_map(|o| &o.changes).enumerate() {
-            let Some(whole) = Whole::of(change) else { continue };
-            match self.place_of(&whole) {
-                Ok(Some(runs)) => placed.push((number, whole.placed(runs))),
-                Ok(None) => {}
-                Err(e) => {
-                    placed.iter().for_each(|(_, moving)| self.core.space.free(&moving.large.runs));
-                    // It frees what was removed.
-                    self.core.want_checkpoint();
-                    return Err(e);
-                }
-            }
-        }
-        Ok(placed)
-    }
-
-    fn place_of(&self, whole: &Whole<'_>) -> Result<Option<Runs>, StoreError> {
-        if whole.write_len() >= LARGE {
-            return self.core.space.allocate(whole.blocks(), 0).map(Some);
-        }
-        // What is left before and behind the blocks is in the journal all the same.
-        let is_mostly_whole = whole.blocks() as usize * BLOCK * 2 > whole.write_len();
-        let run = if is_mostly_whole && self.core.writes_small_to_place() {
-            self.core.space.allocate_small(whole.blocks())
-        } else {
-            None
-        };
-        Ok(run.map(|run| Runs::from_slice(&[run])))
-    }
-
-    fn submit_encoded(self: &Arc<Self>, seq: u64, bytes: &Bytes, larges: Larges) -> Result<(), StoreError> {
-        let undecodable = |e: DecodeError| bad(format!("our own record: {e}"));
-        let What::Transaction(body) = record::decode_with(bytes, &larges).map_err(undecodable)?.what else {
-            return Err(bad("our own record is another".to_owned()));
-        };
+    /// Does a transaction, and has it written down: what is done and what is written are the same bytes.
+    pub(super) fn make(&self, mut body: Body<'_>, larges: Larges) -> Result<(), StoreError> {
+        let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
+        let record = record::encode(seq, self.pg, &mut body);
         let version = Some(body.version);
         let need = self.prepare(&body.objects)?;
         let mut inner = self.inner.lock();
@@ -296,10 +241,10 @@ impl DiskCollection {
         }
         self.core.space.promise(need)?;
         inner.apply(self, seq, body, need);
-        let pending = Pending { record: bytes.clone(), larges, collection: Arc::clone(self), version };
-        let pushed = self.core.push(pending);
+        let pending = Pending { record, larges, audience: Arc::clone(&self.audience), version };
+        let pushed = self.core.queue.push(pending);
         drop(inner);
-        self.core.pushed_record(pushed)
+        self.core.wake_committer(pushed)
     }
 }
 
@@ -313,7 +258,8 @@ fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
 /// What a removed collection knew.
 pub(super) type Forgotten = (Cache, Arc<dyn Snapshot>, Arc<Guard>);
 
-enum Look {
+/// What a look for an object finds in memory.
+pub(super) enum Look {
     Found(Option<Arc<dyn ObjectView>>),
     OnDisk(Arc<dyn Snapshot>),
 }
@@ -368,47 +314,6 @@ fn blocks_later(objects: &[Edits<'_>]) -> u64 {
         _ => 0,
     };
     objects.iter().flat_map(|o| &o.edits).map(of).sum()
-}
-
-/// Refuses what no store can do, and tells what a transaction can need of the journal.
-fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
-    let mut bytes = 256;
-    for object in &txn.objects {
-        ObjectName::fits(&object.oid)?;
-        bytes += 128 + object.oid.name.len() + object.oid.nspace.len() + object.oid.key.len();
-        for change in &object.changes {
-            let size = match change {
-                Change::Write { offset, data } => offset.saturating_add(data.len() as u64),
-                Change::WriteFull { data } => data.len() as u64,
-                Change::Truncate { size } => *size,
-                _ => 0,
-            };
-            if size > OBJECT_BYTES_MAX {
-                return Err(StoreError::TooLarge { size });
-            }
-            bytes += match change {
-                Change::Write { data, .. } | Change::WriteFull { data } if data.len() < LARGE => {
-                    16 + data.len()
-                }
-                Change::Write { data, .. } | Change::WriteFull { data } => {
-                    2 * BLOCK + data.len() / BLOCK * 12
-                }
-                Change::SetXattr { name, value } => 16 + name.len() + value.len(),
-                Change::SetOmap { pairs } => {
-                    16 + pairs.iter().map(|(k, v)| 8 + k.len() + v.len()).sum::<usize>()
-                }
-                Change::RemoveOmap { keys } => 16 + keys.iter().map(|k| 4 + k.len()).sum::<usize>(),
-                Change::SetOmapHeader { header } => 16 + header.len(),
-                Change::RemoveOmapRange { from, until } => 16 + from.len() + until.len(),
-                _ => 64,
-            };
-        }
-    }
-    let max = super::journal::record_max(journal_len);
-    if bytes as u64 > max {
-        return Err(StoreError::TooLarge { size: bytes as u64 });
-    }
-    Ok(())
 }
 
 impl Inner {
@@ -479,7 +384,7 @@ impl Inner {
             of.core.filter.insert(of.number, oid);
             self.stats.objects += 1;
         }
-        let new = || Arc::new(Onode::new(of.core.next_object.fetch_add(1, Ordering::Relaxed)));
+        let new = || Arc::new(Onode::new(of.core.marks.next_object.fetch_add(1, Ordering::Relaxed)));
         let onode = Arc::make_mut(entry.live.get_or_insert_with(new));
         let (size, blocks) = (onode.size, onode.blocks);
         change(onode, &mut self.dropped);
@@ -506,36 +411,9 @@ fn mark_dirty(entry: &mut Entry, core: &Core) {
     }
 }
 
-/// What a checkpoint writes down of a collection.
-pub(super) struct Cut {
-    pub(super) collection: Arc<DiskCollection>,
-    pub(super) row: CollectionRow,
-    pub(super) entries: Vec<CutEntry>,
-    /// The newest operation records; the first one has this number.
-    pub(super) ops: Vec<OpRecord>,
-    pub(super) first_op: u64,
-    pub(super) dropped: Runs,
-    pub(super) promised: Need,
-    pub(super) removed: bool,
-}
-
-pub(super) struct CutEntry {
-    pub(super) name: Arc<ObjectName>,
-    pub(super) live: Option<Captured>,
-    pub(super) stored: Option<Arc<Stored>>,
-}
-
-/// What it wrote: what the map has now, and its chunks.
-pub(super) struct Flushed {
-    pub(super) name: Arc<ObjectName>,
-    pub(super) live: Option<Arc<Onode>>,
-    pub(super) stored: Option<Arc<Stored>>,
-    pub(super) clean: Vec<(u32, Arc<super::block::Chunk>)>,
-}
-
 impl DiskCollection {
     /// Takes what has changed for a checkpoint to write down; nothing if nothing has.
-    pub(super) fn cut(self: &Arc<Self>) -> Option<Cut> {
+    pub(super) fn cut(&self) -> Option<Cut> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if !inner.dirty && !inner.removed && inner.dropped.is_empty() {
@@ -550,7 +428,6 @@ impl DiskCollection {
             entries.push(CutEntry { name: Arc::clone(&entry.name), live, stored: entry.stored.clone() });
         }
         Some(Cut {
-            collection: Arc::clone(self),
             row: CollectionRow {
                 number: self.number,
                 applied_seq: inner.seq,
@@ -609,122 +486,3 @@ impl DiskCollection {
         drop((old, gone));
     }
 }
-
-/// A collection as others have it.
-pub(super) struct Opened(pub(super) Arc<DiskCollection>);
-
-impl Collection for Opened {
-    fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
-        let name = match self.0.look(oid) {
-            Look::Found(view) => return Fetch::Now(view),
-            // A name that cannot be kept is nobody's.
-            Look::OnDisk(_) => match ObjectName::new(oid) {
-                Ok(name) => name,
-                Err(_) => return Fetch::Now(None),
-            },
-        };
-        let (later, completer) = Later::new();
-        let collection = Arc::clone(&self.0);
-        self.0.core.look(move || {
-            let oid = name.as_ref();
-            completer.complete(loop {
-                match collection.look(oid) {
-                    Look::Found(view) => break Ok(view),
-                    Look::OnDisk(disk) => {
-                        if let Err(e) = collection.core.looks.look(|| collection.load(oid, &disk)) {
-                            break Err(e);
-                        }
-                    }
-                }
-            });
-        });
-        Fetch::Later(later)
-    }
-
-    fn room(&self) -> Fetch<()> {
-        self.0.core.room()
-    }
-
-    fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError> {
-        self.0.core.check()?;
-        check(&txn, self.0.core.journal_len)?;
-        let placed = self.0.place(&txn)?;
-        let seq = self.0.core.next_seq.fetch_add(1, Ordering::Relaxed);
-        let bytes = record::encode(seq, self.0.pg, &txn, &placed);
-        let larges: Larges = placed.into_iter().map(|(_, moving)| moving).collect();
-        let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
-        let again = larges.clone();
-        if let Err(e) = self.0.submit_encoded(seq, &bytes, larges) {
-            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs
-            // the room.
-            if self.0.core.check().is_ok() {
-                again.iter().for_each(|moving| self.0.core.space.free(&moving.large.runs));
-            }
-            if matches!(e, StoreError::Full { .. }) {
-                self.0.core.want_checkpoint();
-            }
-            return Err(e);
-        }
-        if large_bytes > 0 {
-            write_ahead(&self.0.core, &again);
-            self.0.core.large_bytes.fetch_add(large_bytes as u64, Ordering::Relaxed);
-        }
-        Ok(Commit::Pending)
-    }
-
-    fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>> {
-        let inner = self.0.inner.lock();
-        if inner.removed {
-            return Fetch::Now(Vec::new());
-        }
-        let newer: BTreeMap<ObjectName, bool> = inner
-            .cache
-            .unstored()
-            .filter(|entry| entry.name.as_ref().as_ref() >= from)
-            .map(|entry| (ObjectName::clone(&entry.name), entry.live.is_some()))
-            .collect();
-        let disk = Arc::clone(&inner.disk);
-        drop(inner);
-        let (start, number) = (keys::object(self.0.number, from), self.0.number);
-        let (later, completer) = Later::new();
-        self.0.core.pool.push(move || completer.complete(list::merge(&*disk, start, number, newer, max)));
-        Fetch::Later(later)
-    }
-
-    fn stats(&self) -> CollectionStats {
-        self.0.stats()
-    }
-
-    fn version(&self) -> Eversion {
-        self.0.inner.lock().version
-    }
-
-    fn records(&self) -> Vec<OpRecord> {
-        let inner = self.0.inner.lock();
-        let (disk, newest) = (Arc::clone(&inner.disk), inner.ops.clone());
-        let first = inner.records - newest.len() as u64;
-        drop(inner);
-        let group = first.saturating_sub(RECORDS_MAX) / keys::RECORDS_PER_ROW;
-        let until = keys::records(self.0.number, first / keys::RECORDS_PER_ROW);
-        // Records that cannot be read only make a repetition look like a new operation, as if they were
-        // older.
-        let rows = disk.range(&keys::records(self.0.number, group), &until, usize::MAX).unwrap_or_default();
-        let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
-        stored.chain(newest).collect()
-    }
-
-    fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
-        // A name that cannot be kept is nobody's.
-        let Ok(name) = ObjectName::new(oid) else { return Fetch::Now(()) };
-        let (number, inner) = (self.0.number, self.0.inner.lock());
-        let disk = Arc::clone(&inner.disk);
-        drop(inner);
-        let (later, completer) = Later::new();
-        self.0.core.pool.push(move || {
-            completer.complete(rows::load(&*disk, number, name.as_ref()).map(|_| ()));
-        });
-        Fetch::Later(later)
-    }
-}
-
-const _: () = assert!(LARGE.is_multiple_of(BLOCK) && layout::CHUNK_BLOCKS <= u8::MAX as u64);

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_store::{CollectionStats, StoreError};
+use loligo_store::StoreError;
 use smallvec::SmallVec;
 
 use super::backend::{Batch, Buffer, Snapshot};
 use super::block::{Block, Chunk, Place, patch};
-use super::collection::{CutEntry, Flushed};
-use super::commit::write_large;
 use super::core::Core;
+use super::cut::{CutEntry, Flushed, Grown};
 use super::keys;
 use super::layout::{BLOCK, Run, Runs, block_crc, push_block};
 use super::omap::{self, Base, Delta};
 use super::onode::{Captured, Onode};
+use super::placing::write_large;
 use super::rows::{self, Stored, bad, encode_chunk, encode_object, row_bytes, runs_of};
 use super::space;
 use super::view::{ReadError, read_blocks};
@@ -58,31 +58,9 @@ impl Writer {
         }
         if filled > 0 {
             self.buffer.reset(filled * BLOCK);
-            core.data.write(run.offset(), &self.buffer).map_err(failed)?;
+            core.io.data.write(run.offset(), &self.buffer).map_err(failed)?;
         }
         Ok(())
-    }
-}
-
-/// By what the rows of a collection have grown.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Grown {
-    omap_bytes: i64,
-    omap_keys: i64,
-    object_rows: i64,
-}
-
-impl Grown {
-    /// What rows of omaps take of the capacity.
-    fn omap_map_bytes(&self) -> i64 {
-        self.omap_bytes + self.omap_keys * keys::OMAP_PREFIX_LEN as i64
-    }
-
-    /// Counts it.
-    pub(super) fn add_to(self, stats: &mut CollectionStats, object_rows: &mut u64) {
-        stats.omap_bytes = stats.omap_bytes.saturating_add_signed(self.omap_bytes);
-        stats.omap_keys = stats.omap_keys.saturating_add_signed(self.omap_keys);
-        *object_rows = object_rows.saturating_add_signed(self.object_rows);
     }
 }
 
@@ -94,7 +72,7 @@ impl<'a> Flush<'a> {
         number: u32,
         writer: &'a mut Writer,
     ) -> Self {
-        let disk = core.kv().snapshot();
+        let disk = core.io.kv().snapshot();
         Self { core, stored, batch, number, disk, lost: Runs::new(), writer }
     }
 
@@ -198,7 +176,7 @@ impl<'a> Flush<'a> {
                     self.keep(place, &fresh.data);
                     Block::Disk(place)
                 }
-                Block::Patched(patched) => match read_blocks(self.core, &[patched.base]) {
+                Block::Patched(patched) => match read_blocks(&self.core.io, &[patched.base]) {
                     Ok(mut whole) => {
                         patch(&mut whole, &patched.patches);
                         Block::Disk(self.write(&whole, None)?)
@@ -242,8 +220,8 @@ impl<'a> Flush<'a> {
 
     /// Leaves a block in memory, by a copy: what is written now is a part of a record of the journal.
     fn keep(&mut self, place: Place, data: &[u8]) {
-        if self.core.may_keep(1) {
-            self.core.data_cache.put(place, Bytes::copy_from_slice(data));
+        if self.core.io.may_keep(1) {
+            self.core.io.data_cache.put(place, Bytes::copy_from_slice(data));
         }
     }
 

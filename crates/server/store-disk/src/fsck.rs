@@ -18,6 +18,7 @@ use smallvec::smallvec;
 use super::backend::files::Files;
 use super::backend::{Backend, BackendFile, Buffer, Snapshot};
 use super::block::{Block, Chunk, Place};
+use super::config::{OpenError, open_error};
 use super::journal::Journal;
 use super::keys;
 use super::layout::{BLOCK, CHUNK_BLOCKS, Run, Runs, Superblock, VERSION_MARKED, block_crc};
@@ -27,7 +28,6 @@ use super::pair::{self, Found};
 use super::record::{self, What};
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Bits, Stored};
-use super::store::{OpenError, open_error};
 
 mod lost;
 mod repair;

@@ -12,6 +12,8 @@ use super::backend::{ALIGN, BackendFile, Buffer};
 pub(super) const BLOCK: usize = 4096;
 /// Blocks of an object whose places are kept together, in one row of the map: 128 KiB of data.
 pub(super) const CHUNK_BLOCKS: u64 = 32;
+/// Blocks whose bits make one row of the map: 512 bytes.
+pub(super) const ROW_BLOCKS: u64 = 4096;
 /// From this size on a write always goes straight to its final place.
 pub(super) const LARGE: usize = 64 << 10;
 

@@ -9,8 +9,8 @@
 //! view ──► in memory or in the data cache: answered at once; else ──► reader: blocks, checksums
 //! ```
 //!
-//! - A transaction is written down as a *record* (`record`), and done in memory from the record's bytes; a
-//!   restart does the same with the records it finds (`store`).
+//! - A transaction is checked and given places (`opened`), written down as a *record* (`record`), and done in
+//!   memory (`collection`); a restart does the same with the records it finds (`store`).
 //! - The *committer* (`commit`) takes all records there are and makes them safe with one write to the
 //!   *journal* (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their
 //!   places are in the record; so have smaller ones if many come at once, which it writes to their places
@@ -24,6 +24,8 @@
 //! - The *reader* (`reader`) gives many reads to the kernel at once; where the kernel has no `io_uring` a
 //!   pool of threads (`pool`) reads, which also does what may take long.
 //! - Blocks that were written or read of late are kept in memory (`data_cache`).
+//! - What all parts share (`core`) are the files and what reads them (`io`), the records that wait (`queue`),
+//!   the positions in the journal (`marks`), and what the threads tell each other (`signals`).
 //!
 //! A write or sync that fails stops the store for good: nothing is acknowledged any more.
 //!
@@ -38,26 +40,35 @@ mod cache;
 mod checkpoint;
 mod collection;
 mod commit;
+mod config;
 mod core;
+mod cut;
 mod data_cache;
 mod filter;
 mod flush;
 mod fsck;
 pub mod fuzz;
+mod guard;
+mod io;
 mod journal;
 mod keys;
 mod layout;
 mod list;
 mod make;
+mod marks;
 mod notes;
 mod omap;
 mod onode;
+mod opened;
 mod pair;
+mod placing;
 mod pool;
+mod queue;
 mod reader;
 mod record;
 mod rows;
 mod shares;
+mod signals;
 mod space;
 mod store;
 #[cfg(test)]
@@ -65,6 +76,7 @@ mod tests;
 mod usage;
 mod view;
 
+pub use config::{DiskConfig, OpenError, SmallWrites};
 pub use fsck::{Checked, Finding, Listener as RepairListener, Repaired, check, repair};
-pub use store::{DiskConfig, DiskStore, OpenError, SmallWrites};
+pub use store::DiskStore;
 pub use usage::{Usage, fsid, usage};

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use loligo_wire::Uuid;
 
 use super::backend::{ALIGN, Backend, Batch, Kv};
+use super::config::{DiskConfig, OpenError};
 use super::journal::Journal;
 use super::keys;
 use super::layout::{BLOCK, Superblock, VERSION, VERSION_MARKED};
 use super::notes::{CHECKPOINT, LIMIT, Notes, SUPER};
 use super::pair::{self, Found};
 use super::rows::{StoreMark, StoreRow};
-use super::store::{DiskConfig, OpenError};
 
 /// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
 const SPARE_PART: u64 = 8;

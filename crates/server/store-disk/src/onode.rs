@@ -7,7 +7,7 @@ use loligo_store::{Change, Info, is_own};
 use smallvec::SmallVec;
 
 use super::block::{Block, Chunk, Large};
-use super::collection::Guard;
+use super::guard::Guard;
 use super::layout::{BLOCK, CHUNK_BLOCKS, Runs, push_block};
 use super::omap::Omap;
 

@@ -15,12 +15,12 @@ use loligo_wire::crc::crc32c_of;
 use loligo_wire::{Reader, Uuid, Writer};
 
 use super::backend::{ALIGN, Backend, BackendFile, Buffer, Snapshot};
+use super::config::OpenError;
 use super::journal::Journal;
 use super::keys;
 use super::layout::{Superblock, VERSION_MARKED};
 use super::notes::{CHECKPOINT, LIMIT, Notes, SUPER, SUPER_LEN};
 use super::rows::{StoreMark, StoreRow};
-use super::store::OpenError;
 
 /// What to do about a file that is not as it should be.
 const REPAIR: &str = "`loligo fsck DIR --repair` mends what can be mended; DIR is the server's directory";

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use loligo_lane::{Action, Lane, RunEnd};
 use loligo_lockstat::{Class, Mutex};
-use loligo_store::{guarded, together};
+use loligo_store::{BatchListeners, guarded};
 
 use super::backend::{BackendFile, Buffer, Parts, Ring, Wake};
 
@@ -73,17 +73,20 @@ pub(super) struct Reader {
 struct Shared {
     lane: Lane<Job>,
     file: Arc<dyn BackendFile>,
+    batches: Arc<BatchListeners>,
     closing: AtomicBool,
 }
 
 impl Reader {
-    /// Starts the thread; none if the kernel offers nothing that would make it better than the pool.
+    /// Starts the thread; none if the kernel offers nothing that would make it better than the pool. `batches` are told of answers that it gives
+    /// together.
     pub(super) fn start(
         file: Arc<dyn BackendFile>,
+        batches: Arc<BatchListeners>,
         panicked: impl FnOnce(String) + Send + 'static,
     ) -> io::Result<Option<Self>> {
         let lane = Lane::new(&READER, WAITING_MAX);
-        let shared = Arc::new(Shared { lane, file, closing: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { lane, file, batches, closing: AtomicBool::new(false) });
         let of_thread = Arc::clone(&shared);
         let (tell, told) = mpsc::channel();
         // The ring is made by the thread that uses it: newer kernels then need no locks for it.
@@ -146,7 +149,7 @@ impl Drop for Reader {
 impl Shared {
     fn work(&self, mut ring: Ring<Box<dyn Reading>>) {
         loop {
-            let end = together(|| self.take(&mut ring));
+            let end = self.batches.together(|| self.take(&mut ring));
             // Acquire: what was pushed before is in the lane.
             let closing = self.closing.load(Ordering::Acquire);
             if closing && ring.is_idle() && self.lane.is_empty() {
@@ -160,7 +163,7 @@ impl Shared {
                 reads.chain(left).for_each(|job| job.now(&*self.file));
                 return;
             }
-            together(|| {
+            self.batches.together(|| {
                 while let Some((read, buffer, result)) = ring.next_done() {
                     read.done(buffer, result);
                 }

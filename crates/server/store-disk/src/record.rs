@@ -1,13 +1,13 @@
 //! What the journal keeps of a transaction.
 //!
-//! A transaction is written down first, and what is written is what is done: from the record's bytes, which
-//! the journal also gets, both when it is new and when a restart finds it.
+//! A transaction becomes a [`Body`], which is written down and then done. What it writes into objects is made
+//! to refer to the record's bytes, so that memory has it once; a restart reads the same body from the record.
 
-use std::slice;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_store::{Change, Info, ObjectRef, OpRecord, Transaction};
+use loligo_store::{Change, Info, ObjectChanges, ObjectRef, OpRecord, Transaction};
 use loligo_wire::{DecodeError, Eversion, Incarnation, PgId, PoolId, Reader, SnapId, Tid, Writer};
 use smallvec::SmallVec;
 
@@ -92,38 +92,82 @@ impl<'c> Whole<'c> {
 /// Writes that have a place, each with its number among all changes of the transaction, in order.
 pub(super) type Placed = SmallVec<[(usize, Moving); 1]>;
 
-/// Writes a transaction down.
-pub(super) fn encode(seq: u64, pg: PgId, txn: &Transaction<'_>, placed: &Placed) -> Bytes {
-    let data = |change: &Change<'_>| match change {
-        Change::Write { data, .. } | Change::WriteFull { data } => data.len(),
-        _ => 64,
+impl<'a> Body<'a> {
+    /// What a transaction does if these of its writes have a place.
+    pub(super) fn new(txn: Transaction<'a>, placed: Placed) -> Self {
+        let mut placed = placed.into_iter().peekable();
+        let mut number = 0;
+        let mut objects = Vec::with_capacity(txn.objects.len());
+        for ObjectChanges { oid, info, changes } in txn.objects {
+            let mut edits = SmallVec::new();
+            for change in changes {
+                let large = placed.next_if(|(of, _)| *of == number).map(|(_, moving)| moving.large);
+                push_edits(&mut edits, change, large);
+                number += 1;
+            }
+            objects.push(Edits { oid, info, edits });
+        }
+        Self { version: txn.version, op: txn.record, objects }
+    }
+}
+
+/// Adds a change as one or more edits.
+fn push_edits<'a>(edits: &mut SmallVec<[Edit<'a>; 2]>, change: Change<'a>, large: Option<Arc<Large>>) {
+    let Some((whole, large)) = Whole::of(&change).zip(large) else {
+        return edits.push(Edit::Change(change));
     };
-    let written: usize = txn.objects.iter().flat_map(|o| &o.changes).map(data).sum();
-    let elsewhere: usize = placed.iter().map(|(_, moving)| moving.large.crcs.len() * (BLOCK - 12)).sum();
-    let mut w = Writer::with_capacity(256 + written.saturating_sub(elsewhere));
+    let begin = match &change {
+        Change::Write { offset, .. } => *offset,
+        _ => {
+            edits.push(Edit::Change(Change::Truncate { size: 0 }));
+            0
+        }
+    };
+    // The whole blocks by their places, what is left before and behind them as it is.
+    let behind = whole.head + whole.len;
+    if whole.head > 0 {
+        edits.push(Edit::Change(Change::Write { offset: begin, data: whole.data.slice(..whole.head) }));
+    }
+    edits.push(Edit::Large { at: whole.at, large });
+    if behind < whole.data.len() {
+        let data = whole.data.slice(behind..);
+        edits.push(Edit::Change(Change::Write { offset: begin + behind as u64, data }));
+    }
+}
+
+/// Writes a transaction down; what it writes into objects then refers to the record that this gives.
+pub(super) fn encode(seq: u64, pg: PgId, body: &mut Body<'_>) -> Bytes {
+    let len = |edit: &Edit<'_>| match edit {
+        Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) => 16 + data.len(),
+        Edit::Large { large, .. } => 32 + 12 * large.crcs.len(),
+        Edit::Change(_) => 64,
+    };
+    let edits = || body.objects.iter().flat_map(|object| &object.edits);
+    let mut w = Writer::with_capacity(256 + edits().map(len).sum::<usize>());
     head(&mut w, TRANSACTION, seq, pg);
-    w.put(&txn.version);
-    w.bool(txn.record.is_some());
-    if let Some(record) = &txn.record {
+    w.put(&body.version);
+    w.bool(body.op.is_some());
+    if let Some(record) = &body.op {
         put_op(&mut w, record);
     }
-    w.count(txn.objects.len());
-    let mut placed = placed.iter().peekable();
-    let mut number = 0;
-    for object in &txn.objects {
+    w.count(body.objects.len());
+    let mut written: SmallVec<[Range<usize>; 4]> = SmallVec::new();
+    for object in &body.objects {
         put_oid(&mut w, object.oid);
         put_info(&mut w, &object.info);
-        let at = w.len();
-        w.u32(0);
-        let mut edits = 0;
-        for change in &object.changes {
-            let large = placed.next_if(|(of, _)| *of == number).map(|(_, moving)| &*moving.large);
-            edits += put_change(&mut w, change, large);
-            number += 1;
-        }
-        w.patch_u32(at, edits);
+        w.count(object.edits.len());
+        object.edits.iter().for_each(|edit| written.extend(put_edit(&mut w, edit)));
     }
-    w.into_bytes()
+    let bytes = w.into_bytes();
+    let mut written = written.into_iter();
+    for edit in body.objects.iter_mut().flat_map(|object| &mut object.edits) {
+        if let Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) = edit
+            && let Some(range) = written.next()
+        {
+            *data = bytes.slice(range);
+        }
+    }
+    bytes
 }
 
 /// Writes down that a collection is removed.
@@ -142,18 +186,12 @@ fn head(w: &mut Writer, kind: u8, seq: u64, pg: PgId) {
 
 /// Reads a record.
 pub(super) fn decode(bytes: &Bytes) -> Result<Record<'_>, DecodeError> {
-    decode_with(bytes, &[])
-}
-
-/// Reads a record whose writes with a place are known already: these, in order.
-pub(super) fn decode_with<'a>(bytes: &'a Bytes, known: &[Moving]) -> Result<Record<'a>, DecodeError> {
-    let mut known = known.iter();
     let mut r = Reader::new(bytes);
     let kind = r.u8()?;
     let seq = r.u64()?;
     let pg = PgId { pool: PoolId(r.i64()?), seed: r.u32()? };
     let what = match kind {
-        TRANSACTION => What::Transaction(take_body(bytes, &mut r, &mut known)?),
+        TRANSACTION => What::Transaction(take_body(bytes, &mut r)?),
         REMOVE => What::Remove,
         kind => return Err(DecodeError::Invalid { what: "record", value: kind.into() }),
     };
@@ -163,11 +201,7 @@ pub(super) fn decode_with<'a>(bytes: &'a Bytes, known: &[Moving]) -> Result<Reco
     }
 }
 
-fn take_body<'a>(
-    bytes: &'a Bytes,
-    r: &mut Reader<'a>,
-    known: &mut slice::Iter<'_, Moving>,
-) -> Result<Body<'a>, DecodeError> {
+fn take_body<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Body<'a>, DecodeError> {
     let version = r.get()?;
     let op = r.bool()?.then(|| take_op(r)).transpose()?;
     let objects = r.count(OID_LEN_MIN)?;
@@ -178,7 +212,7 @@ fn take_body<'a>(
         let count = r.count(1)?;
         let mut edits = SmallVec::new();
         for _ in 0..count {
-            edits.push(take_edit(bytes, r, known)?);
+            edits.push(take_edit(bytes, r)?);
         }
         body.objects.push(Edits { oid, info, edits });
     }
@@ -285,27 +319,29 @@ mod tag {
     pub(super) const SET_OMAP_HEADER: u8 = 17;
 }
 
-/// Puts a change as one or more edits, and says how many.
-fn put_change(w: &mut Writer, change: &Change<'_>, large: Option<&Large>) -> u32 {
-    let mut edits = 1;
+/// Puts an edit; where the bytes are that it writes into an object, if it writes any.
+fn put_edit(w: &mut Writer, edit: &Edit<'_>) -> Option<Range<usize>> {
+    let change = match edit {
+        Edit::Change(change) => change,
+        Edit::Large { at, large } => {
+            put_large(w, *at, large);
+            return None;
+        }
+    };
     match change {
         Change::Create => w.u8(tag::CREATE),
         Change::Remove => w.u8(tag::REMOVE),
-        Change::Write { offset, data } => match Whole::of(change).zip(large) {
-            Some((whole, large)) => edits = put_large(w, *offset, &whole, large),
-            None => put_write(w, *offset, data),
-        },
-        Change::WriteFull { data } => match Whole::of(change).zip(large) {
-            Some((whole, large)) => {
-                w.u8(tag::TRUNCATE);
-                w.u64(0);
-                edits = 1 + put_large(w, 0, &whole, large);
-            }
-            None => {
-                w.u8(tag::WRITE_FULL);
-                w.blob(data);
-            }
-        },
+        Change::Write { offset, data } => {
+            w.u8(tag::WRITE);
+            w.u64(*offset);
+            w.blob(data);
+            return Some(w.len() - data.len()..w.len());
+        }
+        Change::WriteFull { data } => {
+            w.u8(tag::WRITE_FULL);
+            w.blob(data);
+            return Some(w.len() - data.len()..w.len());
+        }
         Change::NoteCrc { crc } => {
             w.u8(tag::NOTE_CRC);
             w.u32(*crc);
@@ -338,7 +374,7 @@ fn put_change(w: &mut Writer, change: &Change<'_>, large: Option<&Large>) -> u32
         Change::ClearOmap => w.u8(tag::CLEAR_OMAP),
         Change::SetOmapHeader { header } => put_blobs(w, tag::SET_OMAP_HEADER, &[header]),
     }
-    edits
+    None
 }
 
 fn put_blobs(w: &mut Writer, tag: u8, blobs: &[&Bytes]) {
@@ -346,23 +382,9 @@ fn put_blobs(w: &mut Writer, tag: u8, blobs: &[&Bytes]) {
     blobs.iter().for_each(|blob| w.blob(blob));
 }
 
-fn put_write(w: &mut Writer, offset: u64, data: &[u8]) {
-    w.u8(tag::WRITE);
-    w.u64(offset);
-    w.blob(data);
-}
-
-/// The whole blocks by their places, what is left before and behind them as it is.
-fn put_large(w: &mut Writer, offset: u64, whole: &Whole<'_>, large: &Large) -> u32 {
-    let (before, rest) = whole.data.split_at(whole.head);
-    let behind = &rest[whole.len..];
-    let mut edits = 1;
-    if !before.is_empty() {
-        put_write(w, offset, before);
-        edits += 1;
-    }
+fn put_large(w: &mut Writer, at: u64, large: &Large) {
     w.u8(tag::LARGE);
-    w.u64(whole.at);
+    w.u64(at);
     w.count(large.runs.len());
     for run in &large.runs {
         w.u32(run.start);
@@ -370,18 +392,9 @@ fn put_large(w: &mut Writer, offset: u64, whole: &Whole<'_>, large: &Large) -> u
     }
     w.count(large.crcs.len());
     large.crcs.iter().for_each(|crc| w.u32(*crc));
-    if !behind.is_empty() {
-        put_write(w, offset + (whole.head + whole.len) as u64, behind);
-        edits += 1;
-    }
-    edits
 }
 
-fn take_edit<'a>(
-    bytes: &'a Bytes,
-    r: &mut Reader<'a>,
-    known: &mut slice::Iter<'_, Moving>,
-) -> Result<Edit<'a>, DecodeError> {
+fn take_edit<'a>(bytes: &'a Bytes, r: &mut Reader<'a>) -> Result<Edit<'a>, DecodeError> {
     let blob = |r: &mut Reader<'a>| Ok::<_, DecodeError>(bytes.slice_ref(r.blob()?));
     let change = match r.u8()? {
         tag::CREATE => Change::Create,
@@ -392,7 +405,7 @@ fn take_edit<'a>(
             Change::Write { offset, data }
         }
         tag::WRITE_FULL => Change::WriteFull { data: blob(r)? },
-        tag::LARGE => return take_large(r, known.next()),
+        tag::LARGE => return take_large(r),
         tag::NOTE_CRC => Change::NoteCrc { crc: r.u32()? },
         tag::ZERO => Change::Zero { offset: r.u64()?, len: r.u64()? },
         tag::TRUNCATE => {
@@ -414,7 +427,7 @@ fn take_edit<'a>(
     Ok(Edit::Change(change))
 }
 
-fn take_large<'a>(r: &mut Reader<'_>, known: Option<&Moving>) -> Result<Edit<'a>, DecodeError> {
+fn take_large<'a>(r: &mut Reader<'_>) -> Result<Edit<'a>, DecodeError> {
     let at = r.u64()?;
     let count = r.count(8)?;
     let mut runs = Runs::with_capacity(count);
@@ -433,13 +446,70 @@ fn take_large<'a>(r: &mut Reader<'_>, known: Option<&Moving>) -> Result<Edit<'a>
     }
     within_object(at.saturating_mul(BLOCK as u64), blocks * BLOCK as u64)?;
     let crcs = (0..count).map(|_| r.u32()).collect::<Result<Crcs, _>>()?;
-    let large = known.map(|moving| Arc::clone(&moving.large));
-    Ok(Edit::Large { at, large: large.unwrap_or_else(|| Large::found(runs, crcs)) })
+    Ok(Edit::Large { at, large: Large::found(runs, crcs) })
 }
 
 fn within_object(offset: u64, len: u64) -> Result<(), DecodeError> {
     match offset.checked_add(len) {
         Some(end) if end <= loligo_store::OBJECT_BYTES_MAX => Ok(()),
         _ => Err(DecodeError::Invalid { what: "end of a write", value: offset }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loligo_store::conformance::transactions;
+    use loligo_wire::Epoch;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Places for all writes that have whole blocks.
+    fn all_placed(txn: &Transaction<'_>) -> Placed {
+        let changes = txn.objects.iter().flat_map(|object| &object.changes).enumerate();
+        let placed = changes.filter_map(|(number, change)| {
+            let whole = Whole::of(change)?;
+            let run = Run { start: number as u32 * 100, len: whole.blocks() as u32 };
+            Some((number, whole.placed(Runs::from_slice(&[run]))))
+        });
+        placed.collect()
+    }
+
+    /// As text; of large writes what a record says of them.
+    fn said(body: &Body<'_>) -> Vec<String> {
+        let edit = |edit: &Edit<'_>| match edit {
+            Edit::Large { at, large } => format!("large at {at}: {:?} {:?}", large.runs, large.crcs),
+            other => format!("{other:?}"),
+        };
+        let object = |o: &Edits<'_>| {
+            format!("{:?} {:?} {:?}", o.oid, o.info, o.edits.iter().map(edit).collect::<Vec<_>>())
+        };
+        let start = format!("{:?} {:?}", body.version, body.op);
+        std::iter::once(start).chain(body.objects.iter().map(object)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_done_is_what_a_restart_reads(txns in transactions(), places in any::<bool>()) {
+            for (n, mut txn) in (1..).zip(txns) {
+                txn.version = Eversion { epoch: Epoch(1), version: n };
+                txn.record = (n % 2 == 0).then(|| OpRecord { tid: Tid(n), ..OpRecord::default() });
+                let placed = if places { all_placed(&txn) } else { Placed::new() };
+                let mut body = Body::new(txn, placed);
+                let before = said(&body);
+                let bytes = encode(n, PgId { pool: PoolId(1), seed: 2 }, &mut body);
+                prop_assert_eq!(&before, &said(&body), "only where the bytes are has changed");
+                let record = decode(&bytes).expect("our own");
+                prop_assert_eq!(record.seq, n);
+                let What::Transaction(read) = record.what else { panic!("another kind") };
+                prop_assert_eq!(before, said(&read));
+                for edit in body.objects.iter().flat_map(|object| &object.edits) {
+                    if let Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) = edit {
+                        let all = bytes.as_ptr_range();
+                        prop_assert!(data.is_empty() || all.contains(&data.as_ptr()), "memory has it once");
+                    }
+                }
+            }
+        }
     }
 }

@@ -12,8 +12,7 @@ use loligo_wire::{DecodeError, Reader, Writer};
 
 use super::backend::Batch;
 use super::keys;
-use super::layout::{Run, Runs};
-use super::space::ROW_BLOCKS;
+use super::layout::{ROW_BLOCKS, Run, Runs};
 
 /// Bytes of a range in a row.
 const RANGE_LEN: usize = 8;

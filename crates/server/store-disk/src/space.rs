@@ -13,14 +13,12 @@ use loligo_store::StoreError;
 
 use super::backend::Batch;
 use super::keys;
-use super::layout::{BLOCK, Run, Runs};
+use super::layout::{BLOCK, ROW_BLOCKS, Run, Runs};
 use super::shares::Shares;
 
 /// Held to look for free blocks, in memory.
 static SPACE: Class = Class::new("store.space");
 
-/// Blocks whose bits make one row: 512 bytes.
-pub(super) const ROW_BLOCKS: u64 = 4096;
 const WORD: u64 = u64::BITS as u64;
 /// Blocks side by side that are set aside for small writes, at most: 4 MiB.
 const STRIP_BLOCKS_MAX: u64 = 16 * WORD;

@@ -2,27 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_store::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError, guarded};
-use loligo_wire::{DecodeError, PgId, PoolId, Reader, Uuid};
+use loligo_store::{
+    BatchListener, Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError, guarded,
+};
+use loligo_wire::{PgId, PoolId, Reader, Uuid};
 
 use super::ahead::Ahead;
 use super::backend::files::Files;
 use super::backend::{Backend, Kv, Snapshot};
 use super::checkpoint::{Checkpointer, Collections, map_bytes};
-use super::collection::{DiskCollection, Opened};
+use super::collection::DiskCollection;
 use super::commit::Committer;
-use super::core::{Core, Start, WAITING_MAX};
+use super::config::{DiskConfig, OpenError, open_error};
+use super::core::{Core, Start};
 use super::journal::Journal;
 use super::layout::{BLOCK, Superblock};
 use super::notes::{LIMIT, Notes};
+use super::opened::Opened;
 use super::pool::Pool;
+use super::queue::WAITING_MAX;
 use super::rows::{self, CollectionRow, StoreRow};
 use super::space::{Space, Stored};
 use super::{keys, make, reader, record};
@@ -31,97 +35,6 @@ static THREADS: Class = Class::new("store.threads");
 
 /// Threads that may wait for the disk, at most.
 const POOL_THREADS_MAX: usize = 16;
-
-/// What a store shall be like.
-#[derive(Clone, Copy, Debug)]
-pub struct DiskConfig {
-    /// The cluster's id; a store of another one is not opened.
-    pub fsid: Uuid,
-    /// The store that was there when it was last opened ([`DiskStore::id`]). If it is known none is made in
-    /// its place, and no other one is opened.
-    pub store: Option<Uuid>,
-    /// Bytes of objects that a new store takes; by default most of what is free. A store that exists keeps
-    /// what it has.
-    pub capacity: Option<u64>,
-    /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart
-    /// take.
-    pub journal_bytes: u64,
-    /// Bytes of memory that keep data which was written or read of late. They are taken when there is
-    /// something to keep.
-    pub cache_bytes: usize,
-    /// Read by `io_uring` where the kernel offers it; else, and if not, by threads.
-    pub io_uring: bool,
-    /// The way of small writes.
-    pub small_writes: SmallWrites,
-}
-
-/// Which way writes of less than 64 KiB go, if they have whole blocks of 4 KiB. All others go through the
-/// journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SmallWrites {
-    /// To their final place when many are under way, so that each byte is written once; else through the
-    /// journal, which takes one write of the disk until they are safe and not two.
-    #[default]
-    ByLoad,
-    /// Always to their final place, where free space is in long pieces.
-    ToPlace,
-    /// Always through the journal.
-    ToJournal,
-}
-
-impl DiskConfig {
-    /// By default 64 MiB are kept.
-    pub const CACHE_BYTES: usize = 64 << 20;
-
-    /// For a cluster of that id, with a journal of 256 MiB and [`CACHE_BYTES`](Self::CACHE_BYTES).
-    pub fn new(fsid: Uuid) -> Self {
-        Self {
-            fsid,
-            store: None,
-            capacity: None,
-            journal_bytes: 256 << 20,
-            cache_bytes: Self::CACHE_BYTES,
-            io_uring: true,
-            small_writes: SmallWrites::ByLoad,
-        }
-    }
-}
-
-/// Why a store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// Another process, or another store of this one, has it open.
-    #[error("it is in use")]
-    InUse,
-    /// It belongs to another cluster.
-    #[error("it belongs to the cluster {found}, not to {expected}")]
-    Foreign {
-        /// Whose it is.
-        found: Uuid,
-        /// Whose it should be.
-        expected: Uuid,
-    },
-    /// What is on disk makes no sense.
-    #[error("it is damaged: {0}")]
-    Damaged(String),
-    /// The file system does not do what it should.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl From<DecodeError> for OpenError {
-    fn from(error: DecodeError) -> Self {
-        Self::Damaged(error.to_string())
-    }
-}
-
-/// Why a directory cannot be opened.
-pub(super) fn open_error(error: io::Error) -> OpenError {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => OpenError::InUse,
-        _ => OpenError::Io(error),
-    }
-}
 
 /// An [`ObjectStore`] on disk.
 pub struct DiskStore {
@@ -147,7 +60,7 @@ impl DiskStore {
         match opened {
             Ok((core, collections, threads)) => {
                 // Held as long as anything may be written: it keeps others out.
-                core.on_stop(Box::new(move |_| drop(backend)));
+                core.signals.on_stop(Box::new(move |_| drop(backend)));
                 let threads = Mutex::new(&THREADS, threads);
                 Ok(Self { id: superblock.salt, core, collections, threads })
             }
@@ -167,33 +80,33 @@ impl DiskStore {
     /// Has `hook` called once if the store stops because it can write no more; now, if it has. What the
     /// reason is says [`why_stopped`](Self::why_stopped).
     pub fn on_stop(&self, hook: impl FnOnce(&StoreError) + Send + 'static) {
-        self.core.on_stop(Box::new(hook));
+        self.core.signals.on_stop(Box::new(hook));
     }
 
     /// Why the store has stopped, if it has. For people.
     pub fn why_stopped(&self) -> Option<String> {
-        self.core.why_stopped().map(str::to_owned)
+        self.core.signals.why_stopped().map(str::to_owned)
     }
 
     /// Writes down everything and ends. Nothing may be submitted any more.
     pub fn close(&self) {
         let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
         // Release: with all that was submitted before.
-        self.core.closing.store(true, Ordering::Release);
-        self.core.wake();
+        self.core.signals.closing.store(true, Ordering::Release);
+        self.core.signals.wake();
         if let Some(committer) = threads.next() {
             let _ = committer.join();
         }
-        self.core.drained.store(true, Ordering::Release);
-        self.core.wake();
-        if let Some(reader) = self.core.reader.get() {
+        self.core.signals.drained.store(true, Ordering::Release);
+        self.core.signals.wake();
+        if let Some(reader) = self.core.io.reader.get() {
             reader.close();
         }
-        self.core.pool.close();
+        self.core.io.pool.close();
         threads.for_each(|thread| drop(thread.join()));
         self.core.stop("the store was closed".to_owned());
         // Others may have parts of the store for longer, but no file of it.
-        self.core.close_kv();
+        self.core.io.close_kv();
         let mut table = self.collections.0.write();
         let removed = std::mem::take(&mut table.removed);
         drop(table);
@@ -261,7 +174,6 @@ impl Opening {
         let start = Start {
             journal_len: superblock.journal_len,
             journal_at: row.journal_tail,
-            journal_limit: row.journal_tail,
             next_seq: row.next_seq,
             next_object: row.next_object,
             cache_bytes: config.cache_bytes,
@@ -327,7 +239,7 @@ impl Opening {
 
     /// Does again what the journal has and the map has not.
     fn replay(&mut self, limit: Option<u64>) -> Result<(), OpenError> {
-        let mut next_seq = self.core.next_seq.load(Ordering::Relaxed);
+        let mut next_seq = self.core.marks.next_seq.load(Ordering::Relaxed);
         while let Some(records) = self.journal.read()? {
             for bytes in &records {
                 let record = record::decode(bytes)?;
@@ -339,10 +251,10 @@ impl Opening {
         if self.journal.has_later(limit)? {
             return Err(OpenError::Damaged(format!("the journal at position {at}, with more behind it")));
         }
-        self.core.next_seq.store(next_seq, Ordering::Relaxed);
-        self.core.journal_head.store(at, Ordering::Relaxed);
+        self.core.marks.next_seq.store(next_seq, Ordering::Relaxed);
+        self.core.marks.head.store(at, Ordering::Relaxed);
         let is_ready = |limit: &u64| *limit >= at && self.journal.reaches(*limit);
-        self.core.journal_limit.store(limit.filter(is_ready).unwrap_or(at), Ordering::Relaxed);
+        self.core.marks.limit.store(limit.filter(is_ready).unwrap_or(at), Ordering::Relaxed);
         Ok(())
     }
 
@@ -391,9 +303,9 @@ impl Opening {
         );
         core.space.set_map_bytes(map_bytes(&collections.all()));
         let of_hook = Arc::downgrade(&collections);
-        core.on_stop(Box::new(move |error| {
+        core.signals.on_stop(Box::new(move |error| {
             let all = of_hook.upgrade().map(|collections| collections.all()).unwrap_or_default();
-            all.iter().filter_map(|c| c.listener()).for_each(|listener| listener.stopped(error));
+            all.iter().filter_map(|c| c.audience.get()).for_each(|listener| listener.stopped(error));
         }));
         let stop = {
             // Not kept by what it stops.
@@ -404,16 +316,19 @@ impl Opening {
             let stop = stop.clone();
             thread::Builder::new().name(name.to_owned()).spawn(move || guarded(name, run, stop))
         };
-        core.pool.on_panic(Box::new(stop.clone()));
-        if io_uring && let Some(reader) = reader::Reader::start(Arc::clone(&core.data), stop.clone())? {
-            let _ = core.reader.set(reader);
+        core.io.pool.on_panic(Box::new(stop.clone()));
+        if io_uring
+            && let Some(reader) =
+                reader::Reader::start(Arc::clone(&core.io.data), Arc::clone(&core.batches), stop.clone())?
+        {
+            let _ = core.io.reader.set(reader);
         }
         let mut threads = vec![spawn("loligo-commit", Box::new(move || committer.run()))?];
-        let _ = core.committer.set(threads[0].thread().clone());
+        let _ = core.signals.committer.set(threads[0].thread().clone());
         threads.push(spawn("loligo-checkpt", Box::new(move || checkpointer.run()))?);
-        let _ = core.checkpointer.set(threads[1].thread().clone());
+        let _ = core.signals.checkpointer.set(threads[1].thread().clone());
         threads.push(spawn("loligo-ahead", Box::new(move || ahead.run()))?);
-        let _ = core.ahead.set(threads[2].thread().clone());
+        let _ = core.signals.ahead.set(threads[2].thread().clone());
         let filler = Arc::clone(&core);
         threads.push(spawn("loligo-filter", Box::new(move || fill(&filler, &*kv)))?);
         Ok((core, collections, threads))
@@ -425,7 +340,7 @@ fn fill(core: &Core, kv: &dyn Kv) {
     const PAGE: usize = 4096;
     let disk = kv.snapshot();
     let mut start = b"O".to_vec();
-    while core.why_stopped().is_none() && !core.closing.load(Ordering::Relaxed) {
+    while core.signals.why_stopped().is_none() && !core.signals.closing.load(Ordering::Relaxed) {
         // If the names cannot be read, every look goes to the disk, and says why.
         let Ok(rows) = disk.range(&start, b"P", PAGE) else { return };
         for (key, _) in &rows {
@@ -442,7 +357,7 @@ fn fill(core: &Core, kv: &dyn Kv) {
 
 /// Makes a collection; records up to `void` are of an earlier one of that name.
 fn make_collection(core: &Arc<Core>, collections: &Collections, pg: PgId, void: u64) -> Arc<DiskCollection> {
-    let disk = core.kv().snapshot();
+    let disk = core.io.kv().snapshot();
     let mut table = collections.0.write();
     if let Some(collection) = table.open.get(&pg) {
         return Arc::clone(collection);
@@ -456,18 +371,22 @@ fn make_collection(core: &Arc<Core>, collections: &Collections, pg: PgId, void: 
 }
 
 impl ObjectStore for DiskStore {
+    fn on_batches(&self, listener: Arc<dyn BatchListener>) {
+        self.core.batches.add(listener);
+    }
+
     fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError> {
-        self.core.check()?;
+        self.core.signals.check()?;
         let known = self.collections.0.read().open.get(&pg).cloned();
         let collection = match known {
             Some(collection) => collection,
             // What was said of an earlier one of that name has a smaller number.
             None => {
-                let seq = self.core.next_seq.fetch_add(1, Ordering::Relaxed);
+                let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
                 make_collection(&self.core, &self.collections, pg, seq)
             }
         };
-        collection.set_listener(listener);
+        collection.audience.set(listener);
         Ok(Arc::new(Opened(collection)))
     }
 
@@ -480,7 +399,7 @@ impl ObjectStore for DiskStore {
         table.removed.push(collection);
         drop(table);
         drop(forgotten);
-        self.core.pushed_record(pushed)
+        self.core.wake_committer(pushed)
     }
 
     fn collections(&self) -> Vec<PgId> {

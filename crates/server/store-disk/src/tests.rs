@@ -34,7 +34,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::backend::Backend;
 use super::backend::sim::{At, Machine, Plan};
-use super::store::{DiskConfig, DiskStore, OpenError, SmallWrites};
+use super::config::{DiskConfig, OpenError, SmallWrites};
+use super::store::DiskStore;
 
 static ACKED: Class = Class::new("test.acked");
 
@@ -262,7 +263,7 @@ fn load(store: &DiskStore, pgs: &mut [Pg], rng: &mut Rng, count: u64) -> Result<
         let pg = rng.below(PGS.into()) as usize;
         pgs[pg].submit(rng)?;
         if rng.below(12) == 0 {
-            store.core().want_checkpoint();
+            store.core().signals.want_checkpoint();
         }
     }
     Ok(())
@@ -453,8 +454,8 @@ fn what_a_checkpoint_has_written_is_read_from_memory() {
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
     let data: Bytes = (0..9_000u32).map(|i| (i % 251) as u8).collect();
     pg.collection.submit(one(1, b"a", Change::WriteFull { data: data.clone() })).expect("room");
-    store.core().want_checkpoint();
-    while store.core().data_cache.bytes() == 0 || store.core().dirty.load(Ordering::Relaxed) > 0 {
+    store.core().signals.want_checkpoint();
+    while store.core().io.data_cache.bytes() == 0 || store.core().dirty.load(Ordering::Relaxed) > 0 {
         std::thread::yield_now();
     }
     let view = wait(pg.collection.object(ObjectRef::head(0, b"a"))).expect("readable").expect("there");
@@ -466,11 +467,11 @@ fn what_a_checkpoint_has_written_is_read_from_memory() {
     for at in 0..20 {
         let _ = pg.collection.submit(one(2 + at, b"a", write(at))).expect("room");
     }
-    store.core().want_checkpoint();
+    store.core().signals.want_checkpoint();
     let found = loop {
         let view = wait(pg.collection.object(ObjectRef::head(0, b"a"))).expect("readable").expect("there");
         if store.core().dirty.load(Ordering::Relaxed) == 0
-            && store.core().data_cache.bytes() >= 20 * 4096
+            && store.core().io.data_cache.bytes() >= 20 * 4096
             && let Fetch::Now(found) = view.read(0, u64::MAX)
         {
             break found;
@@ -480,8 +481,8 @@ fn what_a_checkpoint_has_written_is_read_from_memory() {
     assert_eq!(found.concat(), [&data[..4096]; 20].concat());
     // Once nobody can read it any more it is forgotten.
     pg.collection.submit(one(22, b"a", Change::Remove)).expect("room");
-    while store.core().data_cache.bytes() > 0 {
-        store.core().want_checkpoint();
+    while store.core().io.data_cache.bytes() > 0 {
+        store.core().signals.want_checkpoint();
         std::thread::yield_now();
     }
 }

@@ -8,12 +8,12 @@ use loligo_wire::{PoolId, Reader, Uuid};
 
 use super::backend::Backend;
 use super::backend::files::Files;
+use super::config::{OpenError, open_error};
 use super::journal::Journal;
 use super::keys;
 use super::layout::{BLOCK, VERSION_MARKED};
 use super::pair;
 use super::rows::{CollectionRow, StoreRow};
-use super::store::{OpenError, open_error};
 
 /// How much a store holds, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use super::backend::{Buffer, Part, Parts, Snapshot};
 use super::block::{Content, Place, patch};
-use super::collection::Guard;
-use super::core::Core;
+use super::guard::Guard;
+use super::io::Io;
 use super::layout::{BLOCK, block_crc};
 use super::onode::Onode;
 use super::reader::Reading;
@@ -30,7 +30,7 @@ const CACHED_READ_MAX: usize = 64 << 10;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 pub(super) struct DiskView {
-    pub(super) core: Arc<Core>,
+    pub(super) io: Arc<Io>,
     pub(super) name: Arc<ObjectName>,
     pub(super) onode: Arc<Onode>,
     /// The map that the onode's changes are put over.
@@ -101,7 +101,7 @@ impl DiskView {
             let data = match block.content() {
                 Content::Memory(data) => data,
                 Content::Disk(place, patches) => {
-                    let kept = if look { self.core.data_cache.get(place) } else { None };
+                    let kept = if look { self.io.data_cache.get(place) } else { None };
                     let Some(data) = kept else {
                         in_memory = false;
                         look &= !is_long;
@@ -133,8 +133,8 @@ impl DiskView {
         }
         let len = (end - offset) as usize;
         let (later, completer) = Later::new();
-        self.core.read(Box::new(DataRead {
-            core: Arc::clone(&self.core),
+        self.io.read(Box::new(DataRead {
+            io: Arc::clone(&self.io),
             name: Arc::clone(&self.name),
             offset,
             len,
@@ -154,7 +154,7 @@ impl DiskView {
     ) -> Fetch<T> {
         let (later, completer) = Later::new();
         let view = self.clone();
-        self.core.pool.push(move || {
+        self.io.pool.push(move || {
             let value = read(&view);
             // Whoever hears of it finds that nothing is held any more.
             drop(view);
@@ -171,7 +171,7 @@ impl DiskView {
 impl Clone for DiskView {
     fn clone(&self) -> Self {
         Self {
-            core: Arc::clone(&self.core),
+            io: Arc::clone(&self.io),
             name: Arc::clone(&self.name),
             onode: Arc::clone(&self.onode),
             disk: Arc::clone(&self.disk),
@@ -209,7 +209,7 @@ fn join(pieces: Vec<Piece>) -> Data {
 
 /// A read of data that is not all in memory.
 struct DataRead {
-    core: Arc<Core>,
+    io: Arc<Io>,
     name: Arc<ObjectName>,
     offset: u64,
     len: usize,
@@ -260,7 +260,7 @@ fn runs(offset: u64, pieces: &[Piece]) -> SmallVec<[ReadRun; 1]> {
 
 impl Reading for DataRead {
     fn buffer(&self) -> Buffer {
-        self.core.buffers.take((self.offset % BLOCK as u64) as usize + self.len)
+        self.io.buffers.take((self.offset % BLOCK as u64) as usize + self.len)
     }
 
     fn parts(&self) -> Parts {
@@ -286,14 +286,14 @@ impl Reading for DataRead {
         if self.len > CACHED_READ_MAX || self.ask == Ask::ToVerify {
             let start = (self.offset % BLOCK as u64) as usize;
             self.put_together(&mut buffer);
-            let Self { core, len, completer, _guard: guard, .. } = *self;
+            let Self { io, len, completer, _guard: guard, .. } = *self;
             drop(guard);
-            let all = core.buffers.lend(buffer).slice(start..start + len);
+            let all = io.buffers.lend(buffer).slice(start..start + len);
             return completer.complete(Ok(Data::from_iter([all])));
         }
-        let Self { core, pieces, runs, completer, _guard: guard, .. } = *self;
-        let pieces = kept(&core, pieces, &runs, &buffer);
-        core.buffers.give_back(buffer);
+        let Self { io, pieces, runs, completer, _guard: guard, .. } = *self;
+        let pieces = kept(&io, pieces, &runs, &buffer);
+        io.buffers.give_back(buffer);
         drop(guard);
         completer.complete(Ok(join(pieces)));
     }
@@ -327,13 +327,13 @@ impl DataRead {
 }
 
 /// Takes what was read out of the buffer, block by block, as the data cache keeps it as well.
-fn kept(core: &Core, mut pieces: Vec<Piece>, runs: &[ReadRun], buffer: &[u8]) -> Vec<Piece> {
+fn kept(io: &Io, mut pieces: Vec<Piece>, runs: &[ReadRun], buffer: &[u8]) -> Vec<Piece> {
     for run in runs {
         let blocks = buffer[run.bytes()].chunks_exact(BLOCK);
         for (piece, block) in pieces[run.pieces.clone()].iter_mut().zip(blocks) {
             let Piece::Disk(OnDisk { place, patches, from, until }) = piece else { continue };
             let block = Bytes::copy_from_slice(block);
-            core.data_cache.put(*place, block.clone());
+            io.data_cache.put(*place, block.clone());
             *piece = Piece::Memory(patched(block, patches).slice(*from..*until));
         }
     }
@@ -350,10 +350,10 @@ pub(super) enum ReadError {
 }
 
 /// Reads blocks that lie side by side and checks them.
-pub(super) fn read_blocks(core: &Core, places: &[Place]) -> Result<Buffer, ReadError> {
+pub(super) fn read_blocks(io: &Io, places: &[Place]) -> Result<Buffer, ReadError> {
     let mut buffer = Buffer::zeroed(places.len() * BLOCK);
     let first = places.first().map_or(0, |place| place.block);
-    let read = core.data.read(u64::from(first) * BLOCK as u64, &mut buffer);
+    let read = io.data.read(u64::from(first) * BLOCK as u64, &mut buffer);
     read.map_err(|source| ReadError::Io { first, source })?;
     check(places.iter().copied(), &buffer).map_err(|(_, error)| error)?;
     Ok(buffer)

@@ -7,8 +7,8 @@ use std::{io, thread};
 use loligo_wire::{Eversion, PgId};
 
 use crate::{
-    Collection, CollectionStats, Commit, CommitListener, Fetch, ObjectName, ObjectRef, ObjectStore,
-    ObjectView, OpRecord, StatFs, StoreError, Transaction,
+    BatchListener, Collection, CollectionStats, Commit, CommitListener, Fetch, ObjectName, ObjectRef,
+    ObjectStore, ObjectView, OpRecord, StatFs, StoreError, Transaction,
 };
 
 /// Another store, each of whose transactions is reported as safe a fixed time after the other store said so.
@@ -67,6 +67,10 @@ impl ObjectStore for Delayed {
         let late = LateListener { listener: Arc::clone(&listener), timer: timer.clone() };
         let inner = self.inner.open(pg, Arc::new(late))?;
         Ok(Arc::new(DelayedCollection { inner, listener, timer }))
+    }
+
+    fn on_batches(&self, listener: Arc<dyn BatchListener>) {
+        self.inner.on_batches(listener);
     }
 
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {

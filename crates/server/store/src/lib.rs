@@ -27,7 +27,7 @@ mod oid;
 mod store;
 mod transaction;
 
-pub use batch::{behind_answers, gives_answers, together};
+pub use batch::{BatchListener, BatchListeners};
 pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};

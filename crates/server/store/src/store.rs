@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_wire::{Eversion, PgId, UTime};
 
-use crate::{Fetch, ObjectName, ObjectRef, OpRecord, StoreError, Transaction};
+use crate::{BatchListener, Fetch, ObjectName, ObjectRef, OpRecord, StoreError, Transaction};
 
 pub use loligo_wire::message::Data;
 
@@ -17,6 +17,12 @@ pub trait ObjectStore: Send + Sync {
     /// Opens the collection of a placement group; makes it if it does not exist. `listener` is told of what
     /// [`Collection::submit`] left pending; it replaces the listener of an earlier call.
     fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError>;
+
+    /// Has `listener` told of answers that a thread of the store gives together. A store that answers every call
+    /// at once has no such threads.
+    fn on_batches(&self, listener: Arc<dyn BatchListener>) {
+        drop(listener);
+    }
 
     /// Removes a collection with everything in it, if it exists. Who has it open sees it empty afterwards.
     fn remove(&self, pg: PgId) -> Result<(), StoreError>;

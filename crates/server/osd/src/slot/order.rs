@@ -16,6 +16,7 @@ use loligo_wire::{Epoch, PoolId, Tid, Uuid};
 use smallvec::smallvec;
 
 use super::*;
+use crate::finisher::Gatherer;
 
 const OBJECTS: u64 = 5;
 const REQUESTS: u64 = 4000;
@@ -121,6 +122,7 @@ impl Client {
 }
 
 fn check(store: &dyn ObjectStore) {
+    store.on_batches(Arc::new(Gatherer));
     let pg = PgId { pool: PoolId(1), seed: 0 };
     let slot = Slot::open(pg, store, &Helpers::default()).map(Arc::new).expect("a slot");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

@@ -19,11 +19,11 @@ use bytes::Bytes;
 use loligo_store::{CollectionStats, ObjectName};
 use loligo_wire::{Eversion, PgId};
 
+use super::super::config::OpenError;
 use super::super::journal::Journal;
 use super::super::keys;
 use super::super::record::{self, What};
 use super::super::rows::{self, CollectionRow, StoreRow};
-use super::super::store::OpenError;
 use super::{Check, PAGE, Wrong};
 
 /// The row of a collection that cannot be read.

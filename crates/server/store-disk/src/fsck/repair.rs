@@ -30,11 +30,11 @@ use bytes::Bytes;
 use super::super::backend::files::Files;
 use super::super::backend::{ALIGN, Backend, BackendFile, Batch, Buffer, Kv};
 use super::super::block::{Block, Chunk, Place};
+use super::super::config::{OpenError, open_error};
 use super::super::keys;
 use super::super::layout::{BLOCK, CHUNK_BLOCKS, Run, Superblock, VERSION_MARKED, block_crc};
 use super::super::pair::{self, Found, Part};
 use super::super::rows::{self, StoreRow};
-use super::super::store::{OpenError, open_error};
 use super::{Check, Checked, Finding, Wrong, examine};
 
 /// Written at once where the journal is cleared.

@@ -109,7 +109,7 @@ fn load(
         let pg = &mut pgs[rng.below(PGS.into()) as usize];
         submit(pg, rng)?;
         if rng.below(6) == 0 {
-            store.core().want_checkpoint();
+            store.core().signals.want_checkpoint();
         }
         let Some((_, models)) = pg.history.last() else { continue };
         let of = rng.below(models.len().max(1) as u64) as usize;

@@ -6,7 +6,8 @@ use loligo_store::conformance::{self, ROOM, transactions};
 use proptest::prelude::*;
 
 use super::super::backend::sim::Machine;
-use super::super::store::{DiskConfig, DiskStore};
+use super::super::config::DiskConfig;
+use super::super::store::DiskStore;
 use super::config;
 
 fn empty() -> DiskStore {

@@ -7,9 +7,10 @@ use std::thread;
 use loligo_lane::Bound;
 
 use super::*;
-use crate::collection::{DiskCollection, Opened};
+use crate::collection::DiskCollection;
 use crate::core::{Core, Start};
 use crate::keys;
+use crate::opened::Opened;
 use crate::pool::Pool;
 use crate::rows::CollectionRow;
 use crate::space::{Space, Stored};
@@ -19,8 +20,8 @@ pub(super) fn until_map_has(store: &DiskStore, name: &[u8]) {
     let key = keys::object(1, ObjectRef::head(0, name));
     loop {
         assert_eq!(store.why_stopped(), None);
-        store.core().want_checkpoint();
-        if store.core().kv().snapshot().get(&key).expect("simulated").is_some() {
+        store.core().signals.want_checkpoint();
+        if store.core().io.kv().snapshot().get(&key).expect("simulated").is_some() {
             return;
         }
         thread::yield_now();
@@ -31,8 +32,8 @@ pub(super) fn until_map_has(store: &DiskStore, name: &[u8]) {
 pub(super) fn until_checkpoints_have_ended(store: &DiskStore) {
     // The third one that begins does so when the second has ended, which began after this was called.
     for _ in 0..3 {
-        store.core().want_checkpoint();
-        while store.core().wanted.load(std::sync::atomic::Ordering::Relaxed) {
+        store.core().signals.want_checkpoint();
+        while store.core().signals.checkpoint_wanted.load(std::sync::atomic::Ordering::Relaxed) {
             assert_eq!(store.why_stopped(), None);
             thread::yield_now();
         }
@@ -93,7 +94,7 @@ fn a_checkpoint_does_not_trust_its_sync_when_that_of_the_committer_has_failed() 
     while pg.acked() < 1 {
         pg.news.recv().expect("the listener lives");
     }
-    store.core().want_checkpoint();
+    store.core().signals.want_checkpoint();
     checkpoint_syncs.recv().expect("it has written the small object's blocks");
     let (lost, say_so) = machine.gate("data", At::LostSync);
     let large = Change::WriteFull { data: vec![2; 64 << 10].into() };
@@ -217,7 +218,6 @@ fn who_finds_no_room_waits_and_the_store_goes_on() {
     let start = Start {
         journal_len: JOURNAL,
         journal_at: 0,
-        journal_limit: 0,
         next_seq: 1,
         next_object: 1,
         cache_bytes: 0,
@@ -249,7 +249,7 @@ fn who_finds_no_room_waits_and_the_store_goes_on() {
     assert_eq!(submit(3), Ok(()), "who does not wait is not refused");
     let mut taken = VecDeque::new();
     let mut take = || {
-        let _ = core.commits.run_batch(1, |batch| {
+        let _ = core.queue.records.run_batch(1, |batch| {
             taken.extend(batch.drain(..));
             std::ops::ControlFlow::Break(())
         });
@@ -315,7 +315,7 @@ fn panic_at(seed: u64, call: u64) -> Hit {
         for _ in 0..4 {
             load(&store, &mut pgs, &mut rng, 8)?;
             pgs.iter().try_for_each(read_some)?;
-            store.core().want_checkpoint();
+            store.core().signals.want_checkpoint();
         }
         Ok(())
     };
@@ -374,7 +374,7 @@ fn a_checkpoint_does_not_wait_for_a_committer_that_has_panicked() {
     let (arrived, go_on) = machine.gate("data", At::Write);
     pg.collection.submit(one(1, b"a", Change::WriteFull { data: vec![1; 8192].into() })).expect("room");
     arrived.recv().expect("the committer writes it");
-    store.core().want_checkpoint();
+    store.core().signals.want_checkpoint();
     while store.core().dirty.load(Ordering::Relaxed) > 0 {
         thread::yield_now();
     }

@@ -36,7 +36,7 @@ fn write(store: &DiskStore) -> Pg {
         }
         pg.history.push((version, models.clone()));
         pg.wait();
-        store.core().want_checkpoint();
+        store.core().signals.want_checkpoint();
     }
     pg
 }
@@ -48,7 +48,7 @@ fn reads_are_right(io_uring: bool) {
     let (_, models) = write(&store).history.pop().expect("written");
     drop(store);
     let store = DiskStore::open(&dir, config).expect("the same store");
-    assert!(io_uring || store.core().reader.get().is_none());
+    assert!(io_uring || store.core().io.reader.get().is_none());
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
     // All at once, none in memory.
     let (sender, receiver) = mpsc::channel();

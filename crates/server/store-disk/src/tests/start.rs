@@ -48,8 +48,8 @@ fn a_start_reads_only_as_much_of_the_journal_as_may_have_been_written() {
     let machine = machine.restarted();
     drop(store);
     let store = open(&machine).expect("killed");
-    let tail = store.core().journal_tail.load(std::sync::atomic::Ordering::Relaxed);
-    let head = store.core().journal_head.load(std::sync::atomic::Ordering::Relaxed);
+    let tail = store.core().marks.tail.load(std::sync::atomic::Ordering::Relaxed);
+    let head = store.core().marks.head.load(std::sync::atomic::Ordering::Relaxed);
     // Each group with its header, and what may lie behind.
     assert!(machine.bytes_read("journal") <= 2 * (head - tail) + 4 * JOURNAL / 32 + 4 * 4096);
     pg.check(&store, "killed");
@@ -57,7 +57,7 @@ fn a_start_reads_only_as_much_of_the_journal_as_may_have_been_written() {
     let machine = machine.restarted();
     let store = open(&machine).expect("closed");
     assert!(machine.bytes_read("journal") <= 3 * 4096, "{}", machine.bytes_read("journal"));
-    assert!(store.core().kv().snapshot().get(b"M").expect("simulated").is_some());
+    assert!(store.core().io.kv().snapshot().get(b"M").expect("simulated").is_some());
 }
 
 #[test]
