@@ -22,6 +22,7 @@ mod delayed;
 mod error;
 mod fetch;
 mod guard;
+mod info;
 pub mod memory;
 mod oid;
 mod store;
@@ -32,10 +33,11 @@ pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};
 pub use guard::guarded;
+pub use info::Info;
 pub use oid::{NameTooLong, ObjectName, ObjectRef};
 pub use store::{
-    Collection, CollectionStats, Commit, CommitListener, Data, Info, KeyValues, ObjectStore, ObjectView,
-    OmapPage, OmapRange, StatFs,
+    Collection, CollectionStats, Commit, CommitListener, Data, KeyValues, ObjectStore, ObjectView, OmapPage,
+    OmapRange, StatFs,
 };
 pub use transaction::{Change, ObjectChanges, OpRecord, Transaction, is_own};
 
