@@ -239,8 +239,8 @@ impl Osd {
             ..Context::plain(session.client, tid, places.epoch(), id, pool.pool.pg_num())
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
-        let request =
-            Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), came.received) };
+        let mut request = Request::new(asker, op, context, conn.hold(msg.len()), came.received);
+        request.refusal = refusal;
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }

@@ -65,7 +65,7 @@ impl Group {
         op
     }
 
-    fn ask_op(&mut self, op: MOSDOp) -> OsdReply {
+    fn ask_op(&mut self, mut op: MOSDOp) -> OsdReply {
         let needs = Needs::of(&op).expect("classes that there are");
         let context = Context {
             writes: needs.writes(),
@@ -76,7 +76,7 @@ impl Group {
             data_len: op.ops.iter().map(|op| op.data.len()).sum(),
             ..Context::plain(4100, Tid(self.tid), Epoch(3), PoolId(1), 1)
         };
-        let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
+        let msg = execute(&context, &mut op, &*self.collection, &mut self.state, &self.counters);
         let Executed::Answer(msg, ..) = msg else { panic!("no answer") };
         self.work = context.budget.work();
         assert_eq!(msg.header.tid, Tid(self.tid));
@@ -447,11 +447,11 @@ fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
         let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
         let names = g.collection.list(first, TRIM_PAGE).now().expect("in memory");
         for head in heads_with_clones(&names) {
-            let op = g.op("x", smallvec![]);
+            let mut op = g.op("x", smallvec![]);
             assert_eq!(head.as_ref().name, b"x");
             let task = Some(Task::Trim(Arc::clone(removed)));
             let context = Context { task, writes: true, ..Context::plain(0, Tid(0), Epoch(4), PoolId(1), 1) };
-            let done = execute(&context, op, &*g.collection, &mut g.state, &g.counters);
+            let done = execute(&context, &mut op, &*g.collection, &mut g.state, &g.counters);
             assert!(matches!(done, Executed::Answer(..)));
         }
         match names.last().filter(|_| names.len() == TRIM_PAGE) {

@@ -104,30 +104,28 @@ impl Slot {
     /// Executes a heavy request beside the others of its placement group; its answer is given where theirs
     /// are.
     fn execute_alone(self: &Arc<Self>, item: Item) {
-        let Item::Again(request, waited, _) = item else { return };
+        let Item::Again(mut request, waited, _) = item else { return };
         let mut state = self.state.lock();
         let told = state.waits.end(waited);
         let newest = (state.version, state.user_version);
         drop(state);
         drop(told);
-        let Request { asker, op, context, mut hold, received, refusal, place, arrival } = request;
-        let executed = exec::execute_alone(&context, op, &*self.collection, newest, &self.counters);
-        let track = Track { received, reached: received, executed: None, client: context.client };
-        let share = hold.share.take();
-        match (executed, place) {
+        let Request { context, op, .. } = &mut *request;
+        let executed = exec::execute_alone(context, op, &*self.collection, newest, &self.counters);
+        let (received, client) = (request.received, request.context.client);
+        let track = Track { received, reached: received, executed: None, client };
+        let share = request.hold.share.take();
+        match (executed, request.place) {
             (Executed::Answer(msg, tells_of, _), Some(place)) => {
+                let Request { asker, mut hold, .. } = *request;
                 hold.share = self.helpers.unread.count(&asker, share, msg.data_len() as u64, true);
                 let reply = Reply { asker, msg, hold, track: Some(track), place };
                 self.push(Item::Done(Box::new(reply), tells_of));
             }
-            (Executed::Waits(op), _) => {
-                hold.share = self.helpers.unread.count(&asker, share, context.budget.spent(), true);
-                let op = *op;
-                self.wait(
-                    Request { asker, op, context, hold, received, refusal, place, arrival },
-                    track,
-                    None,
-                );
+            (Executed::Waits, _) => {
+                let spent = request.context.budget.spent();
+                request.hold.share = self.helpers.unread.count(&request.asker, share, spent, true);
+                self.wait(request, track, None);
             }
             _ => {}
         }
