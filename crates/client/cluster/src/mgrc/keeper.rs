@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_msgr::Connection;
+use loligo_msgr::{Connection, Policy};
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddr, EntityType};
 use tokio::time::Instant;
@@ -98,7 +98,7 @@ impl Keeper {
     fn open(&mut self, addr: EntityAddr) {
         self.last_attempt = Some(Instant::now());
         let mut closed = false;
-        let conn = self.dialer.connect_with(EntityType::MGR, addr, |conn| {
+        let conn = self.dialer.connect(EntityType::MGR, addr, Policy::lossy_client(), |conn| {
             let mut state = self.mgrc.state.lock();
             closed = state.closed;
             if !closed {

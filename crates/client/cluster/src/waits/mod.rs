@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use self::reason::Reason;
-pub use self::registry::{WaitGuard, Waits};
+pub use self::registry::{Observed, WaitGuard, Waits};
 
 /// Waits of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,11 +82,11 @@ impl fmt::Display for Wait {
 
 /// Gathers waits by kind.
 #[derive(Default)]
-pub(crate) struct Gathered(Vec<Wait>);
+pub struct Gathered(Vec<Wait>);
 
 impl Gathered {
     /// Adds one. `example` is made only for the first of a kind.
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         waiter: Waiter,
         age: Duration,

@@ -9,19 +9,24 @@ use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
 use super::{Gathered, Reason, Wait, Waiter};
-use crate::core::Core;
 
-/// Held to enter or to strike out a wait, a client, or to look: only what has to wait enters itself.
-static REGISTRY: Class = Class::new("rados.waits");
+/// Held to enter or to strike out a wait, a part of a client, or to look: only what has to wait enters itself.
+static REGISTRY: Class = Class::new("cluster.waits");
 
 /// A look at what clients wait for, from before they are connected on: given to
 /// [`Builder::waits`](crate::Builder::waits). Clones are the same. It keeps no client alive.
 #[derive(Clone)]
 pub struct Waits(Arc<Mutex<Registry>>);
 
+/// A part of a client that has tables of what waits.
+pub trait Observed: Send + Sync {
+    /// Adds what has waited for `age_min` or longer.
+    fn waits(&self, age_min: Duration, into: &mut Gathered);
+}
+
 #[derive(Default)]
 struct Registry {
-    clients: Vec<Weak<Core>>,
+    observed: Vec<Weak<dyn Observed>>,
     newest: u64,
     entered: FxHashMap<u64, Entered>,
 }
@@ -43,27 +48,25 @@ impl Waits {
     /// microseconds for each wait of that age.
     pub fn all(&self, age_min: Duration) -> Vec<Wait> {
         let mut gathered = Gathered::default();
-        let (clients, entered): (Vec<_>, Vec<_>) = {
+        let (observed, entered): (Vec<_>, Vec<_>) = {
             let registry = self.0.lock();
             let entered = registry.entered.values().filter_map(|entered| {
                 let age = entered.since.elapsed();
                 (age >= age_min).then(|| (entered.waiter, age, entered.reason.clone()))
             });
-            (registry.clients.iter().filter_map(Weak::upgrade).collect(), entered.collect())
+            (registry.observed.iter().filter_map(Weak::upgrade).collect(), entered.collect())
         };
         for (waiter, age, reason) in entered {
             gathered.add(waiter, age, || None, reason);
         }
-        for core in clients {
-            core.monc.waits(age_min, &mut gathered);
-            core.mgrc.waits(age_min, &mut gathered);
-            core.objecter.waits(age_min, &mut gathered);
+        for part in observed {
+            part.waits(age_min, &mut gathered);
         }
         gathered.into_waits()
     }
 
     /// Enters a wait until the guard is dropped.
-    pub(crate) fn enter(&self, waiter: Waiter, reason: Reason) -> WaitGuard {
+    pub fn enter(&self, waiter: Waiter, reason: Reason) -> WaitGuard {
         let mut registry = self.0.lock();
         registry.newest += 1;
         let number = registry.newest;
@@ -71,11 +74,11 @@ impl Waits {
         WaitGuard { waits: self.clone(), number }
     }
 
-    /// Looks at this client too, as long as it lives.
-    pub(crate) fn look_at(&self, core: Weak<Core>) {
+    /// Looks at this part of a client too, as long as it lives.
+    pub fn look_at(&self, part: Weak<dyn Observed>) {
         let mut registry = self.0.lock();
-        registry.clients.retain(|core| core.strong_count() > 0);
-        registry.clients.push(core);
+        registry.observed.retain(|part| part.strong_count() > 0);
+        registry.observed.push(part);
     }
 }
 

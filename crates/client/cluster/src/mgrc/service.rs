@@ -13,7 +13,7 @@ use crate::error::{Errno, Error};
 const CEPH_S_OWN: [&str; 5] = ["osd", "mds", "client", "mon", "mgr"];
 
 /// A daemon of a service.
-pub(crate) struct Service {
+pub struct Service {
     service: String,
     daemon: String,
     metadata: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ impl Service {
     ///
     /// # Errors
     /// EINVAL if a name is empty or the service's is that of one of Ceph's own daemons.
-    pub(crate) fn new(
+    pub fn new(
         service: &str,
         daemon: &str,
         hostname: &str,

@@ -28,16 +28,17 @@ use tokio::time::Instant;
 
 use crate::error::{Errno, Error};
 use crate::monc::MonClient;
+use crate::peers::Peers;
 use crate::waits::{Gathered, Reason, Waiter};
 
 pub(crate) use self::keeper::Keeper;
-pub(crate) use self::service::Service;
+pub use self::service::Service;
 
 /// Held to note a command, an answer, a map, or to look what is to be sent: a few a second.
-static MGRC: Class = Class::new("rados.mgrc");
+static MGRC: Class = Class::new("cluster.mgrc");
 
 /// What a client asks of managers and they answer; see the [module's](self) documentation.
-pub(crate) struct MgrClient {
+pub struct MgrClient {
     monc: Arc<MonClient>,
     state: Mutex<State>,
     /// Wakes the keeper.
@@ -68,7 +69,7 @@ struct Session {
 
 /// For whom a command is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ToMgr {
+pub enum ToMgr {
     /// The cluster: whichever manager is active executes it.
     Cluster,
     /// The manager itself: the active one, if it has this name or none is said.
@@ -92,7 +93,7 @@ impl MgrClient {
 
     /// Sends a command and waits for the answer: as long as there is no active manager, and across lost
     /// sessions.
-    pub(crate) async fn command(&self, to: ToMgr, command: MCommand) -> Result<MCommandReply, Error> {
+    pub async fn command(&self, to: ToMgr, command: MCommand) -> Result<MCommandReply, Error> {
         let (answer, answered) = oneshot::channel();
         let tid = {
             let mut state = self.state.lock();
@@ -121,7 +122,7 @@ impl MgrClient {
     ///
     /// # Errors
     /// EEXIST if it is one already.
-    pub(crate) fn register(&self, service: Service) -> Result<(), Error> {
+    pub fn register(&self, service: Service) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
             if state.closed {
@@ -141,7 +142,7 @@ impl MgrClient {
     ///
     /// # Errors
     /// ENOENT if this client is not a daemon of a service.
-    pub(crate) fn set_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
+    pub fn set_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
         let mut state = self.state.lock();
         let service = state.service.as_mut().ok_or(Errno::ENOENT)?;
         service.set_status(status);
@@ -150,7 +151,7 @@ impl MgrClient {
 
     /// Tells the manager that the service's daemon goes, and waits until it has heard that, but not longer
     /// than `patience`.
-    pub(crate) async fn unregister(&self, patience: Duration) {
+    pub async fn unregister(&self, patience: Duration) {
         let gone = self.gone.notified();
         let (conn, close) = {
             let mut state = self.state.lock();
@@ -186,10 +187,13 @@ impl MgrClient {
     }
 }
 
-/// What the dispatcher calls.
-impl MgrClient {
+impl Peers for MgrClient {
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        msgs.drain(..).for_each(|msg| self.handle(conn, &msg));
+    }
+
     /// The monitors' map of managers.
-    pub(crate) fn take_map(&self, msg: &Msg) {
+    fn take_map(&self, msg: &Msg) {
         let Ok(MMgrMap { map }) = msg.open() else { return };
         self.monc.got("mgrmap", map.epoch.0.into());
         let newer = {
@@ -205,8 +209,30 @@ impl MgrClient {
         }
     }
 
-    /// A message from a manager.
-    pub(crate) fn handle(&self, conn: &Connection, msg: &Msg) {
+    fn lost(&self, conn: &Arc<Connection>) {
+        let ours = self.with_session(conn, |session| session.lost = true);
+        if ours {
+            self.news.notify_one();
+        }
+    }
+
+    /// A connection could not be made. It is tried again until the map says otherwise; but whoever has no
+    /// ticket will never be let in.
+    fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
+        let loligo_msgr::Error::Auth(verdict @ AuthError::NoCredentials(_)) = why else { return };
+        if !self.with_session(conn, |_| ()) {
+            return;
+        }
+        let commands = std::mem::take(&mut self.state.lock().commands);
+        for waiting in commands.into_values() {
+            let _ = waiting.answer.send(Err(verdict.clone().into()));
+        }
+    }
+}
+
+/// What comes from managers.
+impl MgrClient {
+    fn handle(&self, conn: &Connection, msg: &Msg) {
         let reply = match msg.header.kind {
             MCommandReply::KIND => msg.open(),
             MMgrCommandReply::KIND => msg.open().map(|MMgrCommandReply(reply)| reply),
@@ -219,27 +245,6 @@ impl MgrClient {
         if let Some(waiting) = waiting {
             // Whoever has asked may have gone.
             let _ = waiting.answer.send(reply);
-        }
-    }
-
-    /// A connection is dead.
-    pub(crate) fn lost(&self, conn: &Connection) {
-        let ours = self.with_session(conn, |session| session.lost = true);
-        if ours {
-            self.news.notify_one();
-        }
-    }
-
-    /// A connection could not be made. It is tried again until the map says otherwise; but whoever has no
-    /// ticket will never be let in.
-    pub(crate) fn refused(&self, conn: &Connection, why: &loligo_msgr::Error) {
-        let loligo_msgr::Error::Auth(verdict @ AuthError::NoCredentials(_)) = why else { return };
-        if !self.with_session(conn, |_| ()) {
-            return;
-        }
-        let commands = std::mem::take(&mut self.state.lock().commands);
-        for waiting in commands.into_values() {
-            let _ = waiting.answer.send(Err(verdict.clone().into()));
         }
     }
 

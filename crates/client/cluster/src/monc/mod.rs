@@ -25,8 +25,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use self::requests::Requests;
-use crate::Error;
 use crate::discover::Groups;
+use crate::error::Error;
 use crate::waits::{Gathered, Reason, Waiter};
 
 pub(crate) use self::hunt::{Hunt, HuntSettings};
@@ -34,10 +34,10 @@ pub(crate) use self::hunt::{Hunt, HuntSettings};
 /// What went wrong as long as nothing has.
 const NONE_TRIED: &str = "none was tried";
 
-static SESSION: Class = Class::new("rados.monc");
+static SESSION: Class = Class::new("cluster.monc");
 
 /// The session with the monitors, as seen by everybody but the task that looks for one.
-pub(crate) struct MonClient {
+pub struct MonClient {
     auth: Arc<AuthClient>,
     hostname: String,
     state: Mutex<State>,
@@ -117,22 +117,22 @@ impl MonClient {
     }
 
     /// This machine's name.
-    pub(crate) fn hostname(&self) -> &str {
+    pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
     /// The cluster's id; `None` before the first session.
-    pub(crate) fn fsid(&self) -> Option<Uuid> {
+    pub fn fsid(&self) -> Option<Uuid> {
         self.state.lock().fsid
     }
 
     /// What the monitors' configuration database has for this client.
-    pub(crate) fn config(&self) -> BTreeMap<String, String> {
+    pub fn config(&self) -> BTreeMap<String, String> {
         self.state.lock().config.clone()
     }
 
     /// Asks a question and waits for the answer, across lost sessions. `ask` gets the question's number.
-    pub(crate) async fn request(&self, ask: impl FnOnce(u64) -> Msg) -> Result<Msg, Error> {
+    pub async fn request(&self, ask: impl FnOnce(u64) -> Msg) -> Result<Msg, Error> {
         let (number, question, answered, conn) = {
             let mut state = self.state.lock();
             if state.closed {
@@ -150,7 +150,7 @@ impl MonClient {
     }
 
     /// The newest version of a map that the monitors have.
-    pub(crate) async fn newest_version(&self, what: &str) -> Result<u64, Error> {
+    pub async fn newest_version(&self, what: &str) -> Result<u64, Error> {
         let ask = |handle| Msg::new(&MMonGetVersion { handle, what: what.to_owned() });
         let reply = self.request(ask).await?;
         let reply: MMonGetVersionReply =
@@ -159,7 +159,7 @@ impl MonClient {
     }
 
     /// Follows a map from a version on: subscribes now, and again in every new session.
-    pub(crate) fn follow(&self, what: &str, start: u64) {
+    pub fn follow(&self, what: &str, start: u64) {
         let subscription = Subscription { start, onetime: false };
         let conn = {
             let mut state = self.state.lock();
@@ -173,7 +173,7 @@ impl MonClient {
     }
 
     /// Notes which version of a followed map has come, so that a new session goes on behind it.
-    pub(crate) fn got(&self, what: &str, version: u64) {
+    pub fn got(&self, what: &str, version: u64) {
         if let Some(wanted) = self.state.lock().wanted.get_mut(what) {
             wanted.start = version + 1;
         }
@@ -304,7 +304,7 @@ impl MonClient {
     }
 
     /// Asks for new tickets if some are due.
-    fn renew_tickets(&self) {
+    pub(crate) fn renew_tickets(&self) {
         let Some(payload) = self.auth.renewal() else { return };
         let (conn, monmap_epoch) = {
             let state = self.state.lock();

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_msgr::{Connection, Messenger};
+use loligo_msgr::{Connection, Messenger, Policy};
 use loligo_wire::{EntityAddr, EntityType};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Event, FirstSession, MonClient, Verdict};
-use crate::Error;
 use crate::dial::Dialer;
+use crate::error::Error;
 
 /// Monitors tried at once (`mon_client_hunt_parallel`).
 const PARALLEL: usize = 3;
@@ -104,8 +104,10 @@ impl Hunt {
         deadline: Instant,
     ) -> Result<Option<Arc<Connection>>, Verdict> {
         let chosen = self.next.choose(&monc.groups());
-        let tried: Vec<_> =
-            chosen.into_iter().filter_map(|addr| dialer.connect(EntityType::MON, addr)).collect();
+        let tried: Vec<_> = chosen
+            .into_iter()
+            .filter_map(|addr| dialer.connect(EntityType::MON, addr, Policy::lossy_client(), |_| {}))
+            .collect();
         let outcome = self.first_connected(monc, &tried, deadline).await;
         let winner = outcome.as_ref().ok().and_then(Option::as_ref);
         for conn in tried.iter().filter(|conn| winner.is_none_or(|winner| winner.id() != conn.id())) {

@@ -1,4 +1,4 @@
-//! Opening connections, to monitors and OSDs alike.
+//! Opening connections, to every kind of daemon.
 
 use std::sync::{Arc, Weak};
 
@@ -7,8 +7,8 @@ use loligo_cephx::handshake::ClientAuth;
 use loligo_msgr::{ConnectAuth, Connection, Messenger, Policy};
 use loligo_wire::{EntityAddr, EntityType, GlobalId};
 
-/// Opens connections.
-pub(crate) struct Dialer {
+/// Opens connections, authenticated as this client. It does not keep the client alive.
+pub struct Dialer {
     messenger: Weak<Messenger>,
     auth: Arc<AuthClient>,
 }
@@ -19,21 +19,23 @@ impl Dialer {
     }
 
     /// The client's number, as connections that are opened now say.
-    pub(crate) fn global_id(&self) -> GlobalId {
+    pub fn global_id(&self) -> GlobalId {
         self.auth.global_id()
     }
 
-    /// Opens a connection; `None` if the client is being dropped.
-    pub(crate) fn connect(&self, kind: EntityType, addr: EntityAddr) -> Option<Arc<Connection>> {
-        self.connect_with(kind, addr, |_| {})
-    }
-
-    /// As [`connect`](Self::connect). Whoever has to be known by the connection when it is lost is made known
-    /// in `ready`: it may be lost before this returns.
-    pub(crate) fn connect_with(
+    /// Opens a connection to a daemon, by a policy of the caller's choice:
+    /// [`Policy::lossy_client`](loligo_msgr::Policy::lossy_client) where the caller sends again what is lost with
+    /// a connection, [`lossless_client`](loligo_msgr::Policy::lossless_client) where the daemon keeps the
+    /// session. `None` if the client is being dropped.
+    ///
+    /// What has to know the connection when it is lost is made known in `ready`: it may be lost before this
+    /// returns. A lossless connection to this address that is there already is returned as it is, and `ready` is
+    /// not called.
+    pub fn connect(
         &self,
         kind: EntityType,
         addr: EntityAddr,
+        policy: Policy,
         ready: impl FnOnce(&Arc<Connection>),
     ) -> Option<Arc<Connection>> {
         let messenger = self.messenger.upgrade()?;
@@ -42,7 +44,7 @@ impl Dialer {
             messenger.set_num(global_id.0 as i64);
         }
         let auth: Arc<dyn ConnectAuth> = Arc::new(Authenticator { auth: Arc::clone(&self.auth), global_id });
-        Some(messenger.connect_with(kind, addr, Policy::lossy_client(), auth, ready))
+        Some(messenger.connect_with(kind, addr, policy, auth, ready))
     }
 }
 
@@ -57,9 +59,10 @@ impl ConnectAuth for Authenticator {
     fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
         match peer {
             EntityType::MON => self.auth.mon_auth(),
-            // OSDs know by the number what they have executed; nobody else does.
-            EntityType::OSD => self.auth.service_auth(EntityType::OSD, self.global_id),
-            service => self.auth.service_auth(service, self.auth.global_id()),
+            // A manager knows nothing of a client but its session.
+            EntityType::MGR => self.auth.service_auth(EntityType::MGR, self.auth.global_id()),
+            // Others know by the number what they have executed or granted.
+            service => self.auth.service_auth(service, self.global_id),
         }
     }
 }

@@ -14,7 +14,7 @@ use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
 use loligo_cephx::conf::{Conf, ConfError, Messenger as ConfMessenger};
 use loligo_wire::EntityAddr;
 
-use crate::Error;
+use crate::error::Error;
 
 /// Monitors in the order in which to try them: those of the first group, and the next group's when none of
 /// these answers.
