@@ -1,5 +1,5 @@
-//! The keys of the map. The first byte says of which kind a row is; numbers are big-endian, so that rows lie
-//! in order.
+//! The keys of the map. The first byte is the kind of the row; numbers are big-endian, so that rows are in
+//! order.
 //!
 //! | key | value |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `M` | the store: [`rows::StoreRow`](super::rows::StoreRow) |
 //! | `O` collection `u32`, name | an object: see [`rows::encode_object`](super::rows::encode_object) |
 //! | `P` object `u64`, key | a value of the object's omap |
-//! | `R` row `u32` | 4,096 blocks: those with more than one reference: see [`shares`](super::shares) |
+//! | `R` row `u32` | the reference counts of shared blocks among 4,096: see [`shares`](super::shares) |
 //! | `S` row `u32` | which of 4,096 blocks are in use |
 //!
 //! A name is encoded as its hash with the bits reversed, the namespace, the locator key (the name, if
