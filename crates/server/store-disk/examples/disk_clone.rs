@@ -84,8 +84,8 @@ fn main() {
 }
 
 impl Image {
-    /// Writes to each object once. Returns, for each write, the microseconds until it was safe, and of
-    /// this process' CPU time, the checkpoint included.
+    /// Writes to each object once. Returns the mean microseconds of a write until it was safe, and of this
+    /// process' CPU time for it, the checkpoint included.
     fn round(&mut self, round: u64, snap: Option<SnapId>) -> (f64, f64) {
         let (start, cpu) = (Instant::now(), cpu_ticks());
         for object in 0..self.objects {

@@ -1,10 +1,9 @@
 //! Prepares the journal ahead of its groups, in steps.
 //!
 //! The journal is *prepared* up to a limit, a position of the ring: no group ends after it. The limit is
-//! written to disk, after each of the superblocks (`notes`), before any group uses it. A restart that has
-//! read the last valid group therefore looks for later ones only before the limit (`Journal::has_later`),
-//! not in the whole ring. A clean shutdown sets the limit to the end of the last group: then nothing has
-//! to be read.
+//! stored in the files of both superblocks (`notes`) before any group uses it. A restart that has read the
+//! last valid group therefore looks for later ones only before the limit (`Journal::has_later`), not in the
+//! whole ring. A clean shutdown sets the limit to the end of the last group: then nothing has to be read.
 //!
 //! In the ring's first round the file also grows up to the limit, filled with zeros. Writing a group there
 //! allocates nothing in the file system, so that its sync is one disk write. A new store does not wait

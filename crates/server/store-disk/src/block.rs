@@ -170,8 +170,8 @@ impl Large {
         self.data().map(|data| data.slice(start..start + BLOCK))
     }
 
-    /// Whether the committer writes it, together with adjacent writes. A large one is written by a thread
-    /// of its own.
+    /// Whether the committer writes it, together with others. Any other write is written by its own thread of
+    /// the pool.
     pub(super) fn is_small(&self) -> bool {
         matches!(self.data, Data::Passing(_))
     }

@@ -29,8 +29,7 @@ impl Entry {
         Self { name, live, stored, dirty: false, flushing: false, used: true }
     }
 
-    /// The capacity that the omap's rows in the map take, if they belong to the current object of this
-    /// name.
+    /// The capacity that the omap's rows in the map take, if they belong to the current object of this name.
     pub(super) fn omap_bytes(&self) -> u64 {
         let number = self.live.as_ref().map(|live| live.number);
         let stored = self.stored.as_deref().filter(|stored| Some(stored.number) == number);
@@ -63,8 +62,8 @@ impl Default for Cache {
 /// The limit for one collection before the first checkpoint sets it.
 const CLEAN_MAX: usize = 512;
 
-/// The names of a placement group share the low bits of their hashes, but the table uses all bits of a
-/// hash.
+/// The names of a placement group share the low bits of their hashes. The multiplication spreads the other
+/// bits, because the table uses all bits of a hash.
 fn hash(oid: ObjectRef<'_>) -> u64 {
     u64::from(oid.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -212,8 +212,7 @@ impl Checkpointer {
             }
         }
         self.writer.write_out(&self.core)?;
-        // After all new references were counted: a clone may refer to blocks that its source no longer
-        // has.
+        // After all new references were counted: a clone may refer to blocks that its source no longer has.
         for run in lost {
             self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;
         }
@@ -245,7 +244,7 @@ impl Checkpointer {
 
     fn put_collection(&self, pg: PgId, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
         if cut.removed {
-            // The row only tells which records are void. A collection created again has its own row, which
+            // The row only marks which records are void. A collection created again has its own row, which
             // comes later.
             let row = CollectionRow { applied_seq: cut.row.applied_seq, ..CollectionRow::default() };
             batch.set(keys::collection(pg), row.encode());
@@ -313,7 +312,7 @@ impl Checkpointer {
                     let _ = self.data.discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
                 }
             }
-            // No thread can add them again: that requires a view.
+            // No thread can add them again: no view is left, and the committer has finished with them.
             self.core.io.data_cache.forget(&runs);
             self.core.space.free(&runs);
         }

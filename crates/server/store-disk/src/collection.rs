@@ -30,7 +30,7 @@ static COLLECTION: Class = Class::new("store.disk_collection");
 pub(super) struct DiskCollection {
     pub(super) core: Arc<Core>,
     pub(super) pg: PgId,
-    /// The key of its rows in the map.
+    /// The number in the keys of its rows in the map.
     pub(super) number: u32,
     pub(super) inner: Mutex<Inner>,
     pub(super) audience: Arc<Audience>,
@@ -178,8 +178,7 @@ impl DiskCollection {
         Need { blocks: all(written.blocks, each.blocks), bytes: all(written.bytes, each.bytes) }
     }
 
-    /// Returns the first of these objects that is not in the cache; adds entries for those that do not
-    /// exist.
+    /// Returns the first of these objects that is not in the cache; adds entries for those that do not exist.
     #[expect(clippy::type_complexity, reason = "an object and where to look for it")]
     fn missing<'a>(
         &self,

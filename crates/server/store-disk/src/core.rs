@@ -17,8 +17,8 @@ use super::queue::{Pending, Pushed, Queue};
 use super::signals::Signals;
 use super::space::Space;
 
-/// With at least this many waiting records, small writes go directly to their final place, with a write of
-/// their own, instead of being written twice: to the journal first.
+/// If at least this many records are committed together, small writes go directly to their final place, with
+/// a write of their own, instead of being written twice: to the journal first.
 const MANY: u64 = 16;
 
 /// This many objects changed since the last checkpoint trigger the next one. With objects that change
@@ -111,7 +111,7 @@ impl Core {
             return;
         }
         let waiters = self.queue.take_waiters();
-        // On another thread: the committer must not spend its time on the requests that continue.
+        // On another thread: the committer must not spend its time on the callers' requests.
         self.io.pool.push(move || {
             let answer = || if stopped { Err(StoreError::Stopped) } else { Ok(()) };
             waiters.into_iter().for_each(|waiter| waiter.complete(answer()));

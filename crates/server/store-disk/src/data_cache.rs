@@ -1,9 +1,10 @@
 //! Cached blocks of the data file.
 //!
 //! A block is never overwritten while anything refers to it, so a cached block is valid until the block is
-//! freed. A checkpoint removes blocks just before it frees them ([`DataCache::forget`]), and a thread that
-//! adds one holds a view that keeps it from being freed. An entry also stores the block's checksum, so
-//! that a mistake here causes a miss and not wrong data.
+//! freed. A checkpoint removes blocks just before it frees them ([`DataCache::forget`]). A thread that adds
+//! a block keeps it from being freed meanwhile: a reader holds a view, and the committer has not finished
+//! with the block's record. An entry also stores the block's checksum, so that a mistake here causes a miss
+//! and not wrong data.
 //!
 //! `quick_cache` chooses the blocks to keep (a hot and a cold ring, and a list of evicted keys, as in
 //! S3-FIFO). A scan therefore evicts other scans and not frequently read data. The cache is divided into

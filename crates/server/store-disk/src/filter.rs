@@ -1,4 +1,4 @@
-//! Tells without a disk access that an object does not exist.
+//! Determines without a disk access that an object does not exist.
 //!
 //! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done
 //! every object may exist.
@@ -54,8 +54,7 @@ impl Filter {
     }
 }
 
-/// Words and bits of a name, independent enough of each other: parts of one hash, multiplied again for
-/// each.
+/// Words and bits of a name, independent enough of each other: parts of one hash, multiplied again for each.
 fn places(collection: u32, oid: ObjectRef<'_>) -> impl Iterator<Item = (usize, u64)> {
     let mut hasher = FxHasher::default();
     (collection, oid.hash, oid.nspace, oid.key, oid.name, oid.snap.0).hash(&mut hasher);

@@ -1,5 +1,4 @@
-//! Checks a store that is not open for damage, without changing it. `repair` repairs damage where
-//! possible.
+//! Checks a store that is not open for damage, without changing it. `repair` repairs damage where possible.
 //!
 //! The checks, in this order: the superblocks, and whether each file belongs to them and has the right
 //! length; every row of the map; whether the blocks marked as in use are those that rows refer to, with

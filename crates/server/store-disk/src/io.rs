@@ -80,8 +80,8 @@ impl Io {
     /// writes may fill only half of it, so that they do not evict everything that is there.
     pub(super) fn may_keep(&self, blocks: usize) -> bool {
         let max = self.data_cache.bytes_max() / 2;
-        // Relaxed: if two callers add at once, each checks the sum before its own addition. The first
-        // check keeps the sum near the bound however often this is called.
+        // Relaxed: the bound is approximate, and the last addition may exceed it. The first check keeps the
+        // sum near the bound however often this is called.
         self.kept_bytes.load(Ordering::Relaxed) < max
             && self.kept_bytes.fetch_add(blocks * BLOCK, Ordering::Relaxed) < max
     }

@@ -19,7 +19,7 @@ use super::backend::{ALIGN, BackendFile, Buffer};
 
 const MAGIC: u32 = 0x314a_474c; // "LGJ1"
 /// Magic, number of records, position, length of the records, checksum of the records, the store's salt,
-/// checksum of these.
+/// checksum of the fields before it, padding.
 const HEADER_LEN: usize = 48;
 const HEADER_SUMMED: usize = 40;
 /// The bytes that a record takes in addition to its contents: its length.

@@ -19,7 +19,7 @@ use super::rows::{StoreMark, StoreRow};
 const SPARE_PART: u64 = 8;
 
 /// Reads the superblock and checks that the other files belong to it. Creates a store if there is none and
-/// no file belongs to one.
+/// nothing indicates one.
 pub(super) fn find_or_make(
     backend: &dyn Backend,
     config: DiskConfig,

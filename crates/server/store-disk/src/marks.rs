@@ -21,8 +21,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Creates the marks of a journal of `journal_len` bytes that is at, and prepared up to, position
-    /// `at`.
+    /// Creates the marks of a journal of `journal_len` bytes that is at, and prepared up to, position `at`.
     pub(super) fn new(journal_len: u64, at: u64, next_seq: u64, next_object: u64) -> Self {
         Self {
             journal_len,

@@ -1,4 +1,4 @@
-//! Numbers stored after the superblock, in each of its two copies: the limit up to which the journal is
+//! Numbers stored in both superblock files, behind the superblock: the limit up to which the journal is
 //! prepared ([`ahead`](super::ahead)), and the number of checkpoints.
 
 use std::io;

@@ -242,8 +242,7 @@ impl Omap {
         }
     }
 
-    /// Returns the capacity that a clone of it takes, at most. Its own rows in the map take `stored`
-    /// bytes.
+    /// Returns the capacity that a clone of it takes, at most. Its own rows in the map take `stored` bytes.
     pub(super) fn map_bytes_max(&self, stored: u64) -> u64 {
         let below = match self.lowest() {
             Some(delta) => delta.base.as_ref().map_or(0, |base| base.map_bytes),

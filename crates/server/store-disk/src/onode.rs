@@ -18,7 +18,7 @@ const CHUNK: u64 = CHUNK_BLOCKS * BLOCK as u64;
 /// exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Onode {
-    /// The key of its chunks and its omap in the map; never reused for another object.
+    /// The number in the keys of its chunks and its omap in the map; never reused for another object.
     pub(super) number: u64,
     pub(super) info: Info,
     pub(super) size: u64,

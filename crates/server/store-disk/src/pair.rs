@@ -155,8 +155,7 @@ pub(super) fn store(backend: &dyn Backend, superblock: &Superblock) -> io::Resul
     [SUPER[1], SUPER[0]].iter().try_for_each(|name| superblock.store(&*backend.open(name)?))
 }
 
-/// Writes what a crash prevented from being written: before a store is used, both copies are marked as
-/// ready.
+/// Writes what a crash prevented from being written: before a store is used, both copies are marked as ready.
 pub(super) fn complete(backend: &dyn Backend, superblock: &Superblock) -> io::Result<()> {
     for name in [SUPER[1], SUPER[0]] {
         if Copy::load(backend, name)? != Copy::Good(*superblock) {

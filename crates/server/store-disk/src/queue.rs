@@ -18,11 +18,12 @@ static COMMITS: Class = Class::new("store.commits");
 static WAITERS: Class = Class::new("store.room");
 static LISTENER: Class = Class::new("store.listener");
 
-/// The number and bytes of records waiting for the journal from which on callers that can wait do: twice
-/// what the OSD admits from its clients. No record is refused: its transaction is already applied in memory.
+/// If this many records, or this many bytes of them, wait for the journal, callers that can wait do so. The
+/// bound is twice what the OSD admits from its clients. No record is refused: its transaction is already
+/// applied in memory.
 pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
-/// The same limit for the bytes of large writes in memory until the next checkpoint. During a checkpoint
-/// there may be twice as many.
+/// Callers also wait if this many bytes of large writes are in memory until the next checkpoint. During a
+/// checkpoint there may be twice as many.
 const LARGE_BYTES_MAX: u64 = 512 << 20;
 
 /// The listener of a collection's commits: that of the last `open`.

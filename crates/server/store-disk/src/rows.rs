@@ -91,7 +91,7 @@ impl StoreMark {
 /// The row of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CollectionRow {
-    /// The prefix of its objects' keys; 0 if the collection was removed, and this row only tells which
+    /// The number in its objects' keys; 0 if the collection was removed, and this row only marks which
     /// records of the journal are void.
     pub(super) number: u32,
     /// All records of the journal up to this one are in the map.

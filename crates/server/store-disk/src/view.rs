@@ -23,8 +23,8 @@ const PAIR_BYTES: usize = 128;
 
 /// The maximum number of blocks in one read.
 const READ_BLOCKS_MAX: usize = 1024;
-/// A longer read looks for its blocks in the data cache only up to the first miss, since one disk read
-/// fetches the rest. It puts no blocks into the cache, because it would evict many blocks that are read
+/// A read longer than this looks for its blocks in the data cache only up to the first miss, since one disk
+/// read fetches the rest. It puts no blocks into the cache, because it would evict many blocks that are read
 /// individually.
 const CACHED_READ_MAX: usize = 64 << 10;
 
@@ -310,8 +310,7 @@ impl DataRead {
         Ok(())
     }
 
-    /// Copies the pieces that are not from disk into the buffer, and applies the patches to those from
-    /// disk.
+    /// Copies the pieces that are not from disk into the buffer, and applies the patches to those from disk.
     fn put_together(&self, buffer: &mut [u8]) {
         let mut at = (self.offset % BLOCK as u64) as usize;
         for piece in &self.pieces {

@@ -14,8 +14,7 @@ static LISTENERS: Class = Class::new("store.batch_listeners");
 /// result may be deferred until the end of the batch, which is microseconds away. Threads deliver
 /// results outside of batches as well.
 pub trait BatchListener: Send + Sync {
-    /// A batch begins: it consists of the results that this thread delivers before
-    /// [`ended`](Self::ended).
+    /// A batch begins: it consists of the results that this thread delivers before [`ended`](Self::ended).
     fn begins(&self);
 
     /// The batch ended: its last result was delivered.

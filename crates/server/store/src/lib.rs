@@ -3,8 +3,7 @@
 //! An [`ObjectStore`] holds [`Collection`]s, one for each placement group. A collection holds objects in
 //! Ceph's listing order ([`ObjectRef`]). An object has data, extended attributes and an ordered
 //! key-value map with a header ("omap"). A [`Transaction`] describes changes and is applied completely
-//! or not at all. An [`ObjectView`] gives read access to one object; later transactions do not change
-//! it.
+//! or not at all. An [`ObjectView`] gives read access to one object; later transactions do not change it.
 //!
 //! One trait serves stores that reply at once and stores that reply later. A store in memory replies to
 //! every call with [`Fetch::Now`] and [`Commit::Done`]. A store on disk does the same if it has the data

@@ -25,8 +25,7 @@ pub trait ObjectStore: Send + Sync {
         drop(listener);
     }
 
-    /// Removes a collection with all its objects, if it exists. An open handle to it is empty
-    /// afterwards.
+    /// Removes a collection with all its objects, if it exists. An open handle to it is empty afterwards.
     fn remove(&self, pg: PgId) -> Result<(), StoreError>;
 
     /// Returns the existing collections, in order.

@@ -56,8 +56,7 @@ impl Buffers {
         drop(buffer);
     }
 
-    /// Returns the contents of a buffer; the buffer returns to the pool when the last reference is
-    /// dropped.
+    /// Returns the contents of a buffer; the buffer returns to the pool when the last reference is dropped.
     pub(crate) fn lend(&self, buffer: Buffer) -> Bytes {
         Bytes::from_owner(Lent { buffer, home: self.clone() })
     }

@@ -1,6 +1,6 @@
 //! The key-value map: `fjall`, a log-structured merge tree.
 //!
-//! It is used for batches, snapshots and ranges. Each commit is synced: there is one for each checkpoint.
+//! Only its batches, snapshots and ranges are used. Each commit is synced: there is one for each checkpoint.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use super::{Batch, Kv, Snapshot};
 const CACHE_BYTES: u64 = 16 << 20;
 /// The bytes it gathers in memory before it writes a table.
 const MEMTABLE_BYTES: u64 = 16 << 20;
-/// The maximum size of its own log, which a restart reads: the smallest possible.
+/// The maximum size of its own log, which a restart reads: as small as possible.
 const LOG_BYTES: u64 = 64 << 20;
 
 pub(super) struct FjallKv {

@@ -87,8 +87,7 @@ pub(super) trait BackendFile: Send + Sync + Debug {
 
 /// An ordered map from byte strings to byte strings.
 pub(super) trait Kv: Send + Sync + Debug {
-    /// Applies all changes or none. They are safe when this returns. After an error their state is
-    /// unknown.
+    /// Applies all changes or none. They are safe when this returns. After an error their state is unknown.
     fn commit(&self, batch: Batch) -> io::Result<()>;
 
     /// Returns the current state of the map.
@@ -99,8 +98,7 @@ pub(super) trait Kv: Send + Sync + Debug {
 pub(super) trait Snapshot: Send + Sync {
     fn get(&self, key: &[u8]) -> io::Result<Option<Bytes>>;
 
-    /// Returns up to `max` keys with their values, in order, from `from` (inclusive) to `until`
-    /// (exclusive).
+    /// Returns up to `max` keys with their values, in order, from `from` (inclusive) to `until` (exclusive).
     fn range(&self, from: &[u8], until: &[u8], max: usize) -> io::Result<Vec<(Bytes, Bytes)>>;
 }
 

@@ -272,8 +272,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Waits until the kernel has finished with all memory passed to it. If that fails, the memory is
-    /// leaked.
+    /// Waits until the kernel has finished with all memory passed to it. If that fails, the memory is leaked.
     fn settle(&mut self) {
         self.waiting.clear();
         self.wake.wake();

@@ -1,7 +1,6 @@
 //! A simulated machine: files in memory that lose, reorder and tear unsynced writes, and calls that fail.
 //!
-//! A failed sync loses the unsynced writes, and each open handle reports the error once, as with the
-//! kernel.
+//! A failed sync loses the unsynced writes, and each open handle reports the error once, as with the kernel.
 //!
 //! Time is counted in calls. At the call that the test names, the power fails, or that call alone fails.
 //! After a power failure each sector of each unsynced write is present or not, depending on the seed;

@@ -79,8 +79,7 @@ impl Check<'_> {
                     self.applied.insert(pg, row.applied_seq);
                     self.collections.insert(*number, (pg, row, CollectionStats::default()));
                 }
-                // Operation records without objects that belong to no collection are removed like other
-                // rows.
+                // Operation records without objects that belong to no collection are removed like other rows.
                 Err(_) if !self.has_objects(*number) => {}
                 Err(why) => {
                     self.hopeless(format!("the row of the collection number {number} is not there: {why}"));

@@ -216,8 +216,7 @@ fn a_block_of_two_objects_is_counted_so() {
     let machine = written();
     let kv = machine.kv().expect("simulated");
     let chunks = kv.snapshot().range(b"K", b"L", 9).expect("simulated");
-    // The first chunk refers to the last chunk's blocks as well; only the last chunk's contents are
-    // correct.
+    // The first chunk refers to the last chunk's blocks as well; only the last chunk's contents are correct.
     let mut batch = Batch::default();
     batch.set(chunks[0].0.clone(), chunks[2].1.clone());
     kv.commit(batch).expect("simulated");

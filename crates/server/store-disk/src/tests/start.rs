@@ -1,5 +1,4 @@
-//! Goal: a start reads and writes little, and still finds damage. Method: the simulated machine counts
-//! bytes.
+//! Goal: a start reads and writes little, and still finds damage. Method: the simulated machine counts bytes.
 
 use super::*;
 use crate::layout::{Superblock, VERSION};

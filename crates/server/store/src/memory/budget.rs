@@ -65,12 +65,10 @@ impl Budget {
         self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enlarged).map(|_| bytes)
     }
 
-    /// Sets the usage of `share`, which is at most what was reserved, and returns what it does not need
-    /// soon.
+    /// Sets the usage of `share`, which is at most what was reserved, and returns what it does not need soon.
     #[inline]
     pub(super) fn settle(&self, share: &mut Share, used: u64) {
-        // A reservation is an upper bound. If one is ever too low, the sums must stay right all the
-        // same.
+        // A reservation is an upper bound. If one is ever too low, the sums must stay right all the same.
         if used > share.granted {
             self.granted.fetch_add(used - share.granted, Ordering::Relaxed);
             share.granted = used;

@@ -372,8 +372,7 @@ impl ChunkMap {
         }
     }
 
-    /// Replaces the bytes at `offset` with `bytes`, which lie within one chunk and begin on a block
-    /// boundary.
+    /// Replaces the bytes at `offset` with `bytes`, which lie within one chunk and begin on a block boundary.
     fn put(&mut self, offset: u64, bytes: Bytes, borrowed: bool) {
         let range = offset..offset + bytes.len() as u64;
         self.replace(range, Some(Extent { start: (offset % CHUNK) as u32, borrowed, bytes }));
@@ -422,8 +421,7 @@ impl ChunkMap {
 }
 
 impl Tally {
-    /// Subtracts `overlap` bytes of an extent from the sums. The rest of it, if any, is borrowed from
-    /// now on.
+    /// Subtracts `overlap` bytes of an extent from the sums. The rest of it, if any, is borrowed from now on.
     fn uncover(&mut self, extent: &Extent, overlap: u64) {
         let rest = extent.len() - overlap;
         self.allocated -= overlap;
@@ -485,8 +483,7 @@ impl Chunk {
         tally.extents = tally.extents + self.extents.len() as u64 - before as u64;
     }
 
-    /// Copies about `max` bytes of the first borrowed extent into a buffer of their own; returns how
-    /// many.
+    /// Copies about `max` bytes of the first borrowed extent into a buffer of their own; returns how many.
     fn own_some(&mut self, max: u64, tally: &mut Tally) -> u64 {
         let Some(index) = self.extents.iter().position(|e| e.borrowed) else { return 0 };
         let extent = &self.extents[index];

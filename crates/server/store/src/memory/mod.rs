@@ -34,8 +34,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Creates an empty store that uses up to `capacity_bytes` of memory for objects, bookkeeping
-    /// included.
+    /// Creates an empty store that uses up to `capacity_bytes` of memory for objects, bookkeeping included.
     pub fn new(capacity_bytes: u64) -> Self {
         let collections = RwLock::new(&COLLECTIONS, BTreeMap::new());
         Self { budget: Arc::new(Budget::new(capacity_bytes)), collections }
