@@ -1,11 +1,11 @@
-//! What the first write to an object after a snapshot costs on a store on disk, beside a plain write, without
-//! a network.
+//! The cost of the first write to an object after a snapshot in a store on disk, compared with a plain
+//! write, without a network.
 //!
-//! `cargo run --release -p loligo-store-disk --example disk_clone DIR [MIB]` makes an image of that many MiB
-//! (1,024) of objects of 4 MiB in a new directory. Then, in three rounds: 4 KiB at a random place of each
-//! object; and the same after a snapshot, as an OSD does it: a clone and the write in one transaction, to a
-//! clone of a new name in each round. One write at a time; a round ends when a checkpoint has written all of
-//! it down.
+//! `cargo run --release -p loligo-store-disk --example disk_clone DIR [MIB]` creates an image of that many
+//! MiB (1,024) of objects of 4 MiB in a new directory. Then it runs three rounds. Each writes 4 KiB at a
+//! random place of each object, and does the same after a snapshot, as an OSD does: a clone and the write
+//! in one transaction, with a new name for the clone in each round. One write runs at a time. A round ends
+//! when a checkpoint has written all of it.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -26,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const OBJECT: usize = 4 << 20;
 const BLOCK: u64 = 4096;
 const ROUNDS: u64 = 3;
-/// A checkpoint comes after 10 seconds at the latest.
+/// A checkpoint runs after 10 seconds at the latest.
 const SETTLE: Duration = Duration::from_secs(11);
 
 struct Safe(mpsc::Sender<u64>);
@@ -84,8 +84,8 @@ fn main() {
 }
 
 impl Image {
-    /// Writes to each object once. Gives microseconds of time, until it was safe, and of this process' CPU,
-    /// its checkpoint included, for each.
+    /// Writes to each object once. Returns the mean microseconds of a write until it was safe, and of this
+    /// process' CPU time for it, the checkpoint included.
     fn round(&mut self, round: u64, snap: Option<SnapId>) -> (f64, f64) {
         let (start, cpu) = (Instant::now(), cpu_ticks());
         for object in 0..self.objects {

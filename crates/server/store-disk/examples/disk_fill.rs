@@ -1,9 +1,9 @@
-//! What many small objects cost a store on disk, without a network: memory while they are written, and how
-//! long the store takes to open after it was closed and after its process was killed.
+//! The cost of many small objects in a store on disk, without a network: the memory while they are
+//! written, and the time to open the store after it was closed and after its process was killed.
 //!
-//! `cargo run --release -p loligo-store-disk --example disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` fills a
-//! new directory; with the directory of an earlier run it only opens the store. The last line of the first
-//! run says how the next one shall begin.
+//! `cargo run --release -p loligo-store-disk --example disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]`
+//! fills a new directory. With the directory of an earlier run it only opens the store. The last line of
+//! the first run tells how to start the next one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use smallvec::smallvec;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const PGS: u32 = 32;
-/// In flight: as many as a few busy clients have.
+/// Writes in flight: as many as a few busy clients have.
 const DEPTH: u64 = 256;
 
-/// Counts what is safe. The versions of a collection are 1, 2, 3.
+/// Counts safe transactions. The versions of a collection are 1, 2, 3.
 #[derive(Default)]
 struct Safe(AtomicU64);
 
@@ -133,7 +133,7 @@ fn fill(store: &DiskStore, objects: u64) {
     );
 }
 
-/// Looks at objects all over the store.
+/// Reads objects all over the store.
 fn look(store: &DiskStore, objects: u64) {
     let pgs: Vec<Pg> = (0..PGS).map(|seed| pg(store, seed)).collect();
     let count = objects.min(100_000);
@@ -169,7 +169,7 @@ fn pg(store: &DiskStore, seed: u32) -> Pg {
     Pg { collection, safe, version }
 }
 
-/// A hash that only has to spread.
+/// A hash that only has to spread the names.
 fn scatter(i: u64) -> u32 {
     ((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of a block are, and chunks of blocks.
+//! Blocks, where their bytes are, and chunks of blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,108 +8,109 @@ use smallvec::SmallVec;
 
 use super::layout::{BLOCK, CHUNK_BLOCKS, LARGE, Runs};
 
-/// A block of an object. What has no place on disk yet is in memory until the next checkpoint gives it one.
+/// A block of an object. Data without a place on disk is in memory until the next checkpoint writes it.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Block {
-    /// Nowhere: zeros.
+    /// Not written: zeros.
     #[default]
     Hole,
     /// On disk.
     Disk(Place),
     /// Written since the last checkpoint.
     Fresh(Arc<Fresh>),
-    /// Written in part since the last checkpoint, over a block on disk that nobody has read.
+    /// Written in part since the last checkpoint, over a block on disk that has not been read.
     Patched(Arc<Patched>),
-    /// A part of a large write that no checkpoint has seen yet: which block of it.
+    /// A block of a large write that no checkpoint has captured yet, and its index in the write.
     Large(Arc<Large>, u32),
 }
 
-/// A block of the data file, with the checksum of what is in it.
+/// A block of the data file, with the checksum of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) block: u32,
     pub(super) crc: u32,
 }
 
-/// The bytes of a block; zeros follow up to its end.
+/// The bytes of a block, followed by zeros up to its end.
 #[derive(Debug)]
 pub(super) struct Fresh {
     pub(super) data: Bytes,
 }
 
-/// Bytes to be put over those of a block.
+/// Bytes that replace parts of a block.
 #[derive(Clone, Debug)]
 pub(super) struct Patched {
     pub(super) base: Place,
-    /// Offsets in the block; later ones win.
+    /// Offsets in the block and data; later patches win.
     pub(super) patches: Vec<(usize, Bytes)>,
 }
 
 /// The checksum of each block of a write.
 pub(super) type Crcs = SmallVec<[u32; 4]>;
 
-/// A write that got its final place at once.
+/// A write whose final place was allocated at once.
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) runs: Runs,
-    /// Of each block.
+    /// The checksum of each block.
     pub(super) crcs: Crcs,
     data: Data,
-    /// A checkpoint has seen it: its blocks belong to the map on disk, or will. Changed under the
-    /// collection's lock.
+    /// Whether a checkpoint has captured it: its blocks belong to the map on disk, or will. Changed under
+    /// the collection's lock.
     captured: AtomicBool,
-    /// How many other objects refer to each block, if there was ever one. Changed under the collection's
-    /// lock.
+    /// How many other objects refer to each block; set once an object was cloned. Changed under the
+    /// collection's lock.
     others: OnceLock<Box<[AtomicU32]>>,
     progress: AtomicU8,
 }
 
-/// What is, or will be, at the place of a write.
+/// The data of a write, and where it is.
 #[derive(Debug)]
 enum Data {
-    /// In memory until a checkpoint has seen it.
+    /// In memory until a checkpoint has captured it.
     Kept(Bytes),
-    /// In memory until the committer has made it safe; who has it is in the committer's queue.
+    /// In memory until the committer has made it safe; the committer's queue owns it.
     Passing(Weak<Bytes>),
     /// On disk only: the write was found in the journal at a restart.
     OnDisk,
 }
 
-/// A write on its way to its place.
+/// A write that is not at its place yet.
 #[derive(Clone, Debug)]
 pub(super) struct Moving {
     pub(super) large: Arc<Large>,
     pub(super) data: Arc<Bytes>,
 }
 
-/// Where the bytes of a block are to be found.
+/// Where the bytes of a block are.
 #[derive(Debug)]
 pub(super) enum Content<'b> {
-    /// Here; zeros follow.
+    /// In memory; zeros follow.
     Memory(Bytes),
-    /// On disk, and there is something to be put over them.
+    /// On disk, with patches to apply to it.
     Disk(Place, &'b [(usize, Bytes)]),
 }
 
-/// How far a large write is on its way to its place. Who changes `WAITING` to `BEGUN` writes it; others wait.
+/// The progress of a large write to its place. The thread that changes `WAITING` to `BEGUN` writes it;
+/// others wait.
 const WAITING: u8 = 0;
 const BEGUN: u8 = 1;
-/// It is in its place, though perhaps not safe yet.
+/// It is at its place, though perhaps not synced yet.
 const WRITTEN: u8 = 2;
 const FAILED: u8 = 3;
-/// As `BEGUN`, and somebody waits for the end.
+/// As `BEGUN`, and a thread waits for the end.
 const AWAITED: u8 = 4;
 
-/// What there is to do for a large write to be in its place.
+/// The next step for a large write to reach its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Write it, and say how it went.
+    /// Write it, and report the outcome.
     Write,
-    /// Wait until somebody has written it.
+    /// Wait until another thread has written it.
     Wait,
-    /// Nothing.
+    /// Nothing; it is at its place.
     Nothing,
-    /// It could not be written.
+    /// The write failed.
     Failed,
 }
 
@@ -120,15 +121,15 @@ impl Fresh {
 }
 
 impl Large {
-    /// A new write. If it [is small](Self::is_small), its data are in memory only as long as the caller has
-    /// them.
+    /// Creates a new write. If it [is small](Self::is_small), its data stays in memory only as long as the
+    /// caller holds `data`.
     pub(super) fn new(runs: Runs, crcs: Crcs, data: &Arc<Bytes>) -> Arc<Self> {
         let is_small = crcs.len() * BLOCK < LARGE;
         let data = if is_small { Data::Passing(Arc::downgrade(data)) } else { Data::Kept((**data).clone()) };
         Self::with(runs, crcs, data, WAITING)
     }
 
-    /// One that was found in the journal.
+    /// Creates a write that was found in the journal.
     pub(super) fn found(runs: Runs, crcs: Crcs) -> Arc<Self> {
         Self::with(runs, crcs, Data::OnDisk, WRITTEN)
     }
@@ -149,13 +150,13 @@ impl Large {
         unreachable!("there are as many blocks as checksums");
     }
 
-    /// The places of its blocks, in order.
+    /// Returns the places of its blocks, in order.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
         let blocks = self.runs.iter().flat_map(|run| run.start..run.end());
         blocks.zip(&self.crcs).map(|(block, crc)| Place { block, crc: *crc })
     }
 
-    /// All that is written, as long as it is in memory.
+    /// Returns all data of the write, while it is in memory.
     pub(super) fn data(&self) -> Option<Bytes> {
         match &self.data {
             Data::Kept(data) => Some(data.clone()),
@@ -169,7 +170,8 @@ impl Large {
         self.data().map(|data| data.slice(start..start + BLOCK))
     }
 
-    /// Whether the committer writes it, with others side by side; else a thread of its own does.
+    /// Whether the committer writes it, together with others. Any other write is written by its own thread of
+    /// the pool.
     pub(super) fn is_small(&self) -> bool {
         matches!(self.data, Data::Passing(_))
     }
@@ -179,9 +181,9 @@ impl Large {
         self.captured.store(true, Ordering::Relaxed);
     }
 
-    /// What the caller has to do. Only one is told to write.
+    /// Returns what the caller has to do. Only one caller gets `Write`.
     pub(super) fn task(&self) -> Task {
-        // Acquire: who finds it written and syncs the file makes it safe.
+        // Acquire: a thread that finds it written and then syncs the file makes it safe.
         let mut found = self.progress.load(Ordering::Acquire);
         loop {
             let (next, task) = match found {
@@ -198,26 +200,26 @@ impl Large {
         }
     }
 
-    /// Says how the writing went. Whether somebody waits for that, who is to be woken.
+    /// Records whether the write succeeded. Returns `true` if a waiter must be woken.
     #[must_use]
     pub(super) fn done(&self, written: bool) -> bool {
-        // Release: with what was written.
+        // Release: publishes the written data.
         self.progress.swap(if written { WRITTEN } else { FAILED }, Ordering::Release) == AWAITED
     }
 
-    /// A clone refers to this block as well.
+    /// Counts a clone's reference to this block.
     pub(super) fn share(&self, index: u32) {
         let others = self.others.get_or_init(|| self.crcs.iter().map(|_| AtomicU32::new(0)).collect());
         others[index as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there ever was a clone.
+    /// Whether a clone of it was ever made.
     pub(super) fn is_shared(&self) -> bool {
         self.others.get().is_some()
     }
 
-    /// An object does not refer to this block any more. True if none does, before any checkpoint has seen it:
-    /// nobody will ever need it.
+    /// Removes one object's reference to this block. Returns `true` if no object refers to it any more and
+    /// no checkpoint has captured it: the block can be freed.
     pub(super) fn release(&self, index: u32) -> bool {
         if self.captured.load(Ordering::Relaxed) {
             return false;
@@ -235,7 +237,7 @@ impl Block {
         matches!(self, Self::Hole)
     }
 
-    /// Where the bytes are.
+    /// Returns where the bytes are.
     pub(super) fn content(&self) -> Content<'_> {
         match self {
             Self::Hole => Content::Memory(Bytes::new()),
@@ -249,8 +251,8 @@ impl Block {
         }
     }
 
-    /// The block with `data` put at `offset`; of the old one the first `valid` bytes matter, the rest is
-    /// zeros.
+    /// Returns the block with `data` written at `offset`. Only the first `valid` bytes of the old block
+    /// matter, the rest is zeros.
     pub(super) fn written(&self, offset: usize, data: &Bytes, valid: usize) -> Self {
         if offset == 0 && data.len() >= valid {
             return Fresh::block(data.clone());
@@ -267,14 +269,14 @@ impl Block {
         };
         let mut patches = patches.to_vec();
         match patches.last_mut() {
-            // Appends become one patch.
+            // Consecutive appends are joined into one patch.
             Some((at, last)) if *at + last.len() == offset => *last = [&last[..], &data[..]].concat().into(),
             _ => patches.push((offset, data.clone())),
         }
         Self::Patched(Arc::new(Patched { base, patches }))
     }
 
-    /// The block with nothing but zeros from `keep` on, where it has `valid` bytes that matter.
+    /// Returns the block with zeros from `keep` on, given that its first `valid` bytes matter.
     pub(super) fn cut(&self, keep: usize, valid: usize) -> Self {
         static ZEROS: [u8; BLOCK] = [0; BLOCK];
         match self.content() {
@@ -285,8 +287,8 @@ impl Block {
         }
     }
 
-    /// The block for another object. What has a place is shared; what a checkpoint gives a place gets one for
-    /// each object.
+    /// Returns the block for a clone of its object. A block with a place is shared; a block that a
+    /// checkpoint still has to place gets one place for each object.
     pub(super) fn cloned(&self) -> Self {
         if let Self::Large(large, index) = self {
             large.share(*index);
@@ -294,7 +296,7 @@ impl Block {
         self.clone()
     }
 
-    /// Whether the next checkpoint has to give it a place.
+    /// Whether the next checkpoint has to allocate a place for it.
     pub(super) fn needs_place(&self) -> bool {
         matches!(self, Self::Fresh(_) | Self::Patched(_))
     }
@@ -311,19 +313,19 @@ impl Block {
     }
 }
 
-/// What all of a block is, from what is on disk and what is put over it.
+/// Applies patches to a block read from disk.
 pub(super) fn patch(block: &mut [u8], patches: &[(usize, Bytes)]) {
     for (offset, data) in patches {
         block[*offset..offset + data.len()].copy_from_slice(data);
     }
 }
 
-/// Some blocks of an object that lie side by side.
+/// A run of adjacent blocks of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunk {
-    /// From the chunk's start on; holes up to its end follow.
+    /// The blocks from the chunk's start on; holes follow up to its end.
     pub(super) blocks: Vec<Block>,
-    /// Whether its row in the map says something else.
+    /// Whether it differs from its row in the map.
     pub(super) dirty: bool,
 }
 
@@ -332,12 +334,12 @@ impl Chunk {
         self.blocks.get(index as usize).unwrap_or(&Block::Hole)
     }
 
-    /// For another object.
+    /// Returns the chunk for a clone of its object.
     pub(super) fn cloned(&self) -> Self {
         Self { blocks: self.blocks.iter().map(Block::cloned).collect(), dirty: true }
     }
 
-    /// Puts a block in, and gives the old one.
+    /// Replaces a block and returns the old one.
     pub(super) fn set(&mut self, index: u64, block: Block) -> Block {
         debug_assert!(index < CHUNK_BLOCKS, "a chunk has no block {index}");
         if index as usize >= self.blocks.len() {
@@ -347,8 +349,8 @@ impl Chunk {
         std::mem::replace(&mut self.blocks[index as usize], block)
     }
 
-    /// After a checkpoint that saw the chunk as `cut` and left it as `clean` on disk: has this one, which may
-    /// have been changed since, refer to what is on disk now.
+    /// Updates the chunk after a checkpoint that captured it as `cut` and left it as `clean` on disk. The
+    /// chunk may have been changed since; its unchanged blocks refer to the new places afterwards.
     pub(super) fn rebase(&mut self, cut: &Self, clean: &Self) {
         for (i, block) in self.blocks.iter_mut().enumerate() {
             let (was, is) = (cut.get(i as u64), clean.get(i as u64));
@@ -360,8 +362,8 @@ impl Chunk {
                 continue;
             };
             if new.base == old.base {
-                // Patched further: what is on disk now has the older patches already, and they change
-                // nothing.
+                // The block was patched again during the checkpoint. The new block on disk contains the
+                // older patches already, so applying them again changes nothing.
                 *block = Block::Patched(Arc::new(Patched { base: *place, patches: new.patches.clone() }));
             }
         }

@@ -1,4 +1,4 @@
-//! The objects of a collection that are in memory: all that a checkpoint has not written down, and some
+//! The objects of a collection that are in memory: all that no checkpoint has written yet, and some
 //! others.
 
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use loligo_store::{ObjectName, ObjectRef};
 use super::onode::Onode;
 use super::rows::Stored;
 
-/// An object, or the knowledge that there is none.
+/// An object, or the knowledge that it does not exist.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<ObjectName>,
     pub(super) live: Option<Arc<Onode>>,
-    /// What the map has of it.
+    /// Its state in the map.
     pub(super) stored: Option<Arc<Stored>>,
-    /// The map says something else.
+    /// Whether it differs from the map.
     pub(super) dirty: bool,
-    /// A checkpoint is writing it down.
+    /// Whether a checkpoint is writing it.
     pub(super) flushing: bool,
-    /// Looked for since the last sweep.
+    /// Whether it was looked up since the last sweep.
     used: bool,
 }
 
@@ -29,14 +29,14 @@ impl Entry {
         Self { name, live, stored, dirty: false, flushing: false, used: true }
     }
 
-    /// What the omap's rows in the map take of the capacity, as far as the object that there is now has them.
+    /// The capacity that the omap's rows in the map take, if they belong to the current object of this name.
     pub(super) fn omap_bytes(&self) -> u64 {
         let number = self.live.as_ref().map(|live| live.number);
         let stored = self.stored.as_deref().filter(|stored| Some(stored.number) == number);
         stored.and_then(|stored| stored.omap_bytes).unwrap_or(0)
     }
 
-    /// What a clone of it takes of the map, at most, beside its name.
+    /// The most that a clone of it takes of the map, besides its name.
     pub(super) fn clone_bytes_max(&self) -> u64 {
         let Some(live) = &self.live else { return 0 };
         let xattrs: usize = live.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -47,9 +47,9 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Cache {
     entries: HashTable<Entry>,
-    /// Entries that are kept though the map has them as well.
+    /// The number of entries that are kept though the map has them as well.
     clean_max: usize,
-    /// With so many entries the next sweep comes.
+    /// The number of entries that triggers the next sweep.
     sweep_at: usize,
 }
 
@@ -59,10 +59,11 @@ impl Default for Cache {
     }
 }
 
-/// Of one collection, before a checkpoint has said how many it may be.
+/// The limit for one collection before the first checkpoint sets it.
 const CLEAN_MAX: usize = 512;
 
-/// All names of a placement group have low bits of their hashes in common, and tables look at all bits.
+/// The names of a placement group share the low bits of their hashes. The multiplication spreads the other
+/// bits, because the table uses all bits of a hash.
 fn hash(oid: ObjectRef<'_>) -> u64 {
     u64::from(oid.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -74,7 +75,7 @@ impl Cache {
         Some(entry)
     }
 
-    /// Adds what has just been found on disk, unless it is there; makes room if there are too many.
+    /// Adds an entry just read from disk, unless one exists; makes room if there are too many.
     pub(super) fn insert(&mut self, entry: Entry) {
         if self.get(entry.name.as_ref().as_ref()).is_some() {
             return;
@@ -86,21 +87,22 @@ impl Cache {
         self.entries.insert_unique(by_name(&entry), entry, by_name);
     }
 
-    /// Forgets what the map has as well and nobody has looked for since the last sweep.
+    /// Removes the entries that are also in the map and were not looked up since the last sweep.
     fn sweep(&mut self) {
         self.entries.retain(|entry| entry.dirty || entry.flushing || std::mem::take(&mut entry.used));
-        // What is left may all be dirty: then it makes no sense to look again soon.
+        // The remaining entries may all be dirty: another sweep soon would be pointless.
         self.sweep_at = self.entries.len() * 2;
     }
 
-    /// After a checkpoint: what it has written down may be forgotten. Keeps up to `clean_max` of what the map
-    /// has, rather what was looked for since the last sweep; gives the rest, to be freed without the lock.
+    /// Called after a checkpoint: the entries it wrote may be removed. Keeps up to `clean_max` of the entries
+    /// that are also in the map, preferably those looked up since the last sweep. Returns the rest, to be
+    /// freed without the lock.
     pub(super) fn shrink(&mut self, clean_max: usize) -> Vec<Entry> {
         self.clean_max = clean_max;
         let clean = self.entries.iter().filter(|entry| !entry.dirty && !entry.flushing).count();
         let mut too_many = clean.saturating_sub(clean_max);
         let mut gone = Vec::with_capacity(too_many);
-        // The second time what is in use as well.
+        // The second pass also removes entries that were looked up.
         for _ in 0..2 {
             if too_many == 0 {
                 break;
@@ -124,7 +126,7 @@ impl Cache {
         self.entries.iter_mut()
     }
 
-    /// What the map does not have yet, in no order.
+    /// Returns the entries that the map does not have yet, in no order.
     pub(super) fn unstored(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.dirty || entry.flushing)
     }

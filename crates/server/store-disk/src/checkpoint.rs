@@ -1,11 +1,11 @@
-//! The checkpointer: one thread that brings the map up to what is in memory, so that the journal can be used
-//! again.
+//! The checkpointer: one thread that updates the map with the changes in memory, so that the journal can
+//! be reused.
 //!
-//! A checkpoint takes from each collection what has changed (a cut, under the collection's lock, in memory
+//! A checkpoint captures the changes of each collection (a cut, under the collection's lock, in memory
 //! only), writes the blocks that have no place yet, and commits everything to the map at once, with the
-//! sequence number of the newest record that each collection's cut has seen. A restart does not repeat
-//! records up to that one. The order: blocks, sync, map; then the journal's tail moves on, then what the map
-//! no longer refers to is free, when nobody views it any more.
+//! sequence number of the newest record in each collection's cut. A restart does not replay records up to
+//! that one. The order is: blocks, sync, map. Then the journal's tail advances. Blocks that the map no
+//! longer refers to are freed when no view uses them any more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,26 +31,27 @@ use super::space::{Need, Stored};
 
 static COLLECTIONS: Class = Class::new("store.disk_collections");
 
-/// What was changed is in the map after this time at the latest, if nothing else calls for a checkpoint.
+/// The maximum time until changes are in the map, if nothing else triggers a checkpoint.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How often is looked whether there is a reason.
+/// The interval of the checks for a reason.
 const LOOK: Duration = Duration::from_millis(200);
-/// And so many bytes of large writes in memory.
+/// The bytes of large writes in memory that trigger a checkpoint.
 const LARGE_BYTES_MAX: u64 = 96 << 20;
-/// Objects of all collections that stay in memory though the map has them: about a kilobyte each.
+/// The number of objects of all collections that stay in memory though the map has them: about a kilobyte
+/// each.
 const CLEAN_MAX: usize = 24 << 10;
-/// Operation records that are kept on disk for each collection.
+/// The number of operation records kept on disk for each collection.
 const RECORDS_KEPT: u64 = 3072;
 
-/// The collections there are, and those that were removed and are still in the map.
+/// The existing collections, and the removed ones that are still in the map.
 pub(super) struct Collections(pub(super) RwLock<Table>);
 
 pub(super) struct Table {
     pub(super) open: BTreeMap<PgId, Arc<DiskCollection>>,
     pub(super) removed: Vec<Arc<DiskCollection>>,
-    /// Of the next collection.
+    /// The number of the next collection.
     pub(super) next_number: u32,
-    /// What views of the newest snapshot hold.
+    /// Held by views of the newest snapshot.
     pub(super) guard: Arc<Guard>,
 }
 
@@ -64,7 +65,7 @@ impl Collections {
         self.removed_and_open().1
     }
 
-    /// At one moment: each is either removed or open.
+    /// Taken at one moment: each collection is either removed or open.
     fn removed_and_open(&self) -> (Vec<Arc<DiskCollection>>, Vec<Arc<DiskCollection>>) {
         let table = self.0.read();
         (table.removed.clone(), table.open.values().cloned().collect())
@@ -73,28 +74,27 @@ impl Collections {
 
 pub(super) struct Checkpointer {
     core: Arc<Core>,
-    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not
-    /// write.
+    /// The data file, for syncs. A separate handle: the kernel reports a failed write once to each handle.
     data: Arc<dyn BackendFile>,
     collections: Arc<Collections>,
     superblock: Superblock,
     notes: Notes,
-    /// Checkpoints so far.
+    /// The number of checkpoints so far.
     count: u64,
     stored: Stored,
-    /// Blocks that the map does not refer to any more, with what older views hold, and the records that must
-    /// be safe first.
+    /// Blocks that the map no longer refers to, with the guard of older views and the number of records
+    /// that must be safe first.
     retired: VecDeque<(Arc<Guard>, u64, Runs)>,
-    /// Rows of removed collections, and where in the journal records about them end.
+    /// Rows of removed collections, and the journal position where the records about them end.
     tombstones: Vec<(PgId, u64)>,
-    /// Its buffer is used again and again: new memory would have to be cleared.
+    /// Its buffer is reused: new memory would have to be cleared.
     writer: Writer,
 }
 
-/// A collection, its objects, its operation records so far, and what has grown.
+/// A collection, its objects, the number of its operation records, and the growth.
 type FlushedCollection = (Arc<DiskCollection>, Vec<Flushed>, u64, Grown);
 
-/// What a checkpoint does not change before it is safe.
+/// State that changes only when the checkpoint is safe.
 struct Done {
     flushed: Vec<FlushedCollection>,
     freed: Runs,
@@ -126,11 +126,11 @@ impl Checkpointer {
         }
     }
 
-    /// Until the store is closed, and then once more, or until it stops.
+    /// Runs until the store is closed, with a last checkpoint then, or until it stops.
     pub(super) fn run(mut self) {
         let mut last = Instant::now();
         loop {
-            // Acquire: the committer has ended before this is said.
+            // Acquire: the committer ended before it set this.
             let closing = self.core.signals.drained.load(Ordering::Acquire);
             let wanted = self.core.signals.checkpoint_wanted.swap(false, Ordering::Acquire);
             if self.core.signals.why_stopped().is_some() {
@@ -156,7 +156,7 @@ impl Checkpointer {
             || last.elapsed() > INTERVAL
     }
 
-    /// Writes down everything that has been submitted.
+    /// Writes everything that has been submitted.
     pub(super) fn checkpoint(&mut self) -> Result<(), StoreError> {
         self.release();
         let mut batch = Batch::default();
@@ -170,7 +170,7 @@ impl Checkpointer {
         self.core.signals.check()?;
         self.core.io.kv().commit(batch).map_err(failed)?;
         self.count += 1;
-        // Before any block is free and any part of the journal is used again: an older map must not be taken
+        // Before any block is freed and any part of the journal is reused: an older map must not be taken
         // for this one.
         self.notes.store(CHECKPOINT, self.count).map_err(failed)?;
         self.finish(done);
@@ -178,15 +178,15 @@ impl Checkpointer {
     }
 
     fn write_down(&mut self, batch: &mut Batch) -> Result<Done, StoreError> {
-        // Before any cut: a group that lies before has been seen by all cuts. Acquire: as the committer left
-        // it.
+        // Before any cut: every group before this position is included in all cuts. Acquire: sees the
+        // committer's writes.
         let tail = self.core.marks.head.load(Ordering::Acquire);
         self.core.queue.forget_large();
         self.core.let_in();
         let (removed, open) = self.collections.removed_and_open();
         let cuts: Vec<(Arc<DiskCollection>, Cut)> =
             removed.iter().chain(&open).filter_map(|of| Some((Arc::clone(of), of.cut()?))).collect();
-        // What is written down stays readable from memory, but not at the cost of all that is there already.
+        // Written data is cached for reads, but must not evict everything that is in the cache.
         self.core.io.keep_anew();
         let mut done =
             Done { flushed: Vec::new(), freed: Runs::new(), promised: Need::default(), removed, tail };
@@ -212,7 +212,7 @@ impl Checkpointer {
             }
         }
         self.writer.write_out(&self.core)?;
-        // When all that is new was counted: a clone may have what its source has no longer.
+        // After all new references were counted: a clone may refer to blocks that its source no longer has.
         for run in lost {
             self.stored.release(run, &mut done.freed).map_err(|e| super::rows::bad(e.to_string()))?;
         }
@@ -230,7 +230,7 @@ impl Checkpointer {
         Ok(done)
     }
 
-    /// Removes the rows of collections that the journal does not speak of any more.
+    /// Removes the rows of removed collections whose records have left the journal.
     fn bury(&mut self, tail: u64, batch: &mut Batch) {
         let collections = self.collections.0.read();
         self.tombstones.retain(|(pg, until)| {
@@ -244,8 +244,8 @@ impl Checkpointer {
 
     fn put_collection(&self, pg: PgId, cut: &mut Cut, grown: Grown, batch: &mut Batch) {
         if cut.removed {
-            // It only says which records are void. A collection made anew has a row of its own, which comes
-            // later.
+            // The row only marks which records are void. A collection created again has its own row, which
+            // comes later.
             let row = CollectionRow { applied_seq: cut.row.applied_seq, ..CollectionRow::default() };
             batch.set(keys::collection(pg), row.encode());
             return;
@@ -262,7 +262,7 @@ impl Checkpointer {
         }
     }
 
-    /// The map is safe: memory, journal and space follow.
+    /// Updates memory, journal and space when the map is safe.
     fn finish(&mut self, done: Done) {
         let disk = self.core.io.kv().snapshot();
         let (old, guard) = {
@@ -285,11 +285,11 @@ impl Checkpointer {
             };
             collection.rebase(entries, records, grown, CLEAN_MAX / all.len(), &disk, &guard);
         }
-        // First what the map has now: there is never more room for a moment than there is.
+        // The map's size first: the free space must never be overestimated.
         self.core.space.set_map_bytes(map_bytes(&all));
         self.core.space.release_promise(done.promised);
         self.retired.push_back((old, self.core.queue.pushed(), done.freed));
-        // Release: the committer writes over what is before it only after the map is safe.
+        // Release: the committer overwrites the journal before the tail only after the map is safe.
         self.core.marks.tail.store(done.tail, Ordering::Release);
         let end = self.core.marks.head.load(Ordering::Acquire);
         for removed in done.removed {
@@ -299,7 +299,7 @@ impl Checkpointer {
         self.release();
     }
 
-    /// Frees what nobody views any more.
+    /// Frees blocks that no view uses any more.
     fn release(&mut self) {
         while let Some((guard, pushed, _)) = self.retired.front_mut()
             && self.core.queue.committer_is_past(*pushed)
@@ -307,22 +307,22 @@ impl Checkpointer {
             && let Some((.., runs)) = self.retired.pop_front()
         {
             for run in &runs {
-                // Only tells the file system; what it does with it does not matter.
+                // Only a hint to the file system; the result does not matter.
                 if run.len >= DISCARD_BLOCKS_MIN {
                     let _ = self.data.discard(run.offset(), u64::from(run.len) * super::layout::BLOCK as u64);
                 }
             }
-            // Nobody can keep them there any more: who read them had a view.
+            // No thread can add them again: no view is left, and the committer has finished with them.
             self.core.io.data_cache.forget(&runs);
             self.core.space.free(&runs);
         }
     }
 }
 
-/// What the map has of the capacity.
+/// The bytes of the capacity that the map takes.
 pub(super) fn map_bytes(collections: &[Arc<DiskCollection>]) -> u64 {
     collections.iter().map(|collection| collection.map_bytes()).sum()
 }
 
-/// Shorter runs are not given back to the file system: they are used again soon.
+/// Shorter runs are not returned to the file system: they are reused soon.
 const DISCARD_BLOCKS_MIN: u32 = 16;

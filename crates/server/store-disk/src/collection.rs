@@ -1,4 +1,4 @@
-//! One placement group's objects.
+//! The objects of one placement group.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ use super::rows::{self, CollectionRow, bad};
 use super::space::Need;
 use super::view::DiskView;
 
-/// Uncontended in use: a placement group is served by one thread at a time; beside it come checkpoints,
-/// finished reads and statistics.
+/// Normally uncontended: one thread at a time serves a placement group. Checkpoints, finished reads and
+/// statistics also take it.
 static COLLECTION: Class = Class::new("store.disk_collection");
 
 pub(super) struct DiskCollection {
     pub(super) core: Arc<Core>,
     pub(super) pg: PgId,
-    /// What its rows in the map are found by.
+    /// The number in the keys of its rows in the map.
     pub(super) number: u32,
     pub(super) inner: Mutex<Inner>,
     pub(super) audience: Arc<Audience>,
@@ -38,30 +38,30 @@ pub(super) struct DiskCollection {
 
 pub(super) struct Inner {
     pub(super) cache: Cache,
-    /// The map as the last checkpoint left it; what is in the cache and not there is newer.
+    /// The map as the last checkpoint left it; cached entries that it does not have are newer.
     pub(super) disk: Arc<dyn Snapshot>,
     pub(super) guard: Arc<Guard>,
-    /// Of the newest record.
+    /// The sequence number of the newest record.
     pub(super) seq: u64,
     pub(super) version: Eversion,
     pub(super) stats: CollectionStats,
-    /// Operation records so far.
+    /// The number of operation records so far.
     pub(super) records: u64,
     /// The newest of them: all that are not in complete rows of the map.
     pub(super) ops: Vec<OpRecord>,
     /// See [`Dropped`].
     pub(super) dropped: Dropped,
-    /// What was promised to writes since the last checkpoint.
+    /// The space reserved for writes since the last checkpoint.
     promised: Need,
-    /// Bytes of the rows of objects, as of the last checkpoint.
+    /// Bytes of the objects' rows at the last checkpoint.
     object_rows: u64,
-    /// The row in the map says something else.
+    /// Whether the collection's row in the map is outdated.
     pub(super) dirty: bool,
     pub(super) removed: bool,
 }
 
 impl DiskCollection {
-    /// A collection as a row of the map says it is.
+    /// Creates a collection from its row in the map.
     pub(super) fn new(
         core: Arc<Core>,
         pg: PgId,
@@ -89,7 +89,7 @@ impl DiskCollection {
         Arc::new(Self { core, pg, number: row.number, inner, audience: Audience::new() })
     }
 
-    /// Lets go of the map, also of what clones in the cache refer to: the store is closed.
+    /// Releases the map, also the references of clones in the cache: the store is closed.
     pub(super) fn close(&self) {
         let closed: Arc<dyn Snapshot> = Arc::new(Closed);
         let mut inner = self.inner.lock();
@@ -98,13 +98,13 @@ impl DiskCollection {
         drop(old);
     }
 
-    /// How much there is.
+    /// Returns how much the collection holds.
     pub(super) fn stats(&self) -> CollectionStats {
         self.inner.lock().stats
     }
 
-    /// Removes it: from now on it is empty. Gives what is to be done without locks: [`Core::wake_committer`],
-    /// and to free what it knew.
+    /// Removes the collection: it is empty from now on. The caller must pass the first value to
+    /// [`Core::wake_committer`] and drop the second, both without holding locks.
     pub(super) fn remove(&self) -> (Pushed, Forgotten) {
         let mut inner = self.inner.lock();
         let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl DiskCollection {
         (self.core.queue.push(pending), forgotten)
     }
 
-    /// Does what a record of the journal says, at a restart.
+    /// Applies a record of the journal at a restart.
     pub(super) fn replay(&self, seq: u64, what: What<'_>) -> Result<(), StoreError> {
         match what {
             What::Remove => drop(self.inner.lock().forget(seq)),
@@ -139,7 +139,7 @@ impl DiskCollection {
         Ok(())
     }
 
-    /// What its objects have of the map, as of the last checkpoint: keys and values of omaps, names and
+    /// The bytes of its objects in the map at the last checkpoint: keys and values of omaps, names and
     /// attributes.
     pub(super) fn map_bytes(&self) -> u64 {
         let inner = self.inner.lock();
@@ -147,8 +147,8 @@ impl DiskCollection {
         stats.omap_bytes + stats.omap_keys * keys::OMAP_PREFIX_LEN as u64 + inner.object_rows
     }
 
-    /// Sees to it that all objects which a transaction is about are in the cache. Gives what it needs until
-    /// the next checkpoint.
+    /// Loads all objects of a transaction into the cache. Returns the space that the transaction needs
+    /// until the next checkpoint.
     fn prepare(&self, objects: &[Edits<'_>]) -> Result<Need, StoreError> {
         let sources: SmallVec<[ObjectRef<'_>; 2]> =
             objects.iter().flat_map(|o| &o.edits).filter_map(source_of).collect();
@@ -161,8 +161,8 @@ impl DiskCollection {
         Ok(self.with_clones(&oids, need, sources.len() as u64))
     }
 
-    /// How much more the next checkpoint has to write at most, if these objects are written to and cloned: a
-    /// clone has no more than all of them together.
+    /// Returns the most that the next checkpoint has to write if these objects are written to and cloned:
+    /// a clone has no more than all of them together.
     fn with_clones(&self, oids: &[ObjectRef<'_>], written: Need, clones: u64) -> Need {
         if clones == 0 {
             return written;
@@ -178,7 +178,7 @@ impl DiskCollection {
         Need { blocks: all(written.blocks, each.blocks), bytes: all(written.bytes, each.bytes) }
     }
 
-    /// The first of these objects that is not in the cache; those that do not exist are put there.
+    /// Returns the first of these objects that is not in the cache; adds entries for those that do not exist.
     #[expect(clippy::type_complexity, reason = "an object and where to look for it")]
     fn missing<'a>(
         &self,
@@ -200,13 +200,13 @@ impl DiskCollection {
         Ok(None)
     }
 
-    /// Takes an object from the map into the cache.
+    /// Loads an object from the map into the cache.
     pub(super) fn load(&self, oid: ObjectRef<'_>, disk: &Arc<dyn Snapshot>) -> Result<(), StoreError> {
         let name = Arc::new(ObjectName::new(oid)?);
         let loaded = rows::load(&**disk, self.number, oid)?;
         let (live, stored) = loaded.map(|(onode, stored)| (Arc::new(onode), Arc::new(stored))).unzip();
         let mut inner = self.inner.lock();
-        // If a checkpoint has ended meanwhile, what was found may be old; whoever needs it looks again.
+        // If a checkpoint has ended meanwhile, the loaded object may be outdated; the caller looks again.
         if Arc::ptr_eq(&inner.disk, disk) {
             inner.cache.insert(Entry::new(name, live, stored));
         }
@@ -229,7 +229,7 @@ impl DiskCollection {
         }
     }
 
-    /// Does a transaction, and has it written down: what is done and what is written are the same bytes.
+    /// Applies a transaction and queues its record: both use the same bytes.
     pub(super) fn make(&self, mut body: Body<'_>, larges: Larges) -> Result<(), StoreError> {
         let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
         let record = record::encode(seq, self.pg, &mut body);
@@ -255,20 +255,20 @@ fn source_of<'a>(edit: &Edit<'a>) -> Option<ObjectRef<'a>> {
     }
 }
 
-/// What a removed collection knew.
+/// The state of a removed collection.
 pub(super) type Forgotten = (Cache, Arc<dyn Snapshot>, Arc<Guard>);
 
-/// What a look for an object finds in memory.
+/// The result of looking up an object in memory.
 pub(super) enum Look {
     Found(Option<Arc<dyn ObjectView>>),
     OnDisk(Arc<dyn Snapshot>),
 }
 
-/// What an object's row takes beside its name and attributes, about.
+/// The approximate bytes of an object's row besides its name and attributes.
 const ROW_BYTES: usize = 200;
 
-/// What objects, keys, values and attributes take in the map, at most: what they replace is counted until
-/// the next checkpoint. What only makes something smaller needs nothing.
+/// The most that objects, keys, values and attributes take in the map. What they replace counts until the
+/// next checkpoint. Changes that only make something smaller need nothing.
 fn map_bytes(objects: &[Edits<'_>]) -> u64 {
     let pairs = |pairs: &[(Bytes, Bytes)]| {
         pairs.iter().map(|(k, v)| keys::OMAP_PREFIX_LEN + k.len() + v.len()).sum::<usize>()
@@ -303,7 +303,7 @@ fn map_bytes(objects: &[Edits<'_>]) -> u64 {
         as u64
 }
 
-/// What blocks small writes will need at the next checkpoint, at most.
+/// The most blocks that small writes will need at the next checkpoint.
 fn blocks_later(objects: &[Edits<'_>]) -> u64 {
     let blocks = |len: usize| len as u64 / BLOCK as u64 + 2;
     let of = |edit: &Edit<'_>| match edit {
@@ -317,8 +317,8 @@ fn blocks_later(objects: &[Edits<'_>]) -> u64 {
 }
 
 impl Inner {
-    /// Removes everything, and gives it to be freed without the lock. Whoever keeps the collection keeps
-    /// nothing of the map and no blocks by that.
+    /// Removes everything, and returns it to be freed without the lock. Remaining references to the
+    /// collection keep neither the map nor blocks alive.
     fn forget(&mut self, seq: u64) -> Forgotten {
         self.seq = seq;
         self.removed = true;
@@ -332,7 +332,7 @@ impl Inner {
         (cache, std::mem::replace(&mut self.disk, Arc::new(Closed)), std::mem::take(&mut self.guard))
     }
 
-    /// Does a transaction. All its objects are in the cache.
+    /// Applies a transaction. All its objects are in the cache.
     fn apply(&mut self, of: &DiskCollection, seq: u64, body: Body<'_>, need: Need) {
         self.seq = seq;
         self.version = body.version;
@@ -372,7 +372,7 @@ impl Inner {
         }
     }
 
-    /// Changes an object, or makes it.
+    /// Changes an object, or creates it.
     fn with_object(
         &mut self,
         of: &DiskCollection,
@@ -412,7 +412,7 @@ fn mark_dirty(entry: &mut Entry, core: &Core) {
 }
 
 impl DiskCollection {
-    /// Takes what has changed for a checkpoint to write down; nothing if nothing has.
+    /// Captures the changes for a checkpoint to write; `None` if there are none.
     pub(super) fn cut(&self) -> Option<Cut> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -445,9 +445,8 @@ impl DiskCollection {
         })
     }
 
-    /// The checkpoint is safe: what it wrote need not be kept in memory any more.
-    /// `records` is the number of operation records in the map; up to `clean_max` objects stay in memory
-    /// nevertheless.
+    /// Called when the checkpoint is safe: what it wrote need no longer be in memory. `records` is the
+    /// number of operation records in the map. Up to `clean_max` objects stay in memory nevertheless.
     pub(super) fn rebase(
         &self,
         flushed: Vec<Flushed>,

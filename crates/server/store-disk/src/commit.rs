@@ -1,4 +1,5 @@
-//! The committer: one thread that takes all records there are, makes them safe with one write, and says so.
+//! The committer: one thread that takes all waiting records, makes them safe with one write, and notifies
+//! the listeners.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -19,24 +20,23 @@ use super::layout::BLOCK;
 use super::placing::{Writing, write_large, write_together};
 use super::queue::{Audience, Pending};
 
-/// Bytes of records that are made safe together: the disk takes so much in well under a millisecond, and more
-/// at once would only make the first wait for the last.
+/// The maximum bytes of records committed together. The disk writes them in well under a millisecond;
+/// larger groups would only make the first record wait for the last.
 const GROUP_BYTES_MAX: usize = 512 << 10;
-/// And of large writes.
+/// The maximum bytes of large writes committed together.
 const GROUP_LARGE_MAX: usize = 16 << 20;
-/// Bytes of the journal that are in use at most, if it is longer: all of that is in memory as well, with what
-/// it takes to find it. At half of it a checkpoint begins, since as much again comes while it is under way.
+/// The maximum bytes of the journal in use, if the journal is longer: all of them are in memory as well, with
+/// their index entries. A checkpoint begins at half of it, since as much again may arrive meanwhile.
 const UNSTORED_MAX: u64 = 64 << 20;
-/// Records taken from the lane at once.
+/// The maximum number of records taken from the lane at once.
 const TAKE_MAX: usize = 1024;
 
 pub(super) struct Committer {
     core: Arc<Core>,
-    /// The data file, to be synced. Its own handle: the kernel tells each one once of what it could not
-    /// write.
+    /// The data file, for syncs. A separate handle: the kernel reports a failed write once to each handle.
     data: Arc<dyn BackendFile>,
     journal: Journal,
-    /// Small writes on their way to their places.
+    /// A buffer for small writes to their places.
     buffer: Buffer,
 }
 
@@ -45,13 +45,13 @@ impl Committer {
         Self { core, data, journal, buffer: Buffer::default() }
     }
 
-    /// Until the store is closed and nothing waits any more, or stops.
+    /// Runs until the store is closed and nothing waits any more, or until it stops.
     pub(super) fn run(mut self) {
         let mut awake = Awake::default();
         loop {
             let core = Arc::clone(&self.core);
             let bytes_max = GROUP_BYTES_MAX.min(core.marks.journal_len as usize / 4);
-            // What it leaves is seen below.
+            // Records left in the lane are checked below.
             let _ = core.queue.records.run_batch(TAKE_MAX, |batch| {
                 awake.begins(batch.len(), Instant::now());
                 while !batch.is_empty() {
@@ -68,7 +68,7 @@ impl Committer {
                 }
                 ControlFlow::Continue(())
             });
-            // Acquire: what was pushed before is seen.
+            // Acquire: sees records that were pushed before.
             if core.signals.why_stopped().is_some()
                 || (core.signals.closing.load(Ordering::Acquire) && core.queue.records.is_empty())
             {
@@ -87,7 +87,7 @@ impl Committer {
         self.wait_for_room(group_len(group.len(), bytes))?;
         self.journal.write(group.iter().map(|pending| &pending.record[..]))?;
         let head = self.journal.head();
-        // Release: a checkpoint that reads it sees all that was submitted before it was written.
+        // Release: a checkpoint that reads it sees everything submitted before this write.
         self.core.marks.head.store(head, Ordering::Release);
         if head - self.core.marks.tail.load(Ordering::Acquire) > self.unstored_max() / 2 {
             self.core.signals.want_checkpoint();
@@ -98,10 +98,10 @@ impl Committer {
         Ok(())
     }
 
-    /// Sees to it that all data that have a place are there, and safe.
+    /// Ensures that all data with a place is written there and safe.
     fn write_placed(&mut self, group: &[Pending]) -> io::Result<()> {
         let placed = || group.iter().flat_map(|pending| &pending.larges);
-        // If a checkpoint was faster, or is about to write one, `write_large` waits for it.
+        // If a checkpoint was faster, or is writing one of them, `write_large` waits for it.
         let small: Vec<&Moving> =
             placed().filter(|moving| moving.large.is_small() && moving.large.task() == Task::Write).collect();
         let count = placed().count();
@@ -114,8 +114,8 @@ impl Committer {
             return Ok(());
         }
         for Moving { large, .. } in placed() {
-            // If another was faster, it is synced here all the same: that one's sync may not have begun. It
-            // fails here too if the kernel could not write what was written there.
+            // If another thread was faster, the data is synced here all the same: that thread's sync may
+            // not have begun. This sync also fails if the kernel could not write that thread's data.
             write_large(&self.core, large)?;
         }
         self.data.sync()
@@ -129,10 +129,10 @@ impl Committer {
         loop {
             let end = self.journal.place_of(len) + len;
             let tail = self.core.marks.tail.load(Ordering::Acquire);
-            // A record that is larger than the bound goes alone.
+            // A record larger than the bound is written alone.
             let is_alone = tail == self.journal.head() && end - tail <= self.core.marks.journal_len;
             let has_room = is_alone || end - tail <= self.unstored_max();
-            // Acquire: with what makes it true.
+            // Acquire: sees the writes that make the limit valid.
             let is_ready = end <= self.core.marks.limit.load(Ordering::Acquire);
             if has_room && is_ready {
                 return Ok(());
@@ -151,37 +151,37 @@ impl Committer {
     }
 }
 
-/// Whether to stay awake when nothing waits.
+/// Decides whether to stay awake when nothing waits.
 ///
-/// To wake a thread that sleeps takes a good part of what a disk takes to write. A client that writes one
-/// thing after the other comes again a fraction of that later; if it has, the committer waits for the next
-/// one without sleeping, and lets others have the processor.
+/// Waking a sleeping thread takes a considerable part of the time of a disk write. A client that writes
+/// sequentially submits again within a fraction of that time. After such a record the committer waits for
+/// the next one without sleeping, and yields the CPU to other threads.
 #[derive(Debug, Default)]
 struct Awake {
-    /// When there was nothing to do any more.
+    /// When the committer ran out of work.
     idle_since: Option<Instant>,
-    /// The last record came alone and soon.
+    /// Whether the last record came alone and soon.
     expects: bool,
 }
 
-/// So soon is soon: longer than a loopback's round trip, shorter than a hundred writes would take.
+/// The meaning of soon: longer than a loopback round trip, shorter than a hundred writes take.
 const SOON: Duration = Duration::from_micros(150);
 
 impl Awake {
-    /// There are so many records.
+    /// Called when `records` records have arrived.
     fn begins(&mut self, records: usize, now: Instant) {
         let soon = self.idle_since.take().is_some_and(|since| now - since < SOON);
         self.expects = soon && records == 1;
     }
 
-    /// There is nothing. Gives until when to stay awake.
+    /// Called when nothing waits. Returns until when to stay awake.
     fn ends(&mut self, now: Instant) -> Option<Instant> {
         let since = *self.idle_since.get_or_insert(now);
         std::mem::take(&mut self.expects).then_some(since + SOON)
     }
 }
 
-/// Waits without sleeping; whether there is something then.
+/// Waits without sleeping; returns whether there is work.
 fn wait_awake(until: Instant, is_there: impl Fn() -> bool) -> bool {
     while Instant::now() < until {
         thread::yield_now();
@@ -192,7 +192,7 @@ fn wait_awake(until: Instant, is_there: impl Fn() -> bool) -> bool {
     false
 }
 
-/// How many of the first records make a group.
+/// Returns how many of the first records form a group.
 fn group_of(batch: &VecDeque<Pending>, bytes_max: usize) -> usize {
     let (mut bytes, mut large) = (0, 0);
     let fits = |pending: &&Pending| {
@@ -203,7 +203,7 @@ fn group_of(batch: &VecDeque<Pending>, bytes_max: usize) -> usize {
     batch.iter().take_while(fits).count().max(1)
 }
 
-/// Tells those who hear of each collection of its newest version; `last` if nothing else waits.
+/// Notifies each collection's listener of its newest version; `last` if nothing else waits.
 fn tell(group: &[Pending], last: bool) {
     let mut newest: Vec<(&Arc<Audience>, Eversion)> = Vec::new();
     for Pending { audience, version, .. } in group {
@@ -222,15 +222,15 @@ fn tell(group: &[Pending], last: bool) {
     }
 }
 
-/// Small writes that are in their places stay in memory only as far as the data cache keeps them. Before the
-/// committer has done with them nobody else gets the places.
+/// Puts the group's small writes into the data cache; otherwise they do not stay in memory. Their places
+/// are not reused before the committer has finished with the group.
 fn keep(core: &Core, group: &[Pending]) {
     let small = group.iter().flat_map(|pending| &pending.larges).filter(|moving| moving.large.is_small());
     for Moving { large, data } in small {
         if !core.io.may_keep(large.crcs.len()) {
             return;
         }
-        // Copied: they are a part of what a client has sent.
+        // Copied: the data is a part of a client's message.
         let blocks = data.chunks_exact(BLOCK).map(Bytes::copy_from_slice);
         large.places().zip(blocks).for_each(|(place, block)| core.io.data_cache.put(place, block));
     }

@@ -1,51 +1,52 @@
-//! What a store shall be like, and why one cannot be opened.
+//! The configuration of a store, and the errors of opening one.
 
 use std::io;
 
 use loligo_wire::{DecodeError, Uuid};
 
-/// What a store shall be like.
+/// The configuration of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskConfig {
-    /// The cluster's id; a store of another one is not opened.
+    /// The cluster's id; a store of another cluster is not opened.
     pub fsid: Uuid,
-    /// The store that was there when it was last opened ([`DiskStore::id`](crate::DiskStore::id)). If it is known none is made in
-    /// its place, and no other one is opened.
+    /// The id of the store when it was last opened ([`DiskStore::id`](crate::DiskStore::id)). If it is
+    /// set, no new store is created in its place, and no other store is opened.
     pub store: Option<Uuid>,
-    /// Bytes of objects that a new store takes; by default most of what is free. A store that exists keeps
-    /// what it has.
+    /// The capacity of a new store for objects, in bytes; by default most of the free space. An existing
+    /// store keeps its capacity.
     pub capacity: Option<u64>,
-    /// Bytes of a new store's journal. The more, the rarer are checkpoints, and the longer does a restart
-    /// take.
+    /// The size of a new store's journal, in bytes. A larger journal makes checkpoints rarer and a restart
+    /// longer.
     pub journal_bytes: u64,
-    /// Bytes of memory that keep data which was written or read of late. They are taken when there is
-    /// something to keep.
+    /// The maximum size of the data cache, which keeps recently written or read data, in bytes. The memory
+    /// is allocated on use.
     pub cache_bytes: usize,
-    /// Read by `io_uring` where the kernel offers it; else, and if not, by threads.
+    /// Whether to read with `io_uring` where the kernel supports it; otherwise threads read.
     pub io_uring: bool,
-    /// The way of small writes.
+    /// The path of small writes.
     pub small_writes: SmallWrites,
 }
 
-/// Which way writes of less than 64 KiB go, if they have whole blocks of 4 KiB. All others go through the
-/// journal.
+/// The path of writes of less than 64 KiB that contain whole blocks of 4 KiB. All other small writes go
+/// through the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmallWrites {
-    /// To their final place when many are under way, so that each byte is written once; else through the
-    /// journal, which takes one write of the disk until they are safe and not two.
+    /// To their final place if many are in progress, so that each byte is written once. Otherwise through
+    /// the journal, which takes one disk write until they are safe instead of two.
     #[default]
     ByLoad,
-    /// Always to their final place, where free space is in long pieces.
+    /// Always to their final place, if the free space has long runs.
     ToPlace,
     /// Always through the journal.
     ToJournal,
 }
 
 impl DiskConfig {
-    /// By default 64 MiB are kept.
+    /// The default size of the data cache: 64 MiB.
     pub const CACHE_BYTES: usize = 64 << 20;
 
-    /// For a cluster of that id, with a journal of 256 MiB and [`CACHE_BYTES`](Self::CACHE_BYTES).
+    /// The default configuration for a cluster, with a journal of 256 MiB and
+    /// [`CACHE_BYTES`](Self::CACHE_BYTES).
     pub fn new(fsid: Uuid) -> Self {
         Self {
             fsid,
@@ -62,21 +63,21 @@ impl DiskConfig {
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process, or another store of this one, has it open.
+    /// Another process, or another store in this process, has it open.
     #[error("it is in use")]
     InUse,
     /// It belongs to another cluster.
     #[error("it belongs to the cluster {found}, not to {expected}")]
     Foreign {
-        /// Whose it is.
+        /// The cluster that it belongs to.
         found: Uuid,
-        /// Whose it should be.
+        /// The expected cluster.
         expected: Uuid,
     },
-    /// What is on disk makes no sense.
+    /// The data on disk is inconsistent.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// The file system does not do what it should.
+    /// The file system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -87,7 +88,7 @@ impl From<DecodeError> for OpenError {
     }
 }
 
-/// Why a directory cannot be opened.
+/// Converts the error of opening a directory.
 pub(super) fn open_error(error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::InUse,

@@ -1,4 +1,4 @@
-//! What all parts of a store share, and what takes several of its parts.
+//! State that all parts of a store share, and operations that involve several parts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,16 @@ use super::queue::{Pending, Pushed, Queue};
 use super::signals::Signals;
 use super::space::Space;
 
-/// So many records at once make it worth while to write the data of small writes to its place, in a write of
-/// its own, rather than twice: into the journal first.
+/// If at least this many records are committed together, small writes go directly to their final place, with
+/// a write of their own, instead of being written twice: to the journal first.
 const MANY: u64 = 16;
 
-/// So many objects that were changed since the last checkpoint make for the next one: with what is under way
-/// meanwhile, and what stays in memory, some ten thousand more, of about a kilobyte each.
+/// This many objects changed since the last checkpoint trigger the next one. With objects that change
+/// during the checkpoint and those that stay in memory, there may be about ten thousand more, of about a
+/// kilobyte each.
 pub(super) const DIRTY_MAX: u64 = 32 << 10;
 
-/// What all parts of a store share.
+/// State that all parts of a store share.
 pub(super) struct Core {
     pub(super) io: Arc<Io>,
     pub(super) space: Space,
@@ -33,22 +34,22 @@ pub(super) struct Core {
     pub(super) queue: Queue,
     pub(super) marks: Marks,
     pub(super) signals: Signals,
-    /// Told of answers that the committer and the reader give together.
+    /// The listeners of the result batches that the committer and the reader deliver.
     pub(super) batches: Arc<BatchListeners>,
     small_writes: SmallWrites,
     /// Objects changed since the last checkpoint.
     pub(super) dirty: AtomicU64,
 }
 
-/// Where the counters of a [`Core`] begin.
+/// The initial values of a [`Core`]'s counters.
 pub(super) struct Start {
     pub(super) journal_len: u64,
     pub(super) journal_at: u64,
     pub(super) next_seq: u64,
     pub(super) next_object: u64,
-    /// Of the data cache, at most.
+    /// The maximum size of the data cache, in bytes.
     pub(super) cache_bytes: usize,
-    /// Records that may wait for the journal before others are asked to wait.
+    /// The number and bytes of records that may wait for the journal before callers are asked to wait.
     pub(super) waiting_max: Bound,
     pub(super) small_writes: SmallWrites,
 }
@@ -74,8 +75,7 @@ impl Core {
         }
     }
 
-    /// Stops the store for good: after this nothing is written any more, and nobody is told that anything is
-    /// safe.
+    /// Stops the store for good: nothing is written after this, and no transaction is reported as safe.
     pub(super) fn stop(&self, why: String) {
         if !self.signals.set_stopped(why) {
             return;
@@ -86,7 +86,8 @@ impl Core {
         self.signals.wake();
     }
 
-    /// When whoever has a change and can wait should make it.
+    /// Completes when there is room for another record. Callers that can wait call it before they submit a
+    /// transaction.
     pub(super) fn room(&self) -> Fetch<()> {
         if self.queue.has_room() {
             return Fetch::Now(());
@@ -100,7 +101,7 @@ impl Core {
         Fetch::Later(later)
     }
 
-    /// Lets those go on who wait for room, if there is some, or none will ever be.
+    /// Completes the callers that wait for room, if there is room or the store has stopped.
     pub(super) fn let_in(&self) {
         if !self.queue.has_waiters() {
             return;
@@ -110,21 +111,21 @@ impl Core {
             return;
         }
         let waiters = self.queue.take_waiters();
-        // On another thread: the committer has other things to do than to go on with requests.
+        // On another thread: the committer must not spend its time on the callers' requests.
         self.io.pool.push(move || {
             let answer = || if stopped { Err(StoreError::Stopped) } else { Ok(()) };
             waiters.into_iter().for_each(|waiter| waiter.complete(answer()));
         });
     }
 
-    /// The committer has done with these records.
+    /// Called by the committer when it has finished with these records.
     pub(super) fn handled(&self, group: &[Pending]) {
         self.queue.handled(group);
         self.let_in();
     }
 
-    /// Wakes the committer, if need be, for a record that was pushed. Called without the lock that keeps the
-    /// order of records.
+    /// Wakes the committer, if necessary, for a record that was pushed. Called without the lock that keeps
+    /// the order of records.
     pub(super) fn wake_committer(&self, pushed: Pushed) -> Result<(), StoreError> {
         match pushed.0 {
             Some(Action::Submit) => self.signals.committer.get().into_iter().for_each(Thread::unpark),
@@ -134,7 +135,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a small write had better go to its place at once.
+    /// Whether a small write should go to its final place at once.
     pub(super) fn writes_small_to_place(&self) -> bool {
         match self.small_writes {
             SmallWrites::ToPlace => true,
@@ -143,14 +144,14 @@ impl Core {
         }
     }
 
-    /// Has the journal made ready for a group that would end there.
+    /// Requests that the journal be prepared for a group that would end at `end`.
     pub(super) fn want_journal(&self, end: u64) {
-        // Release: pairs with the load of who makes it ready.
+        // Release: pairs with the load in the thread that prepares the journal.
         self.marks.wanted.fetch_max(end, Ordering::Release);
         self.signals.ahead.get().into_iter().for_each(Thread::unpark);
     }
 
-    /// One more object has changed since the last checkpoint.
+    /// Counts one more object changed since the last checkpoint.
     pub(super) fn one_more_dirty(&self) {
         if self.dirty.fetch_add(1, Ordering::Relaxed) == DIRTY_MAX {
             self.signals.want_checkpoint();

@@ -1,4 +1,4 @@
-//! What passes between a collection and a checkpoint: what is to be written down, and what was.
+//! Data passed between a collection and a checkpoint: what to write, and what was written.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::space::Need;
 
 use super::keys;
 
-/// What a checkpoint writes down of a collection.
+/// The part of a collection that a checkpoint writes.
 pub(super) struct Cut {
     pub(super) row: CollectionRow,
     pub(super) entries: Vec<CutEntry>,
-    /// The newest operation records; the first one has this number.
+    /// The newest operation records; `first_op` is the number of the first one.
     pub(super) ops: Vec<OpRecord>,
     pub(super) first_op: u64,
     pub(super) dropped: Runs,
@@ -30,7 +30,7 @@ pub(super) struct CutEntry {
     pub(super) stored: Option<Arc<Stored>>,
 }
 
-/// What it wrote: what the map has now, and its chunks.
+/// The result of writing an entry: the state in the map, and its chunks.
 pub(super) struct Flushed {
     pub(super) name: Arc<ObjectName>,
     pub(super) live: Option<Arc<Onode>>,
@@ -38,7 +38,7 @@ pub(super) struct Flushed {
     pub(super) clean: Vec<(u32, Arc<Chunk>)>,
 }
 
-/// By what the rows of a collection have grown.
+/// The growth of the rows of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grown {
     pub(super) omap_bytes: i64,
@@ -47,12 +47,12 @@ pub(super) struct Grown {
 }
 
 impl Grown {
-    /// What rows of omaps take of the capacity.
+    /// The growth of the capacity that the omaps' rows take.
     pub(super) fn omap_map_bytes(&self) -> i64 {
         self.omap_bytes + self.omap_keys * keys::OMAP_PREFIX_LEN as i64
     }
 
-    /// Counts it.
+    /// Adds the growth to the statistics.
     pub(super) fn add_to(self, stats: &mut CollectionStats, object_rows: &mut u64) {
         stats.omap_bytes = stats.omap_bytes.saturating_add_signed(self.omap_bytes);
         stats.omap_keys = stats.omap_keys.saturating_add_signed(self.omap_keys);

@@ -1,13 +1,14 @@
-//! Blocks of the data file that are kept in memory.
+//! Cached blocks of the data file.
 //!
-//! A block is never overwritten while anything refers to it, so what is kept is right until the block is
-//! free: a checkpoint forgets blocks just before it gives them back ([`DataCache::forget`]), and whoever
-//! keeps one here has a view that prevents that. A block's checksum is its second name, so that a mistake in
-//! this would be a miss and not wrong data.
+//! A block is never overwritten while anything refers to it, so a cached block is valid until the block is
+//! freed. A checkpoint removes blocks just before it frees them ([`DataCache::forget`]). A thread that adds
+//! a block keeps it from being freed meanwhile: a reader holds a view, and the committer has not finished
+//! with the block's record. An entry also stores the block's checksum, so that a mistake here causes a miss
+//! and not wrong data.
 //!
-//! What is kept is chosen by `quick_cache` (a hot and a cold ring, and a memory of what was thrown out, as in
-//! S3-FIFO), so that a scan throws out other scans and not what is read again and again. One part has one
-//! lock, held for one look.
+//! `quick_cache` chooses the blocks to keep (a hot and a cold ring, and a list of evicted keys, as in
+//! S3-FIFO). A scan therefore evicts other scans and not frequently read data. The cache is divided into
+//! parts, each with its own lock, held for one lookup.
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
@@ -22,15 +23,16 @@ use super::layout::{BLOCK, Run};
 /// Held to find, add or remove one block; nothing is freed under it.
 static DATA_CACHE: Class = Class::new("store.data_cache");
 
-/// Parts with a lock each, a power of two.
+/// The number of parts, each with its own lock; a power of two.
 const PARTS: usize = 16;
-/// What a block costs beside its bytes: its entry in the table and in the rings, and what counts its users.
+/// The memory that a block takes in addition to its bytes: its entry in the table and in the rings, and
+/// its reference count.
 const ENTRY_BYTES: usize = 128;
 
-/// Blocks in memory, up to a number of bytes.
+/// Cached blocks, up to a number of bytes.
 #[derive(Debug)]
 pub(super) struct DataCache {
-    /// None if nothing is to be kept.
+    /// Empty if nothing is to be cached.
     parts: Vec<Mutex<Part>>,
     bytes_max: usize,
 }
@@ -53,7 +55,7 @@ impl Weighter<u32, Kept> for Weight {
     }
 }
 
-/// Hands out what was evicted, to be freed without the lock.
+/// Collects evicted blocks, to be freed without the lock.
 #[derive(Clone, Debug)]
 struct Evicted;
 
@@ -70,8 +72,8 @@ impl Lifecycle<u32, Kept> for Evicted {
 }
 
 impl DataCache {
-    /// Keeps up to so many bytes, with what it takes to find them; none if there is no room for one block in
-    /// each part. No memory is taken in advance.
+    /// Creates a cache of up to `bytes_max` bytes, overhead included. It keeps nothing if there is no room
+    /// for one block in each part. No memory is allocated in advance.
     pub(super) fn new(bytes_max: usize) -> Self {
         let part_bytes = bytes_max / PARTS;
         let blocks = part_bytes / (BLOCK + ENTRY_BYTES);
@@ -81,19 +83,19 @@ impl DataCache {
         Self { parts, bytes_max }
     }
 
-    /// Bytes that it may keep.
+    /// The maximum size in bytes.
     pub(super) fn bytes_max(&self) -> usize {
         if self.parts.is_empty() { 0 } else { self.bytes_max }
     }
 
-    /// The bytes of a block, if they are kept; zeros follow.
+    /// Returns the bytes of a block if it is cached; zeros follow.
     pub(super) fn get(&self, place: Place) -> Option<Bytes> {
         let part = self.part(place.block)?.lock();
         let kept = part.get(&place.block)?;
         (kept.crc == place.crc).then(|| kept.data.clone())
     }
 
-    /// Keeps a block. `data` must be all of the memory that it keeps alive. The caller sees to it that the
+    /// Adds a block. `data` must be the whole memory that it keeps alive. The caller ensures that the
     /// block is in use.
     pub(super) fn put(&self, place: Place, data: Bytes) {
         debug_assert!(data.len() <= BLOCK, "more than a block");
@@ -104,7 +106,7 @@ impl DataCache {
         drop(gone);
     }
 
-    /// Forgets blocks, which are about to be free.
+    /// Removes blocks that are about to be freed.
     pub(super) fn forget(&self, runs: &[Run]) {
         for block in runs.iter().flat_map(|run| run.start..run.end()) {
             let Some(part) = self.part(block) else { return };
@@ -119,7 +121,7 @@ impl DataCache {
         self.parts.get((hash >> (u32::BITS - PARTS.ilog2())) as usize)
     }
 
-    /// Bytes that are kept, and what it takes to find them.
+    /// The size of the cached blocks, overhead included.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.lock().weight()).sum()

@@ -1,7 +1,7 @@
-//! Which objects may exist: tells without a look at the disk that an object does not.
+//! Determines without a disk access that an object does not exist.
 //!
-//! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done it
-//! knows nothing.
+//! A Bloom filter over all names, in memory. A restart fills it in the background; until that is done
+//! every object may exist.
 
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::OnceLock;
@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loligo_store::ObjectRef;
 use rustc_hash::FxHasher;
 
-/// Of 64 bits: 8 MiB. With five million objects and four bits for each one look in a hundred is for nothing.
+/// Words of 64 bits: 8 MiB. With five million objects and four bits for each, one lookup in a hundred is a
+/// false positive.
 const WORDS: usize = 1 << 20;
-/// Words that come into being together, when the first bit of them is set: few objects take little memory.
+/// Words that are allocated together, when their first bit is set: few objects take little memory.
 const PAGE_WORDS: usize = 512;
 const BITS_PER_NAME: u64 = 4;
 
@@ -30,16 +31,17 @@ impl Filter {
 
     pub(super) fn insert(&self, collection: u32, oid: ObjectRef<'_>) {
         for (word, bit) in places(collection, oid) {
-            // Relaxed: whoever looks for the object has come by the collection's lock since it was made.
+            // Relaxed: a thread that looks for the object has taken the collection's lock since it was
+            // created.
             let new = || (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
             let page = self.pages[word / PAGE_WORDS].get_or_init(new);
             page[word % PAGE_WORDS].fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// From now on what is not in it does not exist.
+    /// From now on an object that is not in the filter does not exist.
     pub(super) fn complete(&self) {
-        // Release: with what was put in before.
+        // Release: publishes the names inserted before.
         self.complete.store(true, Ordering::Release);
     }
 
@@ -52,7 +54,7 @@ impl Filter {
     }
 }
 
-/// Words and bits of a name, independent enough of each other: parts of one hash, multiplied anew for each.
+/// Words and bits of a name, independent enough of each other: parts of one hash, multiplied again for each.
 fn places(collection: u32, oid: ObjectRef<'_>) -> impl Iterator<Item = (usize, u64)> {
     let mut hasher = FxHasher::default();
     (collection, oid.hash, oid.nspace, oid.key, oid.name, oid.snap.0).hash(&mut hasher);

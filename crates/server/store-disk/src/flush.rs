@@ -1,4 +1,4 @@
-//! What a checkpoint writes of one collection: blocks into the data file, rows into a batch for the map.
+//! Writes a checkpoint of one collection: blocks to the data file, rows to a batch for the map.
 
 use std::sync::Arc;
 
@@ -19,36 +19,36 @@ use super::rows::{self, Stored, bad, encode_chunk, encode_object, row_bytes, run
 use super::space;
 use super::view::{ReadError, read_blocks};
 
-/// Blocks written at once.
+/// The maximum number of blocks written at once.
 const WRITE_BLOCKS_MAX: usize = 256;
-/// Rows looked at at once when a collection is removed.
+/// The number of rows read at once when a collection is removed.
 const PAGE: usize = 1024;
 
 pub(super) struct Flush<'a> {
     core: &'a Core,
-    /// What the map will refer to.
+    /// The references that the map will have.
     stored: &'a mut space::Stored,
     batch: &'a mut Batch,
     number: u32,
     disk: Arc<dyn Snapshot>,
-    /// Blocks that objects do not refer to any more. To be released when all that others refer to was
+    /// Blocks that objects no longer refer to. They are released when all new references have been
     /// counted.
     pub(super) lost: Runs,
     writer: &'a mut Writer,
 }
 
-/// Blocks on their way to places side by side.
+/// Buffers blocks that are written to adjacent places.
 #[derive(Default)]
 pub(super) struct Writer {
     buffer: Buffer,
-    /// Where the first block in the buffer goes.
+    /// The run that the buffer's blocks are written to.
     run: Option<Run>,
-    /// Blocks in the buffer.
+    /// The number of blocks in the buffer.
     filled: usize,
 }
 
 impl Writer {
-    /// Writes the blocks that wait, and gives back the places behind them.
+    /// Writes the buffered blocks and frees the unused rest of the run.
     pub(super) fn write_out(&mut self, core: &Core) -> Result<(), StoreError> {
         let Some(run) = self.run.take() else { return Ok(()) };
         let filled = std::mem::take(&mut self.filled);
@@ -76,7 +76,8 @@ impl<'a> Flush<'a> {
         Self { core, stored, batch, number, disk, lost: Runs::new(), writer }
     }
 
-    /// Writes objects down; some blocks may yet wait in the writer. Also gives what has grown by it.
+    /// Writes objects. Some blocks may remain in the writer's buffer. Also returns how much the rows have
+    /// grown.
     pub(super) fn entries(&mut self, entries: Vec<CutEntry>) -> Result<(Vec<Flushed>, Grown), StoreError> {
         let mut grown = Grown::default();
         let mut flushed = Vec::with_capacity(entries.len());
@@ -98,7 +99,7 @@ impl<'a> Flush<'a> {
         Ok((flushed, grown))
     }
 
-    /// Writes one object down: what the map has of it then, and the chunks that were dirty.
+    /// Writes one object. Returns its state in the map and the chunks that were dirty.
     #[expect(clippy::type_complexity, reason = "chunks with their numbers")]
     fn object(
         &mut self,
@@ -164,7 +165,7 @@ impl<'a> Flush<'a> {
         Ok((Some(new), clean))
     }
 
-    /// Gives every block of a chunk a place.
+    /// Writes every block of a chunk that has no place yet.
     fn chunk(&mut self, chunk: &Chunk) -> Result<Chunk, StoreError> {
         let mut clean = Chunk { blocks: Vec::with_capacity(chunk.blocks.len()), dirty: false };
         for block in &chunk.blocks {
@@ -181,13 +182,13 @@ impl<'a> Flush<'a> {
                         patch(&mut whole, &patched.patches);
                         Block::Disk(self.write(&whole, None)?)
                     }
-                    // The rest of the block is lost. Reads have to go on saying so: this is no block's
-                    // checksum.
+                    // The rest of the block is lost. Reads must keep reporting that: the block gets a
+                    // checksum that it cannot have.
                     Err(ReadError::Checksum { .. }) => Block::Disk(self.write(&[], Some(!block_crc(&[])))?),
                     Err(e) => return Err(bad(e.to_string())),
                 },
                 Block::Large(large, index) => {
-                    // The committer may not have come to it yet.
+                    // The committer may not have written it yet.
                     write_large(self.core, large).map_err(failed)?;
                     Block::Disk(large.place(*index))
                 }
@@ -197,7 +198,7 @@ impl<'a> Flush<'a> {
         Ok(clean)
     }
 
-    /// Puts a block next to the one before; `crc` is another checksum than its own.
+    /// Places a block next to the previous one; `crc` overrides its checksum.
     fn write(&mut self, data: &[u8], crc: Option<u32>) -> Result<Place, StoreError> {
         let full = self.writer.run.is_none_or(|run| self.writer.filled == run.len as usize);
         if full {
@@ -218,14 +219,14 @@ impl<'a> Flush<'a> {
         Ok(Place { block, crc })
     }
 
-    /// Leaves a block in memory, by a copy: what is written now is a part of a record of the journal.
+    /// Caches a copy of a block; `data` itself is a part of a journal record.
     fn keep(&mut self, place: Place, data: &[u8]) {
         if self.core.io.may_keep(1) {
             self.core.io.data_cache.put(place, Bytes::copy_from_slice(data));
         }
     }
 
-    /// A row refers to other blocks than before: `placed` is where the blocks of `chunk` are now.
+    /// Updates the references of a row: `placed` has the new places of the blocks of `chunk`.
     fn exchange(&mut self, old: &[Run], chunk: &Chunk, placed: &Chunk) -> Result<(), StoreError> {
         let mut old_blocks: SmallVec<[u32; 4]> = old.iter().flat_map(|run| run.start..run.end()).collect();
         old_blocks.sort_unstable();
@@ -238,7 +239,7 @@ impl<'a> Flush<'a> {
                 continue;
             }
             let runs = match was {
-                // It is another object's, or was.
+                // It belongs, or belonged, to another object.
                 Block::Disk(_) => &mut shared,
                 Block::Large(large, _) if large.is_shared() => &mut either,
                 _ => &mut new,
@@ -270,7 +271,7 @@ impl<'a> Flush<'a> {
         Ok(())
     }
 
-    /// Brings an omap's rows up to date; whether there may be any then.
+    /// Updates an omap's rows; returns whether the map may have rows of it afterwards.
     fn omap(&mut self, live: &Onode, stored: bool, grown: &mut Grown) -> Result<bool, StoreError> {
         let Some(delta) = live.omap.flushing.as_deref().filter(|delta| !delta.is_empty()) else {
             return Ok(stored);
@@ -306,8 +307,8 @@ impl<'a> Flush<'a> {
         Ok((stored && !cleared) || based || changed.values().any(Option::is_some))
     }
 
-    /// Gives a clone rows of its own for what it has seen of another object's until now; whether there are
-    /// any.
+    /// Writes rows of its own for a clone that has used another object's rows until now; returns whether
+    /// there are any.
     fn copy_omap(
         &mut self,
         base: &Base,
@@ -355,7 +356,7 @@ impl<'a> Flush<'a> {
         }
     }
 
-    /// Removes all that the map has of the collection.
+    /// Removes all rows of the collection from the map.
     pub(super) fn remove_all(&mut self) -> Result<(), StoreError> {
         let until = keys::objects(self.number + 1);
         let mut start = keys::objects(self.number);
@@ -381,7 +382,7 @@ impl<'a> Flush<'a> {
     }
 }
 
-/// The same ranges, without overlaps.
+/// Returns the same ranges without overlaps.
 fn joined(ranges: &[(Bytes, Bytes)]) -> Vec<(Bytes, Bytes)> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();

@@ -1,10 +1,9 @@
-//! Looks for damage in a store that nobody has open, and changes nothing of it; what can be mended `repair`
-//! mends.
+//! Checks a store that is not open for damage, without changing it. `repair` repairs damage where possible.
 //!
-//! What is checked, in this order: the superblocks, and whether each file belongs to them and is as long as
-//! it should be; every row of the map; that the blocks which the map says are in use are those that rows
-//! refer to, as often as it says; that statistics are sums of what there is; the journal, up to its limit,
-//! with the blocks that its records name; and then the checksum of every block in use.
+//! The checks, in this order: the superblocks, and whether each file belongs to them and has the right
+//! length; every row of the map; whether the blocks marked as in use are those that rows refer to, with
+//! the right reference counts; whether statistics are the sums of the objects; the journal, up to its
+//! limit, with the blocks that its records name; and the checksum of every block in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,44 +36,43 @@ use self::lost::Unreadable;
 pub(super) use repair::repair_on;
 pub use repair::{Listener, Repaired, repair};
 
-/// Rows of the map that are taken at once.
+/// The number of rows of the map read at once.
 const PAGE: usize = 4096;
-/// Of a collection's key.
+/// The length of a collection's key.
 const COLLECTION_KEY_LEN: usize = 13;
-/// Blocks that are read at once.
+/// The maximum number of blocks read at once.
 const READ_BLOCKS_MAX: usize = 256;
 
-/// Something that is wrong.
+/// A fault that was found.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// With which object; none if it is about the store as a whole.
+    /// The object; `None` if the fault concerns the store as a whole.
     pub object: Option<(PgId, ObjectName)>,
-    /// Where in the object, in bytes.
+    /// The offset in the object, in bytes.
     pub offset: Option<u64>,
-    /// What it is. For people.
+    /// A description, for people.
     pub what: String,
 }
 
-/// What was checked.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Objects in the map.
+    /// The number of objects in the map.
     pub objects: u64,
-    /// Blocks whose checksums were compared.
+    /// The number of blocks whose checksums were compared.
     pub blocks: u64,
-    /// Bytes of a block.
+    /// The bytes of a block.
     pub block_bytes: u64,
-    /// Records of the journal.
+    /// The number of records of the journal.
     pub records: u64,
-    /// How often something was found.
+    /// The number of faults found.
     pub errors: u64,
 }
 
-/// Checks the store in a directory. Tells of each error as it is found, and of how many blocks were read of
-/// how many.
+/// Checks the store in a directory. Reports each fault as it is found, and the number of blocks read, out
+/// of the total.
 ///
-/// Nothing of the store is changed, but the library under the map opens its own files as it does at each
-/// start.
+/// The store is not changed, but the library under the map opens its own files as it does at each start.
 pub fn check(
     dir: &Path,
     found: &mut dyn FnMut(&Finding),
@@ -162,7 +160,7 @@ fn examine<'a>(
     Ok(check)
 }
 
-/// What could be mended of what was found. Rows that have to be counted anew are so in any case.
+/// A fault that may be repaired. Rows of counts are always computed again.
 enum Wrong {
     /// A row that cannot be read, or that belongs to nothing.
     Row(Bytes),
@@ -172,9 +170,9 @@ enum Wrong {
     Place { row: Bytes, index: usize, place: Place },
     /// The row of a collection, which is known from other rows.
     Collection(PgId),
-    /// The newest operation records of a collection are not there.
+    /// The newest operation records of a collection are missing.
     Operations(u32),
-    /// The journal cannot be read from this position on, and goes on later.
+    /// The journal cannot be read from this position on, but continues later.
     Journal { head: u64, limit: Option<u64> },
     /// The data file is too short.
     DataLen,
@@ -182,29 +180,30 @@ enum Wrong {
 
 struct Check<'a> {
     disk: &'a dyn Snapshot,
-    /// Of the data file.
+    /// The number of blocks of the data file.
     blocks: u64,
-    /// Those that rows refer to, and how often; in all.
+    /// The blocks that rows refer to, with their reference counts; `in_use` is the number of references.
     used: Stored,
     in_use: u64,
-    /// Those that the journal names.
+    /// The blocks that the journal names.
     named: Bits,
-    /// By their numbers: how many chunks have rows of their own, and whether there may be an omap.
+    /// By object number: the number of chunks with rows of their own, whether there may be an omap, and
+    /// the collection.
     objects: FxHashMap<u64, (u32, bool, u32)>,
-    /// By their numbers, with what their objects are in sum.
+    /// By collection number, with the sums over its objects.
     collections: BTreeMap<u32, (PgId, CollectionRow, CollectionStats)>,
-    /// By the collection's number: bytes of the rows of its objects.
+    /// By collection number: bytes of the rows of its objects.
     object_rows: BTreeMap<u32, u64>,
-    /// Up to which record the map has all.
+    /// The newest record of each collection up to which the map has all.
     applied: BTreeMap<PgId, u64>,
     wrong: Vec<Wrong>,
-    /// Why nothing can be mended.
+    /// Why nothing can be repaired.
     hopeless: Option<String>,
     checked: Checked,
     found: &'a mut dyn FnMut(&Finding),
 }
 
-/// An object as its rows say it is.
+/// An object as its rows describe it.
 struct Object {
     id: (PgId, ObjectName),
     collection: u32,
@@ -212,7 +211,7 @@ struct Object {
 }
 
 impl Object {
-    /// Where its blocks are, by their number in the object.
+    /// Returns the places of its blocks, with their numbers in the object.
     fn places(&self) -> impl Iterator<Item = (u64, Place)> {
         self.chunks.iter().flat_map(|(index, chunk)| {
             let first = u64::from(*index) * CHUNK_BLOCKS;
@@ -229,7 +228,7 @@ impl Check<'_> {
         self.tell(Finding { object: None, offset: None, what });
     }
 
-    /// Something after which nobody knows what else belongs to nothing.
+    /// Reports a fault after which it is unknown which other rows belong to nothing.
     fn hopeless(&mut self, what: String) {
         self.hopeless.get_or_insert_with(|| what.clone());
         self.error(what);
@@ -244,7 +243,7 @@ impl Check<'_> {
         (self.found)(&finding);
     }
 
-    /// Does something with each row of a kind. Rows behind one that cannot be read are not seen.
+    /// Calls `act` for each row of a kind. Rows after one that cannot be read are not visited.
     fn each(
         &mut self,
         from: &[u8],
@@ -277,7 +276,7 @@ impl Check<'_> {
         Ok(row)
     }
 
-    /// Gives those that cannot be read.
+    /// Returns the rows that cannot be read.
     fn collection_rows(&mut self) -> Result<Vec<Unreadable>, OpenError> {
         let mut unreadable = Vec::new();
         self.each(b"C", b"D", |check, key, value| {
@@ -304,7 +303,7 @@ impl Check<'_> {
         Ok(unreadable)
     }
 
-    /// Reads an object with its chunks; what is wrong is told if that is wanted.
+    /// Reads an object with its chunks; reports faults if `tells`.
     fn object(&mut self, key: &[u8], value: &[u8], tells: bool) -> Option<(Object, rows::Stored, u64)> {
         let mut wrong = Vec::new();
         let mut error = |object: Option<(PgId, ObjectName)>, offset, what| {
@@ -436,7 +435,7 @@ impl Check<'_> {
         self.error(format!("the row {} of operations: {what}", key.escape_ascii()));
     }
 
-    /// The newest records are needed to open the store, others only to know repetitions.
+    /// The newest records are needed to open the store, others only to recognise repetitions.
     fn newest_operations(&mut self) {
         let numbers: Vec<_> =
             self.collections.iter().map(|(n, (pg, row, _))| (*n, *pg, row.records)).collect();
@@ -451,7 +450,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether what is marked as in use is what rows refer to.
+    /// Checks that the blocks marked as in use are those that rows refer to.
     fn space(&mut self) -> Result<(), OpenError> {
         let mut stored = Stored::new(self.blocks);
         self.each(b"S", b"T", |check, key, value| {
@@ -508,7 +507,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether every record can be read, and what it names is there and nobody else's.
+    /// Checks that every record can be read, and that the blocks it names exist and belong to no object.
     fn journal(
         &mut self,
         mut journal: Journal,
@@ -554,7 +553,7 @@ impl Check<'_> {
                 for run in &large.runs {
                     for block in (run.start..).take(run.len as usize).filter(|b| u64::from(*b) < self.blocks)
                     {
-                        // Two records may name the same.
+                        // Two records may name the same block.
                         let _ = self.named.change(Run { start: block, len: 1 }, true);
                     }
                 }
@@ -585,7 +584,7 @@ impl Check<'_> {
         failed
     }
 
-    /// Reads blocks, those that lie side by side in one go, and compares their checksums.
+    /// Reads blocks, adjacent ones at once, and compares their checksums.
     fn blocks_of(
         &mut self,
         id: &(PgId, ObjectName),
@@ -607,7 +606,7 @@ impl Check<'_> {
             let whole = data.read(offset, &mut buffer).is_ok();
             for (i, (at, place)) in run.into_iter().enumerate() {
                 let bytes = &mut buffer[i * BLOCK..(i + 1) * BLOCK];
-                // If not all can be read, then perhaps single ones.
+                // If the whole run cannot be read, single blocks may be readable.
                 let read = if whole { Ok(()) } else { data.read(offset + (i * BLOCK) as u64, bytes) };
                 let what = match read {
                     Err(e) => format!("block {} of the data file: {e}", place.block),
@@ -627,7 +626,7 @@ impl Check<'_> {
     }
 }
 
-/// The object's number in a key of a chunk or of an omap.
+/// Returns the object's number in a key of a chunk or of an omap.
 fn number_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(1..9)?.try_into().ok()?))
 }

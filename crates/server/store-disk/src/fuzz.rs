@@ -1,6 +1,7 @@
-//! Entry point for fuzzing: reads bytes as everything that a store keeps on disk, and writes down again what
-//! it understood. A corpus file is one record of the journal, one value or key of the map, a superblock with
-//! its limit, or the beginning of a journal, as a store on disk wrote it; each is read as all of them.
+//! Entry point for fuzzing: parses bytes as every format that a store keeps on disk, and encodes the
+//! result again. A corpus file is one record of the journal, one value or key of the map, a superblock
+//! with its limit, or the beginning of a journal, as a store on disk wrote it. Each file is parsed as all
+//! of them.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +17,13 @@ use super::notes::LIMIT;
 use super::space::Stored;
 use super::{keys, record, rows};
 
-/// Of the journal that the bytes are taken for.
+/// The length of the journal for which the bytes are parsed.
 const JOURNAL_LEN: u64 = 64 << 10;
 const BLOCKS: u64 = 10_000;
 
-/// Reads `data` as a record, a key, each kind of row, a superblock with its limit, and a journal. What can be
-/// read must be the same when it is written and read again. As how many of them it makes sense.
+/// Parses `data` as a record, a key, each kind of row, a superblock with its limit, and a journal.
+/// Whatever parses must be the same after it is encoded and parsed again. Returns the number of formats
+/// that `data` is valid in.
 pub fn store(data: &[u8]) -> usize {
     let bytes = Bytes::copy_from_slice(data);
     let rows = [read_name(&bytes), read_numbers(&bytes), read_chunk(&bytes), read_object(&bytes)];
@@ -102,7 +104,7 @@ fn read_object(bytes: &Bytes) -> bool {
     true
 }
 
-/// Bits, and what is shared: what is refused for a row must leave the counts usable all the same.
+/// Parses bits and shared blocks: a refused row must leave the counts usable all the same.
 fn read_space(bytes: &Bytes) -> bool {
     let mut stored = Stored::new(BLOCKS);
     let read = [stored.load(1, bytes).is_ok(), stored.load_shared(2, bytes).is_ok()];
@@ -115,7 +117,7 @@ fn read_space(bytes: &Bytes) -> bool {
     read.contains(&true)
 }
 
-/// A file of these bytes, with zeros up to a multiple of what is read at once. Nothing can be written.
+/// A file of these bytes, with zeros up to a multiple of the read size. It is read-only.
 #[derive(Debug)]
 struct Fixed(Bytes);
 

@@ -1,6 +1,6 @@
-//! What keeps blocks from being used again.
+//! Guards against the reuse of blocks.
 
-/// Held by views, and by clones of which parts were not copied yet: what was freed while one of them lives is
-/// not used again before it is gone.
+/// Held by views, and by clones with parts that are not copied yet. Blocks that were freed while a guard
+/// exists are not reused before it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Guard;

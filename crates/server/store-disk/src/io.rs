@@ -1,4 +1,4 @@
-//! What reads and what is read: the files, the threads that wait for them, and what is kept in memory of them.
+//! The files, the threads that read them, and the caches of their data.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,26 +11,26 @@ use super::layout::BLOCK;
 use super::pool::Pool;
 use super::reader::{Job, Looks, Reader, Reading};
 
-/// Held to take a reference.
+/// Held to clone the reference.
 static MAP: Class = Class::new("store.map");
 
 pub(super) struct Io {
-    /// The data file, to be read and written. Who syncs it has a handle of its own.
+    /// The data file, for reads and writes. Threads that sync it have handles of their own.
     pub(super) data: Arc<dyn BackendFile>,
     kv: Mutex<Arc<dyn Kv>>,
     pub(super) pool: Pool,
-    /// If the kernel offers what it takes; else the pool does its work.
+    /// Present if the kernel supports it; otherwise the pool does its work.
     pub(super) reader: OnceLock<Reader>,
     pub(super) looks: Looks,
     pub(super) data_cache: DataCache,
-    /// Bytes of small writes that the data cache got since the last checkpoint began.
+    /// Bytes of small writes that the data cache received since the last checkpoint began.
     kept_bytes: AtomicUsize,
-    /// For large reads.
+    /// Buffers for large reads.
     pub(super) buffers: Buffers,
 }
 
 impl Io {
-    /// `cache_bytes`: of the data cache, at most.
+    /// `cache_bytes`: the maximum size of the data cache.
     pub(super) fn new(data: Arc<dyn BackendFile>, kv: Arc<dyn Kv>, pool: Pool, cache_bytes: usize) -> Self {
         Self {
             data,
@@ -44,23 +44,23 @@ impl Io {
         }
     }
 
-    /// The map.
+    /// Returns the map.
     pub(super) fn kv(&self) -> Arc<dyn Kv> {
         Arc::clone(&self.kv.lock())
     }
 
-    /// Lets go of the map.
+    /// Closes the map.
     pub(super) fn close_kv(&self) {
         let old = std::mem::replace(&mut *self.kv.lock(), Arc::new(Closed));
         drop(old);
     }
 
-    /// Has a read done.
+    /// Queues a read.
     pub(super) fn read(&self, read: Box<dyn Reading>) {
         self.have_done(Job::Read(read), true);
     }
 
-    /// Has a look at the map done, which takes it through [`Looks::look`].
+    /// Queues a lookup in the map; `job` must run it through [`Looks::look`].
     pub(super) fn look(&self, job: impl FnOnce() + Send + 'static) {
         self.have_done(Job::Quick(Box::new(job)), self.looks.next_is_quick());
     }
@@ -76,17 +76,17 @@ impl Io {
         }
     }
 
-    /// Whether the data cache is to have so many blocks more that were written: from one checkpoint to the
-    /// next not so many that all that is there already would have to go.
+    /// Whether the data cache may take `blocks` more written blocks. From one checkpoint to the next,
+    /// writes may fill only half of it, so that they do not evict everything that is there.
     pub(super) fn may_keep(&self, blocks: usize) -> bool {
         let max = self.data_cache.bytes_max() / 2;
-        // Relaxed: if two add at once, both look at what is there with theirs. It stays near the bound
-        // however often it is asked.
+        // Relaxed: the bound is approximate, and the last addition may exceed it. The first check keeps the
+        // sum near the bound however often this is called.
         self.kept_bytes.load(Ordering::Relaxed) < max
             && self.kept_bytes.fetch_add(blocks * BLOCK, Ordering::Relaxed) < max
     }
 
-    /// A checkpoint begins: the data cache may have as much again.
+    /// Called when a checkpoint begins: the data cache may take as much again.
     pub(super) fn keep_anew(&self) {
         self.kept_bytes.store(0, Ordering::Relaxed);
     }

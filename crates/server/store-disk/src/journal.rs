@@ -1,11 +1,11 @@
 //! The journal: a ring of groups of records.
 //!
-//! Positions grow for ever; position `p` is at byte `p mod length` of the file. Each group begins at a
-//! multiple of 4,096: a header, the records one behind the other, zeros. A group does not go around the
-//! ring's end: what is too long for the rest of it begins at the start. One group is written at a time, so
-//! only the last one can be half there.
+//! Positions only increase; position `p` is at byte `p mod length` of the file. Each group begins at a
+//! multiple of 4,096: a header, the records one after the other, zeros. A group does not wrap around the
+//! ring's end: a group too long for the rest of the ring begins at its start. One group is written at a
+//! time, so only the last one can be incomplete.
 //!
-//! Behind the end of the file there is nothing: in the ring's first round the file grows ahead of the groups
+//! In the ring's first round the file ends after the prepared part, and grows ahead of the groups
 //! (`ahead`).
 
 use std::io;
@@ -18,36 +18,36 @@ use loligo_wire::{Reader, Uuid, Writer};
 use super::backend::{ALIGN, BackendFile, Buffer};
 
 const MAGIC: u32 = 0x314a_474c; // "LGJ1"
-/// Magic, records, position, length of the records, the store's salt, checksum of these, checksum of the
-/// records.
+/// Magic, number of records, position, length of the records, checksum of the records, the store's salt,
+/// checksum of the fields before it, padding.
 const HEADER_LEN: usize = 48;
 const HEADER_SUMMED: usize = 40;
-/// What a record costs beside its bytes: its length.
+/// The bytes that a record takes in addition to its contents: its length.
 const RECORD_COST: usize = 4;
 
-/// How much of the journal one record may take: what is larger is refused.
+/// The space in the journal, in bytes, that one record may take; larger records are refused.
 pub(super) fn record_max(journal_len: u64) -> u64 {
     journal_len / 4
 }
 
-/// Bytes that a group with these records takes.
+/// The length of a group with these records, in bytes.
 pub(super) fn group_len(records: usize, bytes: usize) -> u64 {
     (HEADER_LEN + records * RECORD_COST + bytes).next_multiple_of(ALIGN) as u64
 }
 
-/// The ring, and where its next group goes.
+/// The ring, and the position of its next group.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: Arc<dyn BackendFile>,
     salt: Uuid,
     len: u64,
-    /// Bytes of the file when it was opened.
+    /// The length of the file when it was opened, in bytes.
     found_len: u64,
     head: u64,
     buffer: Buffer,
 }
 
-/// A group that was found.
+/// The header of a group that was found.
 struct Header {
     records: u32,
     at: u64,
@@ -57,12 +57,12 @@ struct Header {
 
 impl Journal {
     pub(super) fn new(file: Arc<dyn BackendFile>, salt: Uuid, len: u64, head: u64) -> io::Result<Self> {
-        // A write that the power cut short may have left a part of a block, which was never ready.
+        // A write that a loss of power cut short may have left a partial block, which was never prepared.
         let found_len = file.len()?.min(len) / ALIGN as u64 * ALIGN as u64;
         Ok(Self { file, salt, len, found_len, head, buffer: Buffer::default() })
     }
 
-    /// Whether the file, as it was found, is as long as a journal that is ready up to this limit.
+    /// Whether the file was long enough, when opened, for a journal prepared up to this limit.
     pub(super) fn reaches(&self, limit: u64) -> bool {
         self.found_len >= limit.min(self.len)
     }
@@ -71,13 +71,14 @@ impl Journal {
         self.head
     }
 
-    /// Where a group of this length will begin.
+    /// Returns the position where a group of this length will begin.
     pub(super) fn place_of(&self, len: u64) -> u64 {
         let room = self.len - self.head % self.len;
         if len <= room { self.head } else { self.head + room }
     }
 
-    /// Writes records as one group; they are safe when this returns. The caller has looked for room.
+    /// Writes records as one group; they are safe when this returns. The caller has checked that there is
+    /// room.
     pub(super) fn write<'r>(&mut self, records: impl Iterator<Item = &'r [u8]> + Clone) -> io::Result<()> {
         let (count, bytes) = records.clone().fold((0, 0), |(n, bytes), record| (n + 1, bytes + record.len()));
         let len = group_len(count, bytes);
@@ -110,7 +111,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads the group at the head and moves the head behind it; none if there is none.
+    /// Reads the group at the head and moves the head past it; `None` if there is none.
     pub(super) fn read(&mut self) -> io::Result<Option<Vec<Bytes>>> {
         let wrapped = self.head.next_multiple_of(self.len);
         for at in [self.head, wrapped] {
@@ -164,18 +165,18 @@ impl Journal {
         ours.then_some(Header { records, at, len, crc })
     }
 
-    /// Whether the file begins with a group of this store, as it does from the moment on when it is made: a
-    /// group that reaches the ring's end is followed by one at its start.
+    /// Whether the file begins with a group of this store. A new store's journal does from its creation
+    /// on: a group that reaches the ring's end is followed by one at its start.
     pub(super) fn is_ours(&mut self) -> io::Result<bool> {
         Ok(self.found_len > 0 && self.header(0)?.is_some())
     }
 
-    /// After the last group that [`read`](Self::read) found: whether a later one is there all the same. Then
-    /// something in between was damaged that had been safe once, as a group is written only when the one
-    /// before it is safe.
+    /// Called after [`read`](Self::read) found its last group: returns whether a later group exists all
+    /// the same. In that case a group in between, which was safe once, was damaged: a group is written
+    /// only when the one before it is safe.
     ///
-    /// No group ends behind `limit`, so only what lies before that is read; all of the ring if the limit is
-    /// not known, or cannot be, since a group was found behind it.
+    /// No group ends after `limit`, so only the part before it is read. The whole ring is read if the
+    /// limit is unknown, or is wrong because a group was found after it.
     pub(super) fn has_later(&self, limit: Option<u64>) -> io::Result<bool> {
         const STEP: u64 = 1 << 20;
         let until = limit.filter(|limit| *limit >= self.head).unwrap_or(u64::MAX);
@@ -192,8 +193,7 @@ impl Journal {
             buffer.reset(step as usize);
             self.file.read(offset, &mut buffer)?;
             let headers = buffer.chunks_exact(ALIGN).filter_map(|block| self.parse(&block[..HEADER_LEN]));
-            // The one at the head itself, or where it would be at the ring's start, is the one that may be
-            // half there.
+            // The group at the head itself, or the same group at the ring's start, may be incomplete.
             let torn = [self.head, self.head.next_multiple_of(self.len)];
             if headers.into_iter().any(|header| header.at > self.head && !torn.contains(&header.at)) {
                 return Ok(true);
@@ -204,7 +204,7 @@ impl Journal {
     }
 }
 
-/// A larger buffer is not kept.
+/// Larger buffers are not kept.
 const KEEP_MAX: usize = 4 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The keys of the map. The first byte says of which kind a row is; numbers are big-endian, so that rows lie
-//! in order.
+//! The keys of the map. The first byte is the kind of the row; numbers are big-endian, so that rows are in
+//! order.
 //!
 //! | key | value |
 //! |---|---|
@@ -9,13 +9,13 @@
 //! | `M` | the store: [`rows::StoreRow`](super::rows::StoreRow) |
 //! | `O` collection `u32`, name | an object: see [`rows::encode_object`](super::rows::encode_object) |
 //! | `P` object `u64`, key | a value of the object's omap |
-//! | `R` row `u32` | which of 4,096 blocks have more than one reference, and how many: see [`shares`](super::shares) |
+//! | `R` row `u32` | the reference counts of shared blocks among 4,096: see [`shares`](super::shares) |
 //! | `S` row `u32` | which of 4,096 blocks are in use |
 //!
-//! A name is its hash with the bits reversed, namespace, locator key (or the name, where there is none), how
-//! the name compares to that (1, 2, 3: before, equal, behind; and then the name, unless it is equal), and the
-//! snapshot. Texts end with `00 01`; a zero byte within is `00 ff`. So rows lie in the order in which Ceph
-//! lists objects.
+//! A name is encoded as its hash with the bits reversed, the namespace, the locator key (the name, if
+//! there is none), how the name compares to that (1, 2, 3: before, equal, after; followed by the name
+//! unless it is equal), and the snapshot. Texts end with `00 01`; a zero byte within is `00 ff`. Rows are
+//! therefore in the order in which Ceph lists objects.
 
 use std::cmp::Ordering;
 
@@ -23,7 +23,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use loligo_store::{ObjectName, ObjectRef};
 use loligo_wire::{PgId, SnapId};
 
-/// Operation records in one row.
+/// The number of operation records in one row.
 pub(super) const RECORDS_PER_ROW: u64 = 64;
 
 pub(super) const STORE: &[u8] = b"M";
@@ -60,7 +60,7 @@ pub(super) fn omap(object: u64, name: &[u8]) -> Bytes {
     key.freeze()
 }
 
-/// The bytes before an omap key's own.
+/// The length of the prefix before an omap key.
 pub(super) const OMAP_PREFIX_LEN: usize = 9;
 
 pub(super) fn shared(row: u32) -> Bytes {
@@ -77,7 +77,7 @@ pub(super) fn space(row: u32) -> Bytes {
     key.freeze()
 }
 
-/// The first key of a collection's objects; that of the next number is behind all of them.
+/// The prefix of a collection's objects. The prefix of the next number is after all of them.
 pub(super) fn objects(collection: u32) -> Bytes {
     let mut key = BytesMut::with_capacity(5);
     key.put_u8(b'O');
@@ -111,7 +111,7 @@ pub(super) fn object(collection: u32, oid: ObjectRef<'_>) -> Bytes {
     key.freeze()
 }
 
-/// The name that an object's key says; `None` if it is none.
+/// Returns the name that an object's key encodes; `None` if the key is invalid.
 pub(super) fn object_name(key: &[u8]) -> Option<ObjectName> {
     let rest = key.strip_prefix(b"O")?.get(4..)?;
     let (hash, rest) = rest.split_first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! What lies where on disk. The whole picture, byte by byte, is in `docs/disk-store.md`.
+//! The layout on disk. `docs/disk-store.md` describes it byte by byte.
 
 use std::io;
 
@@ -10,50 +10,50 @@ use super::backend::{ALIGN, BackendFile, Buffer};
 
 /// Data is allocated, checksummed and read in blocks of this size.
 pub(super) const BLOCK: usize = 4096;
-/// Blocks of an object whose places are kept together, in one row of the map: 128 KiB of data.
+/// Blocks of an object whose places share one row of the map: 128 KiB of data.
 pub(super) const CHUNK_BLOCKS: u64 = 32;
-/// Blocks whose bits make one row of the map: 512 bytes.
+/// Blocks whose bits form one row of the map: 512 bytes.
 pub(super) const ROW_BLOCKS: u64 = 4096;
-/// From this size on a write always goes straight to its final place.
+/// Writes of at least this size always go straight to their final place.
 pub(super) const LARGE: usize = 64 << 10;
 
 const MAGIC: &[u8; 8] = b"LOLIGODS";
-/// Changes that older programs cannot read make it larger.
+/// The format's version. It increases with changes that older programs cannot read.
 pub(super) const VERSION: u32 = 4;
-/// The first whose files say which store they belong to, and that has two superblocks.
+/// The first version whose files name the store they belong to, and that has two superblocks.
 pub(super) const VERSION_MARKED: u32 = 4;
-/// The oldest that is read: it says nothing of how far the journal is ready, and its journal's file is whole.
-/// In those before 3 no block has more than one reference.
+/// The oldest version that can be read. It does not record how far the journal is prepared, and its
+/// journal's file has its full length. In versions before 3 no block has more than one reference.
 const VERSION_MIN: u32 = 1;
-/// Of a superblock of before [`VERSION_MARKED`], without the checksum behind it.
+/// The length of a superblock before [`VERSION_MARKED`], without the checksum that follows.
 const OLD_LEN: usize = 60;
-/// Of the superblock, without the checksum behind it. Within one sector, which a disk writes wholly or not at
-/// all.
+/// The length of the superblock, without the checksum that follows. It is within one sector, which a disk
+/// writes completely or not at all.
 const SUPERBLOCK_LEN: usize = 64;
-/// What a superblock says behind its sizes: the store is whole, or is being made.
+/// The state after the sizes in the superblock: the store is ready, or is being created.
 const READY: u32 = 0;
 const MAKING: u32 = 1;
 
-/// The first thing read: what the other files are.
+/// The file that is read first; it describes the other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
-    /// Of the format.
+    /// The format's version.
     pub(super) version: u32,
-    /// Of the cluster.
+    /// The cluster's id.
     pub(super) fsid: Uuid,
-    /// Random, and known to nobody else: what clients write never looks like a group of the journal.
+    /// Random and secret, so that data written by clients never looks like a group of the journal.
     pub(super) salt: Uuid,
-    /// Bytes of the journal.
+    /// The length of the journal, in bytes.
     pub(super) journal_len: u64,
-    /// Blocks of the data file.
+    /// The number of blocks of the data file.
     pub(super) blocks: u64,
-    /// Whether the store was ready once. Until it is nothing in it is worth keeping.
+    /// Whether the store was ever ready. Until then it contains nothing worth keeping.
     pub(super) ready: bool,
 }
 
 impl Superblock {
-    /// `None` if nothing is there: no file, an empty one, or one that the power left as zeros while it was
-    /// made.
+    /// Returns `None` if there is no superblock: no file, an empty one, or one that a loss of power during
+    /// its creation left as zeros.
     pub(super) fn load(file: &dyn BackendFile) -> io::Result<Option<Self>> {
         if file.len()? < ALIGN as u64 {
             return Ok(None);
@@ -113,13 +113,13 @@ impl Superblock {
         Ok(Self { version, fsid: Uuid(fsid), salt: Uuid(salt), journal_len, blocks, ready: state == READY })
     }
 
-    /// Bytes of the data file: its blocks, and behind them its mark.
+    /// The length of the data file, in bytes: its blocks, followed by its mark.
     pub(super) fn data_len(&self) -> u64 {
         (self.blocks + u64::from(self.version >= VERSION_MARKED)) * BLOCK as u64
     }
 }
 
-/// Blocks of the data file that lie side by side.
+/// Adjacent blocks of the data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Run {
     pub(super) start: u32,
@@ -136,10 +136,10 @@ impl Run {
     }
 }
 
-/// Blocks, most often all side by side.
+/// Runs of blocks, most often a single one.
 pub(super) type Runs = SmallVec<[Run; 2]>;
 
-/// Adds a block to runs that are filled in order.
+/// Appends a block to runs that are filled in order.
 pub(super) fn push_block(runs: &mut Runs, block: u32) {
     match runs.last_mut() {
         Some(run) if run.end() == block => run.len += 1,
@@ -147,7 +147,7 @@ pub(super) fn push_block(runs: &mut Runs, block: u32) {
     }
 }
 
-/// The checksum of a block: of what is in it and zeros up to its end.
+/// The checksum of a block: of `data` and zeros up to the block's end.
 pub(super) fn block_crc(data: &[u8]) -> u32 {
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
     crc32c_of([data, &ZEROS[..BLOCK - data.len()]])

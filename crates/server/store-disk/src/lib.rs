@@ -1,4 +1,4 @@
-//! The store on disk: what was acknowledged survives a loss of power.
+//! The store on disk: acknowledged transactions survive a loss of power.
 //!
 //! ```text
 //!            submit                          commit                         checkpoint
@@ -9,27 +9,28 @@
 //! view ──► in memory or in the data cache: answered at once; else ──► reader: blocks, checksums
 //! ```
 //!
-//! - A transaction is checked and given places (`opened`), written down as a *record* (`record`), and done in
-//!   memory (`collection`); a restart does the same with the records it finds (`store`).
-//! - The *committer* (`commit`) takes all records there are and makes them safe with one write to the
-//!   *journal* (`journal`). Writes of 64 KiB and more have gone to their final place before, and only their
-//!   places are in the record; so have smaller ones if many come at once, which it writes to their places
-//!   together.
-//! - The *checkpointer* (`checkpoint`, `flush`) brings the *map* (an ordered key-value map; `keys`, `rows`)
-//!   up to date now and then, in one commit.
-//! - The journal is made ready ahead of the committer (`ahead`).
-//! - Blocks are never overwritten: what is written gets new ones (`space`), so that a view stays what it was,
-//!   and a crash finds either the old or the new. Each block has a checksum (`block`). A clone refers to its
-//!   source's (`shares`).
-//! - The *reader* (`reader`) gives many reads to the kernel at once; where the kernel has no `io_uring` a
-//!   pool of threads (`pool`) reads, which also does what may take long.
-//! - Blocks that were written or read of late are kept in memory (`data_cache`).
-//! - What all parts share (`core`) are the files and what reads them (`io`), the records that wait (`queue`),
-//!   the positions in the journal (`marks`), and what the threads tell each other (`signals`).
+//! - A transaction is checked and its blocks are allocated (`opened`). It is then encoded as a *record*
+//!   (`record`) and applied in memory (`collection`). A restart applies the records that it finds
+//!   (`store`).
+//! - The *committer* (`commit`) collects all waiting records and makes them safe with one write to the
+//!   *journal* (`journal`). Writes of 64 KiB and more are written to their final place before that, and
+//!   their record contains only the places. Smaller writes go the same way if many come at once: the
+//!   committer writes them to their places together.
+//! - The *checkpointer* (`checkpoint`, `flush`) updates the *map* (an ordered key-value map; `keys`,
+//!   `rows`) from time to time, in one commit.
+//! - The journal is prepared ahead of the committer (`ahead`).
+//! - Blocks are never overwritten: new data gets new blocks (`space`). A view therefore stays unchanged,
+//!   and after a crash either the old or the new data is found. Each block has a checksum (`block`). A
+//!   clone refers to the blocks of its source (`shares`).
+//! - The *reader* (`reader`) submits many reads to the kernel at once. If the kernel has no `io_uring`, a
+//!   pool of threads (`pool`) reads. The pool also runs jobs that may take long.
+//! - Recently written or read blocks are kept in memory (`data_cache`).
+//! - All parts share (`core`) the files and their readers (`io`), the waiting records (`queue`), the
+//!   positions in the journal (`marks`), and the signals between threads (`signals`).
 //!
-//! A write or sync that fails stops the store for good: nothing is acknowledged any more.
+//! A failed write or sync stops the store for good: it acknowledges nothing any more.
 //!
-//! What this crate refuses to do: it knows no meaning of an object, as `loligo-store`, whose traits it
+//! The crate knows nothing about the meaning of an object, like `loligo-store`, whose traits it
 //! implements.
 #![deny(unsafe_code)]
 

@@ -9,7 +9,7 @@ use super::backend::Snapshot;
 use super::keys;
 use super::rows::bad;
 
-/// The objects in the map, with those over them that the map does not have yet.
+/// Merges the objects in the map with `newer`, the changes that the map does not have yet.
 pub(super) fn merge(
     disk: &dyn Snapshot,
     mut start: Bytes,

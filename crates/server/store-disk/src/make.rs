@@ -1,4 +1,4 @@
-//! A store is made, or becomes one of the newest format.
+//! Creates a store, or upgrades one to the newest format.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use super::notes::{CHECKPOINT, LIMIT, Notes, SUPER};
 use super::pair::{self, Found};
 use super::rows::{StoreMark, StoreRow};
 
-/// Of the free space, what is left to the map, the journal of the file system and whoever else writes there.
+/// The part of the free space, as a divisor, that is left to the map, the file system's journal and other
+/// users.
 const SPARE_PART: u64 = 8;
 
-/// Reads the superblock, and sees to it that the other files belong to it; makes a store if there is none and
-/// nothing speaks of one.
+/// Reads the superblock and checks that the other files belong to it. Creates a store if there is none and
+/// nothing indicates one.
 pub(super) fn find_or_make(
     backend: &dyn Backend,
     config: DiskConfig,
@@ -70,7 +71,7 @@ fn open(
     Ok((superblock, kv))
 }
 
-/// Marks the files of an older store. An older program opens it until the last write of this.
+/// Marks the files of an older store. An older program can open it until the last write of this function.
 fn upgrade(backend: &dyn Backend, old: Superblock, kv: &dyn Kv) -> Result<Superblock, OpenError> {
     let superblock = Superblock { version: VERSION, ready: true, ..old };
     let row = kv.snapshot().get(keys::STORE)?;
@@ -119,12 +120,12 @@ fn make(backend: &dyn Backend, config: DiskConfig) -> Result<(Superblock, Arc<dy
     };
     for name in SUPER {
         let file = backend.open(name)?;
-        // Nothing of a store whose making was cut short.
+        // Remove the remains of a store whose creation was interrupted.
         file.set_len(0)?;
         making.store(&*file)?;
     }
     let journal = backend.open("journal")?;
-    // It grows when it is written (`ahead`); the room is taken now.
+    // The file grows as it is written (`ahead`); the space is reserved now.
     journal.set_len(0)?;
     journal.reserve(making.journal_len)?;
     journal.sync()?;

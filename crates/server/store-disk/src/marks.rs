@@ -1,27 +1,27 @@
-//! How far a store is: in its journal, and in what it has numbered.
+//! Positions in the journal, and the next sequence and object numbers.
 
 use std::sync::atomic::AtomicU64;
 
 /// Positions in the journal's ring, and the next numbers.
 pub(super) struct Marks {
-    /// Bytes of the ring.
+    /// The length of the ring, in bytes.
     pub(super) journal_len: u64,
-    /// Behind the newest group of the journal that is safe. Written by the committer.
+    /// The end of the newest safe group of the journal. Written by the committer.
     pub(super) head: AtomicU64,
-    /// No group may end behind it yet: see [`ahead`](super::ahead).
+    /// The position that no group may exceed yet: see [`ahead`](super::ahead).
     pub(super) limit: AtomicU64,
-    /// Where a group would end that waits for the limit.
+    /// The end of the group that waits for the limit to rise.
     pub(super) wanted: AtomicU64,
-    /// Where a restart would begin. Written by the checkpointer.
+    /// The position where a restart begins. Written by the checkpointer.
     pub(super) tail: AtomicU64,
-    /// Of the next record.
+    /// The sequence number of the next record.
     pub(super) next_seq: AtomicU64,
-    /// Of the next object.
+    /// The number of the next object.
     pub(super) next_object: AtomicU64,
 }
 
 impl Marks {
-    /// Of a journal of so many bytes, from a position on up to which it is ready.
+    /// Creates the marks of a journal of `journal_len` bytes that is at, and prepared up to, position `at`.
     pub(super) fn new(journal_len: u64, at: u64, next_seq: u64, next_object: u64) -> Self {
         Self {
             journal_len,

@@ -1,5 +1,5 @@
-//! Numbers that are kept behind the superblock, in each of its two copies: up to where the journal is ready
-//! ([`ahead`](super::ahead)), and how many checkpoints there were.
+//! Numbers stored in both superblock files, behind the superblock: the limit up to which the journal is
+//! prepared ([`ahead`](super::ahead)), and the number of checkpoints.
 
 use std::io;
 use std::sync::Arc;
@@ -9,28 +9,29 @@ use loligo_wire::{Reader, Uuid, Writer};
 
 use super::backend::{ALIGN, Backend, BackendFile, Buffer};
 
-/// The superblock, and its copy.
+/// The superblock and its copy.
 pub(super) const SUPER: [&str; 2] = ["super", "super.copy"];
-/// Magic, number, the store's salt; the checksum follows.
+/// The length of the checksummed part: magic, number, the store's salt. The checksum follows.
 const SUMMED: usize = 28;
 
-/// One of the numbers. It has a sector of its own, which a disk writes wholly or not at all.
+/// One of the numbers. It has a sector of its own, which a disk writes completely or not at all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
     magic: u32,
     offset: u64,
 }
 
-/// No group of the journal ends behind this position.
+/// The position that no group of the journal exceeds.
 pub(super) const LIMIT: Note = Note { magic: 0x4147_4f4c, offset: ALIGN as u64 }; // "LOGA"
-/// So many checkpoints the map has at least. It is written before a checkpoint lets go of what the map has no
-/// need of any more, so an older map never gets to see what has become of that.
+/// The minimum number of checkpoints that the map has. It is written before a checkpoint releases blocks
+/// that the map no longer needs, so that a map older than this number, whose blocks may be reused, is
+/// detected.
 pub(super) const CHECKPOINT: Note = Note { magic: 0x4347_4f4c, offset: 2 * ALIGN as u64 }; // "LOGC"
-/// Bytes of a superblock's file, with all notes.
+/// The size of a superblock's file with all notes, in bytes.
 pub(super) const SUPER_LEN: u64 = 3 * ALIGN as u64;
 
 impl Note {
-    /// What a copy says; nothing if that cannot be read, or was never written.
+    /// Reads the number from one copy; `None` if the copy is invalid or was never written.
     pub(super) fn load(self, file: &dyn BackendFile, salt: Uuid) -> io::Result<Option<u64>> {
         if file.len()? < self.offset + ALIGN as u64 {
             return Ok(None);
@@ -47,7 +48,7 @@ impl Note {
         ours.then_some(number)
     }
 
-    /// What is right whichever copy was written last: the larger one.
+    /// Returns the valid number, whichever copy was written last: the larger one.
     pub(super) fn newest(self, backend: &dyn Backend, salt: Uuid) -> io::Result<Option<u64>> {
         let load = |name| self.load(&*backend.open(name)?, salt);
         Ok(load(SUPER[0])?.max(load(SUPER[1])?))
@@ -66,8 +67,8 @@ impl Note {
     }
 }
 
-/// The files of both superblocks, opened by one thread for itself: the kernel tells each handle once of what
-/// it could not write.
+/// The files of both superblocks, opened by one thread for its own use: the kernel reports a failed write
+/// once to each handle.
 pub(super) struct Notes {
     files: [Arc<dyn BackendFile>; 2],
     salt: Uuid,
@@ -78,7 +79,7 @@ impl Notes {
         Ok(Self { files: [backend.open(SUPER[0])?, backend.open(SUPER[1])?], salt })
     }
 
-    /// Writes a number down in both copies; it is safe when this returns.
+    /// Writes a number to both copies; it is safe when this returns.
     pub(super) fn store(&self, note: Note, number: u64) -> io::Result<()> {
         self.files.iter().try_for_each(|file| note.store(&**file, self.salt, number))
     }

@@ -1,4 +1,4 @@
-//! An object's omap: what the map on disk has, with what was changed since put over it.
+//! An object's omap: its rows in the map on disk, with later changes layered over them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,31 +11,31 @@ use loligo_store::{OmapPage, OmapRange};
 use super::backend::Snapshot;
 use super::keys;
 
-/// Rows taken from the map at once.
+/// The number of rows read from the map at once.
 const PAGE: usize = 512;
 
-/// What a cloned omap has in the map: the source's rows, as the map was when the clone was made. To make a
-/// clone reads nothing; a read of the clone reads there, until a checkpoint has given the clone rows of its
-/// own.
+/// The rows that a cloned omap shares with its source: the source's rows in a snapshot of the map from the
+/// time of the clone. Cloning reads nothing. Reads of the clone use the snapshot until a checkpoint has
+/// written rows of the clone's own.
 #[derive(Clone)]
 pub(super) struct Base {
     /// The source's number.
     object: u64,
     disk: Arc<dyn Snapshot>,
-    /// What these rows take of the capacity.
+    /// The capacity that these rows take, in bytes.
     map_bytes: u64,
 }
 
-/// Changes of an omap, as one layer over another.
+/// Changes of an omap: one layer over another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delta {
-    /// Nothing below shows.
+    /// Whether the layers below are hidden.
     pub(super) cleared: bool,
-    /// Only if `cleared`: what is below instead.
+    /// Only if `cleared`: the rows that replace the layers below.
     pub(super) base: Option<Base>,
-    /// Ranges (from, until) below which nothing shows.
+    /// Ranges (from, until) in which the layers below are hidden.
     pub(super) gone: Vec<(Bytes, Bytes)>,
-    /// Set, or removed.
+    /// Keys that were set (`Some`) or removed (`None`).
     pub(super) keys: BTreeMap<Bytes, Option<Bytes>>,
 }
 
@@ -58,17 +58,17 @@ impl Delta {
         }
     }
 
-    /// Whether a key of the base, or of a layer below that shows, is not to be seen.
+    /// Whether this layer hides a key of the base or of a layer below.
     pub(super) fn covers(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key) || self.is_gone(key)
     }
 
-    /// Whether it lies in a range that was removed.
+    /// Whether a key lies in a removed range.
     pub(super) fn is_gone(&self, key: &[u8]) -> bool {
         self.gone.iter().any(|(from, until)| &from[..] <= key && key < &until[..])
     }
 
-    /// Puts the changes of another layer over these.
+    /// Applies the changes of a newer layer to this one.
     fn put_over(&mut self, newer: &Self) {
         self.keys.retain(|key, _| !newer.covers(key));
         self.keys.extend(newer.keys.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -77,7 +77,7 @@ impl Delta {
 }
 
 impl Base {
-    /// Rows from `from` on, up to one page, without what stands before their keys.
+    /// Returns rows from `from` on, up to one page, with the prefix removed from their keys.
     pub(super) fn rows(&self, from: &[u8]) -> io::Result<Vec<(Bytes, Bytes)>> {
         rows(&*self.disk, self.object, from)
     }
@@ -89,14 +89,15 @@ impl fmt::Debug for Base {
     }
 }
 
-/// Rows of an object's omap in the map from `from` on, up to [`PAGE`], without what stands before their keys.
+/// Returns the rows of an object's omap in the map from `from` on, up to [`PAGE`], with the prefix removed
+/// from their keys.
 fn rows(disk: &dyn Snapshot, object: u64, from: &[u8]) -> io::Result<Vec<(Bytes, Bytes)>> {
     let rows = disk.range(&keys::omap(object, from), &keys::omap(object + 1, b""), PAGE)?;
     let key = |key: Bytes| key.slice(keys::OMAP_PREFIX_LEN.min(key.len())..);
     Ok(rows.into_iter().map(|(row, value)| (key(row), value)).collect())
 }
 
-/// Where to go on behind a page of rows: nowhere if it was not full.
+/// Returns the key where reading continues after a page of rows; `None` if the page was not full.
 pub(super) fn behind(rows: &[(Bytes, Bytes)]) -> Option<Vec<u8>> {
     rows.last().filter(|_| rows.len() == PAGE).map(|(last, _)| [&last[..], &[0]].concat())
 }
@@ -104,26 +105,26 @@ pub(super) fn behind(rows: &[(Bytes, Bytes)]) -> Option<Vec<u8>> {
 /// An omap at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Omap {
-    /// The map on disk may have rows of it.
+    /// Whether the map on disk may have rows of it.
     pub(super) stored: bool,
-    /// What a checkpoint is writing down.
+    /// The changes that a checkpoint is writing.
     pub(super) flushing: Option<Arc<Delta>>,
-    /// What was changed since that began.
+    /// The changes since that checkpoint began.
     pub(super) new: Option<Arc<Delta>>,
 }
 
 impl Omap {
-    /// To be changed.
+    /// Returns the newest layer, for changes.
     pub(super) fn delta(&mut self) -> &mut Delta {
         Arc::make_mut(self.new.get_or_insert_default())
     }
 
-    /// Keys in memory.
+    /// The number of keys in memory.
     pub(super) fn changed_keys(&self) -> usize {
         self.newest_first().map(|delta| delta.keys.len()).sum()
     }
 
-    /// Whether all there is of it is in memory.
+    /// Whether the whole omap is in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         match self.lowest() {
             Some(delta) => delta.base.is_none(),
@@ -131,7 +132,7 @@ impl Omap {
         }
     }
 
-    /// The layer below which nothing shows, but perhaps its base.
+    /// The layer that hides all layers below it. Only its base, if any, shows below it.
     fn lowest(&self) -> Option<&Delta> {
         self.newest_first().find(|delta| delta.cleared)
     }
@@ -140,14 +141,14 @@ impl Omap {
         self.new.iter().chain(&self.flushing).map(|delta| &**delta)
     }
 
-    /// The layers that show, the oldest first.
+    /// The visible layers, the oldest first.
     fn visible(&self) -> impl Iterator<Item = &Delta> {
         let new_hides = self.new.as_ref().is_some_and(|new| new.cleared);
         let flushing = self.flushing.as_deref().filter(|_| !new_hides);
         flushing.into_iter().chain(self.new.as_deref())
     }
 
-    /// What of the map shows below the layers: rows from `from` on, up to one page.
+    /// Returns the rows of the map that are visible below the layers, from `from` on, up to one page.
     fn below(
         &self,
         object: u64,
@@ -161,7 +162,7 @@ impl Omap {
         }
     }
 
-    /// A part of the omap of the object of that number.
+    /// Returns a part of the omap of the object number `object`.
     pub(super) fn page(
         &self,
         object: u64,
@@ -194,7 +195,7 @@ impl Omap {
         }
     }
 
-    /// Pairs from `from` on, in order, and where to go on if that are not all.
+    /// Returns pairs from `from` on, in order, and the key where to continue if there may be more.
     #[expect(clippy::type_complexity, reason = "said in the comment")]
     fn some(
         &self,
@@ -203,7 +204,7 @@ impl Omap {
         from: &[u8],
     ) -> io::Result<(Vec<(Bytes, Bytes)>, Option<Vec<u8>>)> {
         let stored = self.below(object, disk, from)?;
-        // Behind the last row that was read there may be more.
+        // After the last row read there may be more.
         let end = behind(&stored);
         let mut merged: BTreeMap<Bytes, Option<Bytes>> =
             stored.into_iter().map(|(k, v)| (k, Some(v))).collect();
@@ -241,7 +242,7 @@ impl Omap {
         }
     }
 
-    /// What a clone of it takes of the capacity, at most. The rows that the map has of it take `stored`.
+    /// Returns the capacity that a clone of it takes, at most. Its own rows in the map take `stored` bytes.
     pub(super) fn map_bytes_max(&self, stored: u64) -> u64 {
         let below = match self.lowest() {
             Some(delta) => delta.base.as_ref().map_or(0, |base| base.map_bytes),
@@ -254,9 +255,9 @@ impl Omap {
         below + pairs.map(row).sum::<usize>() as u64
     }
 
-    /// The same for another object: what the map has of it, which takes `stored` bytes, is found there by way
-    /// of a [`Base`], everything else is copied. `object` is the number of this one, `disk` the map that its
-    /// changes are put over.
+    /// Returns the omap for a clone of the object. The clone reads the rows in the map, which take
+    /// `stored` bytes, through a [`Base`]; everything else is copied. `object` is the number of the
+    /// source, `disk` the map under the source's changes.
     pub(super) fn cloned(&self, object: u64, disk: &Arc<dyn Snapshot>, stored: u64) -> Self {
         let base = match self.lowest() {
             Some(delta) => delta.base.clone(),
@@ -271,13 +272,13 @@ impl Omap {
         Self { new: Some(Arc::new(copy)), ..Self::default() }
     }
 
-    /// Takes what has changed for a checkpoint to write down.
+    /// Hands the changes to a checkpoint, which writes them.
     pub(super) fn capture(&mut self) {
         debug_assert!(self.flushing.is_none(), "one checkpoint at a time");
         self.flushing = self.new.take();
     }
 
-    /// The checkpoint has written it down.
+    /// Called when the checkpoint has written the changes.
     pub(super) fn rebase(&mut self) {
         self.stored |= self.flushing.take().is_some();
     }

@@ -1,4 +1,4 @@
-//! What the store knows of one object, and what changes do to it.
+//! The store's metadata of one object, and how changes affect it.
 
 use std::sync::Arc;
 
@@ -14,38 +14,38 @@ use super::omap::Omap;
 /// Bytes of an object that one chunk covers.
 const CHUNK: u64 = CHUNK_BLOCKS * BLOCK as u64;
 
-/// An object without its name. Shared with its views, hence copied when it is changed while somebody views
-/// it.
+/// An object without its name. It is shared with its views, hence copied when it is changed while a view
+/// exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Onode {
-    /// What its chunks and its omap are found by in the map; never used again for another object.
+    /// The number in the keys of its chunks and its omap in the map; never reused for another object.
     pub(super) number: u64,
     pub(super) info: Info,
     pub(super) size: u64,
-    /// Of all the data, if it was said.
+    /// The CRC-32C of all the data, if it was recorded.
     pub(super) crc: Option<u32>,
-    /// Chunk `i` covers `i * CHUNK ..`; absent where nothing is covered.
+    /// Chunk `i` covers `i * CHUNK ..`; absent if nothing of it is covered.
     pub(super) chunks: Vec<Option<Arc<Chunk>>>,
-    /// Blocks that are no holes.
+    /// The number of blocks that are not holes.
     pub(super) blocks: u64,
     /// In order of the names.
     pub(super) xattrs: Vec<(Bytes, Bytes)>,
     pub(super) omap_header: Bytes,
     pub(super) omap: Omap,
-    /// Of a clone: keeps those of the source's blocks from being used again that are written to, until a
+    /// In a clone: keeps the source's blocks that the clone has patched from being reused, until a
     /// checkpoint has copied them.
     pub(super) keep: Option<Arc<Guard>>,
 }
 
-/// An object as a checkpoint writes it down.
+/// An object as a checkpoint writes it.
 #[derive(Clone, Debug)]
 pub(super) struct Captured {
     pub(super) onode: Arc<Onode>,
-    /// The chunks whose rows in the map say something else, in order.
+    /// The chunks that differ from their rows in the map, in order.
     pub(super) dirty: SmallVec<[u32; 2]>,
 }
 
-/// What a checkpoint has made superfluous, to be freed without locks.
+/// Data that a checkpoint has made superfluous, to be freed without locks.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is only kept until it is freed")]
 pub(super) enum Replaced {
@@ -53,11 +53,11 @@ pub(super) enum Replaced {
     Object(Arc<Onode>),
 }
 
-/// A change, with the place of what has one already.
+/// A change. A write whose place is already allocated is a `Large`.
 #[derive(Debug)]
 pub(super) enum Edit<'a> {
     Change(Change<'a>),
-    /// These blocks at this block of the object.
+    /// The blocks of `large`, beginning at block `at` of the object.
     Large {
         at: u64,
         large: Arc<Large>,
@@ -65,7 +65,7 @@ pub(super) enum Edit<'a> {
 }
 
 impl Edit<'_> {
-    /// Whether this changes one object by itself, and does not remove it.
+    /// Whether the change affects exactly one object and does not remove it.
     pub(super) fn concerns_object(&self) -> bool {
         match self {
             Self::Change(change) => change.concerns_object(),
@@ -74,7 +74,7 @@ impl Edit<'_> {
     }
 }
 
-/// Blocks that were taken for a large write and are of no use any more before any checkpoint has seen them.
+/// Blocks that were allocated for a large write and became unused before any checkpoint captured them.
 pub(super) type Dropped = Runs;
 
 impl Onode {
@@ -82,7 +82,7 @@ impl Onode {
         Self { number, ..Self::default() }
     }
 
-    /// The block that covers this part of the object.
+    /// Returns block number `at` of the object.
     pub(super) fn block(&self, at: u64) -> &Block {
         match self.chunks.get((at / CHUNK_BLOCKS) as usize) {
             Some(Some(chunk)) => chunk.get(at % CHUNK_BLOCKS),
@@ -90,7 +90,7 @@ impl Onode {
         }
     }
 
-    /// Makes one change. `Remove` and `CloneFrom` concern the collection and do nothing here.
+    /// Applies one change. `Remove` and `CloneFrom` concern the collection and do nothing here.
     pub(super) fn apply(&mut self, edit: Edit<'_>, dropped: &mut Dropped) {
         let change = match edit {
             Edit::Change(change) => change,
@@ -158,7 +158,7 @@ impl Onode {
     }
 
     fn set_xattr(&mut self, name: &Bytes, value: &Bytes) {
-        // Copied, as they would keep a whole record of the journal.
+        // Copied, because a reference would keep a whole journal record in memory.
         let value = Bytes::copy_from_slice(value);
         match self.find_xattr(name) {
             Ok(i) => self.xattrs[i].1 = value,
@@ -211,7 +211,7 @@ impl Onode {
         }
     }
 
-    /// Forgets everything from `size` on, which is less than there is.
+    /// Discards everything from `size` on, which is less than the object's size.
     fn cut(&mut self, size: u64, dropped: &mut Dropped) {
         let keep = (size % BLOCK as u64) as usize;
         let mut first_gone = size / BLOCK as u64;
@@ -230,7 +230,7 @@ impl Onode {
         self.chunks.truncate(size.div_ceil(CHUNK) as usize);
     }
 
-    /// How many bytes of a block lie within the object.
+    /// The number of bytes of a block that lie within the object.
     fn valid_in(&self, block: u64) -> usize {
         self.size.saturating_sub(block * BLOCK as u64).min(BLOCK as u64) as usize
     }
@@ -252,7 +252,8 @@ impl Onode {
         }
     }
 
-    /// The blocks that are of no use once the object is gone, before any checkpoint has seen them.
+    /// Adds to `dropped` the blocks that are unused once the object is gone, if no checkpoint has captured
+    /// them.
     pub(super) fn drop_blocks(&self, dropped: &mut Dropped) {
         for block in self.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks) {
             if let Block::Large(large, i) = block
@@ -263,11 +264,11 @@ impl Onode {
         }
     }
 
-    /// Takes over everything of another object, perhaps of itself, but its number, its info and what the OSD
-    /// keeps for itself. Blocks that have a place are shared. The omap's rows on disk stay the other's:
-    /// `omap` has all that is to be seen.
+    /// Copies everything of another object, or of itself, except its number, its info and the OSD's own
+    /// attributes. Blocks with a place are shared. The omap's rows on disk stay the source's: `omap` is
+    /// the clone's view of them.
     pub(super) fn clone_from(&mut self, source: &Self, omap: Omap, guard: Arc<Guard>, dropped: &mut Dropped) {
-        // Before its own are given up: they may be the same.
+        // Before its own blocks are released: they may be the same.
         let chunks = source.chunks.iter().map(|c| c.as_deref().map(|c| Arc::new(c.cloned()))).collect();
         self.cut(0, dropped);
         self.chunks = chunks;
@@ -282,8 +283,9 @@ impl Onode {
         self.xattrs = xattrs;
         self.omap_header = source.omap_header.clone();
         self.omap = omap;
-        // Blocks that are whole are referred to by the map until the checkpoint that counts this reference.
-        // If the source is a clone itself, its blocks are kept by what it holds, which is older.
+        // The map refers to whole blocks until the checkpoint that counts this reference. The bases of
+        // patched blocks need the guard. If the source is a clone itself, its own guard is older and
+        // protects them.
         self.keep = self.has_patched().then(|| source.keep.clone().unwrap_or(guard));
     }
 
@@ -292,14 +294,14 @@ impl Onode {
         blocks.any(|block| matches!(block, Block::Patched(_)))
     }
 
-    /// Blocks that the next checkpoint has to give a place.
+    /// The number of blocks that the next checkpoint has to place.
     pub(super) fn blocks_without_place(&self) -> u64 {
         let blocks = self.chunks.iter().flatten().flat_map(|chunk| &chunk.blocks);
         blocks.filter(|block| block.needs_place()).count() as u64
     }
 
-    /// Marks what a checkpoint is going to write down, and gives it. It is this object itself until that is
-    /// changed.
+    /// Marks the changes for a checkpoint as captured and returns the object. The result is shared with
+    /// this object until that is changed.
     pub(super) fn capture(self: &mut Arc<Self>) -> Captured {
         let onode = Arc::make_mut(self);
         onode.omap.capture();
@@ -317,8 +319,9 @@ impl Onode {
         Captured { onode: Arc::clone(self), dirty }
     }
 
-    /// After a checkpoint that captured `cut` and wrote these chunks: has this, which may have been changed
-    /// since, refer to what is on disk now. What is not needed any more is added to `old`.
+    /// Called after a checkpoint that captured `cut` and wrote these chunks. This object, which may have
+    /// been changed since, refers to the data on disk afterwards. Data that is no longer needed is added
+    /// to `old`.
     pub(super) fn rebase(
         self: &mut Arc<Self>,
         cut: Arc<Self>,
@@ -326,7 +329,7 @@ impl Onode {
         old: &mut Vec<Replaced>,
     ) {
         let is_same = Arc::ptr_eq(self, &cut);
-        // Then it is not copied, unless somebody views it.
+        // Dropping this reference avoids a copy, unless a view exists.
         let cut = if is_same { None } else { Some(cut) };
         let onode = Arc::make_mut(self);
         onode.omap.rebase();
@@ -348,7 +351,7 @@ impl Onode {
         old.extend(cut.map(Replaced::Object));
     }
 
-    /// The parts of a range that are no holes, adjacent ones joined.
+    /// Returns the parts of a range that are not holes, adjacent ones joined.
     pub(super) fn extents(&self, offset: u64, end: u64) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = Vec::new();
         let mut at = offset;

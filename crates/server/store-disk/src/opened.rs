@@ -1,5 +1,5 @@
-//! A collection as others have it: objects are looked for, and what is submitted is checked and given places
-//! before the [`collection`](super::collection) makes the change.
+//! The interface of a collection: looks up objects, and checks submitted transactions and allocates their
+//! blocks before the [`collection`](super::collection) applies them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::queue::Larges;
 use super::record::{Body, Placed, Whole};
 use super::{journal, keys, layout, list, rows};
 
-/// Operation records that are given to a restarted OSD.
+/// The number of operation records returned to a restarted OSD.
 const RECORDS_MAX: u64 = 3000;
 
-/// A collection as others have it.
+/// The interface of a collection.
 pub(super) struct Opened(pub(super) Arc<DiskCollection>);
 
 impl Collection for Opened {
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
         let name = match self.0.look(oid) {
             Look::Found(view) => return Fetch::Now(view),
-            // A name that cannot be kept is nobody's.
+            // No object has a name that cannot be stored.
             Look::OnDisk(_) => match ObjectName::new(oid) {
                 Ok(name) => name,
                 Err(_) => return Fetch::Now(None),
@@ -64,8 +64,8 @@ impl Collection for Opened {
         let body = Body::new(txn, placed);
         let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
         if let Err(e) = self.0.make(body, larges.clone()) {
-            // Nothing refers to them; unless the store has stopped, and then something may, and nobody needs
-            // the room.
+            // Nothing refers to the blocks, unless the store has stopped. In that case something may, and
+            // the space no longer matters.
             if core.signals.check().is_ok() {
                 larges.iter().for_each(|moving| core.space.free(&moving.large.runs));
             }
@@ -115,15 +115,15 @@ impl Collection for Opened {
         drop(inner);
         let group = first.saturating_sub(RECORDS_MAX) / keys::RECORDS_PER_ROW;
         let until = keys::records(self.0.number, first / keys::RECORDS_PER_ROW);
-        // Records that cannot be read only make a repetition look like a new operation, as if they were
-        // older.
+        // A record that cannot be read only makes a repetition look like a new operation, as an old record
+        // does.
         let rows = disk.range(&keys::records(self.0.number, group), &until, usize::MAX).unwrap_or_default();
         let stored = rows.iter().flat_map(|(_, row)| rows::decode_ops(row).unwrap_or_default());
         stored.chain(newest).collect()
     }
 
     fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
-        // A name that cannot be kept is nobody's.
+        // No object has a name that cannot be stored.
         let Ok(name) = ObjectName::new(oid) else { return Fetch::Now(()) };
         let (number, inner) = (self.0.number, self.0.inner.lock());
         let disk = Arc::clone(&inner.disk);
@@ -137,7 +137,7 @@ impl Collection for Opened {
 }
 
 impl Opened {
-    /// Gives large writes their places, and small ones if that is the better way.
+    /// Allocates places for large writes, and for small ones if that is preferable.
     fn place(&self, txn: &Transaction<'_>) -> Result<Placed, StoreError> {
         let mut placed = Placed::new();
         for (number, change) in txn.objects.iter().flat_map(|o| &o.changes).enumerate() {
@@ -147,7 +147,7 @@ impl Opened {
                 Ok(None) => {}
                 Err(e) => {
                     placed.iter().for_each(|(_, moving)| self.0.core.space.free(&moving.large.runs));
-                    // It frees what was removed.
+                    // A checkpoint frees the blocks of removed objects.
                     self.0.core.signals.want_checkpoint();
                     return Err(e);
                 }
@@ -160,7 +160,7 @@ impl Opened {
         if whole.write_len() >= LARGE {
             return self.0.core.space.allocate(whole.blocks(), 0).map(Some);
         }
-        // What is left before and behind the blocks is in the journal all the same.
+        // The parts before and after the whole blocks go to the journal all the same.
         let is_mostly_whole = whole.blocks() as usize * BLOCK * 2 > whole.write_len();
         let run = if is_mostly_whole && self.0.core.writes_small_to_place() {
             self.0.core.space.allocate_small(whole.blocks())
@@ -171,7 +171,8 @@ impl Opened {
     }
 }
 
-/// Refuses what no store can do, and tells what a transaction can need of the journal.
+/// Rejects transactions beyond the limits of names and objects, and those whose record may be too large
+/// for the journal.
 fn check(txn: &Transaction<'_>, journal_len: u64) -> Result<(), StoreError> {
     let mut bytes = 256;
     for object in &txn.objects {

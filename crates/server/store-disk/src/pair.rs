@@ -1,13 +1,13 @@
-//! The superblock and its copy, and whether the other files are those that belong to them.
+//! The superblock and its copy, and whether the other files belong to them.
 //!
-//! Without a superblock nothing else can be read, and a store that looks as if there were none would be made
-//! anew: so there are two, and where there is any trace of data none is made. Each file says whose it is: the
-//! journal by the salt of the group at its start, the data file by a mark behind its last block, the map by
-//! its row of the store.
+//! Without a superblock nothing else can be read, and a store that seems to have none would be created
+//! again. There are therefore two, and no store is created where any trace of data exists. Each file names
+//! its store: the journal by the salt of the group at its start, the data file by a mark after its last
+//! block, the map by its row of the store.
 //!
-//! What a crash leaves is told from what was lost by the order of writing. When a store is made: both
-//! superblocks ("being made"), the other files with their marks, the copy ("ready"), the superblock. When one
-//! of an older format becomes one of this: the marks, the copy, the superblock.
+//! The order of writing distinguishes the state after a crash from a loss. Creating a store writes: both
+//! superblocks ("being made"), the other files with their marks, the copy ("ready"), the superblock.
+//! Upgrading a store from an older format writes: the marks, the copy, the superblock.
 
 use std::io;
 
@@ -22,19 +22,19 @@ use super::layout::{Superblock, VERSION_MARKED};
 use super::notes::{CHECKPOINT, LIMIT, Notes, SUPER, SUPER_LEN};
 use super::rows::{StoreMark, StoreRow};
 
-/// What to do about a file that is not as it should be.
+/// Advice for a file with a fault.
 const REPAIR: &str = "`loligo fsck DIR --repair` mends what can be mended; DIR is the server's directory";
-/// What to do if nothing can be mended.
+/// Advice if nothing can be repaired.
 const PUT_BACK: &str =
     "put back what belongs there, or remove all of the directory to begin anew without the data";
 const DATA_MAGIC: u32 = 0x4447_4f4c; // "LOGD"
-/// Magic, the store's salt; the checksum follows.
+/// The length of the checksummed part: magic, the store's salt. The checksum follows.
 const DATA_SUMMED: usize = 20;
 
-/// One of the two, as it was found.
+/// One of the two copies as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Copy {
-    /// No file, or nothing in it.
+    /// No file, or an empty one.
     Lost,
     Damaged(String),
     Good(Superblock),
@@ -54,7 +54,7 @@ impl Copy {
         if let Self::Good(found) = self { Some(*found) } else { None }
     }
 
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     fn fault(&self, name: &str) -> Option<String> {
         match self {
             Self::Lost => Some(format!("`{name}` is lost or empty")),
@@ -64,29 +64,29 @@ impl Copy {
     }
 }
 
-/// What the two say together.
+/// The result of reading both copies.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// There are none.
     Nothing,
-    /// The making of a store was cut short; nothing was ever in it.
+    /// The creation of a store was interrupted; it never held data.
     Making,
     /// A store, of this format or an older one.
     Store(Superblock),
-    /// Something is wrong with one of them or both.
+    /// One or both of them are wrong.
     Wrong(Wrong),
 }
 
-/// What is wrong with the superblocks.
+/// The fault of the superblocks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
-    /// For people.
+    /// A description, for people.
     pub(super) what: String,
-    /// The one that is whole, if there is one.
+    /// The intact copy, if there is one.
     pub(super) whole: Option<Superblock>,
 }
 
-/// Reads both.
+/// Reads both copies.
 pub(super) fn find(backend: &dyn Backend) -> io::Result<Found> {
     let copies = [Copy::load(backend, SUPER[0])?, Copy::load(backend, SUPER[1])?];
     Ok(judge(&copies))
@@ -96,9 +96,9 @@ fn judge(copies: &[Copy; 2]) -> Found {
     let wrong = |what: String, whole| Found::Wrong(Wrong { what, whole });
     match copies {
         [Copy::Lost, Copy::Lost] => Found::Nothing,
-        // Perhaps of two stores whose making was cut short.
+        // Perhaps of two stores whose creation was interrupted.
         [Copy::Good(a), Copy::Good(b)] if !a.ready && !b.ready => Found::Making,
-        // A store of before there were two, also while it becomes one of today.
+        // A store from before there were two copies, also during its upgrade.
         [Copy::Good(old), Copy::Lost] if old.version < VERSION_MARKED => Found::Store(*old),
         [Copy::Good(a), Copy::Good(b)] if a.salt != b.salt || a.fsid != b.fsid => {
             let [a, b] = [a.fsid, b.fsid];
@@ -113,7 +113,7 @@ fn judge(copies: &[Copy; 2]) -> Found {
         [Copy::Good(a), Copy::Good(b)] if a.version < VERSION_MARKED || b.ready => {
             Found::Store(if a.version < VERSION_MARKED { *a } else { *b })
         }
-        // The copy is the first to be said to be ready.
+        // The copy is marked as ready first.
         [Copy::Good(a), Copy::Good(_)] => Found::Store(*a),
         [Copy::Good(one), Copy::Lost] | [Copy::Lost, Copy::Good(one)] if !one.ready => Found::Making,
         _ => {
@@ -124,16 +124,16 @@ fn judge(copies: &[Copy; 2]) -> Found {
     }
 }
 
-/// Refuses a store of which something is wrong.
+/// The error for a store with a fault.
 pub(super) fn refuse(what: &str) -> OpenError {
     OpenError::Damaged(format!("{what}; {REPAIR}"))
 }
 
-/// There is no superblock: whether a store may be made. Where anything is that a store could have written
-/// none may.
+/// Called if there is no superblock: checks whether a store may be created. It may not if anything exists
+/// that a store could have written.
 pub(super) fn may_be_made(backend: &dyn Backend) -> Result<(), OpenError> {
     let mut traces = traces(backend)?;
-    // They have nothing but zeros in them.
+    // They contain only zeros.
     traces.retain(|name| !SUPER.contains(&name.as_str()));
     if traces.is_empty() {
         return Ok(());
@@ -143,19 +143,19 @@ pub(super) fn may_be_made(backend: &dyn Backend) -> Result<(), OpenError> {
     Err(refuse(&format!("`{first}` and `{second}` are lost or empty, but there are data: {files}")))
 }
 
-/// The store's files that are there and not empty.
+/// Returns the store's files that exist and are not empty.
 pub(super) fn traces(backend: &dyn Backend) -> io::Result<Vec<String>> {
     let ours =
         |name: &String| SUPER.contains(&name.as_str()) || matches!(name.as_str(), "journal" | "data" | "kv");
     Ok(backend.traces()?.into_iter().filter(ours).collect())
 }
 
-/// Writes both superblocks, the one that counts last.
+/// Writes both superblocks, the authoritative one last.
 pub(super) fn store(backend: &dyn Backend, superblock: &Superblock) -> io::Result<()> {
     [SUPER[1], SUPER[0]].iter().try_for_each(|name| superblock.store(&*backend.open(name)?))
 }
 
-/// Writes what a crash kept from being written: a store that is used is one that both say is ready.
+/// Writes what a crash prevented from being written: before a store is used, both copies are marked as ready.
 pub(super) fn complete(backend: &dyn Backend, superblock: &Superblock) -> io::Result<()> {
     for name in [SUPER[1], SUPER[0]] {
         if Copy::load(backend, name)? != Copy::Good(*superblock) {
@@ -165,7 +165,7 @@ pub(super) fn complete(backend: &dyn Backend, superblock: &Superblock) -> io::Re
     Ok(())
 }
 
-/// The superblock of a store that is only looked at: one copy is enough.
+/// Returns the superblock for read-only access to a store: one copy is enough.
 pub(super) fn whole(backend: &dyn Backend) -> Result<Superblock, OpenError> {
     match find(backend)? {
         Found::Store(superblock) => Ok(superblock),
@@ -183,12 +183,12 @@ pub(super) fn no_store() -> OpenError {
     OpenError::Damaged("there is no store".to_owned())
 }
 
-/// Marks the files of a store that is made, or becomes one of this format.
+/// Marks the files of a store that is being created or upgraded.
 pub(super) fn mark(backend: &dyn Backend, superblock: &Superblock, tail: u64) -> io::Result<()> {
     let file = backend.open("journal")?;
     let mut journal = Journal::new(file, superblock.salt, superblock.journal_len, 0)?;
     if tail == 0 && !journal.is_ours()? {
-        // Nothing is in it. So that it begins with a group of this store: one without records.
+        // The journal is empty. A group without records makes it begin with a group of this store.
         journal.write(std::iter::empty())?;
     }
     mark_data(backend, superblock)
@@ -208,7 +208,7 @@ fn mark_data(backend: &dyn Backend, superblock: &Superblock) -> io::Result<()> {
     data.sync()
 }
 
-/// Whose the data file is; nothing if it does not say.
+/// Returns the store that the data file belongs to; `None` if it has no mark.
 fn owner_of_data(data: &dyn BackendFile, superblock: &Superblock) -> io::Result<Option<Uuid>> {
     let mut buffer = Buffer::zeroed(ALIGN);
     data.read(superblock.data_len() - ALIGN as u64, &mut buffer)?;
@@ -218,21 +218,21 @@ fn owner_of_data(data: &dyn BackendFile, superblock: &Superblock) -> io::Result<
     Ok(is_mark.then_some(Uuid(salt)))
 }
 
-/// One of the other files that is not as it should be.
+/// One of the other files, with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Journal,
-    /// Its end, or all of it.
+    /// The end of the data file, or all of it.
     Data,
-    /// It is another store's, which nobody can make ours.
+    /// The data file of another store, which cannot be used.
     OtherData,
     Map,
 }
 
-/// What is wrong with a file, and which it is.
+/// The faulty file and a description of the fault.
 pub(super) type Fault = (Part, String);
 
-/// Which of the other files are gone, before anything is opened: to open one would make it.
+/// Returns which of the other files are missing, before any is opened: opening one would create it.
 pub(super) fn missing(backend: &dyn Backend) -> io::Result<Vec<Fault>> {
     let traces = traces(backend)?;
     let lost = [(Part::Journal, "journal"), (Part::Data, "data"), (Part::Map, "kv")];
@@ -240,7 +240,7 @@ pub(super) fn missing(backend: &dyn Backend) -> io::Result<Vec<Fault>> {
     Ok(lost.map(|(part, name)| (part, format!("`{name}` is lost or empty"))).collect())
 }
 
-/// Which of them are cut, or another store's.
+/// Returns which of them are truncated, or belong to another store.
 pub(super) fn faults(
     backend: &dyn Backend,
     superblock: &Superblock,
@@ -311,7 +311,7 @@ fn map_fault(
     }))
 }
 
-/// All faults in one sentence, and what to do.
+/// Joins all faults into one error, with advice.
 pub(super) fn refuse_all(faults: &[Fault]) -> OpenError {
     let what = faults.iter().map(|(_, what)| what.as_str()).collect::<Vec<_>>().join("; ");
     match faults.iter().any(|(part, _)| matches!(part, Part::Map | Part::OtherData)) {
@@ -320,8 +320,8 @@ pub(super) fn refuse_all(faults: &[Fault]) -> OpenError {
     }
 }
 
-/// Brings back a superblock from the other one, or both from the map. What is there in its place goes to
-/// `keep` first.
+/// Restores a superblock from the other one, or both from the map. The old contents are passed to `keep`
+/// first.
 pub(super) fn mend(
     backend: &dyn Backend,
     row: Option<StoreRow>,
@@ -375,8 +375,8 @@ fn of_map(row: StoreRow, mark: StoreMark) -> Superblock {
     }
 }
 
-/// Makes the journal and the data file such that the store can be opened: what of them is gone stays gone,
-/// and is told of.
+/// Changes the journal and the data file so that the store can be opened. Lost contents stay lost and are
+/// reported.
 pub(super) fn mend_files(
     backend: &dyn Backend,
     superblock: &Superblock,

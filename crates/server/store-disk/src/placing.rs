@@ -1,5 +1,5 @@
-//! Writes that have a place of their own are brought there: large ones by threads of the pool, one each, small
-//! ones by the committer, many with one write.
+//! Writes data to places that are already allocated. Threads of the pool write large data, one write each;
+//! the committer writes small data, many writes in one.
 
 use std::sync::Arc;
 use std::{io, thread};
@@ -11,10 +11,10 @@ use super::block::{Large, Moving, Task};
 use super::core::Core;
 use super::layout::{BLOCK, Run};
 
-/// Copied and written at once to the data file, if memory is not aligned.
+/// The maximum number of bytes copied and written to the data file at once if the memory is not aligned.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 
-/// Sees to it that a large write is in its place: writes it, or waits for who does.
+/// Ensures that a large write is at its place: writes it, or waits for the thread that does.
 pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     loop {
         match large.task() {
@@ -24,17 +24,17 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
                 if let Some(why) = core.signals.why_stopped() {
                     return Err(io::Error::other(why.to_owned()));
                 }
-                // Whoever has written it wakes committer and checkpointer. Whoever has failed to stops the
-                // store, with the reason, and that wakes them as well.
+                // The thread that has written it wakes committer and checkpointer. If the write failed,
+                // that thread stops the store, with the reason, which wakes them as well.
                 thread::park();
             }
         }
     }
 }
 
-/// Writes that are on their way to their places, each of which [`Large::task`] has given to this thread.
-/// Dropped, it tells those who wait for them, also if writing failed or panicked: a store that has stopped
-/// already wakes nobody again.
+/// Writes in progress, each of which [`Large::task`] has assigned to this thread. On drop, wakes the
+/// threads waiting for them, also if writing failed or panicked: a store that has already stopped wakes no
+/// thread again.
 pub(super) struct Writing<'a> {
     pub(super) core: &'a Core,
     pub(super) larges: SmallVec<[&'a Large; 1]>,
@@ -50,8 +50,8 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Writes what is to be written, the less often the more of it lies side by side. If it lies so well that one
-/// write does, and `may_sync`, that is safe as well; whether it is.
+/// Writes `small`, joining adjacent blocks into one write. If a single write suffices and `may_sync` is
+/// set, that write is synced as well; returns whether it was.
 pub(super) fn write_together(
     data: &dyn BackendFile,
     buffer: &mut Buffer,
@@ -86,7 +86,7 @@ pub(super) fn write_together(
     Ok(false)
 }
 
-/// The places of a write, and what is to be there.
+/// Returns the runs of a write, with the bytes of each.
 fn pieces<'l>(large: &'l Large, mut bytes: &'l [u8]) -> impl Iterator<Item = (Run, &'l [u8])> {
     large.runs.iter().map(move |run| {
         let (part, rest) = bytes.split_at(run.len as usize * BLOCK);
@@ -95,8 +95,8 @@ fn pieces<'l>(large: &'l Large, mut bytes: &'l [u8]) -> impl Iterator<Item = (Ru
     })
 }
 
-/// Writes large writes that nobody has begun to write yet, each in a thread of the pool: the disk does many
-/// at the same time. The committer writes the small ones.
+/// Starts large writes that no thread has started yet, each in a thread of the pool: the disk processes
+/// many at the same time. The committer writes the small ones.
 pub(super) fn write_ahead(core: &Arc<Core>, larges: &[Moving]) {
     for Moving { large, .. } in larges.iter().filter(|moving| !moving.large.is_small()) {
         let (of_job, large) = (Arc::clone(core), Arc::clone(large));
@@ -119,7 +119,7 @@ fn write_and_tell(core: &Core, large: &Large) -> io::Result<()> {
 }
 
 fn write_runs(core: &Core, large: &Large) -> io::Result<()> {
-    // What is not in memory any more was written, or its store has stopped.
+    // Data that is no longer in memory was written, or its store has stopped.
     let bytes = large.data().ok_or_else(|| io::Error::other("the data of a write are gone"))?;
     for (run, mut part) in pieces(large, &bytes) {
         if is_aligned(part) {

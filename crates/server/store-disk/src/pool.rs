@@ -1,7 +1,7 @@
-//! Threads that read from the disk, so that nobody else has to wait for it.
+//! Threads that read from the disk, so that no other thread has to wait for it.
 //!
-//! A job that is asked for by a job goes to the same thread, which does it next: an object that had to be
-//! looked up is then read without waking another thread.
+//! A job that is pushed by a job goes to the same thread, which runs it next: after an object was looked
+//! up, it is read without waking another thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,16 +12,16 @@ use std::thread::{self, JoinHandle, Thread};
 use loligo_lockstat::{Class, Mutex};
 use loligo_store::guarded;
 
-/// Held to add or to take out one job.
+/// Held to add or to remove one job.
 static POOL: Class = Class::new("store.read_pool");
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A pool. Jobs are bounded by whoever asks: one for each of a client's requests.
+/// A thread pool. The callers bound the number of jobs: one for each client request.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Mutex<State>>, Arc<OnceLock<OnPanic>>);
 
-/// Hears of a job that has panicked.
+/// Is called when a job has panicked.
 type OnPanic = Box<dyn Fn(String) + Send + Sync>;
 
 #[derive(Default)]
@@ -33,10 +33,10 @@ struct State {
     closed: bool,
 }
 
-/// What a thread of a pool has of its own.
+/// The state of a pool's thread.
 struct Worker {
     pool: Pool,
-    /// To be done next.
+    /// The job to run next.
     next: Option<Job>,
 }
 
@@ -45,7 +45,7 @@ thread_local! {
 }
 
 impl Pool {
-    /// Starts a thread; others, up to so many, come when they are needed.
+    /// Starts one thread; others, up to `threads_max`, are started when needed.
     pub(super) fn start(threads_max: usize) -> io::Result<Self> {
         let state = Mutex::new(&POOL, State { threads_max, ..State::default() });
         let pool = Self(Arc::new(state), Arc::default());
@@ -53,7 +53,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Says who hears of jobs that panic; the threads go on with others.
+    /// Registers the callback for jobs that panic; the threads continue with other jobs.
     pub(super) fn on_panic(&self, heard: OnPanic) {
         let _ = self.1.set(heard);
     }
@@ -70,14 +70,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Has a job done; after [`close`](Self::close) it is dropped.
+    /// Queues a job; after [`close`](Self::close) the job is dropped.
     pub(super) fn push(&self, job: impl FnOnce() + Send + 'static) {
         if let Some(job) = self.keep(Box::new(job)) {
             self.share(job);
         }
     }
 
-    /// In a thread of this pool, the job is done next; what was to be done next before is given to others.
+    /// In a thread of this pool, keeps the job to be run next and returns the job kept before, for other
+    /// threads.
     fn keep(&self, job: Job) -> Option<Job> {
         WORKER.with_borrow_mut(|worker| match worker {
             Some(worker) if Arc::ptr_eq(&worker.pool.0, &self.0) => worker.next.replace(job),
@@ -98,13 +99,13 @@ impl Pool {
         drop(state);
         match idle {
             Some(thread) => thread.unpark(),
-            // If there can be no more, those that there are do it.
+            // If no thread can be added, the existing threads run the job.
             None if more => drop(self.add_thread(threads)),
             None => {}
         }
     }
 
-    /// Ends the threads when the jobs that there are are done.
+    /// Ends the threads when the queued jobs are done.
     pub(super) fn close(&self) {
         let mut state = self.0.lock();
         state.closed = true;

@@ -1,4 +1,4 @@
-//! Records on their way into the journal, and who waits for room among them.
+//! Records waiting to be written to the journal, and the callers waiting for room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,24 +12,25 @@ use smallvec::SmallVec;
 
 use super::block::Moving;
 
-/// Held to take out all records that wait; adding one takes no lock.
+/// Held to take out all waiting records; adding one takes no lock.
 static COMMITS: Class = Class::new("store.commits");
-/// Held to add one who waits for room, or to take all out.
+/// Held to add one waiter, or to take out all.
 static WAITERS: Class = Class::new("store.room");
 static LISTENER: Class = Class::new("store.listener");
 
-/// Records that wait for the journal, and their bytes, at which whoever can wait does: twice what the OSD
-/// lets in from its clients. Nobody is refused: what a record says is done in memory already.
+/// If this many records, or this many bytes of them, wait for the journal, callers that can wait do so. The
+/// bound is twice what the OSD admits from its clients. No record is refused: its transaction is already
+/// applied in memory.
 pub(super) const WAITING_MAX: Bound = Bound { items: 128 << 10, bytes: 1 << 30 };
-/// Bytes of large writes in memory until the next checkpoint, at which the same holds. While one is under way
-/// there may be as many again.
+/// Callers also wait if this many bytes of large writes are in memory until the next checkpoint. During a
+/// checkpoint there may be twice as many.
 const LARGE_BYTES_MAX: u64 = 512 << 20;
 
-/// Whoever is told of a collection's commits: the one who has opened it last.
+/// The listener of a collection's commits: that of the last `open`.
 pub(super) struct Audience(Mutex<Option<Arc<dyn CommitListener>>>);
 
 impl Audience {
-    /// Of a collection that nobody has opened.
+    /// Creates an audience without a listener.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(&LISTENER, None)))
     }
@@ -47,14 +48,14 @@ impl Audience {
 /// The writes of a transaction that have a place.
 pub(super) type Larges = SmallVec<[Moving; 1]>;
 
-/// A record on its way into the journal.
+/// A record waiting to be written to the journal.
 pub(super) struct Pending {
     pub(super) record: Bytes,
-    /// To be written to their places before the record is.
+    /// Written to their places before the record.
     pub(super) larges: Larges,
-    /// Who hears of it when it is safe …
+    /// The listener to notify when the record is safe.
     pub(super) audience: Arc<Audience>,
-    /// … and of which version then; of none if the collection was removed.
+    /// The version to report to it; `None` if the collection was removed.
     pub(super) version: Option<Eversion>,
 }
 
@@ -63,35 +64,37 @@ impl Pending {
         self.record.len() + self.large_len()
     }
 
-    /// Bytes to be written to their places.
+    /// Bytes to write to their places.
     pub(super) fn large_len(&self) -> usize {
         self.larges.iter().map(|moving| moving.data.len()).sum()
     }
 }
 
-/// What became of a record that was given to the committer; nothing if the store has stopped.
+/// The result of passing a record to the committer; `None` if the store has stopped.
 #[must_use]
 pub(super) struct Pushed(pub(super) Option<Action>);
 
 pub(super) struct Queue {
     pub(super) records: Lane<Pending>,
-    /// Records given to the committer, and those with which it has done: see [`Queue::committer_is_past`].
+    /// The number of records pushed, and of those the committer has finished with: see
+    /// [`Queue::committer_is_past`].
     pushed: AtomicU64,
     handled: AtomicU64,
-    /// Bytes of the records that the committer has not done with.
+    /// Bytes of the records that the committer has not finished with.
     waiting_bytes: AtomicUsize,
     waiting_max: Bound,
-    /// Those who wait for room, and whether there are any.
+    /// The callers waiting for room, and whether there are any.
     waiters: Mutex<Vec<Completer<()>>>,
     has_waiters: AtomicBool,
-    /// Records in the committer's newest group.
+    /// The number of records in the committer's newest group.
     group_records: AtomicUsize,
     /// Bytes of large writes that are in memory until the next checkpoint.
     large_bytes: AtomicU64,
 }
 
 impl Queue {
-    /// `waiting_max`: records that may wait for the journal before others are asked to wait.
+    /// `waiting_max`: the number and bytes of records that may wait for the journal before callers are
+    /// asked to wait.
     pub(super) fn new(waiting_max: Bound) -> Self {
         Self {
             records: Lane::new(&COMMITS, usize::MAX),
@@ -108,55 +111,56 @@ impl Queue {
 
     /// Adds a record.
     pub(super) fn push(&self, pending: Pending) -> Pushed {
-        // Under the lock of the record's collection, which a checkpoint takes before it looks.
+        // Called under the lock of the record's collection, which a checkpoint takes before it reads the
+        // count.
         self.pushed.fetch_add(1, Ordering::Relaxed);
         self.waiting_bytes.fetch_add(pending.weight(), Ordering::Relaxed);
         Pushed(self.records.push(pending).ok())
     }
 
-    /// Records that were given to the committer so far.
+    /// The number of records pushed so far.
     pub(super) fn pushed(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// The committer has done with these records.
+    /// Called by the committer when it has finished with these records.
     pub(super) fn handled(&self, group: &[Pending]) {
         self.waiting_bytes.fetch_sub(group.iter().map(Pending::weight).sum(), Ordering::SeqCst);
-        // Release, and more: with what it wrote for them, and before it is looked who waits.
+        // SeqCst: publishes the committer's writes, and is ordered before the check for waiters.
         self.handled.fetch_add(group.len() as u64, Ordering::SeqCst);
     }
 
-    /// Whether the committer has done with the first `pushed` records. Until then it may be about to write
-    /// large data to its place, also if a checkpoint has written the same before: the place must not be
-    /// another's meanwhile.
+    /// Whether the committer has finished with the first `pushed` records. Until then it may be about to
+    /// write large data to its place, even if a checkpoint has written the same data before: the place
+    /// must not be reused meanwhile.
     pub(super) fn committer_is_past(&self, pushed: u64) -> bool {
         self.handled.load(Ordering::Acquire) >= pushed
     }
 
-    /// The committer's newest group has so many records.
+    /// Records the size of the committer's newest group.
     pub(super) fn group_is(&self, records: usize) {
-        // Relaxed: a guess.
+        // Relaxed: an estimate.
         self.group_records.store(records, Ordering::Relaxed);
     }
 
-    /// About how many records are made safe together.
+    /// Estimates how many records are committed together.
     pub(super) fn load(&self) -> u64 {
-        // Relaxed: a guess.
+        // Relaxed: an estimate.
         let waiting = self.pushed().saturating_sub(self.handled.load(Ordering::Relaxed));
         waiting.max(self.group_records.load(Ordering::Relaxed) as u64)
     }
 
-    /// More bytes of large writes are in memory.
+    /// Adds to the bytes of large writes in memory.
     pub(super) fn add_large(&self, bytes: u64) {
         self.large_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of large writes in memory.
+    /// The bytes of large writes in memory.
     pub(super) fn large_bytes(&self) -> u64 {
         self.large_bytes.load(Ordering::Relaxed)
     }
 
-    /// A checkpoint takes care of all large writes that there are.
+    /// Resets the count, because a checkpoint takes care of all present large writes.
     pub(super) fn forget_large(&self) {
         self.large_bytes.store(0, Ordering::SeqCst);
     }
@@ -168,11 +172,11 @@ impl Queue {
             && self.large_bytes.load(Ordering::SeqCst) < LARGE_BYTES_MAX
     }
 
-    /// Has one more wait for room.
+    /// Adds a caller that waits for room.
     pub(super) fn wait(&self, waiter: Completer<()>) {
         self.waiters.lock().push(waiter);
-        // SeqCst, as in `has_waiters`: either that one sees this, or the caller sees what that one has made
-        // room with.
+        // SeqCst, as in `has_waiters`: either the thread that makes room sees this waiter, or the caller
+        // sees the room.
         self.has_waiters.store(true, Ordering::SeqCst);
     }
 
@@ -180,7 +184,7 @@ impl Queue {
         self.has_waiters.load(Ordering::SeqCst)
     }
 
-    /// Those who wait for room, who wait no longer.
+    /// Removes and returns the callers that wait for room.
     pub(super) fn take_waiters(&self) -> Vec<Completer<()>> {
         self.has_waiters.store(false, Ordering::SeqCst);
         std::mem::take(&mut *self.waiters.lock())

@@ -1,13 +1,14 @@
-//! The reader: one thread that looks for objects in the map and reads blocks, all that are asked for at once.
+//! The reader: one thread that looks up objects in the map and reads blocks, many requests at once.
 //!
-//! What is asked for waits in a lane; the thread is woken only when it sleeps. It takes all there is, gives
-//! the reads to the kernel with one call (`backend/ring.rs`), and whatever is done by then is checked and
-//! answered; the answers leave together. So what a read costs beside the disk's own time, a wake-up, a call
-//! of the kernel, a kick of the disk, a write to a socket, is shared by as many as are under way.
+//! Requests wait in a lane; the thread is woken only when it sleeps. It takes all waiting requests,
+//! submits the reads to the kernel with one call (`backend/ring.rs`), and checks and delivers the reads
+//! that have completed by then. The results are delivered together. The cost of a read besides the disk's
+//! own time (a wake-up, a system call, a notification of the disk, a write to a socket) is thus shared by
+//! all requests in progress.
 //!
-//! The thread must not wait for anything but its ring. A look at the map is mostly one into memory; if one
-//! has taken so long that it must have waited for the disk, the next ones are done by threads of the pool
-//! ([`Looks`]).
+//! The thread must not block on anything but its ring. A lookup in the map usually finds its data in
+//! memory. If one took so long that it must have waited for the disk, the next lookups are done by threads
+//! of the pool ([`Looks`]).
 
 use std::io;
 use std::ops::ControlFlow;
@@ -22,26 +23,27 @@ use loligo_store::{BatchListeners, guarded};
 
 use super::backend::{BackendFile, Buffer, Parts, Ring, Wake};
 
-/// Held to take out all that is asked for; asking takes no lock.
+/// Held to take out all requests; adding one takes no lock.
 static READER: Class = Class::new("store.reader");
 static READER_THREAD: Class = Class::new("store.reader_thread");
 
-/// What waits, at most; the pool does what finds no place. Requests are bounded by whoever asks.
+/// The maximum number of waiting requests; further ones go to the pool. The callers bound the number of
+/// requests.
 const WAITING_MAX: usize = 64 << 10;
-/// Taken before reads are given to the kernel: a fraction of a millisecond.
+/// The number of requests taken before reads are submitted to the kernel: a fraction of a millisecond.
 const BATCH: usize = 64;
 
 /// A read of the data file.
 pub(super) trait Reading: Send {
-    /// A buffer for it.
+    /// Returns a buffer for the read.
     fn buffer(&self) -> Buffer;
-    /// What is to be read into the buffer.
+    /// Returns the parts of the file to read into the buffer.
     fn parts(&self) -> Parts;
-    /// Goes on with what was read, or with the part that could not be.
+    /// Called with the data, or with the number of the part that failed and its error.
     fn done(self: Box<Self>, buffer: Buffer, read: Result<(), (usize, io::Error)>);
 }
 
-/// What the reader does.
+/// A job of the reader.
 pub(super) enum Job {
     /// Hardly ever waits for the disk.
     Quick(Box<dyn FnOnce() + Send>),
@@ -49,7 +51,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// Does it in this thread, which waits for the disk.
+    /// Runs the job in this thread, which waits for the disk.
     pub(super) fn now(self, file: &dyn BackendFile) {
         let read = match self {
             Self::Quick(job) => return job(),
@@ -63,7 +65,7 @@ impl Job {
     }
 }
 
-/// The reader, from outside.
+/// A handle of the reader thread.
 pub(super) struct Reader {
     shared: Arc<Shared>,
     wake: Wake,
@@ -78,8 +80,8 @@ struct Shared {
 }
 
 impl Reader {
-    /// Starts the thread; none if the kernel offers nothing that would make it better than the pool. `batches` are told of answers that it gives
-    /// together.
+    /// Starts the thread. Returns `None` if the kernel does not support what makes the thread better than
+    /// the pool. `batches` are notified of results delivered together.
     pub(super) fn start(
         file: Arc<dyn BackendFile>,
         batches: Arc<BatchListeners>,
@@ -89,7 +91,7 @@ impl Reader {
         let shared = Arc::new(Shared { lane, file, batches, closing: AtomicBool::new(false) });
         let of_thread = Arc::clone(&shared);
         let (tell, told) = mpsc::channel();
-        // The ring is made by the thread that uses it: newer kernels then need no locks for it.
+        // The thread that uses the ring creates it: newer kernels then need no locks for it.
         let work = move || {
             let Ok(Some(ring)) = Ring::new(Arc::clone(&of_thread.file)) else { return };
             let _ = tell.send(ring.waker());
@@ -100,7 +102,7 @@ impl Reader {
         let guarded = move || {
             guarded(name, work, |why| {
                 panicked(why);
-                // Who waits for what was asked for hears that it will not come.
+                // The callers waiting for results are notified that these will not come.
                 drop(of_panic.lane.close());
             });
         };
@@ -117,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// Has a job done, or gives it back.
+    /// Queues a job, or returns it if that is not possible.
     pub(super) fn push(&self, job: Job) -> Result<(), Job> {
         match self.shared.lane.push(job) {
             Ok(Action::Submit) => self.wake.wake(),
@@ -127,13 +129,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Ends the thread when the jobs that there are are done; later ones are given back.
+    /// Ends the thread when the queued jobs are done; later jobs are returned to the caller.
     pub(super) fn close(&self) {
-        // Release: with the jobs that were pushed before.
+        // Release: publishes the jobs that were pushed before.
         self.shared.closing.store(true, Ordering::Release);
         self.wake.wake();
         let thread = self.thread.lock().take();
-        // Whoever closes the store may be a callback of a job.
+        // The store may be closed by a callback of a job, in this thread.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
@@ -150,14 +152,14 @@ impl Shared {
     fn work(&self, mut ring: Ring<Box<dyn Reading>>) {
         loop {
             let end = self.batches.together(|| self.take(&mut ring));
-            // Acquire: what was pushed before is in the lane.
+            // Acquire: jobs that were pushed before are in the lane.
             let closing = self.closing.load(Ordering::Acquire);
             if closing && ring.is_idle() && self.lane.is_empty() {
                 break;
             }
             let wait = end == RunEnd::Idle && !(closing && ring.is_idle());
             if ring.enter(wait).is_err() {
-                // Not known to happen. The pool does what comes later.
+                // Not known to happen. The pool takes later jobs.
                 let left = self.lane.close();
                 let reads = ring.give_up().into_iter().map(Job::Read);
                 reads.chain(left).for_each(|job| job.now(&*self.file));
@@ -172,7 +174,7 @@ impl Shared {
         drop(self.lane.close());
     }
 
-    /// Does what is there and is quick; reads are left to the ring.
+    /// Runs the quick jobs and pushes the reads to the ring.
     fn take(&self, ring: &mut Ring<Box<dyn Reading>>) -> RunEnd {
         self.lane.run_batch(BATCH, |batch| {
             for job in batch.drain(..) {
@@ -189,30 +191,30 @@ impl Shared {
     }
 }
 
-/// Whether looks at the map are quick.
+/// Tracks whether lookups in the map are quick.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// So many more are done by the pool.
+    /// The number of following lookups that the pool does.
     apart: AtomicU32,
 }
 
-/// A look that takes longer has waited for the disk, or its thread lost the processor.
+/// A lookup that takes longer has waited for the disk, or its thread was descheduled.
 const QUICK: Duration = Duration::from_micros(150);
-/// Looks that are done by the pool after one that was not quick: few, as it may have been chance;
+/// The number of lookups that the pool does after one slow lookup: few, as it may have been chance.
 const APART_FIRST: u32 = 8;
-/// after another one among these, many.
+/// The number after another slow lookup among those: many.
 const APART: u32 = 256;
 
 impl Looks {
-    /// Whether the next one is to be done by the reader.
+    /// Whether the reader does the next lookup.
     pub(super) fn next_is_quick(&self) -> bool {
-        // Relaxed, and not exact: it is a guess.
+        // Relaxed and not exact: it is an estimate.
         let apart = self.apart.load(Ordering::Relaxed);
         self.apart.store(apart.saturating_sub(1), Ordering::Relaxed);
         apart == 0
     }
 
-    /// Has a look.
+    /// Runs a lookup and measures it.
     pub(super) fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let found = look();

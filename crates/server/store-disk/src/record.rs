@@ -1,7 +1,7 @@
-//! What the journal keeps of a transaction.
+//! The journal's records of transactions.
 //!
-//! A transaction becomes a [`Body`], which is written down and then done. What it writes into objects is made
-//! to refer to the record's bytes, so that memory has it once; a restart reads the same body from the record.
+//! A transaction becomes a [`Body`], which is encoded and then applied. Its data for objects then refers
+//! to the record's bytes, so that it is in memory once. A restart decodes the same body from the record.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::block::{Crcs, Large, Moving};
 use super::layout::{BLOCK, Run, Runs, block_crc};
 use super::onode::Edit;
 
-/// What a record is about.
+/// A record of the journal.
 #[derive(Debug)]
 pub(super) struct Record<'a> {
-    /// Grows with each record of the store.
+    /// Increases with each record of the store.
     pub(super) seq: u64,
     pub(super) pg: PgId,
     pub(super) what: What<'a>,
@@ -27,7 +27,7 @@ pub(super) struct Record<'a> {
 #[derive(Debug)]
 pub(super) enum What<'a> {
     Transaction(Body<'a>),
-    /// The collection is removed with all it has.
+    /// The collection is removed with all its objects.
     Remove,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Body<'a> {
     pub(super) objects: Vec<Edits<'a>>,
 }
 
-/// What it does to one object.
+/// The changes of one object.
 #[derive(Debug)]
 pub(super) struct Edits<'a> {
     pub(super) oid: ObjectRef<'a>,
@@ -50,11 +50,11 @@ pub(super) struct Edits<'a> {
 const TRANSACTION: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// The whole blocks of a write, of which there are some: what can be given a place of its own.
+/// The whole blocks of a write, of which there is at least one: the part that can get a place of its own.
 pub(super) struct Whole<'c> {
-    /// Where in the object they begin, in blocks.
+    /// The object's block where they begin.
     at: u64,
-    /// All that is written; the bytes before and behind the blocks go through the journal.
+    /// All written bytes; those before and after the blocks go through the journal.
     data: &'c Bytes,
     head: usize,
     len: usize,
@@ -72,7 +72,7 @@ impl<'c> Whole<'c> {
         (len > 0).then_some(Self { at: (offset + head as u64) / BLOCK as u64, data, head, len })
     }
 
-    /// Bytes of the whole write.
+    /// The length of the whole write in bytes.
     pub(super) fn write_len(&self) -> usize {
         self.data.len()
     }
@@ -81,7 +81,7 @@ impl<'c> Whole<'c> {
         (self.len / BLOCK) as u64
     }
 
-    /// The blocks at a place, with their sums.
+    /// Returns the blocks with the given place and their checksums.
     pub(super) fn placed(&self, runs: Runs) -> Moving {
         let data = Arc::new(self.data.slice(self.head..self.head + self.len));
         let crcs = data.chunks_exact(BLOCK).map(block_crc).collect();
@@ -89,11 +89,11 @@ impl<'c> Whole<'c> {
     }
 }
 
-/// Writes that have a place, each with its number among all changes of the transaction, in order.
+/// Writes with a place, each with its number among all changes of the transaction, in order.
 pub(super) type Placed = SmallVec<[(usize, Moving); 1]>;
 
 impl<'a> Body<'a> {
-    /// What a transaction does if these of its writes have a place.
+    /// Creates the body of a transaction in which these writes have a place.
     pub(super) fn new(txn: Transaction<'a>, placed: Placed) -> Self {
         let mut placed = placed.into_iter().peekable();
         let mut number = 0;
@@ -123,7 +123,7 @@ fn push_edits<'a>(edits: &mut SmallVec<[Edit<'a>; 2]>, change: Change<'a>, large
             0
         }
     };
-    // The whole blocks by their places, what is left before and behind them as it is.
+    // The whole blocks as a `Large`; the parts before and after them as ordinary writes.
     let behind = whole.head + whole.len;
     if whole.head > 0 {
         edits.push(Edit::Change(Change::Write { offset: begin, data: whole.data.slice(..whole.head) }));
@@ -135,7 +135,7 @@ fn push_edits<'a>(edits: &mut SmallVec<[Edit<'a>; 2]>, change: Change<'a>, large
     }
 }
 
-/// Writes a transaction down; what it writes into objects then refers to the record that this gives.
+/// Encodes a transaction. Its data for objects refers to the returned record afterwards.
 pub(super) fn encode(seq: u64, pg: PgId, body: &mut Body<'_>) -> Bytes {
     let len = |edit: &Edit<'_>| match edit {
         Edit::Change(Change::Write { data, .. } | Change::WriteFull { data }) => 16 + data.len(),
@@ -170,7 +170,7 @@ pub(super) fn encode(seq: u64, pg: PgId, body: &mut Body<'_>) -> Bytes {
     bytes
 }
 
-/// Writes down that a collection is removed.
+/// Encodes the removal of a collection.
 pub(super) fn encode_remove(seq: u64, pg: PgId) -> Bytes {
     let mut w = Writer::with_capacity(32);
     head(&mut w, REMOVE, seq, pg);
@@ -184,7 +184,7 @@ fn head(w: &mut Writer, kind: u8, seq: u64, pg: PgId) {
     w.u32(pg.seed);
 }
 
-/// Reads a record.
+/// Decodes a record.
 pub(super) fn decode(bytes: &Bytes) -> Result<Record<'_>, DecodeError> {
     let mut r = Reader::new(bytes);
     let kind = r.u8()?;
@@ -290,7 +290,7 @@ pub(super) fn take_info(r: &mut Reader<'_>) -> Result<Info, DecodeError> {
     })
 }
 
-/// Bits of what is kept of an object.
+/// Bits of an object's info.
 mod flag {
     pub(super) const OMAP: u8 = 1;
     pub(super) const WHITEOUT: u8 = 2;
@@ -319,7 +319,7 @@ mod tag {
     pub(super) const SET_OMAP_HEADER: u8 = 17;
 }
 
-/// Puts an edit; where the bytes are that it writes into an object, if it writes any.
+/// Encodes an edit; returns the range of its data in the record, if it has any.
 fn put_edit(w: &mut Writer, edit: &Edit<'_>) -> Option<Range<usize>> {
     let change = match edit {
         Edit::Change(change) => change,
@@ -464,7 +464,7 @@ mod tests {
 
     use super::*;
 
-    /// Places for all writes that have whole blocks.
+    /// Allocates places for all writes that have whole blocks.
     fn all_placed(txn: &Transaction<'_>) -> Placed {
         let changes = txn.objects.iter().flat_map(|object| &object.changes).enumerate();
         let placed = changes.filter_map(|(number, change)| {
@@ -475,7 +475,7 @@ mod tests {
         placed.collect()
     }
 
-    /// As text; of large writes what a record says of them.
+    /// Describes a body as text; for large writes only what a record contains.
     fn said(body: &Body<'_>) -> Vec<String> {
         let edit = |edit: &Edit<'_>| match edit {
             Edit::Large { at, large } => format!("large at {at}: {:?} {:?}", large.runs, large.crcs),

@@ -15,40 +15,40 @@ use super::layout::{CHUNK_BLOCKS, Run, Runs, push_block};
 use super::onode::Onode;
 use super::record::{put_info, put_op, take_info, take_op};
 
-/// More chunks than this no object has.
+/// The maximum number of chunks of an object.
 const CHUNKS_MAX: u64 = OBJECT_BYTES_MAX / (CHUNK_BLOCKS * super::layout::BLOCK as u64);
 
-/// More bytes than these no store has.
+/// The maximum size of a store in bytes.
 const STORE_BYTES_MAX: u64 = super::layout::BLOCK as u64 * u32::MAX as u64;
 
-/// What is kept of the whole store.
+/// The row of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreRow {
     pub(super) fsid: Uuid,
-    /// Where in the journal a restart begins.
+    /// The journal position where a restart begins.
     pub(super) journal_tail: u64,
-    /// Numbers from here on are new.
+    /// Object numbers from here on are unused.
     pub(super) next_object: u64,
     pub(super) next_collection: u32,
-    /// No record on disk has this sequence number or a larger one, up to the journal's tail.
+    /// All records before the journal's tail have smaller sequence numbers.
     pub(super) next_seq: u64,
-    /// Not there in stores of before there were marks.
+    /// Absent in stores from before marks existed.
     pub(super) mark: Option<StoreMark>,
 }
 
-/// To which store the map belongs, how new it is, and what the superblock says, should both copies of that be
+/// The store that the map belongs to, its age, and the superblock's values in case both copies of it are
 /// lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreMark {
     pub(super) salt: Uuid,
     pub(super) journal_len: u64,
     pub(super) blocks: u64,
-    /// Checkpoints so far.
+    /// The number of checkpoints so far.
     pub(super) checkpoint: u64,
 }
 
 impl StoreRow {
-    /// Of a store that has nothing yet.
+    /// The row of a store without data.
     pub(super) fn empty(fsid: Uuid) -> Self {
         Self { fsid, journal_tail: 0, next_object: 1, next_collection: 1, next_seq: 1, mark: None }
     }
@@ -88,20 +88,20 @@ impl StoreMark {
     }
 }
 
-/// What is kept of a collection.
+/// The row of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CollectionRow {
-    /// What its objects are found by; 0 if it was removed, and this row only says which records of the
-    /// journal are void.
+    /// The number in its objects' keys; 0 if the collection was removed, and this row only marks which
+    /// records of the journal are void.
     pub(super) number: u32,
     /// All records of the journal up to this one are in the map.
     pub(super) applied_seq: u64,
     pub(super) version: Eversion,
-    /// Operation records that there ever were.
+    /// The number of operation records ever added.
     pub(super) records: u64,
     pub(super) stats: CollectionStats,
-    /// Bytes of its objects' rows with their keys: names and attributes. Not there where nobody has counted
-    /// them yet, as in stores of before they were counted.
+    /// Bytes of its objects' rows with their keys: names and attributes. Absent if they were not counted
+    /// yet, as in older stores.
     pub(super) object_rows: Option<u64>,
 }
 
@@ -157,15 +157,15 @@ pub(super) fn decode_ops(bytes: &[u8]) -> Result<Vec<OpRecord>, DecodeError> {
     Ok(ops)
 }
 
-/// What the map has of an object: what a checkpoint must replace or remove.
+/// An object's state in the map: what a checkpoint must replace or remove.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stored {
     pub(super) number: u64,
-    /// The only chunk is in the object's own row.
+    /// Whether the only chunk is in the object's own row.
     pub(super) inline: bool,
-    /// There may be rows of an omap.
+    /// Whether there may be rows of an omap.
     pub(super) omap: bool,
-    /// What these take of the capacity. Not there in rows of before it was counted.
+    /// The capacity that these take. Absent in rows from before it was counted.
     pub(super) omap_bytes: Option<u64>,
     /// Bytes of the object's own row, with its key.
     pub(super) row_bytes: u64,
@@ -173,7 +173,7 @@ pub(super) struct Stored {
     pub(super) chunks: SmallVec<[Runs; 1]>,
 }
 
-/// An object's row.
+/// Encodes an object's row.
 pub(super) fn encode_object(onode: &Onode, stored: &Stored, inline: Option<&Chunk>) -> Bytes {
     let mut w = Writer::with_capacity(160);
     w.u64(onode.number);
@@ -189,14 +189,14 @@ pub(super) fn encode_object(onode: &Onode, stored: &Stored, inline: Option<&Chun
     if let Some(chunk) = inline {
         put_chunk(&mut w, chunk);
     }
-    // Older programs pass over it.
+    // Older programs ignore it.
     if let Some(bytes) = stored.omap_bytes.filter(|_| stored.omap) {
         w.u64(bytes);
     }
     w.into_bytes()
 }
 
-/// A chunk's row. All its blocks must be on disk, or holes.
+/// Encodes a chunk's row. All its blocks must be on disk, or holes.
 pub(super) fn encode_chunk(chunk: &Chunk) -> Bytes {
     let mut w = Writer::with_capacity(160);
     put_chunk(&mut w, chunk);
@@ -248,12 +248,12 @@ fn take_chunk(r: &mut Reader<'_>) -> Result<Chunk, DecodeError> {
     Ok(chunk)
 }
 
-/// A chunk's row.
+/// Decodes a chunk's row.
 pub(super) fn decode_chunk(row: &[u8]) -> Result<Chunk, DecodeError> {
     take_chunk(&mut Reader::new(row))
 }
 
-/// The blocks of the data file that a chunk is in.
+/// Returns the blocks of the data file that a chunk occupies.
 pub(super) fn runs_of(chunk: &Chunk) -> Runs {
     let mut runs = Runs::new();
     for block in &chunk.blocks {
@@ -295,7 +295,7 @@ pub(super) fn load(
     Ok(Some((onode, stored)))
 }
 
-/// An object's row: without its chunks, if they have rows of their own; then how many they are.
+/// Decodes an object's row, without its chunks if they have rows of their own; also returns their number.
 pub(super) fn decode_object(row: &[u8]) -> Result<(Onode, Stored, u32), DecodeError> {
     let mut r = Reader::new(row);
     let mut onode = Onode::new(r.u64()?);
@@ -330,12 +330,12 @@ pub(super) fn decode_object(row: &[u8]) -> Result<(Onode, Stored, u32), DecodeEr
     Ok((onode, stored, count))
 }
 
-/// What a row takes of the capacity.
+/// The capacity that a row takes.
 pub(super) fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
     (key.len() + value.len()) as u64
 }
 
-/// Counts what [`CollectionRow::object_rows`] says.
+/// Computes [`CollectionRow::object_rows`].
 pub(super) fn count_object_rows(disk: &dyn Snapshot, collection: u32) -> io::Result<u64> {
     const PAGE: usize = 1024;
     let until = collection.checked_add(1).map_or_else(|| Bytes::from_static(b"P"), keys::objects);
@@ -351,7 +351,7 @@ pub(super) fn count_object_rows(disk: &dyn Snapshot, collection: u32) -> io::Res
     }
 }
 
-/// The map says something that makes no sense, or cannot be read.
+/// The error for a part of the map that is invalid or cannot be read.
 pub(super) fn bad(what: String) -> StoreError {
     StoreError::BadData { offset: 0, what }
 }

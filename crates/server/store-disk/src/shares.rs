@@ -1,8 +1,8 @@
-//! Blocks that more than one place of the map refers to, as a clone and its source do, and how many do.
+//! Reference counts of blocks that the map refers to more than once, as a clone and its source do.
 //!
-//! All other blocks are not spoken of: where nothing was ever cloned there is nothing here. Kept in memory, 8
-//! bytes for each range of blocks with the same number of references, of which a clone of an object makes one
-//! for each piece in which it lies; in the map in rows of as many blocks as those of the free space.
+//! All other blocks are omitted: without clones there are no entries. In memory, an entry takes 8 bytes
+//! for each range of blocks with the same number of references; a clone of an object adds one for each run
+//! of its blocks. In the map, rows cover as many blocks as those of the free space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,16 +14,16 @@ use super::backend::Batch;
 use super::keys;
 use super::layout::{ROW_BLOCKS, Run, Runs};
 
-/// Bytes of a range in a row.
+/// The bytes of a range in a row.
 const RANGE_LEN: usize = 8;
 
-/// Blocks of one row side by side with as many references.
+/// Adjacent blocks of one row with the same number of references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
-    /// In the row.
+    /// The first block's index in the row.
     first: u16,
     len: u16,
-    /// Two at least.
+    /// At least two.
     references: u32,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Takes over a row of the map of a store with so many blocks.
+    /// Loads a row of the map of a store with `blocks` blocks.
     pub(super) fn load(&mut self, row: u32, bytes: &[u8], blocks: u64) -> io::Result<()> {
         let damaged = |what: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("row {row} of shared blocks: {what}"))
@@ -66,12 +66,13 @@ impl Shares {
         Ok(())
     }
 
-    /// One reference more to each of these blocks, which have one at least.
+    /// Adds one reference to each of these blocks, which have at least one.
     pub(super) fn add(&mut self, run: Run) {
         self.change(run, |_, references| references.saturating_add(1));
     }
 
-    /// One reference less to each of these blocks, which have one at least. Gives those that have none then.
+    /// Removes one reference from each of these blocks, which have at least one. Returns those that have
+    /// none left.
     pub(super) fn take_away(&mut self, run: Run) -> Runs {
         let mut gone = Runs::new();
         self.change(run, |run, references| {
@@ -83,7 +84,7 @@ impl Shares {
         gone
     }
 
-    /// Ranges, in order, with their references.
+    /// Returns the ranges, in order, with their references.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (Run, u32)> {
         self.rows.iter().flat_map(|(row, ranges)| {
             let base = row * ROW_BLOCKS as u32;
@@ -93,7 +94,7 @@ impl Shares {
         })
     }
 
-    /// The first block that has another number of references elsewhere, and how many have.
+    /// Compares with `other`; returns the first block whose references differ, and how many blocks differ.
     pub(super) fn difference(&self, other: &Self) -> Option<(u32, usize)> {
         let rows: BTreeSet<u32> = self.rows.keys().chain(other.rows.keys()).copied().collect();
         let mut found: Option<(u32, usize)> = None;
@@ -107,7 +108,7 @@ impl Shares {
         found
     }
 
-    /// The references of each block of a row.
+    /// Returns the references of each block of a row.
     fn by_block(&self, row: u32) -> Vec<u32> {
         let mut all = vec![1; ROW_BLOCKS as usize];
         for range in self.rows.get(&row).into_iter().flatten() {
@@ -116,7 +117,7 @@ impl Shares {
         all
     }
 
-    /// Puts the rows that have changed into a batch.
+    /// Puts the changed rows into a batch.
     pub(super) fn save(&mut self, batch: &mut Batch) {
         for row in std::mem::take(&mut self.dirty) {
             match self.rows.get(&row) {
@@ -126,7 +127,7 @@ impl Shares {
         }
     }
 
-    /// `to` says how many references blocks have that had so many.
+    /// Changes the references of `run`; `to` maps a run and its current references to the new number.
     fn change(&mut self, run: Run, mut to: impl FnMut(Run, u32) -> u32) {
         let (mut at, end) = (u64::from(run.start), u64::from(run.start) + u64::from(run.len));
         while at < end {
@@ -148,14 +149,14 @@ impl Shares {
     }
 }
 
-/// Changes the references of `from .. until`; whether that makes another row.
+/// Changes the references of `from .. until`; returns whether the row differs afterwards.
 fn change_row(
     ranges: &mut Vec<Range>,
     from: u16,
     until: u16,
     mut to: impl FnMut(u16, u16, u32) -> u32,
 ) -> bool {
-    // Those that are touched, and their neighbours, with which they may become one.
+    // The ranges that are touched, and their neighbours, with which they may merge.
     let start = ranges.partition_point(|range| range.end() <= from).saturating_sub(1);
     let end = (ranges.partition_point(|range| range.first < until) + 1).min(ranges.len());
     let mut new: Vec<Range> = Vec::with_capacity(end - start + 2);
@@ -225,8 +226,8 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: ranges are what single counters would be, as few as can be, and a row is read back. Method:
-        /// a naive counter for each block around the border of two rows.
+        /// Goal: ranges count as single counters would, are as few as possible, and a saved row is read
+        /// back. Method: a naive counter for each block around the border of two rows.
         #[test]
         fn ranges_count_as_single_blocks_do(
             steps in prop::collection::vec((any::<bool>(), 0..80u32, 1..30u32), 1..60),
@@ -246,7 +247,7 @@ mod tests {
                     let expected: Vec<u32> =
                         (run.start..run.end()).filter(|b| naive[*b as usize] == 0).collect();
                     prop_assert_eq!(gone, expected);
-                    // They are taken again at once.
+                    // They are allocated again at once.
                     naive.iter_mut().for_each(|n| *n = (*n).max(1));
                 }
                 prop_assert_eq!(&by_block(&shares), &naive);

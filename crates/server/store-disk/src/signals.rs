@@ -1,4 +1,4 @@
-//! What the threads of a store tell each other: that there is work, that the store is being closed, that it has
+//! Signals between the threads of a store: work is waiting, the store is being closed, the store has
 //! stopped.
 
 use std::sync::OnceLock;
@@ -16,11 +16,11 @@ pub(super) struct Signals {
     pub(super) committer: OnceLock<Thread>,
     pub(super) checkpointer: OnceLock<Thread>,
     pub(super) ahead: OnceLock<Thread>,
-    /// Somebody wants a checkpoint now.
+    /// Whether a checkpoint is wanted now.
     pub(super) checkpoint_wanted: AtomicBool,
-    /// The store is being closed: nothing is submitted any more.
+    /// Whether the store is being closed: nothing is submitted any more.
     pub(super) closing: AtomicBool,
-    /// And the committer has ended.
+    /// Whether the store is being closed and the committer has ended.
     pub(super) drained: AtomicBool,
     stopped: OnceLock<String>,
     on_stop: Mutex<Vec<OnStop>>,
@@ -40,22 +40,22 @@ impl Signals {
         }
     }
 
-    /// An error if the store has stopped.
+    /// Returns an error if the store has stopped.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.stopped.get().is_some() { Err(StoreError::Stopped) } else { Ok(()) }
     }
 
-    /// Why the store has stopped, if it has.
+    /// Returns why the store has stopped, if it has.
     pub(super) fn why_stopped(&self) -> Option<&str> {
         self.stopped.get().map(String::as_str)
     }
 
-    /// Says that the store has stopped; whether this call was the first to say so.
+    /// Marks the store as stopped; returns whether this call was the first to do so.
     pub(super) fn set_stopped(&self, why: String) -> bool {
         self.stopped.set(why).is_ok()
     }
 
-    /// Has `hook` called when the store stops; now, if it has.
+    /// Registers `hook` to be called when the store stops; calls it now if the store has stopped.
     pub(super) fn on_stop(&self, hook: OnStop) {
         let mut hooks = self.on_stop.lock();
         if self.stopped.get().is_none() {
@@ -66,18 +66,18 @@ impl Signals {
         hook(&StoreError::Stopped);
     }
 
-    /// Calls all that wait for the store's stop.
+    /// Calls all registered hooks.
     pub(super) fn call_on_stop(&self) {
         let hooks = std::mem::take(&mut *self.on_stop.lock());
         for hook in hooks {
-            // One that panics keeps neither the others from hearing of it nor those who wait.
+            // A hook that panics must not keep the others from being called.
             guarded("that stops a store", || hook(&StoreError::Stopped), |_| ());
         }
     }
 
-    /// Asks for a checkpoint.
+    /// Requests a checkpoint.
     pub(super) fn want_checkpoint(&self) {
-        // Release: the checkpointer sees what made it necessary.
+        // Release: the checkpointer sees the state that made it necessary.
         if !self.checkpoint_wanted.swap(true, Ordering::Release)
             && let Some(thread) = self.checkpointer.get()
         {
@@ -85,7 +85,7 @@ impl Signals {
         }
     }
 
-    /// Wakes all threads that may wait for another one's work.
+    /// Wakes all threads that may wait for another thread's work.
     pub(super) fn wake(&self) {
         [&self.committer, &self.checkpointer, &self.ahead]
             .into_iter()

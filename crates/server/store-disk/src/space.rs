@@ -1,9 +1,9 @@
-//! Which blocks of the data file are in use.
+//! The allocation of blocks of the data file.
 //!
-//! One bit for each block, in memory. What the bits on disk say is always what the rest of the map on disk
-//! refers to; they are part of each checkpoint ([`Stored`]). In memory more is in use: blocks of large writes
-//! that no checkpoint has seen yet, and blocks that are free on disk but may still be read by somebody or be
-//! named by the journal.
+//! One bit for each block, in memory. The bits on disk always match the references in the rest of the map
+//! on disk; they are part of each checkpoint ([`Stored`]). In memory more blocks are in use: those of
+//! large writes that no checkpoint has captured yet, and those that are free on disk but may still be read
+//! through a view or be named by the journal.
 
 use std::io;
 
@@ -16,13 +16,13 @@ use super::keys;
 use super::layout::{BLOCK, ROW_BLOCKS, Run, Runs};
 use super::shares::Shares;
 
-/// Held to look for free blocks, in memory.
+/// Held to find free blocks, in memory.
 static SPACE: Class = Class::new("store.space");
 
 const WORD: u64 = u64::BITS as u64;
-/// Blocks side by side that are set aside for small writes, at most: 4 MiB.
+/// The maximum number of adjacent blocks set aside for small writes: 4 MiB.
 const STRIP_BLOCKS_MAX: u64 = 16 * WORD;
-/// Words that are looked at for a strip before the caller does without one: some microseconds, under the
+/// The number of words that a search for a strip examines before it gives up: some microseconds, under the
 /// lock.
 const STRIP_LOOK_WORDS: u64 = 4096;
 
@@ -42,8 +42,8 @@ impl Bits {
         self.words[(block / WORD) as usize] >> (block % WORD) & 1 != 0
     }
 
-    /// Changes all bits of a run; false, and nothing is changed, if one of them is not the other way or does
-    /// not exist.
+    /// Changes all bits of a run. Returns `false`, and changes nothing, if one of them already has that
+    /// value or does not exist.
     #[must_use]
     pub(super) fn change(&mut self, run: Run, to: bool) -> bool {
         let range = u64::from(run.start)..u64::from(run.start) + u64::from(run.len);
@@ -54,7 +54,7 @@ impl Bits {
         true
     }
 
-    /// Free blocks from `from` on: the first ones, up to `max` of them side by side.
+    /// Returns the first free blocks from `from` on, up to `max` adjacent ones.
     fn free_run(&self, from: u64, until: u64, max: u64) -> Option<Run> {
         let mut start = from;
         while start < until {
@@ -64,15 +64,16 @@ impl Bits {
                 let len = (start..end).take_while(|block| !self.get(*block)).count();
                 return Some(Run { start: start as u32, len: len as u32 });
             }
-            // The rest of the word that is in use; zeros were shifted in, so this ends in it or at its end.
+            // The rest of the word that is in use. Zeros were shifted in, so this stops within the word or
+            // at its end.
             start += u64::from(word.trailing_ones()).min(WORD - start % WORD);
         }
         None
     }
 }
 
-/// What a transaction needs beside the blocks that it has been given: blocks for its small writes at the
-/// next checkpoint, and bytes of the map for names, keys, values and attributes; at most.
+/// The most that a transaction needs besides the blocks allocated for it: blocks for its small writes at
+/// the next checkpoint, and bytes of the map for names, keys, values and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) blocks: u64,
@@ -86,7 +87,7 @@ impl std::ops::AddAssign for Need {
     }
 }
 
-/// What may be allocated.
+/// The allocator of blocks.
 #[derive(Debug)]
 pub(super) struct Space(Mutex<State>);
 
@@ -94,22 +95,22 @@ pub(super) struct Space(Mutex<State>);
 struct State {
     used: Bits,
     free: u64,
-    /// Blocks that writes will need which are only in the journal yet; at most.
+    /// An upper bound of the blocks needed by writes that are only in the journal yet.
     reserved: u64,
-    /// Bytes that the map has of the capacity: names, keys, values and attributes.
+    /// Bytes of the capacity that the map takes: names, keys, values and attributes.
     map_bytes: u64,
-    /// Bytes that were written to the map since the last checkpoint; at most.
+    /// An upper bound of the bytes written to the map since the last checkpoint.
     pending_bytes: u64,
-    /// Where the last search ended.
+    /// The block where the last search ended.
     hint: u64,
-    /// Set aside for small writes, and in use as far as `used` is concerned; perhaps of no length.
+    /// The blocks set aside for small writes, marked in `used`; may be empty.
     strip: Run,
     /// The word where the next search for a strip begins.
     strip_hint: u64,
 }
 
 impl Space {
-    /// All that `stored` does not use is free.
+    /// Creates an allocator in which all blocks not used by `stored` are free.
     pub(super) fn new(stored: &Stored) -> Self {
         let used = stored.bits.clone();
         let in_use: u64 = used.words.iter().map(|w| u64::from(w.count_ones())).sum();
@@ -129,7 +130,7 @@ impl Space {
         ))
     }
 
-    /// Takes `blocks` blocks, in as few runs as there are, and promises `later` more.
+    /// Allocates `blocks` blocks, in as few runs as possible, and reserves `later` more.
     pub(super) fn allocate(&self, blocks: u64, later: u64) -> Result<Runs, StoreError> {
         let mut state = self.0.lock();
         state.has_room(blocks + later)?;
@@ -137,7 +138,7 @@ impl Space {
         Ok(state.take(blocks))
     }
 
-    /// Promises blocks and bytes of the map, if there is room for both; who needs neither is never refused.
+    /// Reserves blocks and bytes of the map if there is room for both. An empty need is never refused.
     pub(super) fn promise(&self, need: Need) -> Result<(), StoreError> {
         let mut state = self.0.lock();
         state.has_room(need.blocks + need.bytes.div_ceil(BLOCK as u64))?;
@@ -145,19 +146,19 @@ impl Space {
         Ok(())
     }
 
-    /// Promises what was promised before the restart, whether there is room or not.
+    /// Renews a reservation made before the restart, whether there is room or not.
     pub(super) fn promise_again(&self, need: Need) {
         self.0.lock().promise(need);
     }
 
-    /// Says how much of the capacity the map has.
+    /// Sets the bytes of the capacity that the map takes.
     pub(super) fn set_map_bytes(&self, bytes: u64) {
         self.0.lock().map_bytes = bytes;
     }
 
-    /// Takes `blocks` blocks side by side, and behind those that it gave before, as far as there are many
-    /// free ones together. None where there are not: then each would be a write of its own, which the journal
-    /// spares.
+    /// Allocates `blocks` adjacent blocks, following the previous allocation while its strip of free
+    /// blocks lasts. Returns `None` if there is no strip: each allocation would then be a separate write,
+    /// which the journal avoids.
     pub(super) fn allocate_small(&self, blocks: u64) -> Option<Run> {
         let mut state = self.0.lock();
         if u64::from(state.strip.len) < blocks {
@@ -169,19 +170,19 @@ impl Space {
         Some(run)
     }
 
-    /// Takes up to `blocks` blocks side by side, of those that were promised; none if there are none.
+    /// Allocates up to `blocks` adjacent blocks out of the reserved ones; `None` if no block is free.
     pub(super) fn take_promised(&self, blocks: u64) -> Option<Run> {
         self.0.lock().take_run(blocks)
     }
 
-    /// Ends a promise.
+    /// Ends a reservation.
     pub(super) fn release_promise(&self, need: Need) {
         let mut state = self.0.lock();
         state.reserved -= need.blocks;
         state.pending_bytes -= need.bytes;
     }
 
-    /// Takes these blocks, which the journal says were taken; false if they are not free.
+    /// Allocates the blocks that the journal names; returns `false` if they are not free.
     #[must_use]
     pub(super) fn take_exactly(&self, run: Run) -> bool {
         let mut state = self.0.lock();
@@ -192,7 +193,7 @@ impl Space {
         done
     }
 
-    /// Gives blocks back.
+    /// Frees blocks.
     pub(super) fn free(&self, runs: &[Run]) {
         let mut state = self.0.lock();
         for run in runs {
@@ -202,13 +203,13 @@ impl Space {
         }
     }
 
-    /// Blocks in all, and blocks that may still be asked for.
+    /// Returns the total number of blocks, and the number that can still be allocated.
     pub(super) fn figures(&self) -> (u64, u64) {
         let state = self.0.lock();
         (state.used.blocks, state.available() + u64::from(state.strip.len))
     }
 
-    /// Blocks that data have or were promised, without what the map takes of the capacity.
+    /// The blocks allocated or reserved for data, without those the map takes.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> u64 {
         let state = self.0.lock();
@@ -249,8 +250,8 @@ impl State {
         }
     }
 
-    /// Whole words of free blocks, if there are some near where the last ones were found. Takes no more than
-    /// a small part of what is free.
+    /// Returns whole words of free blocks, if there are some near the last ones found. Uses no more than a
+    /// small part of the free space.
     fn find_strip(&mut self) -> Option<Run> {
         let words_max = (self.available() / 8).min(STRIP_BLOCKS_MAX) / WORD;
         // The last word may have bits beyond the end.
@@ -297,12 +298,12 @@ impl State {
     }
 }
 
-/// What the map on disk refers to: which blocks, and how often. A block that is new and referred to already,
-/// or freed without having been in use, is found here.
+/// The references of the map on disk: the blocks in use, and their reference counts. Detects a new block
+/// that is referenced already, and a freed one that was not in use.
 #[derive(Debug)]
 pub(super) struct Stored {
     bits: Bits,
-    /// Rows of bits that differ from those on disk.
+    /// The rows of bits that differ from those on disk.
     dirty: Vec<bool>,
     shares: Shares,
 }
@@ -313,7 +314,7 @@ impl Stored {
         Self { bits: Bits::new(blocks), dirty, shares: Shares::default() }
     }
 
-    /// Takes over a row of the map.
+    /// Loads a row of the map.
     pub(super) fn load(&mut self, row: u32, bytes: &[u8]) -> io::Result<()> {
         let bad = || io::Error::new(io::ErrorKind::InvalidData, format!("row {row} of the free space"));
         if bytes.len() as u64 != ROW_BLOCKS / 8 || row as usize >= self.dirty.len() {
@@ -335,12 +336,12 @@ impl Stored {
         Ok(())
     }
 
-    /// Takes over a row that says which blocks have several references.
+    /// Loads a row of shared blocks.
     pub(super) fn load_shared(&mut self, row: u32, bytes: &[u8]) -> io::Result<()> {
         self.shares.load(row, bytes, self.bits.blocks)
     }
 
-    /// Whether all blocks with several references are in use; if not, the first that is not.
+    /// Returns the first block that has several references but is not in use, if there is one.
     pub(super) fn shared_but_free(&self) -> Option<u64> {
         let mut blocks = self.shares.ranges().flat_map(|(run, _)| run.start..run.end());
         blocks.find(|block| !self.bits.get(u64::from(*block))).map(u64::from)
@@ -354,19 +355,19 @@ impl Stored {
         &self.shares
     }
 
-    /// Notes that a run, to which nothing refers, is referred to from now on.
+    /// Records the first reference to a run.
     pub(super) fn refer(&mut self, run: Run) -> io::Result<()> {
         self.set_bits(run, true)
     }
 
-    /// Notes one reference more to a run of which each block has one already.
+    /// Records one more reference to a run in which each block has one already.
     pub(super) fn refer_again(&mut self, run: Run) -> io::Result<()> {
         self.check_in_use(run)?;
         self.shares.add(run);
         Ok(())
     }
 
-    /// Notes one reference more to a run, whether or not it has one already.
+    /// Records one more reference to a run, whether or not its blocks have one already.
     pub(super) fn refer_or_again(&mut self, run: Run) -> io::Result<()> {
         for block in run.start..run.end() {
             let run = Run { start: block, len: 1 };
@@ -379,7 +380,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Notes that one reference to a run is gone. Blocks that have no other are added to `freed`.
+    /// Removes one reference from a run. Blocks without any other are added to `freed`.
     pub(super) fn release(&mut self, run: Run, freed: &mut Runs) -> io::Result<()> {
         self.check_in_use(run)?;
         for gone in self.shares.take_away(run) {
@@ -406,7 +407,7 @@ impl Stored {
         Ok(())
     }
 
-    /// Puts the rows that have changed into a batch.
+    /// Puts the changed rows into a batch.
     pub(super) fn save(&mut self, batch: &mut Batch) {
         self.shares.save(batch);
         let words = (ROW_BLOCKS / WORD) as usize;
@@ -446,7 +447,7 @@ mod tests {
         space.allocate(0, 300).expect("room");
         assert!(matches!(space.allocate(10, 0), Err(StoreError::Full { .. })), "the rest is promised");
         space.release_promise(Need { blocks: 300, bytes: 0 });
-        // Every other run comes back; then all that is free is found though it is in pieces.
+        // Every other run is freed; then all free blocks are found though they are in pieces.
         let (back, kept): (Vec<_>, Vec<_>) = taken.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
         back.iter().for_each(|(_, run)| space.free(&[*run]));
         let (_, free) = space.figures();
@@ -467,12 +468,12 @@ mod tests {
         assert_eq!((first.len, second.start, second.len), (3, first.end(), 2));
         assert!(large.iter().all(|run| run.end() <= first.start || run.start >= second.end()));
         assert_eq!(space.figures(), (1000, 1000 - 105), "what is set aside is free");
-        // Whoever needs all there is gets that, too.
+        // An allocation that needs all free blocks gets the strip too.
         let rest = space.allocate(1000 - 105, 0).expect("as many as are free");
         assert_eq!(space.figures().1, 0);
         assert!(space.allocate_small(1).is_none());
         rest.iter().for_each(|run| space.free(&[*run]));
-        // Free blocks that are not many together are not used.
+        // Free blocks without a long run are not used.
         let taken: Vec<Run> = (0..895).map(|_| space.allocate(1, 0).expect("room")[0]).collect();
         taken.iter().filter(|run| run.start % 64 != 5).for_each(|run| space.free(&[*run]));
         assert!(space.figures().1 > 800 && space.allocate_small(1).is_none());

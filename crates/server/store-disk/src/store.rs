@@ -1,4 +1,4 @@
-//! A store as a whole: made, opened, closed.
+//! The store as a whole: creating, opening and closing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,7 @@ use super::{keys, make, reader, record};
 
 static THREADS: Class = Class::new("store.threads");
 
-/// Threads that may wait for the disk, at most.
+/// The maximum number of threads that may wait for the disk.
 const POOL_THREADS_MAX: usize = 16;
 
 /// An [`ObjectStore`] on disk.
@@ -41,12 +41,12 @@ pub struct DiskStore {
     id: Uuid,
     core: Arc<Core>,
     collections: Arc<Collections>,
-    /// The committer, the checkpointer, and the others.
+    /// The committer, then the checkpointer, then the others.
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl DiskStore {
-    /// Opens the store in a directory; makes one if there is none.
+    /// Opens the store in a directory; creates one if there is none.
     pub fn open(dir: &Path, config: DiskConfig) -> Result<Self, OpenError> {
         let files = Files::open(dir).map_err(open_error)?;
         Self::open_on(Arc::new(files), config)
@@ -59,7 +59,7 @@ impl DiskStore {
             .and_then(|opening| opening.finish(&*backend, config.io_uring));
         match opened {
             Ok((core, collections, threads)) => {
-                // Held as long as anything may be written: it keeps others out.
+                // Held as long as anything may be written: it locks the directory.
                 core.signals.on_stop(Box::new(move |_| drop(backend)));
                 let threads = Mutex::new(&THREADS, threads);
                 Ok(Self { id: superblock.salt, core, collections, threads })
@@ -71,27 +71,27 @@ impl DiskStore {
         }
     }
 
-    /// What tells this store from all others. Not for clients: whoever knows it could write data that look
+    /// Identifies this store. Keep it from clients: a client that knows it could write data that looks
     /// like the store's own.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Has `hook` called once if the store stops because it can write no more; now, if it has. What the
-    /// reason is says [`why_stopped`](Self::why_stopped).
+    /// Registers `hook` to be called once if the store stops because it can write no more; calls it now if
+    /// it has stopped. [`why_stopped`](Self::why_stopped) returns the reason.
     pub fn on_stop(&self, hook: impl FnOnce(&StoreError) + Send + 'static) {
         self.core.signals.on_stop(Box::new(hook));
     }
 
-    /// Why the store has stopped, if it has. For people.
+    /// Returns why the store has stopped, if it has. For people.
     pub fn why_stopped(&self) -> Option<String> {
         self.core.signals.why_stopped().map(str::to_owned)
     }
 
-    /// Writes down everything and ends. Nothing may be submitted any more.
+    /// Writes everything and ends. Nothing may be submitted after this.
     pub fn close(&self) {
         let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
-        // Release: with all that was submitted before.
+        // Release: publishes everything submitted before.
         self.core.signals.closing.store(true, Ordering::Release);
         self.core.signals.wake();
         if let Some(committer) = threads.next() {
@@ -105,7 +105,7 @@ impl DiskStore {
         self.core.io.pool.close();
         threads.for_each(|thread| drop(thread.join()));
         self.core.stop("the store was closed".to_owned());
-        // Others may have parts of the store for longer, but no file of it.
+        // References to parts of the store may live longer, but keep no file open.
         self.core.io.close_kv();
         let mut table = self.collections.0.write();
         let removed = std::mem::take(&mut table.removed);
@@ -136,10 +136,10 @@ struct Opening {
     collections: Arc<Collections>,
     journal: Journal,
     superblock: Superblock,
-    /// So far.
+    /// The number of checkpoints so far.
     checkpoints: u64,
     stored: Stored,
-    /// Removed collections, and the newest record that speaks of them.
+    /// Removed collections, and the newest record about each.
     tombstones: BTreeMap<PgId, u64>,
     kv: Arc<dyn Kv>,
 }
@@ -237,7 +237,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Does again what the journal has and the map has not.
+    /// Applies the records that the journal has and the map does not.
     fn replay(&mut self, limit: Option<u64>) -> Result<(), OpenError> {
         let mut next_seq = self.core.marks.next_seq.load(Ordering::Relaxed);
         while let Some(records) = self.journal.read()? {
@@ -287,7 +287,7 @@ impl Opening {
         io_uring: bool,
     ) -> Result<(Arc<Core>, Arc<Collections>, Vec<JoinHandle<()>>), OpenError> {
         let Self { core, collections, journal, superblock, checkpoints, stored, tombstones, kv } = self;
-        // Each with handles of its own.
+        // Each thread has handles of its own.
         let open = |name| backend.open(name);
         let ahead = Ahead::new(Arc::clone(&core), Notes::open(backend, superblock.salt)?, open("journal")?)?;
         let head = journal.head();
@@ -308,7 +308,7 @@ impl Opening {
             all.iter().filter_map(|c| c.audience.get()).for_each(|listener| listener.stopped(error));
         }));
         let stop = {
-            // Not kept by what it stops.
+            // A weak reference, so that the threads do not keep alive what they stop.
             let core = Arc::downgrade(&core);
             move |why: String| core.upgrade().into_iter().for_each(|core| core.stop(why.clone()))
         };
@@ -335,13 +335,13 @@ impl Opening {
     }
 }
 
-/// Puts the names of all objects on disk into the filter.
+/// Adds the names of all objects on disk to the filter.
 fn fill(core: &Core, kv: &dyn Kv) {
     const PAGE: usize = 4096;
     let disk = kv.snapshot();
     let mut start = b"O".to_vec();
     while core.signals.why_stopped().is_none() && !core.signals.closing.load(Ordering::Relaxed) {
-        // If the names cannot be read, every look goes to the disk, and says why.
+        // If the names cannot be read, every lookup goes to the disk and reports the error.
         let Ok(rows) = disk.range(&start, b"P", PAGE) else { return };
         for (key, _) in &rows {
             let number = key.get(1..5).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
@@ -355,7 +355,7 @@ fn fill(core: &Core, kv: &dyn Kv) {
     }
 }
 
-/// Makes a collection; records up to `void` are of an earlier one of that name.
+/// Creates a collection; records up to `void` belong to an earlier one of that name.
 fn make_collection(core: &Arc<Core>, collections: &Collections, pg: PgId, void: u64) -> Arc<DiskCollection> {
     let disk = core.io.kv().snapshot();
     let mut table = collections.0.write();
@@ -380,7 +380,7 @@ impl ObjectStore for DiskStore {
         let known = self.collections.0.read().open.get(&pg).cloned();
         let collection = match known {
             Some(collection) => collection,
-            // What was said of an earlier one of that name has a smaller number.
+            // Records of an earlier collection of that name have smaller numbers.
             None => {
                 let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
                 make_collection(&self.core, &self.collections, pg, seq)
@@ -393,8 +393,8 @@ impl ObjectStore for DiskStore {
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {
         let mut table = self.collections.0.write();
         let Some(collection) = table.open.remove(&pg) else { return Ok(()) };
-        // With the table locked: a checkpoint finds it either as it was or removed, with the record that says
-        // so.
+        // With the table locked: a checkpoint finds the collection either unchanged or removed, with the
+        // record of the removal.
         let (pushed, forgotten) = collection.remove();
         table.removed.push(collection);
         drop(table);

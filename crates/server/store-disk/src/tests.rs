@@ -1,10 +1,10 @@
-//! Goal: what was acknowledged is there after whatever happened, whole; what was not is there wholly or not
-//! at all; and nothing else. Method: random transactions on a simulated machine beside a naive model that
-//! keeps every version. The machine loses its power, or a call fails, where the seed says; after the restart
-//! each collection must be at one of its versions, not older than the newest acknowledged, and equal to the
-//! model of that version.
+//! Goal: after any fault, acknowledged transactions are present and complete, others are present
+//! completely or not at all, and nothing else is present. Method: random transactions run on a simulated
+//! machine and on a naive model that keeps every version. The seed determines when the power fails or a
+//! call fails. After the restart each collection must be at one of its versions, not older than the newest
+//! acknowledged one, and equal to the model of that version.
 //!
-//! `LOLIGO_STORE_SEEDS` says how many seeds are tried, `LOLIGO_STORE_SEED` the first one.
+//! `LOLIGO_STORE_SEEDS` is the number of seeds, `LOLIGO_STORE_SEED` the first one.
 
 mod capacity;
 mod clones;
@@ -42,7 +42,7 @@ static ACKED: Class = Class::new("test.acked");
 const PGS: u32 = 2;
 const CAPACITY: u64 = 4 << 20;
 const JOURNAL: u64 = 256 << 10;
-/// Room for some of the blocks, so that others are thrown out.
+/// Room for some of the blocks, so that others are evicted.
 const CACHE: usize = 400 << 10;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -141,7 +141,7 @@ impl Rng {
     }
 }
 
-/// Hears what is safe.
+/// Records the newest safe version.
 struct Listener {
     acked: Mutex<u64>,
     news: mpsc::Sender<()>,
@@ -160,13 +160,13 @@ impl CommitListener for Listener {
     }
 }
 
-/// A collection with what it should be.
+/// A collection with its expected contents.
 struct Pg {
     id: PgId,
     collection: Arc<dyn Collection>,
     listener: Arc<Listener>,
     news: mpsc::Receiver<()>,
-    /// After each version, from that on which the store was opened with.
+    /// The contents after each version, from the version at which the store was opened.
     history: Vec<(u64, Models)>,
 }
 
@@ -190,10 +190,10 @@ impl Pg {
         txn.objects.iter().for_each(|object| apply(&mut models, object));
         let version = txn.version.version;
         match self.collection.submit(txn) {
-            // Nothing of it is done. The journal is small: some are too large for it.
+            // Nothing is applied. The journal is small: some transactions are too large for it.
             Err(StoreError::Full { .. } | StoreError::TooLarge { .. }) => Ok(()),
             Err(e) => {
-                // It may be done all the same.
+                // It may be applied all the same.
                 self.history.push((version, models));
                 Err(e)
             }
@@ -214,7 +214,7 @@ impl Pg {
         *self.listener.acked.lock()
     }
 
-    /// The state that is found is that of one version; gives the history up to it.
+    /// Checks that the found state is that of one version; returns the history up to it.
     fn check(self, store: &DiskStore, what: &str) -> Vec<(u64, Models)> {
         let (acked, last) = (self.acked(), self.version());
         let found = Self::open(store, self.id.seed, self.history).expect("the store works");
@@ -247,7 +247,7 @@ fn config() -> DiskConfig {
 }
 
 fn open(machine: &Machine) -> Result<DiskStore, OpenError> {
-    // Half of the seeds have small writes go the way that many at once take.
+    // With half of the seeds, small writes take the path for many concurrent writes.
     let small_writes =
         if machine.seed().is_multiple_of(2) { SmallWrites::ToPlace } else { SmallWrites::ByLoad };
     DiskStore::open_on(Arc::new(machine.clone()), DiskConfig { small_writes, ..config() })
@@ -257,7 +257,7 @@ fn open_all(store: &DiskStore, histories: Vec<Vec<(u64, Models)>>) -> Result<Vec
     histories.into_iter().zip(0..).map(|(history, seed)| Pg::open(store, seed, history)).collect()
 }
 
-/// Random transactions, sometimes waited for; and checkpoints.
+/// Submits random transactions, waits for some, and runs checkpoints.
 fn load(store: &DiskStore, pgs: &mut [Pg], rng: &mut Rng, count: u64) -> Result<(), StoreError> {
     for _ in 0..count {
         let pg = rng.below(PGS.into()) as usize;
@@ -405,8 +405,8 @@ fn a_flipped_bit_is_an_error_that_names_object_and_offset() {
     assert_eq!(wait(view(b"bad").read(0, 20_480)).expect("the part before").concat(), data[..20_480]);
 }
 
-/// Goal: nobody waits for a cold read but who asked for it. Method: the machine holds one read back until all
-/// others of the same placement group have finished.
+/// Goal: a cold read delays only its caller. Method: the machine holds one read back until all others of
+/// the same placement group have finished.
 #[test]
 fn a_cold_read_delays_nothing_else_of_its_placement_group() {
     let machine = Machine::new(1, 64 << 20);
@@ -428,8 +428,8 @@ fn a_cold_read_delays_nothing_else_of_its_placement_group() {
     let (sender, answer) = mpsc::channel();
     cold.then(move |data| drop(sender.send(data)));
     begun.recv().expect("the read has begun");
-    // A cold read of another object, and then from memory; a write, made safe, and its object read; and the
-    // held object itself written and read.
+    // A cold read of another object, and a second one from memory; a write, its commit, and a read of its
+    // object; and a write and a read of the delayed object itself.
     assert_eq!(wait(view(b"other").read(0, u64::MAX)).expect("readable").concat(), data(3));
     assert!(
         matches!(view(b"other").read(4096, 4096), Fetch::Now(again) if again.concat() == data(3)[..4096])
@@ -479,7 +479,7 @@ fn what_a_checkpoint_has_written_is_read_from_memory() {
         std::thread::yield_now();
     };
     assert_eq!(found.concat(), [&data[..4096]; 20].concat());
-    // Once nobody can read it any more it is forgotten.
+    // It is removed when no reader can reach it any more.
     pg.collection.submit(one(22, b"a", Change::Remove)).expect("room");
     while store.core().io.data_cache.bytes() > 0 {
         store.core().signals.want_checkpoint();
@@ -507,7 +507,7 @@ fn a_full_store_refuses_and_recovers() {
     for name in &names {
         submit(name, Change::Remove).expect("removing needs no room");
     }
-    // Room comes back with a checkpoint, which the refusal has asked for.
+    // Space is freed by a checkpoint, which the refusal has requested.
     loop {
         match submit(b"again", Change::WriteFull { data: data.clone() }) {
             Ok(_) => break,
@@ -528,7 +528,7 @@ fn a_removed_collection_is_gone_and_may_be_made_again() {
         store.remove(pgs[0].id).expect("works");
         assert!(matches!(pgs[0].submit(&mut rng), Ok(()) | Err(StoreError::NoCollection(_))));
         let mut again = Pg::open(&store, 0, Vec::new()).expect("works");
-        // At least one that is done: the removal is only known to be safe when something after it is.
+        // At least one that is applied: a removal is known to be safe only when something after it is.
         let more = rng.below(10);
         while again.version() == 0 || again.history.len() < more as usize {
             again.submit(&mut rng).expect("works");

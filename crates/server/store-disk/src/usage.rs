@@ -1,4 +1,4 @@
-//! How much a store holds that nobody has open.
+//! The usage of a store that is not open.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,20 +15,20 @@ use super::layout::{BLOCK, VERSION_MARKED};
 use super::pair;
 use super::rows::{CollectionRow, StoreRow};
 
-/// How much a store holds, in bytes.
+/// The usage of a store, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// What it can hold.
+    /// The capacity.
     pub capacity: u64,
-    /// What is taken of that.
+    /// The part of the capacity in use.
     pub used: u64,
-    /// What its pools hold.
+    /// The contents of its pools.
     pub pools: BTreeMap<PoolId, CollectionStats>,
-    /// Records of the journal that are not part of these figures; none if the store was closed.
+    /// Records of the journal that these figures do not include; 0 if the store was closed.
     pub unstored_records: u64,
 }
 
-/// Reads how much the store in a directory holds. Nobody else may have it open.
+/// Reads the usage of the store in a directory. The store must not be open elsewhere.
 pub fn usage(dir: &Path) -> Result<Usage, OpenError> {
     if !Files::has_any(dir) {
         return Err(pair::no_store());
@@ -64,7 +64,8 @@ pub(super) fn usage_on(backend: &dyn Backend) -> Result<Usage, OpenError> {
     Ok(usage)
 }
 
-/// Whose the store in a directory is; nothing if there is none, or nobody can tell.
+/// Returns the id of the cluster that the store in a directory belongs to; `None` if there is no store or
+/// its superblocks cannot be read.
 pub fn fsid(dir: &Path) -> Option<Uuid> {
     if !Files::has_any(dir) {
         return None;

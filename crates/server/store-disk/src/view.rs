@@ -1,4 +1,4 @@
-//! One object at one moment, and how it is read.
+//! A view of one object at one moment, and its reads.
 
 use std::io;
 use std::ops::Range;
@@ -18,13 +18,14 @@ use super::layout::{BLOCK, block_crc};
 use super::onode::Onode;
 use super::reader::Reading;
 
-/// What a pair takes in memory beside its bytes, which clones share.
+/// The memory, in bytes, that a pair takes in addition to its bytes, which clones share.
 const PAIR_BYTES: usize = 128;
 
-/// Read in one go at most.
+/// The maximum number of blocks in one read.
 const READ_BLOCKS_MAX: usize = 1024;
-/// A read that is longer looks for its blocks in the data cache only up to the first that is not there, since
-/// the disk reads the others in one go, and leaves none there: it would throw out many that are read alone.
+/// A read longer than this looks for its blocks in the data cache only up to the first miss, since one disk
+/// read fetches the rest. It puts no blocks into the cache, because it would evict many blocks that are read
+/// individually.
 const CACHED_READ_MAX: usize = 64 << 10;
 
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -33,22 +34,22 @@ pub(super) struct DiskView {
     pub(super) io: Arc<Io>,
     pub(super) name: Arc<ObjectName>,
     pub(super) onode: Arc<Onode>,
-    /// The map that the onode's changes are put over.
+    /// The map under the onode's changes.
     pub(super) disk: Arc<dyn Snapshot>,
-    /// As long as it is held, the blocks that the onode names are not used again.
+    /// While it is held, the blocks of the onode are not reused.
     pub(super) guard: Arc<Guard>,
 }
 
-/// What data is read for.
+/// The purpose of a read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// To be used: kept data will do, and short data is kept.
+    /// To use the data: cached data suffices, and short reads are cached.
     ToUse,
-    /// To see whether it can be read: from the disk, and none of it is kept.
+    /// To check that the data can be read: it is read from the disk and not cached.
     ToVerify,
 }
 
-/// A part of what is read.
+/// A part of the data that is read.
 enum Piece {
     Memory(Bytes),
     Zeros(usize),
@@ -58,7 +59,7 @@ enum Piece {
 /// A part of a block on disk.
 struct OnDisk {
     place: Place,
-    /// Put over what is on disk.
+    /// To apply to the data from disk.
     patches: Vec<(usize, Bytes)>,
     from: usize,
     until: usize,
@@ -86,7 +87,7 @@ impl DiskView {
         offset.saturating_add(len).min(self.onode.size)
     }
 
-    /// What a range consists of, and whether all of it is in memory.
+    /// Returns the pieces of a range, and whether all of them are in memory.
     fn pieces(&self, offset: u64, end: u64, ask: Ask) -> (Vec<Piece>, bool) {
         let mut pieces = Vec::new();
         let mut in_memory = true;
@@ -147,7 +148,7 @@ impl DiskView {
         Fetch::Later(later)
     }
 
-    /// Has a read done by the pool.
+    /// Runs a read in the pool.
     fn later<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
@@ -156,7 +157,7 @@ impl DiskView {
         let view = self.clone();
         self.io.pool.push(move || {
             let value = read(&view);
-            // Whoever hears of it finds that nothing is held any more.
+            // Released before the result is delivered, so that its receiver finds that no view is held.
             drop(view);
             completer.complete(value);
         });
@@ -180,7 +181,7 @@ impl Clone for DiskView {
     }
 }
 
-/// A block that is in memory, with what is put over it.
+/// Returns a block that is in memory, with patches applied.
 fn patched(data: Bytes, patches: &[(usize, Bytes)]) -> Bytes {
     if patches.is_empty() {
         return data;
@@ -191,7 +192,7 @@ fn patched(data: Bytes, patches: &[(usize, Bytes)]) -> Bytes {
     whole.into()
 }
 
-/// Puts pieces together that are in memory, without copying.
+/// Joins pieces that are in memory, without copying.
 fn join(pieces: Vec<Piece>) -> Data {
     let mut out = Data::new();
     for piece in pieces {
@@ -217,15 +218,15 @@ struct DataRead {
     runs: SmallVec<[ReadRun; 1]>,
     ask: Ask,
     completer: Completer<Data>,
-    /// As long as it is held, the blocks are not used again.
+    /// While it is held, the blocks are not reused.
     _guard: Arc<Guard>,
 }
 
-/// Pieces whose blocks lie side by side on disk, to be read in one go. Blocks of an object are blocks of the
-/// buffer, and no other piece is in the same.
+/// Pieces whose blocks are adjacent on disk, read in one go. Each block of the object is one block of the
+/// buffer and belongs to one piece.
 struct ReadRun {
     pieces: Range<usize>,
-    /// Where it begins on disk, and in the buffer, in blocks.
+    /// The start on disk, and in the buffer, in blocks.
     first: u32,
     at: usize,
 }
@@ -236,7 +237,7 @@ impl ReadRun {
     }
 }
 
-/// What is to be read.
+/// Returns the runs that must be read from disk.
 fn runs(offset: u64, pieces: &[Piece]) -> SmallVec<[ReadRun; 1]> {
     let mut runs: SmallVec<[ReadRun; 1]> = SmallVec::new();
     let mut at = (offset % BLOCK as u64) as usize;
@@ -300,7 +301,7 @@ impl Reading for DataRead {
 }
 
 impl DataRead {
-    /// Checks all blocks that were read; else which piece is damaged.
+    /// Checks all blocks that were read; an error names the damaged piece.
     fn check(&self, buffer: &[u8]) -> Result<(), (usize, ReadError)> {
         for run in &self.runs {
             let places = self.pieces[run.pieces.clone()].iter().filter_map(Piece::place);
@@ -309,7 +310,7 @@ impl DataRead {
         Ok(())
     }
 
-    /// Puts into the buffer what is not from disk, and over what is from disk what is to be put there.
+    /// Copies the pieces that are not from disk into the buffer, and applies the patches to those from disk.
     fn put_together(&self, buffer: &mut [u8]) {
         let mut at = (self.offset % BLOCK as u64) as usize;
         for piece in &self.pieces {
@@ -326,7 +327,7 @@ impl DataRead {
     }
 }
 
-/// Takes what was read out of the buffer, block by block, as the data cache keeps it as well.
+/// Copies the blocks that were read out of the buffer, one by one, and puts them into the data cache.
 fn kept(io: &Io, mut pieces: Vec<Piece>, runs: &[ReadRun], buffer: &[u8]) -> Vec<Piece> {
     for run in runs {
         let blocks = buffer[run.bytes()].chunks_exact(BLOCK);
@@ -349,7 +350,7 @@ pub(super) enum ReadError {
     Checksum { block: u32, found: u32, expected: u32 },
 }
 
-/// Reads blocks that lie side by side and checks them.
+/// Reads adjacent blocks and checks them.
 pub(super) fn read_blocks(io: &Io, places: &[Place]) -> Result<Buffer, ReadError> {
     let mut buffer = Buffer::zeroed(places.len() * BLOCK);
     let first = places.first().map_or(0, |place| place.block);
@@ -359,7 +360,7 @@ pub(super) fn read_blocks(io: &Io, places: &[Place]) -> Result<Buffer, ReadError
     Ok(buffer)
 }
 
-/// Checks blocks; else which one is damaged.
+/// Checks blocks; an error names the damaged block.
 fn check(places: impl Iterator<Item = Place>, blocks: &[u8]) -> Result<(), (usize, ReadError)> {
     for (index, (block, place)) in blocks.chunks_exact(BLOCK).zip(places).enumerate() {
         let found = block_crc(block);

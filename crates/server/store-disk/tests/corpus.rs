@@ -1,13 +1,13 @@
-//! Replays the corpus of what stores wrote. Goal: whatever lies on disk, reading it does not panic, loop or
-//! grow beyond reason, and what is understood is written as it was. Method: what a store wrote, then the same
-//! cut and mutated.
+//! Replays a corpus of data that stores wrote. Goal: parsing arbitrary data from disk does not panic, loop
+//! or use excessive memory, and parsed data is encoded as it was. Method: data written by a store, then
+//! the same data cut and mutated.
 
 use std::path::Path;
 
 use loligo_store_disk::fuzz;
 use proptest::prelude::*;
 
-/// The files, with their names. Fails if one of the kinds is missing.
+/// Returns the files, with their names. Fails if one of the kinds is missing.
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus/store");
     let names =
@@ -28,7 +28,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 #[test]
 fn what_a_store_wrote_is_read() {
     for (name, bytes) in corpus() {
-        // Values of omaps, and most keys, are what they are.
+        // Values of omaps, and most keys, have no format.
         let any = name.starts_with("row-P") || name.starts_with("key-") && !name.starts_with("key-O");
         assert!(fuzz::store(&bytes) > 0 || any, "{name}");
     }

@@ -1,25 +1,27 @@
-//! Answers that a thread of a store gives one after the other, so that what they cause can be done together.
+//! Batches of results that a thread of a store delivers one after the other, so that their consequences
+//! can be handled together.
 
 use std::sync::Arc;
 
 use loligo_lockstat::{Class, RwLock};
 
-/// Held to take a reference; changed when somebody begins to listen.
+/// Held for reading to clone the list; held for writing to register a listener.
 static LISTENERS: Class = Class::new("store.batch_listeners");
 
-/// Hears when a thread of a store begins and ends to give answers: to reads ([`Later`](crate::Later)), and of
-/// changes that are safe ([`CommitListener`](crate::CommitListener)). Called in that thread, which holds no
-/// lock; must not block. What follows from one answer may be left until the end, which is a matter of
-/// microseconds. Threads give answers outside of batches as well.
+/// Is notified when a thread of a store begins and ends a batch of results: of reads
+/// ([`Later`](crate::Later)) and of committed transactions ([`CommitListener`](crate::CommitListener)).
+/// The calls come in that thread, which holds no lock; they must not block. The consequences of one
+/// result may be deferred until the end of the batch, which is microseconds away. Threads deliver
+/// results outside of batches as well.
 pub trait BatchListener: Send + Sync {
-    /// What follows in this thread, up to [`ended`](Self::ended), belongs together.
+    /// A batch begins: it consists of the results that this thread delivers before [`ended`](Self::ended).
     fn begins(&self);
 
-    /// The last answer was given.
+    /// The batch ended: its last result was delivered.
     fn ended(&self);
 }
 
-/// Who hears of a store's batches: a part of a store that gives answers together.
+/// The listeners of a store's batches. The parts of a store that deliver results together use it.
 pub struct BatchListeners(RwLock<Arc<[Arc<dyn BatchListener>]>>);
 
 impl Default for BatchListeners {
@@ -29,13 +31,13 @@ impl Default for BatchListeners {
 }
 
 impl BatchListeners {
-    /// One more who hears of batches that begin from now on.
+    /// Registers a listener for batches that begin from now on.
     pub fn add(&self, listener: Arc<dyn BatchListener>) {
         let mut listeners = self.0.write();
         *listeners = listeners.iter().cloned().chain([listener]).collect();
     }
 
-    /// Gives answers as one batch.
+    /// Runs `give`, which delivers results, as one batch.
     pub fn together<R>(&self, give: impl FnOnce() -> R) -> R {
         let listeners = Arc::clone(&self.0.read());
         listeners.iter().for_each(|listener| listener.begins());

@@ -1,6 +1,6 @@
-//! What every store must do: random transactions against a naive model (objects as byte vectors and maps), and
-//! the cases that chance does not find. A store's tests call these with an empty store of theirs; a store that
-//! forgets or corrupts something panics here.
+//! Conformance tests for every store: random transactions are compared with a naive model (objects as
+//! byte vectors and maps), and fixed tests cover cases that random ones do not find. A store's tests
+//! call these functions with an empty store. They panic if the store loses or corrupts data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -15,7 +15,7 @@ use crate::{
     ObjectStore, ObjectView, OmapRange, StoreError, Transaction, is_own,
 };
 
-/// Bytes of room that a store needs for these tests.
+/// Bytes of space that a store needs for these tests.
 pub const ROOM: u64 = 64 << 20;
 
 /// All of an omap.
@@ -30,12 +30,12 @@ impl CommitListener for Deaf {
     fn stopped(&self, _: &StoreError) {}
 }
 
-/// Opens a collection of which no listener hears.
+/// Opens a collection with a listener that does nothing.
 pub fn open(store: &dyn ObjectStore, seed: u32) -> Arc<dyn Collection> {
     store.open(PgId { pool: PoolId(1), seed }, Arc::new(Deaf)).expect("a store that works")
 }
 
-/// Waits for an answer.
+/// Waits for a result.
 pub fn wait<T: Send + 'static>(fetch: Fetch<T>) -> Result<T, StoreError> {
     match fetch {
         Fetch::Now(value) => Ok(value),
@@ -47,7 +47,7 @@ pub fn wait<T: Send + 'static>(fetch: Fetch<T>) -> Result<T, StoreError> {
     }
 }
 
-/// An object as it is now.
+/// Returns the current state of an object.
 pub fn view(pg: &dyn Collection, oid: ObjectRef<'_>) -> Option<Arc<dyn ObjectView>> {
     wait(pg.object(oid)).expect("readable")
 }
@@ -61,27 +61,27 @@ pub fn change<'a>(oid: ObjectRef<'a>, change: Change<'a>) -> Transaction<'a> {
     }
 }
 
-/// An object as it should be.
+/// The expected state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
-    /// Its data.
+    /// The data.
     pub data: Vec<u8>,
-    /// What the OSD keeps about it.
+    /// The OSD's metadata.
     pub info: Info,
-    /// Its extended attributes.
+    /// The extended attributes.
     pub xattrs: BTreeMap<Bytes, Bytes>,
-    /// Its omap.
+    /// The omap.
     pub omap: BTreeMap<Bytes, Bytes>,
     /// The omap's header.
     pub header: Bytes,
-    /// The checksum that was noted, while it holds.
+    /// The recorded checksum, while it is valid.
     pub crc: Option<u32>,
 }
 
 /// All objects of a collection.
 pub type Models = BTreeMap<ObjectName, Model>;
 
-/// Does what a transaction says of one object.
+/// Applies a transaction's changes of one object to the model.
 pub fn apply(models: &mut Models, changes: &ObjectChanges<'_>) {
     let name = ObjectName::new(changes.oid).expect("short");
     for change in &changes.changes {
@@ -142,7 +142,7 @@ fn apply_one(model: &mut Model, change: &Change<'_>, source: Option<Model>) {
     }
 }
 
-/// Compares all of a collection with the model; `what` says in a failure where that was.
+/// Compares a whole collection with the model; `what` names the occasion in a failure message.
 pub fn check_all(collection: &dyn Collection, models: &Models, what: &str) {
     let names: Vec<ObjectName> = models.keys().cloned().collect();
     let listed = wait(collection.list(ObjectRef::first_of_hash(0), usize::MAX)).expect("a list");
@@ -219,7 +219,8 @@ fn changes() -> impl Strategy<Value = Change<'static>> {
     ]
 }
 
-/// Transactions to try, each of a few changes of few objects; [`transactions_do_what_they_say`] does them.
+/// Transactions to try, each with a few changes of few objects; [`transactions_do_what_they_say`]
+/// applies them.
 pub fn transactions() -> impl Strategy<Value = Vec<Transaction<'static>>> {
     let object = (oids(), prop::collection::vec(changes(), 1..4)).prop_map(|(oid, changes)| ObjectChanges {
         oid,
@@ -247,8 +248,9 @@ fn stamp(txn: &mut Transaction<'_>, n: u64) {
     }
 }
 
-/// Does transactions, and compares after each of them what it touched, and at the end everything: the objects,
-/// listings of any beginning, and views of what was before. Gives the collection, and what it has.
+/// Applies transactions. Compares the changed objects after each transaction; at the end compares all
+/// objects, listings from every start, and views taken earlier. Returns the collection and its expected
+/// contents.
 pub fn transactions_do_what_they_say(
     store: &dyn ObjectStore,
     txns: Vec<Transaction<'static>>,
@@ -290,7 +292,7 @@ fn compare(view: Option<&Arc<dyn ObjectView>>, model: Option<&Model>, what: &str
     }
 }
 
-/// Requests beyond any bound are refused, and nothing of them is done.
+/// Requests beyond any bound are refused without effect.
 pub fn absurd_requests_are_refused(store: &dyn ObjectStore) {
     let pg = open(store, 0);
     let oid = ObjectRef::head(0, b"o");
@@ -304,7 +306,7 @@ pub fn absurd_requests_are_refused(store: &dyn ObjectStore) {
     assert_eq!(pg.stats().objects, 0);
 }
 
-/// Holes read as zeros, are no extents, and take no room.
+/// Holes read as zeros, are not extents, and occupy no space.
 pub fn holes_read_as_zeros_and_are_no_extents(store: &dyn ObjectStore) {
     let pg = open(store, 0);
     let oid = ObjectRef::head(0, b"o");
@@ -320,7 +322,7 @@ pub fn holes_read_as_zeros_and_are_no_extents(store: &dyn ObjectStore) {
     assert!(pg.stats().bytes_allocated < 10_000);
 }
 
-/// An omap is read in pages, of any beginning, prefix and bound.
+/// An omap is read in pages, from any start, with any prefix and bound.
 pub fn an_omap_is_read_in_pages(store: &dyn ObjectStore) {
     let pg = open(store, 0);
     let oid = ObjectRef::head(0, b"o");

@@ -1,26 +1,26 @@
-//! What an OSD keeps about an object.
+//! The OSD's metadata of an object.
 
 use loligo_wire::{Eversion, UTime};
 
-/// What the OSD keeps about an object beside its contents; opaque to the store.
+/// The OSD's metadata of an object, apart from its contents; opaque to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// The change that made the object what it is.
+    /// The version of the last change to the object.
     pub version: Eversion,
-    /// The version as users see it: not touched by changes that the OSD makes of itself.
+    /// The version as users see it; changes that the OSD makes on its own do not increase it.
     pub user_version: u64,
-    /// When it was changed last, by the client's clock.
+    /// The time of the last change, by the client's clock.
     pub mtime: UTime,
-    /// The newest truncation that a CephFS client has told of; 0 if none.
+    /// The sequence number of the newest truncation that a CephFS client reported; 0 if none.
     pub truncate_seq: u32,
-    /// Whether the object has an omap, be it an empty one.
+    /// Whether the object has an omap, possibly an empty one.
     pub has_omap: bool,
-    /// Whether the object is deleted for those who read it now, and stays for its snapshots.
+    /// Whether the head is deleted but kept because its snapshots need it.
     pub whiteout: bool,
-    /// Whether an attribute of the OSD's own says something of snapshots.
+    /// Whether one of the OSD's own attributes holds snapshot data.
     pub has_snaps: bool,
-    /// Whether attributes of the OSD's own name clients that watch.
+    /// Whether the OSD's own attributes list watchers.
     pub watched: bool,
-    /// The size that the truncation gave.
+    /// The size that the truncation set.
     pub truncate_size: u64,
 }

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::ALIGN;
 
-/// Memory that direct I/O takes: aligned, and a multiple of [`ALIGN`] long.
+/// Memory for direct I/O: aligned, and a multiple of [`ALIGN`] long.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
@@ -13,15 +13,15 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of zeros, of `len` bytes rounded up.
+    /// Creates a buffer of zeros, of `len` bytes rounded up.
     pub(crate) fn zeroed(len: usize) -> Self {
         let mut buffer = Self::default();
         buffer.reset(len);
         buffer
     }
 
-    /// Makes the buffer `len` bytes long, rounded up. What is in it is anything, except that bytes of a fresh
-    /// allocation are zero.
+    /// Makes the buffer `len` bytes long, rounded up. The contents are undefined, except that a fresh
+    /// allocation is zeroed.
     pub(crate) fn reset(&mut self, len: usize) {
         let len = len.next_multiple_of(ALIGN);
         if self.memory.len() < len + ALIGN {
@@ -31,7 +31,7 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Bytes that it can have without new memory.
+    /// The length it can have without a new allocation.
     pub(crate) fn capacity(&self) -> usize {
         self.memory.len().saturating_sub(ALIGN)
     }

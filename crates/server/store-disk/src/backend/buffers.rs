@@ -1,4 +1,4 @@
-//! Buffers that are kept for reuse.
+//! Buffers kept for reuse.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use loligo_lockstat::{Class, Mutex};
 
 use super::Buffer;
 
-/// Held to take or to give back one buffer.
+/// Held to take or to return one buffer.
 static BUFFERS: Class = Class::new("store.buffers");
 
-/// Bytes of buffers that are kept for later: what a dozen large reads take.
+/// The maximum bytes of kept buffers: enough for a dozen large reads.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// Buffers that were used before: neither has the kernel to find and clear their pages, nor has the program.
+/// Used buffers: neither the kernel nor the program has to allocate and clear their pages again.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers(Arc<Mutex<Kept>>);
 
@@ -28,10 +28,11 @@ impl Buffers {
         Self(Arc::new(Mutex::new(&BUFFERS, Kept::default())))
     }
 
-    /// A buffer of so many bytes, rounded up, in which is anything.
+    /// Returns a buffer of `len` bytes, rounded up, with undefined contents.
     pub(crate) fn take(&self, len: usize) -> Buffer {
         let mut kept = self.0.lock();
-        // The newest that is large enough, and not so much larger that a small read would hold a large one's.
+        // The newest that is large enough, but not so much larger that a small read would occupy a large
+        // read's buffer.
         let fits = |buffer: &Buffer| (len..=len.saturating_mul(2).max(SMALL)).contains(&buffer.capacity());
         let found = kept.buffers.iter().rposition(fits).map(|at| kept.buffers.swap_remove(at));
         if let Some(buffer) = &found {
@@ -43,7 +44,7 @@ impl Buffers {
         buffer
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     pub(crate) fn give_back(&self, buffer: Buffer) {
         let mut kept = self.0.lock();
         if kept.bytes + buffer.capacity() <= KEPT_BYTES_MAX {
@@ -55,13 +56,13 @@ impl Buffers {
         drop(buffer);
     }
 
-    /// The contents of a buffer, which comes back when nobody needs them any more.
+    /// Returns the contents of a buffer; the buffer returns to the pool when the last reference is dropped.
     pub(crate) fn lend(&self, buffer: Buffer) -> Bytes {
         Bytes::from_owner(Lent { buffer, home: self.clone() })
     }
 }
 
-/// Buffers up to this size are all the same.
+/// Buffers up to this size are interchangeable.
 const SMALL: usize = 128 << 10;
 
 struct Lent {

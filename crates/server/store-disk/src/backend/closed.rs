@@ -1,4 +1,4 @@
-//! What stands for the key-value map of a closed store.
+//! The stand-in for the key-value map of a closed store.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Batch, Kv, Snapshot};
 
-/// The map of a store that was closed: whoever still has a part of the store keeps no file open.
+/// The map of a closed store: remaining references to parts of the store keep no file open.
 #[derive(Debug)]
 pub(crate) struct Closed;
 

@@ -1,4 +1,4 @@
-//! Real files, with direct I/O where the file system has it.
+//! Real files, with direct I/O where the file system supports it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -15,22 +15,22 @@ use rustix::process::geteuid;
 use super::fjall::FjallKv;
 use super::{Backend, BackendFile, Kv};
 
-/// The files of a directory that nobody else has open.
+/// The files of a directory that no other store has open.
 #[derive(Debug)]
 pub(crate) struct Files {
     dir: PathBuf,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     _lock: File,
 }
 
 impl Files {
-    /// Whether any file of a store is there, without making one.
+    /// Whether any file of a store exists; creates none.
     pub(crate) fn has_any(dir: &Path) -> bool {
         ["super", "super.copy", "journal", "data", "kv"].iter().any(|name| dir.join(name).exists())
     }
 
-    /// Opens a directory, and makes it if need be. Fails with [`io::ErrorKind::WouldBlock`] if another store
-    /// uses it.
+    /// Opens a directory, and creates it if necessary. Fails with [`io::ErrorKind::WouldBlock`] if another
+    /// store uses it.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(dir)?;
         let lock = options().open(dir.join("lock"))?;
@@ -47,8 +47,8 @@ impl Backend for Files {
         let direct =
             options().custom_flags((OFlags::DIRECT | OFlags::NOFOLLOW).bits().cast_signed()).open(&path);
         let file = match direct {
-            // Some file systems have no direct I/O; then writes go through the page cache and are as safe
-            // after a sync.
+            // Some file systems have no direct I/O. Writes then go through the page cache and are equally
+            // safe after a sync.
             Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => options().open(&path)?,
             opened => opened?,
         };
@@ -58,7 +58,7 @@ impl Backend for Files {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         if is_new {
-            // The name itself must survive.
+            // The directory entry itself must survive.
             File::open(&self.dir)?.sync_all()?;
         }
         Ok(Arc::new(RealFile(file)))
@@ -96,7 +96,7 @@ impl Backend for Files {
 fn options() -> OpenOptions {
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    // A link would lead to a file of somebody else.
+    // A symbolic link might lead to a file of another user.
     options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
@@ -138,7 +138,7 @@ impl BackendFile for RealFile {
 
     fn write_and_sync(&self, mut offset: u64, mut buffer: &[u8]) -> io::Result<()> {
         blocking_point("writing and syncing a file of the store");
-        // One call, and with disks that can do so one request, instead of a write and a flush.
+        // One call, and on disks that support it one request, instead of a write and a flush.
         while !buffer.is_empty() {
             match pwritev2(&self.0, &[IoSlice::new(buffer)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,7 +1,6 @@
 //! The key-value map: `fjall`, a log-structured merge tree.
 //!
-//! Of what it offers we use batches, snapshots and ranges. Each commit is synced: there is one for each
-//! checkpoint.
+//! Only its batches, snapshots and ranges are used. Each commit is synced: there is one for each checkpoint.
 
 use std::fmt;
 use std::io;
@@ -14,11 +13,11 @@ use loligo_lockstat::blocking_point;
 
 use super::{Batch, Kv, Snapshot};
 
-/// What it keeps of its blocks in memory.
+/// The size of its block cache.
 const CACHE_BYTES: u64 = 16 << 20;
-/// What it gathers in memory before it writes a table.
+/// The bytes it gathers in memory before it writes a table.
 const MEMTABLE_BYTES: u64 = 16 << 20;
-/// Its own log, which a restart reads: as little as it takes.
+/// The maximum size of its own log, which a restart reads: as small as possible.
 const LOG_BYTES: u64 = 64 << 20;
 
 pub(super) struct FjallKv {

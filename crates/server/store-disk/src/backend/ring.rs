@@ -1,9 +1,8 @@
-//! Reads of one file by `io_uring`: many are given to the kernel with one call, which tells the disk of them
-//! at once, and those that are done are found with the next.
+//! Reads of one file with `io_uring`: one call submits many reads to the kernel, which passes them to the
+//! disk at once, and the next call finds those that have completed.
 //!
-//! The kernel writes to memory while we do other things. So a ring owns the buffers of its reads from the
-//! moment they are given to it until the kernel has said that it has done with them, and it waits for that
-//! when it is dropped.
+//! The kernel writes to memory asynchronously. A ring therefore owns the buffers of its reads from
+//! submission until the kernel reports completion, and waits for that when it is dropped.
 #![expect(unsafe_code, reason = "the kernel is given addresses of memory")]
 
 use std::collections::VecDeque;
@@ -22,16 +21,16 @@ use smallvec::SmallVec;
 
 use super::{BackendFile, Buffer};
 
-/// Parts of reads that the kernel has at the same time, and one more: more than a disk does at once. Others
-/// wait here.
+/// Entries of the ring: the parts of reads in the kernel at the same time, and one for the wake-up. That
+/// is more than a disk processes at once. Further parts wait in the ring.
 const ENTRIES: u32 = 128;
-/// Says that the kernel shall look for what is done also when nobody waits (`IORING_ENTER_GETEVENTS`,
+/// Makes the kernel process completions even if the call does not wait (`IORING_ENTER_GETEVENTS`,
 /// io_uring_enter(2)).
 const GETEVENTS: u32 = 1;
-/// In the place of a read's number: the wake-up.
+/// The user data of the wake-up's entry, in place of a read's number.
 const WAKE: u64 = u64::MAX;
 
-/// A part of a read: from which byte of the file on, into which bytes of the buffer.
+/// A part of a read: the offset in the file, and the range of the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) offset: u64,
@@ -41,32 +40,32 @@ pub(crate) struct Part {
 /// The parts of a read, which do not overlap in the buffer.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
 
-/// Wakes the thread that waits at a ring, or that will wait there next.
+/// Wakes the thread that waits at a ring, or will wait there next.
 #[derive(Clone, Debug)]
 pub(crate) struct Wake(Arc<OwnedFd>);
 
 impl Wake {
     pub(crate) fn wake(&self) {
-        // Adds one; it would fail or wait only if nobody had looked for an eternity.
+        // Adds one. The write would fail or block only after a huge number of unread wake-ups.
         let _ = rustix::io::write(&self.0, &1u64.to_le_bytes());
     }
 }
 
-/// A ring for reads of one file, each with something that belongs to it.
+/// A ring for reads of one file, each with a value that belongs to it.
 pub(crate) struct Ring<T> {
     ring: IoUring,
     /// Open as long as the ring may use it.
     file: Arc<dyn BackendFile>,
     wake: Wake,
-    /// The kernel writes here when the ring is woken; not to be touched while `armed`.
+    /// The kernel writes here when the ring is woken. Not accessed while `armed`.
     wake_buffer: Box<[u8; 8]>,
     armed: bool,
-    /// By number. Buffers of those that have parts in the kernel are not to be touched.
+    /// By number. The buffers of reads with parts in the kernel are not accessed.
     reads: Vec<Option<Read<T>>>,
     free: Vec<u32>,
-    /// Parts that the kernel has not got: the read's number, the part's.
+    /// Parts not submitted yet: the read's number and the part's number.
     waiting: VecDeque<(u32, u32)>,
-    /// Parts that the kernel has.
+    /// The number of parts in the kernel.
     in_kernel: usize,
     done: VecDeque<u32>,
 }
@@ -74,26 +73,27 @@ pub(crate) struct Ring<T> {
 struct Read<T> {
     what: T,
     buffer: Buffer,
-    /// What is left of each.
+    /// The rest of each part.
     parts: Parts,
-    /// Parts that are not done.
+    /// The number of parts that are not complete.
     left: usize,
     failed: Option<(usize, io::Error)>,
 }
 
-/// A read that is done, with the part that failed, if any has.
+/// A completed read, with the part that failed, if any.
 pub(crate) type Done<T> = (T, Buffer, Result<(), (usize, io::Error)>);
 
 impl<T> Ring<T> {
-    /// A ring to be used by this thread only; none if the file is not one of the kernel's.
+    /// Creates a ring for this thread only. Returns `None` if the file is not a file of the kernel.
     ///
     /// # Errors
-    /// The kernel has no `io_uring`, or does not let us have it.
+    /// The kernel has no `io_uring`, or does not permit its use.
     pub(crate) fn new(file: Arc<dyn BackendFile>) -> io::Result<Option<Self>> {
         if file.fd().is_none() {
             return Ok(None);
         }
-        // Newer kernels interrupt nobody for what is done, but wait until it is looked for.
+        // With these flags newer kernels do not interrupt the thread for completions, but process them
+        // when it asks.
         let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
         let ring = newest.or_else(|_| IoUring::new(ENTRIES))?;
         let wake = Wake(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
@@ -109,7 +109,7 @@ impl<T> Ring<T> {
             in_kernel: 0,
             done: VecDeque::new(),
         };
-        // The first read shows whether the kernel knows this kind of request, which is younger than
+        // The first read shows whether the kernel supports this kind of request, which is newer than
         // `io_uring`.
         ring.wake.wake();
         ring.arm();
@@ -126,7 +126,7 @@ impl<T> Ring<T> {
         self.wake.clone()
     }
 
-    /// Takes a read, to be begun by the next [`enter`](Self::enter).
+    /// Adds a read; the next [`enter`](Self::enter) starts it.
     pub(crate) fn push(&mut self, what: T, buffer: Buffer, parts: Parts) {
         assert!(parts.iter().all(|part| part.range.end <= buffer.len()), "a read goes into its buffer");
         let number = self.free.pop().unwrap_or_else(|| {
@@ -140,10 +140,11 @@ impl<T> Ring<T> {
         self.reads[number as usize] = Some(Read { what, buffer, left: parts.len(), parts, failed: None });
     }
 
-    /// Begins what waits and looks for what is done; if `wait`, until something is, or the ring is woken.
+    /// Submits waiting parts and collects completions. With `wait`, blocks until there is one or the ring
+    /// is woken.
     ///
     /// # Errors
-    /// Something that should not happen; the ring is of no use any more.
+    /// An unexpected error; the ring is unusable afterwards.
     pub(crate) fn enter(&mut self, wait: bool) -> io::Result<()> {
         self.arm();
         while self.in_kernel + 1 < ENTRIES as usize
@@ -156,7 +157,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// A read that is done.
+    /// Returns a completed read.
     pub(crate) fn next_done(&mut self) -> Option<Done<T>> {
         let number = self.done.pop_front()?;
         let read = self.reads.get_mut(number as usize)?.take()?;
@@ -164,18 +165,18 @@ impl<T> Ring<T> {
         Some((read.what, read.buffer, read.failed.map_or(Ok(()), Err)))
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether the ring has no reads.
     pub(crate) fn is_idle(&self) -> bool {
         self.reads.len() == self.free.len()
     }
 
-    /// What belongs to reads that are not done, and will not be: the ring is of no use any more.
+    /// Returns the values of the reads that are not complete and never will be: the ring is unusable.
     pub(crate) fn give_up(mut self) -> Vec<T> {
         self.settle();
         self.reads.iter_mut().filter_map(Option::take).map(|read| read.what).collect()
     }
 
-    /// Has the kernel tell when the ring is woken.
+    /// Submits the read that completes when the ring is woken.
     fn arm(&mut self) {
         if self.armed {
             return;
@@ -183,9 +184,9 @@ impl<T> Ring<T> {
         self.armed = true;
         let entry = opcode::Read::new(Fd(self.wake.0.as_raw_fd()), self.wake_buffer.as_mut_ptr(), 8);
         let entry = entry.build().user_data(WAKE);
-        // SAFETY: the buffer is the ring's and has 8 bytes; nobody touches it until the kernel has done with
-        // it, as `armed` says, and it is not freed before (`settle`). The descriptor is open as long as
-        // `wake` is there.
+        // SAFETY: the ring owns the buffer, which has 8 bytes. It is not accessed until the kernel has
+        // finished with it (`armed`), and is not freed before that (`settle`). The descriptor is open as
+        // long as `wake` exists.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("there are entries for one more than all parts that the kernel gets");
     }
@@ -199,34 +200,34 @@ impl<T> Ring<T> {
         let entry = opcode::Read::new(Fd(fd.as_raw_fd()), memory.as_mut_ptr(), memory.len() as u32);
         let entry =
             entry.offset(left.offset).build().user_data(u64::from(number) << u32::BITS | u64::from(part));
-        // SAFETY: the memory is on the heap, a part of a buffer that the ring owns; the buffer is not touched
-        // before the kernel has done with all parts of it (`next_done` gives only those that are), and not
-        // freed (`settle`). The descriptor is open as long as `file` is there.
+        // SAFETY: the memory is on the heap, in a buffer that the ring owns. The buffer is not accessed
+        // before the kernel has finished with all parts of it (`next_done` returns only such reads), and
+        // is not freed before (`settle`). The descriptor is open as long as `file` exists.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("there are entries for all parts that the kernel gets");
         self.in_kernel += 1;
     }
 
-    /// Gives the kernel what was begun, and has it look for what is done.
+    /// Submits the prepared entries to the kernel and makes it process completions.
     fn call(&mut self, wait: bool) -> io::Result<()> {
         if wait {
             blocking_point("reading by io_uring");
         }
         let begun = self.ring.submission().len() as u32;
-        // SAFETY: no argument is given by address.
+        // SAFETY: no argument is passed by address.
         let entered = unsafe { self.ring.submitter().enter::<()>(begun, u32::from(wait), GETEVENTS, None) };
         match entered {
             Ok(_) => Ok(()),
             Err(e) => match Errno::from_io_error(&e) {
-                // A signal; or the kernel is short of memory, or wants to be rid of what is done first. What
-                // was not begun is begun next time.
+                // A signal; or the kernel is short of memory, or wants completions to be collected first.
+                // Entries that were not submitted are submitted next time.
                 Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
                 _ => Err(e),
             },
         }
     }
 
-    /// Notes what the kernel has done.
+    /// Collects the kernel's completions.
     fn reap(&mut self) -> Woken {
         let mut woken = Woken::No;
         loop {
@@ -271,8 +272,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Waits until the kernel has done with all memory that it was given. If that cannot be, the memory is
-    /// never used again.
+    /// Waits until the kernel has finished with all memory passed to it. If that fails, the memory is leaked.
     fn settle(&mut self) {
         self.waiting.clear();
         self.wake.wake();
@@ -290,7 +290,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// What became of the wake-up that the kernel was asked for.
+/// The result of the wake-up's read.
 #[derive(PartialEq, Eq)]
 enum Woken {
     No,
@@ -330,7 +330,7 @@ mod tests {
             offset: (block * BLOCK) as u64,
             range: at * BLOCK..(at + blocks) * BLOCK,
         };
-        // More than the kernel gets at once; the last lies behind the end.
+        // More than the kernel gets at once; the last part is after the end of the file.
         for n in 0..BLOCKS {
             let parts = [part(n, 1, 1), part(BLOCKS - 1 - n, 0, 1)].into_iter().collect();
             ring.push(n, Buffer::zeroed(2 * BLOCK), parts);
@@ -362,7 +362,7 @@ mod tests {
         // A wake-up ends a wait, also one that begins later.
         ring.waker().wake();
         ring.enter(true).expect("works");
-        // What is given up is read into memory that stays until the kernel has done with it.
+        // Abandoned reads go to memory that stays allocated until the kernel has finished with it.
         (0..200).for_each(|n| ring.push(n, Buffer::zeroed(BLOCK), [part(n, 0, 1)].into_iter().collect()));
         ring.enter(false).expect("works");
         let given_up = ring.give_up();

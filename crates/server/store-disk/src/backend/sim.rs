@@ -1,11 +1,11 @@
-//! A simulated machine: files in memory that lose, reorder and tear what was not synced, and calls that fail.
+//! A simulated machine: files in memory that lose, reorder and tear unsynced writes, and calls that fail.
 //!
-//! A sync that fails loses what was to be made safe, and each open handle is told of it once, as the kernel
-//! does it.
+//! A failed sync loses the unsynced writes, and each open handle reports the error once, as with the kernel.
 //!
-//! Time is counted in calls. At the call that the test names the power goes, or that one call fails. With the
-//! power gone each sector of each unsynced write is there or not, as the seed says; what was synced is there.
-//! A commit of the key-value map during which the power goes is there wholly or not at all.
+//! Time is counted in calls. At the call that the test names, the power fails, or that call alone fails.
+//! After a power failure each sector of each unsynced write is present or not, depending on the seed;
+//! synced writes are present. A commit of the key-value map during which the power fails is present
+//! completely or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,23 +20,23 @@ use super::{Backend, BackendFile, Batch, Kv, Snapshot};
 
 static MACHINE: Class = Class::new("test.machine");
 
-/// What a disk writes wholly or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// What goes wrong, and when.
+/// The faults to inject, and when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Plan {
-    /// The call (write, sync, commit) at which the power goes.
+    /// The call (write, sync, commit) at which the power fails.
     pub(crate) power_off_at: Option<u64>,
-    /// The call (also reads) that fails by itself.
+    /// The call (also a read) that fails alone.
     pub(crate) fail_at: Option<u64>,
-    /// With which error.
+    /// The error of the failing call.
     pub(crate) error: Option<io::ErrorKind>,
     /// The call that panics.
     pub(crate) panic_at: Option<u64>,
 }
 
-/// A machine. Clones are the same.
+/// A machine. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Machine(Arc<Mutex<State>>);
 
@@ -51,32 +51,32 @@ struct State {
     random: u64,
     free_bytes: u64,
     held: Option<Held>,
-    /// Bytes read of each file.
+    /// Bytes read from each file.
     read: BTreeMap<&'static str, u64>,
     gates: Vec<(&'static str, At, mpsc::Sender<()>, mpsc::Receiver<()>)>,
 }
 
-/// Where a call waits that a test wants to come late.
+/// The kind of call that a gate delays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     Write,
     Sync,
-    /// A sync that loses what it should make safe, and waits before it says so.
+    /// A sync that loses the unsynced writes, and waits before it reports that.
     LostSync,
 }
 
-/// A read that is held back: told when it has begun, and waits until the other end is gone.
+/// A delayed read: sends when it has begun, and waits until the other end is dropped.
 type Held = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
 
 #[derive(Default)]
 struct FileState {
-    /// As programs see it.
+    /// The contents as programs see them.
     now: Vec<u8>,
-    /// As it was at the last sync.
+    /// The contents at the last sync.
     synced: Vec<u8>,
-    /// What was done since.
+    /// The changes since the last sync.
     unsynced: Vec<Change>,
-    /// Syncs that have failed.
+    /// The number of failed syncs.
     failures: u64,
 }
 
@@ -92,12 +92,12 @@ impl Machine {
         Self(Arc::new(Mutex::new(&MACHINE, State { seed, random, free_bytes, ..State::default() })))
     }
 
-    /// What it was made with.
+    /// The seed it was created with.
     pub(crate) fn seed(&self) -> u64 {
         self.0.lock().seed
     }
 
-    /// From now on this goes wrong; calls are counted from 0 again.
+    /// Sets the faults to inject from now on; calls are counted from 0 again.
     pub(crate) fn plan(&self, plan: Plan) {
         let mut state = self.0.lock();
         state.plan = plan;
@@ -108,7 +108,7 @@ impl Machine {
         self.0.lock().calls
     }
 
-    /// Takes the power away, if it is not gone yet, and gives it back: what a program finds that starts now.
+    /// Cuts the power, if it is on, and restores it: the state that a program starting now finds.
     pub(crate) fn power_cycle(&self) {
         let mut state = self.0.lock();
         state.power_off();
@@ -117,7 +117,7 @@ impl Machine {
         state.calls = 0;
     }
 
-    /// Ends the program but not the machine (`kill -9`): what was written stays. Programs that run on get
+    /// Ends the program but not the machine (`kill -9`): written data stays. Programs that continue get
     /// errors.
     pub(crate) fn restarted(&self) -> Self {
         let mut state = self.0.lock();
@@ -133,7 +133,7 @@ impl Machine {
         Self(Arc::new(Mutex::new(&MACHINE, new)))
     }
 
-    /// Turns one bit of a file around.
+    /// Flips one bit of a file.
     pub(crate) fn flip(&self, name: &'static str, offset: u64, bit: u8) {
         let mut state = self.0.lock();
         let file = state.files.get_mut(name).expect("a file of that name");
@@ -142,48 +142,49 @@ impl Machine {
         file.unsynced.clear();
     }
 
-    /// Puts something else in the place of a file.
+    /// Replaces the contents of a file.
     pub(crate) fn put(&self, name: &'static str, contents: Vec<u8>) {
         let file = FileState { now: contents.clone(), synced: contents, ..FileState::default() };
         self.0.lock().files.insert(name, file);
     }
 
-    /// The map, as it is.
+    /// Returns the map.
     pub(crate) fn map(&self) -> Arc<BTreeMap<Bytes, Bytes>> {
         self.0.lock().kv.clone()
     }
 
-    /// Puts another map in the place of this one.
+    /// Replaces the map.
     pub(crate) fn put_map(&self, map: Arc<BTreeMap<Bytes, Bytes>>) {
         self.0.lock().kv = map;
     }
 
-    /// Holds the next read of a file back until the sender is dropped; the receiver hears when it has begun.
+    /// Delays the next read of a file until the sender is dropped; the receiver is notified when it has
+    /// begun.
     pub(crate) fn hold_read(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel());
         self.0.lock().held = Some((name, begun, released));
         (has_begun, release)
     }
 
-    /// The contents of a file.
+    /// Returns the contents of a file.
     pub(crate) fn contents(&self, name: &'static str) -> Vec<u8> {
         self.0.lock().files.get(name).map(|file| file.now.clone()).unwrap_or_default()
     }
 
-    /// Bytes of a file that were read since this machine was started.
+    /// Bytes read from a file since this machine was started.
     pub(crate) fn bytes_read(&self, name: &'static str) -> u64 {
         self.0.lock().read.get(name).copied().unwrap_or(0)
     }
 
-    /// Has the next such call of a file wait: gives where to hear that it does, and where to say that it may
-    /// go on. If that end is dropped, the call panics.
+    /// Delays the next such call of a file. Returns a receiver that is notified when the call waits, and a
+    /// sender that lets it continue. If the sender is dropped, the call panics.
     pub(crate) fn gate(&self, name: &'static str, at: At) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((arrived, heard), (go, told)) = (mpsc::channel(), mpsc::channel());
         self.0.lock().gates.push((name, at, arrived, told));
         (heard, go)
     }
 
-    /// Waits if a test wants that; before it does, the machine changes so.
+    /// Waits if a gate exists for this call; `first` changes the file before the wait.
     fn pass_gate(&self, name: &'static str, at: At, first: impl FnOnce(&mut FileState)) -> bool {
         let mut state = self.0.lock();
         let Some(index) = state.gates.iter().position(|(of, when, ..)| (*of, *when) == (name, at)) else {
@@ -215,7 +216,7 @@ impl Machine {
             return Err(state.plan.error.unwrap_or(io::ErrorKind::Other).into());
         }
         if writes && state.plan.power_off_at.is_some_and(|at| call >= at) {
-            // What is under way may happen in part.
+            // The call in progress may take effect in part.
             act(&mut state);
             state.power_off();
             return Err(io::Error::other("the power went off"));
@@ -224,7 +225,7 @@ impl Machine {
     }
 }
 
-/// A panic of which nothing is printed.
+/// Panics without a message.
 fn quiet_panic() -> ! {
     std::panic::resume_unwind(Box::new("a call of the simulated machine"));
 }
@@ -251,7 +252,7 @@ impl State {
         self.files = files;
     }
 
-    /// Does a change in part: all, nothing, or any of its sectors.
+    /// Applies a change in part: all, nothing, or any of its sectors.
     fn perhaps(&mut self, contents: &mut Vec<u8>, change: &Change) {
         let fate = self.next_random() % 4;
         match change {
@@ -275,7 +276,7 @@ impl Change {
             Self::SetLen(len) => contents.resize(*len as usize, 0),
             Self::Discard(offset, len) => {
                 let end = contents.len().min((offset + len) as usize);
-                // Not zeros: who reads what was given back shall notice.
+                // Not zeros, so that reads of discarded data are noticed.
                 contents[(*offset as usize).min(end)..end].fill(0xdd);
             }
         }
@@ -322,7 +323,7 @@ impl Backend for Machine {
 struct SimFile {
     machine: Machine,
     name: &'static str,
-    /// Of how many failed syncs this handle has been told.
+    /// The number of failed syncs that this handle has reported.
     told: AtomicU64,
 }
 

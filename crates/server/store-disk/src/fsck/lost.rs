@@ -1,17 +1,18 @@
-//! Finds out what the lost row of a collection said, from what else there is.
+//! Reconstructs the lost row of a collection from other data.
 //!
-//! | what | from where |
+//! | lost value | source |
 //! |---|---|
-//! | which placement group | the key of a row that cannot be read, if there is one and one collection without a row; else records of the journal about its objects |
-//! | its number | the rows of its objects and operation records, which begin with it |
-//! | its version | the newest that an operation record or an object has |
-//! | operation records so far | the newest row of them |
-//! | up to which record the map has all | the journal's records: those with a later version are not in the map; without any, all records are |
-//! | sums | counted anew |
+//! | placement group | an unreadable row's key, if only one collection lacks a row; else the journal |
+//! | number | the rows of its objects and operation records, which begin with it |
+//! | version | the newest version of an operation record or an object |
+//! | number of operation records | the newest row of them |
+//! | newest record in the map | the journal: later versions are not in the map; if it has none, all are |
+//! | sums | counted again |
 //!
-//! Versions of a collection grow with its records, and a checkpoint takes all of a collection up to one
-//! record. So a record of a later version than the map's was not taken, unless it left neither an operation
-//! record nor an object there: then nobody knows, and nothing is done.
+//! The versions of a collection increase with its records, and a checkpoint includes all records of a
+//! collection up to one. A record of a later version than the map's is therefore not in the map, unless it
+//! left neither an operation record nor an object there. In that case the newest record in the map is
+//! unknown, and nothing is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +33,7 @@ pub(super) struct Unreadable {
     pub(super) row: Bytes,
 }
 
-/// What the journal has of a placement group whose collection has no row.
+/// The journal's data of a placement group whose collection has no row.
 #[derive(Default)]
 struct Logged {
     /// In order.
@@ -44,18 +45,18 @@ struct Logged {
 struct Entry {
     seq: u64,
     version: Eversion,
-    /// If the map had it, it would have an operation record of it.
+    /// Whether the map, if it had the record, would have an operation record of it.
     leaves_trace: bool,
 }
 
-/// What the map has of a collection without a row.
+/// The map's data of a collection without a row.
 struct Left {
     version: Eversion,
     records: u64,
 }
 
 impl Check<'_> {
-    /// Finds collections without rows, and takes them for what they are if that is known.
+    /// Finds collections without rows, and reconstructs their rows if possible.
     pub(super) fn lost_collections(
         &mut self,
         unreadable: Vec<Unreadable>,
@@ -78,7 +79,7 @@ impl Check<'_> {
                     self.applied.insert(pg, row.applied_seq);
                     self.collections.insert(*number, (pg, row, CollectionStats::default()));
                 }
-                // Operation records alone that belong to nothing are taken out as other rows are.
+                // Operation records without objects that belong to no collection are removed like other rows.
                 Err(_) if !self.has_objects(*number) => {}
                 Err(why) => {
                     self.hopeless(format!("the row of the collection number {number} is not there: {why}"));
@@ -96,14 +97,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The numbers that objects or operation records have, and no collection.
+    /// Returns the numbers that objects or operation records have but no collection has.
     fn numbers_without_row(&mut self) -> Result<Vec<u32>, OpenError> {
         let mut found = BTreeSet::new();
         for kind in [b"O", b"D"] {
             let (mut next, end) = (Some(0), [kind[0] + 1]);
             while let Some(number) = next {
                 let from = [&kind[..], &u32::to_be_bytes(number)].concat();
-                // What cannot be read is told of when the rows themselves are.
+                // Rows that cannot be read are reported when the rows themselves are checked.
                 let Ok(rows) = self.disk.range(&from, &end, 1) else { break };
                 let key = rows.first().and_then(|(key, _)| key.get(1..5)?.try_into().ok());
                 let Some(number) = key.map(u32::from_be_bytes) else { break };
@@ -140,7 +141,7 @@ impl Check<'_> {
         Ok(all)
     }
 
-    /// What the row of a collection was, or why that is not known.
+    /// Returns the former row of a collection, or why it is unknown.
     fn found(
         &self,
         number: u32,
@@ -153,7 +154,7 @@ impl Check<'_> {
         let mut pgs: BTreeSet<PgId> =
             logged.iter().filter(|(_, logged)| logged.names.iter().any(has)).map(|(pg, _)| *pg).collect();
         if let Some(Unreadable { pg, row }) = only {
-            // As far as it goes it may not say otherwise.
+            // The readable part of the row must not contradict it.
             let says = row.first_chunk::<4>().map_or(number, |bytes| u32::from_le_bytes(*bytes));
             if says != number {
                 return Err(format!("what is left of the row of {pg} says number {says}"));
@@ -178,7 +179,7 @@ impl Check<'_> {
         Ok((pg, row))
     }
 
-    /// What the rows of a collection say.
+    /// Returns what the rows of a collection contain.
     fn left(&self, number: u32) -> Result<Left, String> {
         let mut left = Left { version: Eversion::default(), records: 0 };
         self.rows_of(keys::records(number, 0), keys::records(number, u64::MAX), |key, value| {
@@ -214,12 +215,12 @@ impl Check<'_> {
     }
 }
 
-/// Behind all objects of a collection.
+/// The key after all objects of a collection.
 fn after(number: u32) -> Bytes {
     number.checked_add(1).map_or_else(|| Bytes::from_static(b"P"), keys::objects)
 }
 
-/// Up to which record the map has all.
+/// Returns the newest record up to which the map has all.
 fn applied(left: &Left, logged: Option<&Logged>, store: &StoreRow) -> Result<u64, String> {
     let Some(logged) = logged else { return Ok(store.next_seq.saturating_sub(1)) };
     if logged.removed {

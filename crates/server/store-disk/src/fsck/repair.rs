@@ -1,22 +1,21 @@
-//! Mends what can be mended without inventing data.
+//! Repairs damage as far as possible without inventing data.
 //!
-//! | what is wrong | what is done |
+//! | fault | repair |
 //! |---|---|
-//! | blocks in use that belong to nothing, or the other way round, or to another number of objects; wrong sums | counted anew, from the rows that can be read |
-//! | the row of an object that cannot be read | taken out; its chunks and its omap belong to nothing then |
-//! | rows that belong to nothing | taken out |
-//! | the row of a chunk that cannot be read | its blocks become such that every read of them fails; the rest of the object is served |
-//! | a block that does not exist | it becomes one of which every read fails |
-//! | operation records that cannot be read | forgotten: a repetition of one of them would be done twice |
-//! | a journal that goes on behind a place that cannot be read | ends there: what was acknowledged later is lost |
-//! | one of the two superblocks is lost, cut, or another store's | it is written again, from the other one, or from the map |
-//! | a journal that is lost, cut, or another store's | it begins anew: records that it had and the map has not are lost |
-//! | a data file that is lost or too short | its end is there again, as zeros, which no checksum fits |
+//! | blocks in use without an owner, or vice versa; wrong reference counts or sums | counted again |
+//! | the row of an object that cannot be read | removed; its chunks and its omap then belong to nothing |
+//! | rows that belong to nothing | removed |
+//! | the row of a chunk that cannot be read | reads of its blocks fail; the rest of the object is readable |
+//! | a block that does not exist | replaced by a block of which every read fails |
+//! | operation records that cannot be read | removed: a repeated operation would be applied twice |
+//! | a journal that continues after an unreadable group | ends there: later acknowledged writes are lost |
+//! | a superblock that is lost, truncated, or another store's | written again, from the other or the map |
+//! | a journal that is lost, truncated, or another store's | created again: its unstored records are lost |
+//! | a data file that is lost or too short | extended with zeros, which match no checksum |
 //!
-//! What is taken out is given to the caller to be kept, before anything is changed. A block that is not what
-//! was written stays: reads of it fail until it is written again. The row of a collection that is lost is
-//! made again (`lost`); where it is not known what it said nothing is done, as all its objects would belong
-//! to nothing.
+//! Removed data is passed to the caller, to be kept, before anything is changed. A block with a wrong
+//! checksum stays: reads of it fail until it is written again. A lost row of a collection is reconstructed
+//! (`lost`). If its contents are unknown, nothing is changed, as all its objects would belong to nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -37,33 +36,32 @@ use super::super::pair::{self, Found, Part};
 use super::super::rows::{self, StoreRow};
 use super::{Check, Checked, Finding, Wrong, examine};
 
-/// Written at once where the journal is cleared.
+/// The maximum number of bytes written at once when the journal is cleared.
 const CLEAR_MAX: u64 = 1 << 20;
 
-/// What a repair found before it did anything, and what is left.
+/// The faults found before a repair, and those left after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// What was checked first.
+    /// The result of the first check.
     pub before: Checked,
-    /// What was checked when all was done; the same if there was nothing to do.
+    /// The result of the check after the repair; the same if there was nothing to do.
     pub after: Checked,
 }
 
-/// Where what a repair tells goes.
+/// The callbacks for the reports of a repair.
 pub struct Listener<'a> {
-    /// Each error, as it is found.
+    /// Called for each fault, as it is found.
     pub found: &'a mut dyn FnMut(&Finding),
-    /// What was done, in a sentence.
+    /// Called for each action, with a sentence.
     pub done: &'a mut dyn FnMut(&str),
-    /// Each error that is left.
+    /// Called for each fault that is left.
     pub left: &'a mut dyn FnMut(&Finding),
-    /// How many blocks were read of how many.
+    /// Called with the number of blocks read and their total.
     pub progress: &'a mut dyn FnMut(u64, u64),
 }
 
-/// Checks the store in a directory, which nobody else may have open, mends what can be mended, and checks it
-/// again. What is taken out of the store is kept in files of the directory `lost`, which is made if there is
-/// a need for it.
+/// Checks the store in a directory, which must not be open elsewhere, repairs what can be repaired, and
+/// checks it again. Removed data is kept in files of the directory `lost`, which is created if necessary.
 pub fn repair(dir: &Path, lost: &Path, listener: Listener<'_>) -> Result<Repaired, OpenError> {
     if !Files::has_any(dir) {
         return Err(pair::no_store());
@@ -72,7 +70,7 @@ pub fn repair(dir: &Path, lost: &Path, listener: Listener<'_>) -> Result<Repaire
     repair_on(&Files::open(dir).map_err(open_error)?, listener, keep)
 }
 
-/// Adds to a file of what was taken out.
+/// Appends to a file of removed data.
 fn keep_in(lost: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(lost)?;
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(lost.join(name))?;
@@ -81,7 +79,7 @@ fn keep_in(lost: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     File::open(lost)?.sync_all()
 }
 
-/// Takes what is taken out: a name, and bytes.
+/// Receives removed data: a name, and bytes.
 pub(crate) type Keep<'a> = &'a mut dyn FnMut(&str, &[u8]) -> io::Result<()>;
 
 pub(crate) fn repair_on(
@@ -131,15 +129,15 @@ pub(crate) fn repair_on(
     Ok(Repaired { before, after })
 }
 
-/// What became of the files as such.
+/// The result of repairing the files themselves.
 enum Mended {
     Usable(Superblock, Arc<dyn Kv>),
-    /// Something is gone that nobody can bring back, and without which nothing else has a meaning. It was
-    /// told.
+    /// Data is missing that cannot be restored, and without which nothing else is usable. The fault was
+    /// reported.
     Hopeless,
 }
 
-/// Brings the superblocks, the journal and the data file into an order in which the rest can be looked at.
+/// Repairs the superblocks, the journal and the data file so that the rest can be checked.
 fn mend_files(
     backend: &dyn Backend,
     keep: Keep<'_>,
@@ -206,8 +204,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Ends the journal where it cannot be read. All that is not before that place is cleared: a group of it
-    /// could else follow upon new ones one day.
+    /// Ends the journal where it cannot be read. Everything except the part before that position is
+    /// cleared: otherwise an old group could later seem to continue new ones.
     fn journal(&mut self, backend: &dyn Backend, superblock: &Superblock) -> Result<(), OpenError> {
         let cut = self.wrong.iter().find_map(|wrong| match wrong {
             Wrong::Journal { head, limit } => Some((*head, *limit)),
@@ -246,7 +244,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Keeps what is left of the rows that are made again.
+    /// Keeps the remains of the rows that are reconstructed.
     fn collections(&mut self) -> Result<(), OpenError> {
         for wrong in std::mem::take(&mut self.wrong) {
             let Wrong::Collection(pg) = wrong else {
@@ -264,7 +262,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Takes out rows that belong to nothing, or cannot be read.
+    /// Removes rows that belong to nothing, or cannot be read.
     fn rows(&mut self) -> Result<(), OpenError> {
         let mut count = 0;
         for wrong in std::mem::take(&mut self.wrong) {
@@ -295,8 +293,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Keeps the data of a chunk that belongs to nothing: zeros where there is none, or none that is what was
-    /// written.
+    /// Keeps the data of a chunk that belongs to nothing, with zeros for holes and for blocks with a wrong
+    /// checksum.
     fn keep_data(&mut self, name: &str, chunk: &Chunk) -> io::Result<()> {
         let mut bytes = vec![0; chunk.blocks.len() * BLOCK];
         for (block, bytes) in chunk.blocks.iter().zip(bytes.chunks_exact_mut(BLOCK)) {
@@ -319,7 +317,7 @@ impl Repair<'_> {
         Some(buffer)
     }
 
-    /// Puts blocks that cannot be read in the place of those that nobody knows any more.
+    /// Replaces the blocks of unreadable chunk rows with blocks of which every read fails.
     fn chunks(&mut self) -> Result<(), OpenError> {
         for wrong in std::mem::take(&mut self.wrong) {
             let Wrong::Chunk { row, collection, blocks } = wrong else {
@@ -346,8 +344,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Takes a block for one that does not exist, with a checksum that does not fit: nobody knows what was
-    /// there.
+    /// Allocates a block in place of one that does not exist, with a checksum that does not match: the
+    /// original contents are unknown.
     fn unreadable(&mut self, crc: u32) -> Result<Place, OpenError> {
         let is_free = |block: &u64| !self.check.used.bits().get(*block) && !self.check.named.get(*block);
         let Some(block) = (0..self.check.blocks).find(is_free) else {
@@ -397,7 +395,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Has a collection begin a new row of operation records.
+    /// Makes a collection begin a new row of operation records.
     fn operations(&mut self) {
         for wrong in std::mem::take(&mut self.wrong) {
             let Wrong::Operations(number) = wrong else {
@@ -413,11 +411,11 @@ impl Repair<'_> {
         }
     }
 
-    /// Sums of collections, and which blocks are in use, and how often.
+    /// Computes the sums of collections, the blocks in use and their reference counts again.
     fn count_anew(&mut self) -> Result<(), OpenError> {
         for (pg, row, sums) in self.check.collections.values_mut() {
             row.stats = *sums;
-            // Rows are changed here; the next start counts what is there then.
+            // Rows are changed here; the next start counts them.
             row.object_rows = None;
             self.batch.set(keys::collection(*pg), row.encode());
         }
@@ -430,8 +428,8 @@ impl Repair<'_> {
     }
 }
 
-/// A row's key as a file's name: its kind, and the rest in hexadecimal, of which a long one keeps what tells
-/// it from others.
+/// Returns a row's key as a file name: its kind, and the rest in hexadecimal. A long key is shortened and
+/// gets a checksum that distinguishes it.
 fn file_name(key: &[u8]) -> String {
     const LEN_MAX: usize = 100;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();

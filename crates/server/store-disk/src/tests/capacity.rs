@@ -1,5 +1,5 @@
-//! Goal: keys, values, names and attributes take of the capacity as data do, and give it back. Method: a
-//! store of 4 MiB is filled with each of them until it refuses, is opened again, and is emptied.
+//! Goal: keys, values, names and attributes take capacity as data does, and free it again. Method: a store
+//! of 4 MiB is filled with each of them until it refuses, is opened again, and is emptied.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::backend::Batch;
 use crate::fsck::check_on;
 use crate::rows::CollectionRow;
 
-/// What is written: to which object, and what.
+/// Returns the object and the change for a version.
 type Make = fn(u64) -> (&'static [u8], Change<'static>);
 
 fn some_name(i: u64) -> &'static [u8] {
@@ -28,7 +28,7 @@ fn names(i: u64) -> (&'static [u8], Change<'static>) {
     (format!("{i:02000}").into_bytes().leak(), Change::Create)
 }
 
-/// Writes until there is no room for more; gives the version then, and the names of the objects.
+/// Writes until there is no room for more; returns the version reached, and the names of the objects.
 fn fill(pg: &Pg, make: Make, bytes: u64) -> (u64, BTreeSet<&'static [u8]>) {
     let (mut version, mut names) = (0, BTreeSet::new());
     let full = loop {
@@ -56,19 +56,19 @@ fn a_store_is_full_of_keys_names_and_attributes_too() {
         let pg = Pg::open(&store, 0, Vec::new()).expect("works");
         let (mut version, names) = fill(&pg, make, bytes);
         assert!(store.statfs().available < 40_000, "{:?}", store.statfs());
-        // Data have no room either.
+        // There is no room for data either.
         let data = || Change::WriteFull { data: vec![1; 200_000].into() };
         assert!(matches!(
             pg.collection.submit(one(version + 1, b"data", data())),
             Err(StoreError::Full { .. })
         ));
-        // Also after a restart, which is not refused.
+        // The same after a restart, which is not refused.
         drop(pg);
         store.close();
         let machine = machine.restarted();
         let store = open(&machine).expect("full, and whole");
         assert!(store.statfs().available < 40_000, "{:?}", store.statfs());
-        // A removal always has room, and gives it back.
+        // A removal always has room, and frees space.
         let pg = Pg::open(&store, 0, Vec::new()).expect("works");
         for name in names {
             version += 1;
@@ -84,7 +84,7 @@ fn a_store_is_full_of_keys_names_and_attributes_too() {
     }
 }
 
-/// What is overwritten counts once when a checkpoint has seen it.
+/// An overwritten value counts once after a checkpoint has captured it.
 #[test]
 fn what_is_overwritten_does_not_fill_a_store() {
     let mut machine = Machine::new(1, 64 << 20);
@@ -108,8 +108,8 @@ fn what_is_overwritten_does_not_fill_a_store() {
     }
 }
 
-/// A clone of an omap takes room when it is made, not when a checkpoint copies it: of what the map has, of
-/// what is in memory, and of a clone that has no rows yet.
+/// A clone of an omap takes space when it is made, not when a checkpoint copies it: a clone of rows in the
+/// map, of keys in memory, and of a clone that has no rows yet.
 #[test]
 fn a_cloned_omap_takes_room_at_once() {
     let machine = Machine::new(1, 64 << 20);
@@ -129,7 +129,7 @@ fn a_cloned_omap_takes_room_at_once() {
     let mut available = store.statfs().available;
     let mut takes = |what: &str| {
         let now = store.statfs().available;
-        // A checkpoint that ends meanwhile counts what was written before exactly, which is a little less.
+        // A checkpoint that ends meanwhile counts earlier writes exactly, which is a little less.
         assert!(now + omap - 20_000 <= available, "{what}: {available} bytes before it, {now} after");
         available = now;
     };
@@ -138,7 +138,7 @@ fn a_cloned_omap_takes_room_at_once() {
     takes("the first");
     order::until_map_has(&store, b"b");
     order::until_checkpoints_have_ended(&store);
-    // From the map, and from a clone that the map has not.
+    // From the map, and from a clone that the map does not have.
     submit(b"c", clone(b"b")).expect("room");
     takes("the second");
     submit(b"d", clone(b"c")).expect("room");
@@ -156,7 +156,7 @@ fn a_cloned_omap_takes_room_at_once() {
     assert!(matches!(full, Err(StoreError::Full { .. })), "after a restart: {full:?}");
 }
 
-/// The rows of older stores are counted when they are opened; a count that is wrong is found.
+/// The rows of older stores are counted when they are opened; a wrong count is found.
 #[test]
 fn rows_that_nobody_has_counted_are_counted() {
     let machine = Machine::new(1, 64 << 20);

@@ -1,7 +1,7 @@
-//! Goal: a clone takes no room until one of the two is written to, and whatever happens each block is in use
-//! as long as something refers to it, and no longer. Method: mostly clones among random changes, with power
-//! cuts, beside the model; then references are counted from the rows alone and compared with what the store
-//! takes for free.
+//! Goal: a clone takes no space until one of the two is written to, and each block is in use exactly as
+//! long as something refers to it. Method: mostly clones among random changes, with power failures,
+//! compared with the model. Then references are counted from the rows alone and compared with the store's
+//! free space.
 
 use super::*;
 use crate::backend::Batch;
@@ -10,7 +10,7 @@ use crate::fsck::check_on;
 use crate::shares::Shares;
 use crate::{keys, rows};
 
-/// How often each block is referred to by what the map says of objects.
+/// Returns how often the map's objects refer to each block.
 pub(super) fn references(machine: &Machine) -> std::collections::BTreeMap<u32, u32> {
     let disk = machine.kv().expect("simulated").snapshot();
     let mut counts = std::collections::BTreeMap::new();
@@ -27,13 +27,13 @@ pub(super) fn references(machine: &Machine) -> std::collections::BTreeMap<u32, u
     counts
 }
 
-/// Of a store that was closed: what its rows say is in use and shared is what rows refer to.
+/// Checks a closed store: the blocks that its rows mark as in use and shared are those that rows refer to.
 fn check_accounts(store: &DiskStore, machine: &Machine, what: &str) {
     let counts = references(machine);
     let (blocks, _) = store.core().space.figures();
     let in_use = store.core().space.in_use();
-    // A thread that reads may still hold what it read: until then its blocks are not given out again,
-    // whatever the rows say.
+    // A reading thread may still hold a view: until it ends, its blocks are not reused, whatever the rows
+    // contain.
     assert!(in_use >= counts.len() as u64, "{what}: {in_use} blocks are in use, {} have to be", counts.len());
     let mut shares = Shares::default();
     let disk = machine.kv().expect("simulated").snapshot();
@@ -46,7 +46,7 @@ fn check_accounts(store: &DiskStore, machine: &Machine, what: &str) {
     let expected: std::collections::BTreeMap<u32, u32> = counts.into_iter().filter(|(_, n)| *n > 1).collect();
     assert_eq!(stored, expected, "{what}: what is shared");
     let mut findings = Vec::new();
-    // Finds what is in use without a reference.
+    // Finds blocks in use without a reference.
     check_on(machine, &mut |f| findings.push(f.clone()), &mut |_, _| ()).expect("it can be read");
     assert!(findings.is_empty(), "{what}: {findings:?}");
 }
@@ -69,7 +69,7 @@ fn change(rng: &mut Rng) -> Change<'static> {
     }
 }
 
-/// As an OSD does it, a clone and a change of its source are one transaction; others come as well.
+/// Like an OSD, makes a clone and a change of its source in one transaction; adds other changes.
 fn transaction(rng: &mut Rng, version: u64) -> Transaction<'static> {
     let mut txn = rng.transaction(version);
     let objects = (0..1 + rng.below(3)).map(|_| ObjectChanges {
@@ -89,7 +89,7 @@ fn submit(pg: &mut Pg, rng: &mut Rng) -> Result<(), StoreError> {
     match pg.collection.submit(txn) {
         Err(StoreError::Full { .. } | StoreError::TooLarge { .. }) => Ok(()),
         result => {
-            // Also if it failed: it may be done all the same.
+            // Also if it failed: it may be applied all the same.
             pg.history.push((version, models));
             result.map(|_| ())
         }
@@ -169,7 +169,7 @@ fn copy(version: u64, name: &'static [u8], source: &'static [u8]) -> Transaction
 
 #[test]
 fn a_clone_takes_no_room_until_one_of_the_two_is_written_to() {
-    // Of large writes that no checkpoint has seen, and of what has its place.
+    // Of large writes that no checkpoint has captured, and of blocks that have their place.
     for placed in [false, true] {
         let mut machine = Machine::new(1, 64 << 20);
         let mut store = open(&machine).expect("a new store");

@@ -1,4 +1,4 @@
-//! What every store must do.
+//! The conformance tests of every store.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Goal: a store of which files were emptied, cut, exchanged or taken away is refused with their names, or is
-//! whole; it is never opened with less in it, and never made anew. Method: each file of a store that was
-//! closed or killed, one at a time and in pairs.
+//! Goal: a store whose files were emptied, cut, exchanged or removed is refused with their names, or is
+//! complete. It is never opened with data missing, and never created again. Method: each file of a store
+//! that was closed or killed, one at a time and in pairs.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl Written {
 
     fn harm(&self, machine: &Machine, other: &Self, name: &'static str, harm: Harm) {
         if name == "kv" {
-            // What became of single files of the map's library shows as rows that are not there.
+            // Damage to single files of the map's library shows as missing rows.
             machine.put_map(match harm {
                 Harm::Exchanged => Arc::clone(&other.map),
                 _ => Arc::default(),
@@ -76,7 +76,7 @@ impl Written {
         );
     }
 
-    /// All is there.
+    /// Checks that everything is present.
     fn check(&self, store: &DiskStore, what: &str) {
         let pg = Pg::open(store, 0, self.history.clone()).expect("works");
         assert_eq!(pg.collection.version().version, VERSIONS, "{what}");
@@ -84,7 +84,8 @@ impl Written {
     }
 }
 
-/// Whether the store was opened, and was whole; else it was refused with the name of one of these files.
+/// Returns whether the store was opened, and was complete; otherwise it was refused with the name of one
+/// of these files.
 fn opens(written: &Written, machine: &Machine, names: &[&str], what: &str) -> bool {
     match open(machine) {
         Ok(store) => {
@@ -110,7 +111,7 @@ fn a_store_with_files_that_are_not_its_own_is_refused_or_whole() {
                 ours.harm(&machine, &other, first, harm);
                 let what = format!("{first} {harm:?}, closed {closed}");
                 let opened = opens(&ours, &machine, &[first], &what);
-                // A file of which only what is not needed is gone is as good as whole.
+                // A file that lost only unneeded contents is as good as complete.
                 let is_whole = ours.files.get(first).is_some_and(|file| *file == machine.contents(first))
                     || (harm == Harm::Cut && SUPER.contains(&first));
                 assert!(!opened || is_whole, "{what}");
@@ -120,7 +121,8 @@ fn a_store_with_files_that_are_not_its_own_is_refused_or_whole() {
                         ours.harm(&machine, &other, first, harm);
                         ours.harm(&machine, &other, second, harm2);
                         let what = format!("{what}, {second} {harm2:?}");
-                        // With both superblocks another store's it is all others that do not fit.
+                        // With both superblocks from another store, all other files are the ones that do
+                        // not match.
                         let others = SUPER.contains(&first) && SUPER.contains(second);
                         let names = if others { FILES.to_vec() } else { vec![first, *second] };
                         opens(&ours, &machine, &names, &what);
@@ -167,7 +169,7 @@ fn a_journal_that_is_lost_begins_anew_when_it_is_mended() {
         assert!(left.is_empty() && done.iter().any(|done| done.contains("the journal")), "{harm:?}");
         let is_kept = kept.iter().any(|(name, bytes)| name == "journal" && *bytes == other.files["journal"]);
         assert_eq!(is_kept, harm == Harm::Exchanged);
-        // It was closed: the map has all.
+        // The store was closed: the map has everything.
         ours.check(&open(&machine).expect("mended"), "mended");
     }
 }

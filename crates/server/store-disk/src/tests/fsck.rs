@@ -1,5 +1,5 @@
-//! Goal: a check finds all damage, names where it is, and finds nothing in a store that is whole. Method:
-//! stores that were written to at random, ended at any moment; then one thing is changed.
+//! Goal: a check finds all damage, reports where it is, and finds nothing in an intact store. Method:
+//! stores with random contents, ended at any moment; then one thing is changed.
 
 use super::*;
 use crate::backend::Batch;
@@ -33,7 +33,7 @@ fn nothing_is_wrong_with_a_store_that_lost_power() {
     }
 }
 
-/// A store with two objects, one in several chunks, of which nothing is in the journal only.
+/// A store with two objects, one in several chunks, without data that only the journal has.
 fn written() -> Machine {
     let machine = Machine::new(1, 64 << 20);
     let store = open(&machine).expect("a new store");
@@ -54,7 +54,7 @@ fn every_flipped_bit_of_the_data_is_found_in_its_object() {
     assert!(findings.is_empty(), "{findings:?}");
     assert_eq!((checked.objects, checked.blocks), (2, 74 + 3));
     let contents = machine.contents("data");
-    // Behind the last block is what says whose they are.
+    // The mark with the store's id follows the last block.
     let blocks = contents.len() / 4096 - 1;
     let used = (0..blocks).filter(|i| contents[i * 4096..][..4096].iter().any(|b| *b != 0));
     let mut offsets = Vec::new();
@@ -82,7 +82,7 @@ fn damaged_rows_are_found() {
     let kinds: std::collections::BTreeSet<u8> = rows.iter().map(|(key, _)| key[0]).collect();
     assert_eq!(kinds, b"CKMOPS".iter().copied().collect());
     for (key, value) in rows.iter().filter(|(key, _)| key[0] != b'M') {
-        // Gone, or cut short. An omap's value may be anything.
+        // Removed, or truncated. An omap's value may be anything.
         for new in [None, Some(value.slice(..value.len() / 2))] {
             if key[0] == b'P' && new.is_none() {
                 continue;
@@ -91,7 +91,7 @@ fn damaged_rows_are_found() {
             batch.changes.push((key.clone(), new.clone()));
             kv.commit(batch).expect("simulated");
             let (_, findings) = check(&whole);
-            // A chunk that is gone shows as blocks that nobody refers to, and in the sums.
+            // A missing chunk shows as blocks without references, and in the sums.
             assert!(!findings.is_empty(), "{} {new:?}", key.escape_ascii());
             let mut batch = Batch::default();
             batch.set(key.clone(), value.clone());
@@ -114,7 +114,7 @@ fn wrong_sums_and_blocks_of_two_objects_are_found() {
     kv.commit(batch).expect("simulated");
     let (_, findings) = check(&machine);
     assert!(matches!(&findings[..], [f] if f.what.contains("statistics")), "{findings:?}");
-    // The last chunk's row also in the place of the first one.
+    // The last chunk's row also in place of the first one.
     let chunks = of(b"K", b"L");
     let mut batch = Batch::default();
     batch.set(key, value);
@@ -128,7 +128,7 @@ fn wrong_sums_and_blocks_of_two_objects_are_found() {
 
 type Kept = Vec<(String, Vec<u8>)>;
 
-/// Repairs, and gives what was done, what is left and what was taken out.
+/// Repairs; returns the actions, the remaining faults and the removed data.
 pub(super) fn mend(machine: &Machine) -> (Vec<String>, Vec<Finding>, Kept) {
     let (mut done, mut left, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     let listener = Listener {
@@ -147,15 +147,16 @@ pub(super) fn mend(machine: &Machine) -> (Vec<String>, Vec<Finding>, Kept) {
     (done, left, kept)
 }
 
-/// What can be read of an object, block by block; `None` where that fails, and nothing if the object is not
-/// there.
+/// Returns the contents of an object, block by block, with `None` for a failed read; `None` if the object
+/// does not exist.
 fn readable(pg: &Pg, name: &'static [u8]) -> Option<Vec<Option<Vec<u8>>>> {
     let view = wait(pg.collection.object(ObjectRef::head(0, name))).expect("its row can be read")?;
     let blocks = 0..view.size().div_ceil(4096);
     Some(blocks.map(|i| wait(view.read(i * 4096, 4096)).ok().map(|data| data.concat())).collect())
 }
 
-/// Every row is damaged in turn: afterwards the store opens, and all that did not hang on that row is there.
+/// Damages every row in turn: afterwards the store opens, and everything that did not depend on that row
+/// is present.
 #[test]
 fn what_is_damaged_is_mended_or_set_aside_and_the_rest_served() {
     let rows =
@@ -168,7 +169,7 @@ fn what_is_damaged_is_mended_or_set_aside_and_the_rest_served() {
             }
             let machine = written();
             let mut batch = Batch::default();
-            // Objects and chunks are numbered alike in each of these stores.
+            // Objects and chunks have the same numbers in each of these stores.
             batch.changes.push((rows[index].0.clone(), new.clone()));
             machine.kv().expect("simulated").commit(batch).expect("simulated");
             let (done, left, kept) = mend(&machine);
@@ -190,7 +191,7 @@ fn what_is_damaged_is_mended_or_set_aside_and_the_rest_served() {
                     continue;
                 };
                 for (found, expected) in found.iter().zip(large[..len].chunks(4096)) {
-                    // A chunk whose row is gone was a hole before the repair as well.
+                    // A chunk whose row is missing was a hole before the repair as well.
                     let hole = key[0] == b'K' && new.is_none() && found.iter().flatten().all(|b| *b == 0);
                     lost += usize::from(found.is_none());
                     assert!(hole || found.as_deref().is_none_or(|found| found == expected), "{what}");
@@ -215,7 +216,7 @@ fn a_block_of_two_objects_is_counted_so() {
     let machine = written();
     let kv = machine.kv().expect("simulated");
     let chunks = kv.snapshot().range(b"K", b"L", 9).expect("simulated");
-    // The last chunk's blocks are the first one's as well; only the last ones are what was written there.
+    // The first chunk refers to the last chunk's blocks as well; only the last chunk's contents are correct.
     let mut batch = Batch::default();
     batch.set(chunks[0].0.clone(), chunks[2].1.clone());
     kv.commit(batch).expect("simulated");
@@ -255,7 +256,7 @@ fn a_journal_with_a_gap_ends_there() {
         "{}",
         kept.len()
     );
-    // What is written next ends where an old group began: that must not be taken for the next one.
+    // The next write ends where an old group began, which must not be taken for the next group.
     let store = open(&machine).expect("it opens");
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
     assert_eq!(pg.collection.version().version, 4);

@@ -1,5 +1,5 @@
-//! Goal: the row of a collection that was lost is made again from what else there is, or nothing is changed.
-//! Method: a store of which the last records are in the journal only; then rows are cut short or taken out.
+//! Goal: the lost row of a collection is reconstructed from other data, or nothing is changed. Method: a
+//! store whose last records are in the journal only; then rows are truncated or removed.
 
 use super::fsck::{check, mend};
 use super::*;
@@ -13,7 +13,7 @@ fn pgs(store: &DiskStore) -> [Pg; 2] {
     [0, 1].map(|seed| Pg::open(store, seed, Vec::new()).expect("works"))
 }
 
-/// Each of two placement groups has an object, which has a number of 3,000 bytes from each version.
+/// Writes an object in each of two placement groups, with a key of 3,000 bytes for each version.
 fn write(store: &DiskStore, versions: std::ops::RangeInclusive<u64>) {
     let pgs = pgs(store);
     let last = *versions.end();
@@ -37,7 +37,7 @@ fn op(version: u64) -> OpRecord {
     OpRecord { client: 4, tid: Tid(version.version), version, ..OpRecord::default() }
 }
 
-/// A store of which the last three versions are in the journal only if `logged`.
+/// A store whose last three versions are in the journal only if `logged`.
 fn written(logged: bool) -> Machine {
     let machine = Machine::new(1, 64 << 20);
     let store = open(&machine).expect("a new store");
@@ -63,7 +63,7 @@ fn rows(machine: &Machine) -> Vec<(Bytes, Bytes)> {
     machine.kv().expect("simulated").snapshot().range(b"A", b"Z", usize::MAX).expect("simulated")
 }
 
-/// All is there, once, and goes on.
+/// Checks that everything is present, once, and that the store accepts writes.
 fn check_all_of(machine: &Machine, what: &str) {
     let store = open(machine).unwrap_or_else(|e| panic!("{what}: {e}"));
     for (pg, name) in pgs(&store).iter().zip(NAMES) {
@@ -120,7 +120,7 @@ fn rows_that_are_gone_are_made_again_if_the_journal_speaks_of_them() {
             assert!(left.is_empty(), "{what}");
             check_all_of(&machine, &what);
         } else {
-            // A checkpoint came in between.
+            // A checkpoint ran in between.
             assert!(done[0].starts_with("nothing: ") && rows(&machine) == before, "{what}");
         }
     }
@@ -131,7 +131,8 @@ fn what_contradicts_itself_is_left_alone() {
     let machine = written(false);
     let key = |seed| keys::collection(PgId { pool: PoolId(1), seed });
     let value = machine.kv().expect("simulated").snapshot().get(&key(1)).expect("simulated").expect("a row");
-    // What is left says the number of the other one; or two are cut, and nobody knows which is which.
+    // The remains name the number of the other collection; or two rows are cut, and it is unknown which is
+    // which.
     for changes in [vec![(0, value.slice(..4))], vec![(0, Bytes::new()), (1, Bytes::new())]] {
         let machine = written(false);
         changes.into_iter().for_each(|(seed, value)| put(&machine, key(seed), Some(value)));

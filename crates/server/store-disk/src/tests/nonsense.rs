@@ -1,5 +1,5 @@
-//! Goal: whatever lies on disk, reading it never panics and takes no more memory than there are bytes.
-//! Method: what a store wrote, changed at random, cut short and with arbitrary bytes in its place.
+//! Goal: parsing arbitrary data from disk never panics and takes no more memory than there are bytes.
+//! Method: data written by a store, changed at random, truncated, and replaced with arbitrary bytes.
 
 use proptest::prelude::{any, prop, proptest};
 
@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::layout::Superblock;
 use crate::{fuzz, keys, record, rows};
 
-/// Records, and rows of the map, of a store that was written to at random.
+/// Records, and rows of the map, of a store with random contents.
 fn corpus() -> Vec<Bytes> {
     let mut rng = Rng::new(7);
     let machine = Machine::new(7, 64 << 20);
@@ -39,7 +39,7 @@ fn corpus() -> Vec<Bytes> {
     all
 }
 
-/// Reads bytes as all that they could be, also behind a superblock.
+/// Parses bytes as every format, also after a superblock.
 fn read_all(bytes: &Bytes) {
     fuzz::store(bytes);
     fuzz::store(&[&[0; 4096], &bytes[..]].concat());

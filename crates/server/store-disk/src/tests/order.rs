@@ -1,4 +1,4 @@
-//! Goal: what only a rare order of threads can break does not break. Method: that order is forced.
+//! Goal: rare thread schedules break nothing. Method: each schedule is forced.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::pool::Pool;
 use crate::rows::CollectionRow;
 use crate::space::{Space, Stored};
 
-/// Waits until the map has an object. Who could end the wait otherwise has failed the test.
+/// Waits until the map has an object. Fails if the store stops, which would end the wait.
 pub(super) fn until_map_has(store: &DiskStore, name: &[u8]) {
     let key = keys::object(1, ObjectRef::head(0, name));
     loop {
@@ -28,9 +28,10 @@ pub(super) fn until_map_has(store: &DiskStore, name: &[u8]) {
     }
 }
 
-/// Waits until all that was submitted before is in the map, and what that frees is free, if it may be.
+/// Waits until everything submitted before is in the map, and the blocks that this frees are free, if they
+/// may be.
 pub(super) fn until_checkpoints_have_ended(store: &DiskStore) {
-    // The third one that begins does so when the second has ended, which began after this was called.
+    // The third checkpoint begins when the second has ended, which began after this function was called.
     for _ in 0..3 {
         store.core().signals.want_checkpoint();
         while store.core().signals.checkpoint_wanted.load(std::sync::atomic::Ordering::Relaxed) {
@@ -60,8 +61,8 @@ fn a_place_is_nobody_elses_before_the_committer_has_written_to_it() {
     arrived.recv().expect("somebody writes it to its place");
     submit(2, b"first", Change::Remove).expect("works");
     until_checkpoints_have_ended(&store);
-    // No checkpoint has seen it, and none will: its blocks are nobody's, but somebody is still about to write
-    // there.
+    // No checkpoint has captured it, and none will: its blocks belong to no object, but a thread is still
+    // about to write there.
     let early = submit(3, b"second", Change::WriteFull { data: second.clone() });
     if early.is_ok() {
         until_map_has(&store, b"second");
@@ -100,11 +101,11 @@ fn a_checkpoint_does_not_trust_its_sync_when_that_of_the_committer_has_failed() 
     let large = Change::WriteFull { data: vec![2; 64 << 10].into() };
     pg.collection.submit(one(2, b"large", large)).expect("room");
     lost.recv().expect("the committer syncs what it has written");
-    // What the checkpoint wrote is lost as well; only the committer's handle has heard of it so far.
+    // The checkpoint's writes are lost as well; only the committer's handle has reported it so far.
     checkpoint_go_on.send(()).expect("it waits");
     let key = keys::object(1, ObjectRef::head(0, b"small"));
     while store.why_stopped().is_none() {
-        // Where the map is committed all the same, go on, and find that it is wrong.
+        // If the map is committed all the same, go on, and find that it is wrong.
         if machine.kv().expect("simulated").snapshot().get(&key).expect("simulated").is_some() {
             break;
         }
@@ -124,7 +125,7 @@ fn a_collection_is_open_until_it_is_empty() {
     let store = Arc::new(open(&machine).expect("a new store"));
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
     let known = store.table().all().swap_remove(0);
-    // Who removes it comes as far as it can without this lock, and who looks sees that.
+    // The remover proceeds as far as it can without this lock; the observer sees the table.
     let held = known.inner.lock();
     let is_held = Arc::new(AtomicBool::new(true));
     let (of_remover, of_observer) = (Arc::clone(&store), Arc::clone(&store));
@@ -136,7 +137,7 @@ fn a_collection_is_open_until_it_is_empty() {
         }
         still_held.load(Ordering::Relaxed)
     });
-    // Where it is gone from the table too early the observer ends soon.
+    // If the collection leaves the table too early, the observer ends soon.
     for _ in 0..20_000 {
         if observer.is_finished() {
             break;
@@ -149,9 +150,9 @@ fn a_collection_is_open_until_it_is_empty() {
     assert!(!observer.join().expect("no panic"), "a checkpoint would find it removed, with all it had");
 }
 
-/// Goal: a thread that holds a lock may have an object cloned: that reads nothing. Method: an omap that only
-/// the map on disk has is cloned, the clone cloned again, and both changed, while a lock is held; simulated
-/// disks do not let a thread read that holds one.
+/// Goal: cloning an object reads nothing, so that a thread that holds a lock may do it. Method: an omap
+/// that is only in the map on disk is cloned, the clone cloned again, and both changed, while a lock is
+/// held. Simulated disks refuse reads of a thread that holds a lock.
 #[test]
 fn an_omap_is_cloned_without_reading_it() {
     static HELD: Class = Class::new("store.test.held");
@@ -231,7 +232,7 @@ fn who_finds_no_room_waits_and_the_store_goes_on() {
     core.filter.complete();
     let (id, row) =
         (PgId { pool: PoolId(1), seed: 0 }, CollectionRow { number: 1, ..CollectionRow::default() });
-    // Nobody takes records out of its lane.
+    // No committer takes records out of its lane.
     let collection = DiskCollection::new(Arc::clone(&core), id, &row, Vec::new(), disk, Arc::default());
     let collection = Opened(collection);
     let submit = |version| collection.submit(one(version, b"a", Change::Create)).map(drop);
@@ -284,7 +285,7 @@ fn each_handle_is_told_of_a_sync_that_failed() {
     }
 }
 
-/// What a fault of the program has hit.
+/// The thread in which an injected panic occurred.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Hit {
     Thread(String),
@@ -293,8 +294,8 @@ enum Hit {
     Nothing,
 }
 
-/// Has one call panic while objects are written, read and written down. Nobody may wait for ever, and nothing
-/// may be lost that was acknowledged. Gives what was hit.
+/// Makes one call panic while objects are written, read and checkpointed. No thread may wait for ever, and
+/// no acknowledged transaction may be lost. Returns where the panic occurred.
 fn panic_at(seed: u64, call: u64) -> Hit {
     let mut rng = Rng::new(seed);
     let machine = Machine::new(seed, 64 << 20);
@@ -322,7 +323,7 @@ fn panic_at(seed: u64, call: u64) -> Hit {
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     for pg in pgs.iter().filter(|_| matches!(done, Ok(Ok(())))) {
         while pg.acked() < pg.version() && store.why_stopped().is_none() {
-            // Whoever stops the store says so.
+            // The thread that stops the store notifies the listener.
             pg.news.recv().expect("the listener lives");
         }
     }
@@ -350,8 +351,8 @@ fn read_some(pg: &Pg) -> Result<(), StoreError> {
     wait(pg.collection.list(ObjectRef::first_of_hash(0), usize::MAX)).map(drop)
 }
 
-/// A fault of the program in any thread stops the store: nothing more is acknowledged, everybody hears of it,
-/// and it can be closed.
+/// A panic in any thread stops the store: nothing more is acknowledged, every listener is notified, and
+/// the store can be closed.
 #[test]
 fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
     let mut hits = BTreeMap::new();
@@ -363,8 +364,8 @@ fn a_panic_in_any_thread_stops_the_store_and_nobody_waits() {
     assert!(threads >= 3 || seeds().count() < 60, "{hits:?}");
 }
 
-/// Goal: a checkpoint that waits for what the committer is writing hears that it will not be written. Method:
-/// the committer is held in its write until the checkpoint has come there, and then panics.
+/// Goal: a checkpoint that waits for a write of the committer is woken if that write fails. Method: the
+/// committer is held in its write until the checkpoint waits for it, and then panics.
 #[test]
 fn a_checkpoint_does_not_wait_for_a_committer_that_has_panicked() {
     // Small writes go to their places, and the committer writes them.
@@ -378,7 +379,7 @@ fn a_checkpoint_does_not_wait_for_a_committer_that_has_panicked() {
     while store.core().dirty.load(Ordering::Relaxed) > 0 {
         thread::yield_now();
     }
-    // From there it is a step.
+    // The checkpoint needs only a few more steps to wait.
     (0..1000).for_each(|_| thread::yield_now());
     drop(go_on);
     store.close();

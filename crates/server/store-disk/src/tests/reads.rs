@@ -1,6 +1,6 @@
-//! Goal: reads are right, and say what is damaged, whoever does them: the kernel's `io_uring` or threads.
-//! Method: a store in real files, closed and opened again, so that nothing is in memory; its reads beside
-//! what was written.
+//! Goal: reads return correct data, and report damage, both with the kernel's `io_uring` and with threads.
+//! Method: a store in real files is closed and opened again, so that nothing is in memory; its reads are
+//! compared with the written data.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -9,7 +9,7 @@ use super::*;
 
 const OBJECTS: u64 = 40;
 
-/// Blocks in places of all kinds: alone, side by side, patched, of large writes, holes.
+/// Writes blocks of all kinds: single, adjacent, patched, of large writes, holes.
 fn write(store: &DiskStore) -> Pg {
     let mut pg = Pg::open(store, 0, Vec::new()).expect("works");
     let mut models = Models::new();
@@ -50,7 +50,7 @@ fn reads_are_right(io_uring: bool) {
     let store = DiskStore::open(&dir, config).expect("the same store");
     assert!(io_uring || store.core().io.reader.get().is_none());
     let pg = Pg::open(&store, 0, Vec::new()).expect("works");
-    // All at once, none in memory.
+    // All reads at once, no block in memory.
     let (sender, receiver) = mpsc::channel();
     for (name, model) in &models {
         let view = wait(pg.collection.object(name.as_ref())).expect("readable").expect("it exists");
@@ -103,7 +103,7 @@ fn reads_by_threads_are_right() {
     reads_are_right(false);
 }
 
-/// What was read of late is in memory, and would hide that the disk has something else by now.
+/// Recently read data is in memory, which would hide that the disk's contents have changed.
 #[test]
 fn what_is_verified_is_read_from_the_disk_though_it_is_in_memory() {
     let dir = std::env::temp_dir().join(format!("loligo-store-verify-{}", std::process::id()));

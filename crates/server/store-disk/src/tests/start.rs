@@ -1,11 +1,10 @@
-//! Goal: a start reads and writes little, and finds damage all the same. Method: the simulated machine
-//! counts.
+//! Goal: a start reads and writes little, and still finds damage. Method: the simulated machine counts bytes.
 
 use super::*;
 use crate::layout::{Superblock, VERSION};
 use crate::usage::usage_on;
 
-/// Writes that no checkpoint has seen, each safe before the next.
+/// Makes writes that no checkpoint has captured, each safe before the next.
 pub(super) fn write_groups(store: &DiskStore, count: u64) -> Pg {
     let mut pg = Pg::open(store, 0, Vec::new()).expect("works");
     let mut models = Models::new();
@@ -23,7 +22,7 @@ pub(super) fn write_groups(store: &DiskStore, count: u64) -> Pg {
 #[test]
 fn a_new_store_does_not_wait_for_its_journal() {
     let machine = Machine::new(1, 64 << 20);
-    // The first write says whose it is; the next one makes it ready.
+    // The first write marks the journal with the store's salt; the next one prepares it.
     let (first, go_on_first) = machine.gate("journal", At::Write);
     let (arrived, go_on) = machine.gate("journal", At::Write);
     let of_thread = machine.clone();
@@ -43,14 +42,14 @@ fn a_new_store_does_not_wait_for_its_journal() {
 fn a_start_reads_only_as_much_of_the_journal_as_may_have_been_written() {
     let machine = Machine::new(1, 64 << 20);
     let store = open(&machine).expect("a new store");
-    // Twice around, so that all of the ring has been written.
+    // Twice around, so that the whole ring has been written.
     let pg = write_groups(&store, 2 * JOURNAL / 4096);
     let machine = machine.restarted();
     drop(store);
     let store = open(&machine).expect("killed");
     let tail = store.core().marks.tail.load(std::sync::atomic::Ordering::Relaxed);
     let head = store.core().marks.head.load(std::sync::atomic::Ordering::Relaxed);
-    // Each group with its header, and what may lie behind.
+    // Each group with its header, and the part where later groups may be.
     assert!(machine.bytes_read("journal") <= 2 * (head - tail) + 4 * JOURNAL / 32 + 4 * 4096);
     pg.check(&store, "killed");
     store.close();
@@ -87,7 +86,7 @@ fn a_store_of_the_first_format_is_opened_and_becomes_one_of_the_newest() {
     let pg = write_groups(&store, 5);
     let machine = machine.restarted();
     drop(store);
-    // The first format: no limit, and all of the journal is there.
+    // The first format: no limit, and the journal's file has its full length.
     let superblock = machine.open("super").expect("simulated");
     let found = Superblock::load(&*superblock).expect("readable").expect("there");
     Superblock { version: 1, ..found }.store(&*superblock).expect("simulated");
@@ -101,7 +100,7 @@ fn a_store_of_the_first_format_is_opened_and_becomes_one_of_the_newest() {
 
 #[test]
 fn what_a_closed_store_holds_is_what_it_said() {
-    // A checkpoint may come at any moment, and then nothing is left that none has seen.
+    // A checkpoint may run at any moment; afterwards no unstored record is left.
     let killed = |seed| {
         let machine = Machine::new(1, 64 << 20);
         let store = open(&machine).expect("a new store");
@@ -115,7 +114,7 @@ fn what_a_closed_store_holds_is_what_it_said() {
     open(&killed).expect("works").close();
     let closed = killed.restarted();
     let usage = usage_on(&closed).expect("readable");
-    // What clones have in common is in use once.
+    // Blocks shared by clones count once.
     let used = 4096 * clones::references(&closed).len() as u64;
     assert!(used <= stored.bytes_allocated);
     assert_eq!((usage.capacity, usage.used, usage.unstored_records), (CAPACITY, used, 0));

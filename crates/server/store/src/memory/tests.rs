@@ -1,5 +1,5 @@
-//! What every store must do, and what only a store in memory promises: it answers at once, and counts what it
-//! holds to the byte.
+//! The conformance tests, and the guarantees that only a store in memory gives: it replies at once, and
+//! its accounting is exact to the byte.
 
 use bytes::Bytes;
 use loligo_wire::{PgId, PoolId};
