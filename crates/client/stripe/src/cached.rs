@@ -12,8 +12,8 @@ use loligo_rados::WriteOp;
 use crate::FILE_BYTES_MAX;
 use crate::error::{Error, ReadError, WriteError};
 use crate::file::{File, Inner};
-use crate::layout::ObjectNo;
 use crate::segments::Segments;
+use loligo_layout::ObjectNo;
 
 /// Held to see whether a read belongs to a stream: not for hits.
 static READ_AHEAD: Class = Class::new("stripe.read_ahead");

@@ -12,9 +12,9 @@ use loligo_rados::{Errno, IoCtx, ReadOp, WriteOp};
 
 use crate::buffers::Buffers;
 use crate::error::{Error, ReadError, WriteError};
-use crate::layout::{Layout, ObjectExtent, ObjectNo};
-use crate::names::ObjectNames;
 use crate::segments::Segments;
+use loligo_layout::ObjectNames;
+use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 
 /// Bytes of one request at most. OSDs refuse writes of more than 90 MiB (`osd_max_write_size`).
 const REQUEST_BYTES_MAX: u64 = 32 << 20;

@@ -2,8 +2,8 @@
 
 use loligo_rados::Errno;
 
-use crate::layout::LayoutError;
 use crate::segments::Segments;
+use loligo_layout::LayoutError;
 
 /// Why something was not done to a striped file.
 #[derive(Debug, thiserror::Error)]

@@ -11,9 +11,9 @@ use crate::buffers::Buffers;
 use crate::direct::{Ask, Direct};
 use crate::error::{Error, ReadError, WriteError};
 use crate::head::Head;
-use crate::layout::Layout;
 use crate::segments::Segments;
 use crate::stream::{ReadStream, StreamOptions, WriteStream};
+use loligo_layout::Layout;
 
 /// A striped file that is open: its lock is held, shared with others that have it open, until it is
 /// [closed](File::close) or dropped.

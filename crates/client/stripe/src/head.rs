@@ -13,7 +13,7 @@ use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, ReadOp
 
 use crate::FILE_BYTES_MAX;
 use crate::error::{EBUSY, ECANCELED, Error};
-use crate::layout::Layout;
+use loligo_layout::Layout;
 
 const STRIPE_UNIT: &str = "striper.layout.stripe_unit";
 const STRIPE_COUNT: &str = "striper.layout.stripe_count";

@@ -8,7 +8,7 @@ use loligo_rados::Errno;
 use crate::direct::Direct;
 use crate::error::Error;
 use crate::file::File;
-use crate::layout::{Layout, ObjectExtent, ObjectNo};
+use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 
 /// Requests of one call under way at a time.
 const REQUESTS_MAX: usize = 16;

@@ -36,8 +36,6 @@ mod error;
 mod file;
 mod head;
 mod holes;
-mod layout;
-mod names;
 mod segments;
 mod stream;
 mod striper;
@@ -49,8 +47,9 @@ pub use error::{Error, ReadError, WriteError};
 pub use file::File;
 pub use head::{FileStat, is_striper_attribute};
 pub use holes::Part;
-pub use layout::{Layout, LayoutError, ObjectExtent, ObjectNo, Piece, UNIT_BYTES_MIN};
-pub use names::{ObjectNames, striped_file};
+pub use loligo_layout::{
+    Layout, LayoutError, ObjectExtent, ObjectNames, ObjectNo, Piece, UNIT_BYTES_MIN, striped_file,
+};
 pub use segments::{Segment, Segments};
 pub use stream::{ReadStream, StreamOptions, Ticket, Window, WriteStream};
 pub use striper::{FileList, Striper};

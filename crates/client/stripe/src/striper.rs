@@ -12,8 +12,8 @@ use crate::direct::Direct;
 use crate::error::Error;
 use crate::file::File;
 use crate::head::{FileStat, Head, LOCK_TIME, is_striper_attribute};
-use crate::layout::{Layout, ObjectNo};
-use crate::names::{ObjectNames, striped_file};
+use loligo_layout::{Layout, ObjectNo};
+use loligo_layout::{ObjectNames, striped_file};
 
 /// Objects that are removed or truncated at a time.
 const OBJECTS_UNDER_WAY: usize = 64;

@@ -9,7 +9,7 @@ pub use self::read::ReadStream;
 pub use self::window::{Ticket, Window};
 pub use self::write::WriteStream;
 
-use crate::layout::Layout;
+use loligo_layout::Layout;
 
 /// Bytes of one I/O at least, if stripes are narrow, and at most, if they are wide. Each object's part shall
 /// be worth a request, and a window of some I/Os shall not be large.

@@ -1,6 +1,6 @@
 //! What a file's objects are called.
 
-use crate::ObjectNo;
+use crate::layout::ObjectNo;
 
 /// Digits of an object's number in a name of libradosstriper's (`RADOS_OBJECT_EXTENSION_FORMAT`).
 const STRIPER_DIGITS: usize = 16;
