@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use loligo_admin::{Admin, AdminSocket, Command, ConfigOption};
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_rados::InFlight;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId, Waits};
 use tokio::runtime::Runtime;
 

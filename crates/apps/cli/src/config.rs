@@ -1,6 +1,6 @@
 //! `loligo config`: what options of the configuration there are, and what they do here.
 
-use loligo_cephx::conf::table::{self, Known};
+use loligo_conf::table::{self, Known};
 use loligo_rados::Errno;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_logring::{Config, Logger, RingLayer, Sink, Subsys};
 use tracing_subscriber::layer::SubscriberExt as _;
 

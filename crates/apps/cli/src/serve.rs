@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use loligo_cephx::conf::{Conf, ConfError};
+use loligo_conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, Compression, KeyType, Server, prepare_dir};
+use loligo_server::{Auth, KeyType, Server, prepare_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{AuthCipher, AuthMethod, Serve, Store};
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         Some(AuthCipher::Aes256k) => builder = builder.auth_cipher(KeyType::Aes256k),
         None => {}
     }
-    if let Some(compression) = Compression::of(&conf).context(configuration)? {
+    if let Some(compression) = conf.compression().context(configuration)? {
         builder = builder.compression(compression);
     }
     for pool in pools {

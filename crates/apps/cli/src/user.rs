@@ -1,7 +1,7 @@
 //! The user and group that the configuration wants the program to be (`setuser`, `setgroup`), as of stock
 //! programs.
 
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use nix::unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid};
 
 use crate::failure::{Context, Failure};

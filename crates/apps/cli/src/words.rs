@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, Command};
-use loligo_cephx::conf;
+use loligo_conf as conf;
 
 use crate::rbd;
 

@@ -178,7 +178,7 @@ fn options_that_act_are_those_that_are_read() {
     }
     for call in ["conf.text(\"", "conf.bool(\"", "conf.u64(\"", "conf.size(\"", "conf.duration(\""] {
         for name in sources.split(call).skip(1).filter_map(|rest| rest.split('"').next()) {
-            let known = loligo_cephx::conf::table::known(name);
+            let known = loligo_conf::table::known(name);
             assert!(known.is_none_or(|known| known.acts().is_some()), "{name} is read, but said to be idle");
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
-use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
-use loligo_msgr::{Compression, Config, Limits, Messenger, Network, Reroute};
+use loligo_conf::{Conf, ConfError, Environment, Options};
+use loligo_msgr::{Config, Limits, Messenger, Network, Reroute};
 use loligo_wire::message::Message as _;
 use loligo_wire::message::mon::MMgrMap;
 use loligo_wire::{EntityName, EntityType, features};
@@ -164,7 +164,7 @@ impl Builder {
     pub async fn prepare(self) -> Result<Joining, Error> {
         let conf = self.load()?;
         let times = Times::of(&conf)?;
-        let compression = Compression::of(&conf)?;
+        let compression = conf.compression()?;
         let auth = AuthClient::new(conf.client_config()?);
         let monitors = {
             let _wait = self.waits.enter(Waiter::Client, Reason::Dns);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use loligo_cephx::client::AuthClient;
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Messenger;
 use loligo_wire::{EntityType, GlobalId, Uuid};

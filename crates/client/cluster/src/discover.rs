@@ -11,7 +11,7 @@ use std::time::Duration;
 use domain::base::name::{Name, RelativeName};
 use domain::resolv::StubResolver;
 use domain::resolv::stub::conf::{ResolvConf, ServerConf, Transport};
-use loligo_cephx::conf::{Conf, ConfError, Messenger as ConfMessenger};
+use loligo_conf::{Conf, ConfError, Messenger as ConfMessenger};
 use loligo_wire::EntityAddr;
 
 use crate::error::Error;

@@ -4,9 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use loligo_cephx::conf::{ConfError, CredentialsError};
 use loligo_cephx::handshake::AuthError;
-use loligo_cephx::keyring::KeyringError;
+use loligo_conf::{ConfError, CredentialsError, KeyringFileError};
 use loligo_wire::{DecodeError, features};
 
 /// A Linux errno, positive.
@@ -152,7 +151,7 @@ impl Error {
             Self::Timeout(_) | Self::NoMonitor { .. } | Self::NewIdentity => Errno::ETIMEDOUT,
             Self::Conf(ConfError::NoMonitors) | Self::Conf(ConfError::Io { .. }) => Errno::ENOENT,
             Self::Conf(_) => Errno::EINVAL,
-            Self::Credentials(CredentialsError::Keyring(KeyringError::NotFound(_)))
+            Self::Credentials(CredentialsError::Keyring(KeyringFileError::NotFound(_)))
             | Self::Credentials(CredentialsError::NoKey(_)) => Errno::ENOENT,
             Self::Credentials(_) => Errno::EINVAL,
             Self::Auth(AuthError::Refused { errno, .. }) => Errno(*errno),

@@ -55,7 +55,7 @@ pub use builder::{Builder, Joining};
 pub use cluster::Cluster;
 pub use dial::Dialer;
 pub use error::{Errno, Error};
-pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
+pub use loligo_conf::{Conf, ConfError, Environment, Options};
 pub use mgrc::{MgrClient, Service, ToMgr};
 pub use monc::MonClient;
 pub use peers::Peers;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_cephx::conf::{Conf, ConfError};
 use loligo_cluster::Waits;
+use loligo_conf::{Conf, ConfError};
 use loligo_msgr::Network;
 use loligo_wire::message::Message as _;
 use loligo_wire::message::osd::MOSDMap;

@@ -46,8 +46,8 @@ pub use ioctx::{
     LockHolder, LockInfo, LockMode, LockOptions, LockState, Notification, Notified, ObjectList, ObjectStat,
     Outcome, PoolSnapshot, ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
 };
-pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
 pub use loligo_cluster::{Cluster, Reason, Wait, WaitGuard, Waiter, Waits};
+pub use loligo_conf::{Conf, ConfError, Environment, Options};
 pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
 pub use loligo_wire::message::osd::{

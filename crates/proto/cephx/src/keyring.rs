@@ -1,4 +1,4 @@
-//! Keyring files: who has which key, and with which capabilities.
+//! Keyrings: who has which key, and with which capabilities.
 //!
 //! ```text
 //! [client.admin]
@@ -7,16 +7,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::{fmt, process};
 
 use loligo_wire::{EntityName, ParseEntityNameError};
 use zeroize::Zeroizing;
 
-use crate::conf::ini::{self, Line};
+use crate::ini::{self, Line};
 use crate::key::{CryptoKey, KeyError};
 
 /// What a keyring holds for one name.
@@ -59,20 +54,9 @@ pub struct Keyring {
     entries: BTreeMap<EntityName, Entry>,
 }
 
-/// Why a keyring could not be used.
+/// Why a text is no keyring.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// The file could not be read or written.
-    #[error("keyring {path}: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        source: io::Error,
-    },
-    /// None of the files exists.
-    #[error("no keyring found at {}", Paths(.0))]
-    NotFound(Vec<PathBuf>),
     /// A line is not of a keyring's form.
     #[error("keyring line {line}: {why}")]
     Syntax {
@@ -102,44 +86,21 @@ pub enum KeyringError {
     NoKey(EntityName),
 }
 
-struct Paths<'a>(&'a [PathBuf]);
-
-impl fmt::Display for Paths<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, path) in self.0.iter().enumerate() {
-            write!(f, "{}{}", if i > 0 { ", " } else { "" }, path.display())?;
-        }
-        Ok(())
-    }
-}
-
 impl Keyring {
     /// An empty keyring.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads one file.
-    pub fn read(path: &Path) -> Result<Self, KeyringError> {
-        let text = ini::read_text(path)
-            .map(Zeroizing::new)
-            .map_err(|source| KeyringError::Io { path: path.to_owned(), source })?;
-        Self::parse_with(&text, Keyless::Skipped)
-    }
-
-    /// Reads the first of the files that can be opened, as Ceph does with a list of keyrings. If some exist
-    /// and none can be opened, the error is that of the first.
-    pub fn read_first(paths: &[PathBuf]) -> Result<Self, KeyringError> {
-        let readable = paths.iter().find(|path| fs::File::open(path).is_ok());
-        match readable.or_else(|| paths.iter().find(|path| path.exists())) {
-            Some(path) => Self::read(path),
-            None => Err(KeyringError::NotFound(paths.to_vec())),
-        }
-    }
-
     /// Reads a keyring's text; each name must have a key. What stands in `[global]` is no entry.
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
         Self::parse_with(text, Keyless::Refused)
+    }
+
+    /// The same, and names without a key are passed over: stock clients accept such a file, and miss a key only
+    /// if it is theirs.
+    pub fn parse_leniently(text: &str) -> Result<Self, KeyringError> {
+        Self::parse_with(text, Keyless::Skipped)
     }
 
     fn parse_with(text: &str, keyless: Keyless) -> Result<Self, KeyringError> {
@@ -211,7 +172,7 @@ impl Keyring {
         self.entries.iter()
     }
 
-    /// The text of the file, as `ceph auth export` prints it.
+    /// The text, as `ceph auth export` prints it.
     pub fn format(&self) -> Zeroizing<String> {
         let mut out = Zeroizing::new(String::new());
         for (name, entry) in &self.entries {
@@ -226,108 +187,5 @@ impl Keyring {
             }
         }
         out
-    }
-
-    /// Writes the file whole or not at all, readable by its owner only.
-    pub fn write(&self, path: &Path) -> Result<(), KeyringError> {
-        write_private(path, self.format().as_bytes())
-            .map_err(|source| KeyringError::Io { path: path.to_owned(), source })
-    }
-}
-
-/// Writes a file of mode 0600 beside `path` and moves it there, so that no reader sees half of it and no
-/// other user any.
-fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", process::id()));
-    let temporary = PathBuf::from(temporary);
-    let write = || {
-        // What a crash has left, or somebody has put there, is not written to.
-        match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
-}
-
-/// A key alone in a file (`keyfile`), in base64.
-pub fn read_keyfile(path: &Path) -> Result<CryptoKey, KeyfileError> {
-    let text = ini::read_text(path)
-        .map(Zeroizing::new)
-        .map_err(|source| KeyfileError::Io { path: path.to_owned(), source })?;
-    text.parse().map_err(|source| KeyfileError::Key { path: path.to_owned(), source })
-}
-
-/// Why a key file could not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyfileError {
-    /// It could not be read.
-    #[error("key file {path}: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        source: io::Error,
-    },
-    /// It holds no usable key.
-    #[error("key file {path}: {source}", path = path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: KeyError,
-    },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KEY: &str = "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==";
-
-    /// Writes a keyring into a scratch folder of its own and returns its path.
-    fn file(name: &str, text: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("loligo-keyring-{}", process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// `rados -k FILE` of 16.2.15 takes each of these files, and refuses one with a section `[what]`.
-    #[test]
-    fn files_that_stock_accepts_are_accepted() {
-        let admin = EntityName::client("admin");
-        for (name, before, keyed) in [
-            ("keyless", "[client.other]\n\tcaps mon = \"allow *\"\n", true),
-            ("global", "[global]\n\tkey = nonsense\n", true),
-            ("only-caps", "[client.admin]\n\tcaps mon = \"allow *\"\n", false),
-        ] {
-            let mine = if keyed { format!("[client.admin]\n\tkey = {KEY}\n") } else { String::new() };
-            let ring = Keyring::read(&file(name, &format!("{before}{mine}"))).unwrap();
-            assert_eq!(ring.key(&admin).is_some(), keyed, "{name}");
-            assert_eq!(ring.iter().len(), usize::from(keyed), "{name}");
-        }
-        assert!(matches!(Keyring::read(&file("what", "[what]\n")), Err(KeyringError::Name { line: 1, .. })));
-        assert!(matches!(Keyring::parse("[client.a]\n"), Err(KeyringError::NoKey(_))));
-    }
-
-    #[test]
-    fn the_first_file_that_opens_is_read() {
-        let good = file("good", &format!("[client.admin]\n\tkey = {KEY}\n"));
-        // A socket exists and cannot be opened, not even by root, whom no mode keeps out.
-        let closed = good.with_file_name("closed");
-        let _ = fs::remove_file(&closed);
-        let _listener = std::os::unix::net::UnixListener::bind(&closed).unwrap();
-        let ring = Keyring::read_first(&[closed.clone(), good]).unwrap();
-        assert!(ring.key(&EntityName::client("admin")).is_some());
-        assert!(matches!(Keyring::read_first(&[closed]), Err(KeyringError::Io { .. })));
     }
 }

@@ -1,13 +1,12 @@
-//! Ceph authentication, keyrings and configuration files.
+//! Ceph authentication, keys and keyrings.
 //!
 //! - [`handshake`]: what the messenger asks of authentication.
 //! - [`client`]: cephx and `none` from the client's side, with tickets and their renewal.
 //! - [`server`]: the same from the monitor's and the services' side.
-//! - [`keyring`] and [`key`]: files with keys, and keys.
-//! - [`conf`]: ceph.conf, the environment variables and the command line options that Ceph's programs share.
+//! - [`keyring`] and [`key`]: keys, who has which, and the text of keyrings.
+//! - [`ini`]: the lines of ceph.conf and of keyrings.
 //!
-//! What this crate refuses to do: it opens no socket and resolves no name; it reads files only where it is
-//! told to. A server's session keys and service secrets are of type `aes`, which all releases read, whatever
+//! What this crate refuses to do: it opens no socket and no file (the crate `conf` does). A server's session keys and service secrets are of type `aes`, which all releases read, whatever
 //! its clients' keys are.
 // Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
 // `az`).
@@ -19,10 +18,10 @@
 
 pub mod caps;
 pub mod client;
-pub mod conf;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod handshake;
+pub mod ini;
 pub mod key;
 pub mod keyring;
 mod random;

@@ -21,10 +21,8 @@
 
 use std::io::Write;
 
-use az::SaturatingAs as _;
 use bytes::Bytes;
 use flate2::write::DeflateEncoder;
-use loligo_cephx::conf::{Conf, ConfError};
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::Misbehaviour;
@@ -83,22 +81,6 @@ pub struct Compression {
 impl Compression {
     /// Ceph's default for the shortest frame.
     pub const FRAME_LEN_MIN: usize = 1024;
-
-    /// What a configuration says: nothing, unless `ms_osd_compress_mode` is `force`, as in Ceph. Methods that
-    /// are not known are passed over.
-    pub fn of(conf: &Conf) -> Result<Option<Self>, ConfError> {
-        if conf.text("ms_osd_compress_mode").is_none_or(|mode| mode != "force") {
-            return Ok(None);
-        }
-        let names = conf
-            .list("ms_osd_compression_algorithm")
-            .unwrap_or_else(|| vec![Method::Snappy.name().to_owned()]);
-        let methods: Vec<_> = names.iter().filter_map(|name| Method::by_name(name)).collect();
-        let frame_len_min = conf.size("ms_osd_compress_min_size", Self::FRAME_LEN_MIN as u64)?;
-        let secure = conf.bool("ms_compress_secure", false)?;
-        let wanted = Self { methods, frame_len_min: frame_len_min.saturating_as::<usize>(), secure };
-        Ok((!wanted.methods.is_empty()).then_some(wanted))
-    }
 }
 
 /// COMPRESSION_REQUEST.
@@ -198,8 +180,6 @@ pub(crate) fn decompress(method: Method, packed: &[u8], max: usize) -> Result<By
 
 #[cfg(test)]
 mod tests {
-    use loligo_cephx::conf::Environment;
-    use loligo_wire::EntityName;
     use proptest::prelude::*;
 
     use super::*;
@@ -272,25 +252,6 @@ mod tests {
         w.put(&lens);
         w.raw(&blocks);
         assert_eq!(decompress(Method::Lz4, w.as_slice(), MAX).expect("it is good"), all);
-    }
-
-    #[test]
-    fn it_is_configured_as_in_ceph() {
-        let of = |text: &str| {
-            let conf =
-                Conf::parse(&format!("[global]\n{text}"), EntityName::client("a"), Environment::default());
-            Compression::of(&conf.expect("a conf")).expect("fine values")
-        };
-        assert_eq!(of("ms osd compression algorithm = lz4\n"), None);
-        assert_eq!(of("ms osd compress mode = none\n"), None);
-        let plain = of("ms osd compress mode = force\n").expect("wanted");
-        assert_eq!(plain, Compression { methods: vec![Method::Snappy], frame_len_min: 1024, secure: false });
-        let text = "ms osd compress mode = force\nms osd compression algorithm = brotli, zstd lz4\n\
-                    ms osd compress min size = 4K\nms compress secure = true\n";
-        let all = of(text).expect("wanted");
-        let methods = vec![Method::Zstd, Method::Lz4];
-        assert_eq!(all, Compression { methods, frame_len_min: 4096, secure: true });
-        assert_eq!(of("ms osd compress mode = force\nms osd compression algorithm = brotli\n"), None);
     }
 
     #[test]

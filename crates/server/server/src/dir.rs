@@ -141,7 +141,7 @@ impl DataDir {
         let Some(entry) = keys.entry(&admin) else { return Ok(()) };
         let mut ring = Keyring::new();
         ring.insert(admin, entry.clone());
-        Ok(ring.write(&self.keyring())?)
+        Ok(loligo_conf::write_keyring(&ring, &self.keyring())?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use loligo_cephx::keyring::KeyringError;
+use loligo_conf::KeyringFileError;
 use loligo_mon::FileError;
 use loligo_mon::command::Failure;
 use loligo_store_disk::OpenError;
@@ -63,7 +63,7 @@ pub enum StartError {
     State(#[from] FileError),
     /// The keyring could not be written.
     #[error(transparent)]
-    Keyring(#[from] KeyringError),
+    Keyring(#[from] KeyringFileError),
     /// The cluster cannot be as asked.
     #[error("{}", .0.status)]
     Cluster(#[from] Failure),

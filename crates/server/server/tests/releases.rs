@@ -139,7 +139,7 @@ fn its_programs_use_this_server() {
 
 /// The type of the only key in a keyring.
 fn key_type_of(file: &str) -> KeyType {
-    let ring = loligo_cephx::keyring::Keyring::read(Path::new(file)).expect("a keyring");
+    let ring = loligo_conf::read_keyring(Path::new(file)).expect("a keyring");
     let (_, entry) = ring.iter().next().expect("an entry");
     entry.key.kind()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use loligo_cephx::conf::Conf;
-use loligo_cephx::conf::table::{self, Known};
+use loligo_conf::Conf;
+use loligo_conf::table::{self, Known};
 use loligo_rados::{Errno, IoCtx};
 use loligo_rbd::{Error, Image, Mode, pools};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What the options `rbd_default_…` say of images; as `rbd` takes them from the images' pool, the command
 //! line, `CEPH_ARGS`, ceph.conf and the monitors.
 
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_rbd::{CloneFormat, NewImage};
 
 use crate::failure::{Context, Failure};
@@ -66,7 +66,7 @@ pub(super) fn clone_format(conf: &Conf) -> Result<CloneFormat, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use loligo_cephx::conf::Environment;
+    use loligo_conf::Environment;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Where images are looked for, and what names mean there.
 
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_rados::{Errno, IoCtx, Rados};
 use loligo_rbd::{Error, Image, Mode, namespaces};
 

@@ -165,7 +165,7 @@ impl Place {
 
 /// A number of bytes, with K, M, G.
 fn size(text: &str) -> Option<u64> {
-    loligo_cephx::conf::size(&text.to_ascii_uppercase())
+    loligo_conf::size(&text.to_ascii_uppercase())
 }
 
 /// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is

@@ -178,7 +178,7 @@ impl Sessions {
 mod tests {
     use std::net::SocketAddr;
 
-    use loligo_cephx::conf::{Conf, Environment};
+    use loligo_conf::{Conf, Environment};
     use loligo_maps::OsdMap;
     use loligo_wire::{EntityAddrVec, EntityName, UTime, Uuid};
 

@@ -177,7 +177,9 @@ fn ask_for_a_version(mut conn: Established, socket: &mut TcpStream) {
 
 fn authenticate_as_admin(mode: ConMode) -> Box<dyn ClientAuth> {
     let conf = std::env::var("CEPH_CONF").expect("CEPH_CONF names the stock cluster's configuration");
-    let keyring = Keyring::read(&Path::new(&conf).with_file_name("keyring")).expect("a keyring beside it");
+    let keyring =
+        std::fs::read_to_string(Path::new(&conf).with_file_name("keyring")).expect("a keyring beside it");
+    let keyring = Keyring::parse(&keyring).expect("a keyring");
     let name = EntityName::client("admin");
     let key = keyring.key(&name).cloned();
     let mut config = ClientConfig::new(name, key);

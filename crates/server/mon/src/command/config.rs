@@ -1,6 +1,6 @@
 //! `config …`: settings that the monitor hands to clients when they connect, and that it obeys itself.
 
-use loligo_cephx::conf::table::{self as options, OptionFacts};
+use loligo_conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
 
 use super::{Call, Errno, Failure, Outcome, Reply};

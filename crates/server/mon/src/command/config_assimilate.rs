@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_cephx::conf::table as options;
+use loligo_conf::table as options;
 
 use super::config::{checked, section_of};
 use super::{Call, Failure, Outcome, Reply};

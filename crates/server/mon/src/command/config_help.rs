@@ -1,7 +1,7 @@
 //! `config help` and `config generate-minimal-conf`: what is known of an option, and what a client needs to
 //! find the cluster.
 
-use loligo_cephx::conf::table::{self as options, OptionFacts};
+use loligo_conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
 
 use super::{Call, Failure, Outcome, Reply};

@@ -1,6 +1,6 @@
 //! `config log | reset`: the versions of the configuration database. `config show`: what daemons go by.
 
-use loligo_cephx::conf::table as options;
+use loligo_conf::table as options;
 use loligo_wire::{EntityName, EntityType, OsdId};
 
 use super::{Call, Failure, Outcome, Reply};

@@ -4,7 +4,7 @@
 //! and shown. So is what they say of scrubs, which go by the options `osd_scrub_…` alone.
 
 use az::SaturatingAs as _;
-use loligo_cephx::conf::table::parse_size;
+use loligo_conf::table::parse_size;
 use loligo_maps::{Name, PgPool, PoolOpt, PoolOptKey};
 
 use super::{Call, Errno, Failure};

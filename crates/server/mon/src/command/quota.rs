@@ -1,6 +1,6 @@
 //! `osd pool set-quota | get-quota`: how much a pool may hold.
 
-use loligo_cephx::conf::unit_power;
+use loligo_conf::unit_power;
 
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::object;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use loligo_admin::{Admin, Command, Failure, Request, WeakAdmin};
-use loligo_cephx::conf::table::{self, OptionFacts};
+use loligo_conf::table::{self, OptionFacts};
 use loligo_mon::output::json::Node;
 use loligo_mon::state::State;
 use loligo_mon::{MonService, command, object};

@@ -2,8 +2,8 @@
 
 use loligo_wire::{EntityName, EntityType};
 
-use super::table::{self, Known, Rejected};
-use super::{ConfError, Options};
+use crate::table::{self, Known, Rejected};
+use crate::{ConfError, Options};
 
 /// What a word asks for.
 #[derive(Debug)]

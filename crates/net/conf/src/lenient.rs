@@ -1,6 +1,6 @@
 //! What this project reads in a configuration or keyring and stock programs refuse, or pass over.
 
-use super::ini::normalize;
+use loligo_cephx::ini::normalize;
 
 /// A thing that stock programs do not take, and the line (from 1) it was first seen in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) fn leniencies(text: &str) -> Vec<Leniency> {
     let mut continued = false;
     for (index, line) in bare.lines().enumerate() {
         let (number, starts) = (index + 1, !continued);
-        continued = super::ini::ends_in_continuation(line);
+        continued = loligo_cephx::ini::ends_in_continuation(line);
         let words = line.trim();
         if !starts || words.is_empty() || words.starts_with(['#', ';']) {
             continue;
@@ -125,7 +125,7 @@ mod tests {
         for (text, said) in TEXTS {
             let found: Vec<_> = leniencies(text).into_iter().map(|found| found.what).collect();
             assert_eq!(found, said.iter().copied().collect::<Vec<_>>(), "{text:?}");
-            let conf = crate::conf::Conf::parse(text, "client.a".parse().unwrap(), Default::default());
+            let conf = crate::Conf::parse(text, "client.a".parse().unwrap(), Default::default());
             assert_eq!(conf.unwrap().text("mon_host").as_deref(), Some("A"), "{text:?}");
         }
     }

@@ -4,7 +4,7 @@ use loligo_wire::rbd::feature;
 use loligo_wire::{EntityAddr, Uuid};
 
 use super::OptionFacts;
-use crate::conf::value::{self, unit_power};
+use crate::value::{self, unit_power};
 
 /// Why a value cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,7 +200,7 @@ fn word(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
 
 #[cfg(test)]
 mod tests {
-    use crate::conf::table::find;
+    use crate::table::find;
 
     /// What a monitor of 16.2.15 stored, or a part of what it said.
     #[test]

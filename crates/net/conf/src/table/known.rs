@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::{OptionFacts, Rejected, find, value};
-use crate::conf::{acts, value as forms};
+use crate::{acts, value as forms};
 
 /// The names of the options that stock programs of 18.2.7 and 20.2.4 take (`ceph-conf --show-config`) and
 /// those of 16.2.15, which the table has, do not; a line each, with ` bool` behind those that are true or

@@ -1,24 +1,32 @@
-//! ceph.conf, as Ceph's programs read it.
+//! What Ceph's programs are told: ceph.conf, keyrings, the environment, the options of the command line.
 //!
 //! A value is looked for on the command line, in the environment, in the file's sections `[client.name]`,
 //! `[client]` and `[global]`, and in what the monitors say, in this order. Names of options are the same with
 //! spaces, dashes or underscores.
 //!
 //! ```
-//! use loligo_cephx::conf::{Conf, Environment};
+//! use loligo_conf::{Conf, Environment};
 //!
 //! let text = "[global]\n mon host = 10.0.0.1\n[client.a]\n keyring = /tmp/$cluster.$name.keyring\n";
 //! let conf = Conf::parse(text, "client.a".parse().unwrap(), Environment::default())?;
 //! assert_eq!(conf.text("keyring").as_deref(), Some("/tmp/ceph.client.a.keyring"));
 //! assert_eq!(conf.mon_hosts()?[0][0].port, 3300);
-//! # Ok::<(), loligo_cephx::conf::ConfError>(())
+//! # Ok::<(), loligo_conf::ConfError>(())
 //! ```
+//!
+//! - [`Conf`] is what was configured; [`Options`] and [`Environment`] go into it.
+//! - [`table`] has every option that stock programs know, with its type and bounds.
+//! - [`read_keyring`] and its kin read and write files of keys.
+//!
+//! What this crate refuses to do: it opens no socket and resolves no name.
+#![forbid(unsafe_code)]
 
 mod acts;
 mod arguments;
 mod auth;
-pub(crate) mod ini;
-pub(crate) mod lenient;
+mod compression;
+mod files;
+mod lenient;
 mod mon_host;
 mod options;
 pub mod table;
@@ -33,13 +41,16 @@ use loligo_wire::{EntityName, ParseEntityNameError};
 
 pub use arguments::takes_next_word;
 pub use auth::CredentialsError;
-pub use ini::SyntaxError;
+pub use files::{
+    KeyfileError, KeyringFileError, read_first_keyring, read_keyfile, read_keyring, write_keyring,
+};
+pub use loligo_cephx::ini::SyntaxError;
 pub use mon_host::{Messenger, MonAddr};
 pub use options::{Environment, Options};
 pub use value::{size, unit_power};
 
 use arguments::{NO_MON_CONFIG, not_set};
-use ini::{Line, normalize};
+use loligo_cephx::ini::{self, Line, normalize};
 use options::file_candidates;
 
 /// No such file.
@@ -171,7 +182,8 @@ impl Conf {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), ConfError> {
-        let text = ini::read_text(path).map_err(|source| ConfError::Io { path: path.to_owned(), source })?;
+        let text =
+            files::read_text(path).map_err(|source| ConfError::Io { path: path.to_owned(), source })?;
         for found in lenient::leniencies(&text) {
             let (path, line, what) = (path.display(), found.line, found.what);
             self.warnings.push(format!("configuration file {path} {what} (line {line})"));

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use loligo_wire::{EntityName, EntityType};
 use zeroize::Zeroizing;
 
-use super::lenient::{Leniency, leniencies};
-use super::{Conf, ConfError, ini, value};
-use crate::client::ClientConfig;
-use crate::handshake::{AuthMethod, ConMode};
-use crate::key::{CryptoKey, KeyError};
-use crate::keyring::{KeyfileError, Keyring, KeyringError, read_keyfile};
+use crate::files::{KeyfileError, KeyringFileError, read_first_keyring, read_keyfile, read_text};
+use crate::lenient::{Leniency, leniencies};
+use crate::{Conf, ConfError, value};
+use loligo_cephx::client::ClientConfig;
+use loligo_cephx::handshake::{AuthMethod, ConMode};
+use loligo_cephx::key::{CryptoKey, KeyError};
 
 /// Where clients look for their keys.
 const KEYRINGS: &str =
@@ -24,7 +24,7 @@ pub enum CredentialsError {
     Conf(#[from] ConfError),
     /// The keyring cannot be used.
     #[error(transparent)]
-    Keyring(#[from] KeyringError),
+    Keyring(#[from] KeyringFileError),
     /// The key file cannot be used.
     #[error(transparent)]
     Keyfile(#[from] KeyfileError),
@@ -52,7 +52,7 @@ impl Conf {
         if let Some(path) = self.text("keyfile").filter(|t| !t.is_empty()) {
             return Ok(read_keyfile(path.as_ref())?);
         }
-        let ring = Keyring::read_first(&self.keyring_paths())?;
+        let ring = read_first_keyring(&self.keyring_paths())?;
         ring.key(self.name()).cloned().ok_or_else(|| CredentialsError::NoKey(self.name().clone()))
     }
 
@@ -63,7 +63,7 @@ impl Conf {
             return Vec::new();
         }
         let paths = self.keyring_paths();
-        let text = |path: &PathBuf| Some((path.clone(), Zeroizing::new(ini::read_text(path).ok()?)));
+        let text = |path: &PathBuf| Some((path.clone(), Zeroizing::new(read_text(path).ok()?)));
         let Some((path, text)) = paths.iter().find_map(text) else { return Vec::new() };
         let said =
             |found: Leniency| format!("keyring {} {} (line {})", path.display(), found.what, found.line);
@@ -122,7 +122,7 @@ impl Conf {
                     key = Some(found);
                     methods.retain(|method| !is_default || *method == AuthMethod::CEPHX);
                 }
-                Err(CredentialsError::Keyring(KeyringError::NotFound(_)))
+                Err(CredentialsError::Keyring(KeyringFileError::NotFound(_)))
                     if methods.contains(&AuthMethod::NONE) =>
                 {
                     methods.retain(|m| *m != AuthMethod::CEPHX);
@@ -144,7 +144,7 @@ impl Conf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conf::Environment;
+    use crate::Environment;
 
     const KEY: &str = "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==";
 

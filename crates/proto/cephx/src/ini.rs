@@ -1,12 +1,10 @@
 //! The lines of ceph.conf and of keyrings: sections, settings, comments, continued lines, quotes.
 
 use std::borrow::Cow;
-use std::path::Path;
-use std::{fs, io};
 
 /// One line that says something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
     /// `[name]`.
     Section(String),
     /// `name = value`. The name is normalized.
@@ -42,13 +40,13 @@ pub enum SyntaxError {
 }
 
 /// The lines that say something, each with the number (from 1) it starts at.
-pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line, SyntaxError>)> {
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line, SyntaxError>)> {
     logical_lines(text.strip_prefix('\u{feff}').unwrap_or(text))
         .filter_map(|(number, line)| parse_line(&line).transpose().map(|parsed| (number, parsed)))
 }
 
 /// The one form of a setting's name: spaces, dashes and underscores are the same, and several are one.
-pub(crate) fn normalize(name: &str) -> String {
+pub fn normalize(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for word in name.split(|c: char| c.is_whitespace() || c == '_' || c == '-').filter(|w| !w.is_empty()) {
         if !out.is_empty() {
@@ -57,16 +55,6 @@ pub(crate) fn normalize(name: &str) -> String {
         out.push_str(word);
     }
     out
-}
-
-/// Reads a text file; an error says which line is none.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = fs::read(path)?;
-    String::from_utf8(bytes).map_err(|wrong| {
-        let good = &wrong.as_bytes()[..wrong.utf8_error().valid_up_to()];
-        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
-        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8 text"))
-    })
 }
 
 /// Joins lines that end with a backslash to their successors.
@@ -88,7 +76,7 @@ fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
 }
 
 /// Whether the next line belongs to this one. A comment ends with its line.
-pub(super) fn ends_in_continuation(line: &str) -> bool {
+pub fn ends_in_continuation(line: &str) -> bool {
     if has_comment(line) {
         return false;
     }

@@ -6,8 +6,8 @@ use std::{env, fs, process};
 
 use loligo_wire::EntityName;
 
-use super::ConfError;
-use super::ini::normalize;
+use crate::ConfError;
+use loligo_cephx::ini::normalize;
 
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
@@ -136,7 +136,7 @@ pub(super) fn file_candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conf::Conf;
+    use crate::Conf;
 
     #[test]
     fn the_command_line_beats_the_environment() {
