@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loligo_wire::{EntityName, EntityType};
+use loligo_wire::{EntityName, EntityType, UTime};
 use zeroize::Zeroizing;
 
 use crate::files::{KeyfileError, KeyringFileError, read_first_keyring, read_keyfile, read_text};
@@ -130,7 +130,7 @@ impl Conf {
                 Err(e) => return Err(e),
             }
         }
-        let defaults = ClientConfig::new(self.name().clone(), key);
+        let defaults = ClientConfig::new(self.name().clone(), key, UTime::now);
         Ok(ClientConfig {
             methods,
             mon_modes: self.con_modes("ms_mon_client_mode", &defaults.mon_modes)?,

@@ -66,7 +66,7 @@ fn admin_with(kind: KeyType) -> Entry {
 }
 
 fn client(name: &str, key: &CryptoKey) -> Arc<AuthClient> {
-    AuthClient::new(ClientConfig::new(name.parse().unwrap(), Some(key.clone())))
+    AuthClient::new(ClientConfig::new(name.parse().unwrap(), Some(key.clone()), UTime::now))
 }
 
 fn refused<T>(result: Result<T, AuthError>) -> i32 {
@@ -84,7 +84,7 @@ fn tickets_of_the_monitor_open_the_services() {
 
 fn tickets_open_the_services(kind: KeyType) {
     let admin = admin_with(kind);
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let client = client("client.admin", &admin.key);
     assert!(!client.can_reach(EntityType::OSD));
 
@@ -111,8 +111,8 @@ fn tickets_open_the_services(kind: KeyType) {
 #[test]
 fn secure_mode_to_services_shares_a_secret() {
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
-    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key));
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
+    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key), UTime::now);
     config.service_modes = vec![ConMode::Secure];
     config.mon_modes = vec![ConMode::Crc];
     let client = AuthClient::new(config);
@@ -132,7 +132,7 @@ fn strangers_are_refused_as_a_stock_monitor_does() {
     let good = admin();
     let no_mon_caps = Entry::new(good.key.clone()).with_caps("osd", "allow *");
     let server =
-        server_with(AuthConfig::default(), &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)]);
+        server_with(AuthConfig::new(UTime::now), &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)]);
     let wrong = CryptoKey::generate(now());
     let other_kind = CryptoKey::generate_of(KeyType::Aes256k, now());
     for (name, key) in [
@@ -153,8 +153,8 @@ fn strangers_are_refused_as_a_stock_monitor_does() {
 #[test]
 fn a_service_accepts_only_its_own_tickets() {
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
-    let stranger = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
+    let stranger = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let client = client("client.admin", &admin.key);
     handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
     let to = |server: &Arc<AuthServer>, service| {
@@ -172,7 +172,7 @@ fn a_service_accepts_only_its_own_tickets() {
 #[test]
 fn an_answer_is_good_for_one_challenge() {
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let client = client("client.admin", &admin.key);
     let mut first = client.mon_auth();
     let mut acceptor = server.mon_acceptor();
@@ -192,7 +192,7 @@ fn an_answer_is_good_for_one_challenge() {
 #[test]
 fn reconnecting_keeps_the_global_id() {
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let one = client("client.admin", &admin.key);
     handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
     handshake(one.mon_auth(), server.mon_acceptor()).unwrap();
@@ -205,7 +205,7 @@ fn reconnecting_keeps_the_global_id() {
     assert_eq!(other.global_id(), GlobalId(4101));
 
     // A monitor that has lost its secrets gives a new one.
-    let reborn = server_with(AuthConfig::default(), &[("client.admin", admin)]);
+    let reborn = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin)]);
     reborn.keys().rotate(now() + MON_TTL * 3);
     reborn.keys().rotate(now() + MON_TTL * 6);
     handshake(one.mon_auth(), reborn.mon_acceptor()).unwrap();
@@ -219,9 +219,9 @@ fn reconnecting_keeps_the_global_id() {
 fn of_several_monitors_the_first_one_counts() {
     let admin = admin();
     for method in [AuthMethod::CEPHX, AuthMethod::NONE] {
-        let accepts = AuthConfig { methods: vec![method], ..AuthConfig::default() };
+        let accepts = AuthConfig { methods: vec![method], ..AuthConfig::new(UTime::now) };
         let server = server_with(accepts, &[("client.admin", admin.clone())]);
-        let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+        let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()), UTime::now);
         config.methods = vec![method];
         let client = AuthClient::new(config);
         for round in ["at first", "again"] {
@@ -237,8 +237,8 @@ fn of_several_monitors_the_first_one_counts() {
 
 #[test]
 fn method_none_believes_everybody() {
-    let server = server_with(AuthConfig::none(), &[]);
-    let client = AuthClient::new(ClientConfig::new(EntityName::client("anybody"), None));
+    let server = server_with(AuthConfig::none(UTime::now), &[]);
+    let client = AuthClient::new(ClientConfig::new(EntityName::client("anybody"), None, UTime::now));
     let (ours, theirs, identity, mode) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
     assert_eq!(mode, ConMode::Crc);
     assert!(ours.session_key.is_empty() && theirs.session_key.is_empty());
@@ -255,12 +255,12 @@ fn method_none_believes_everybody() {
 #[test]
 fn the_methods_of_both_sides_must_meet() {
     let admin = admin();
-    let cephx = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
-    let none = server_with(AuthConfig::none(), &[]);
-    let anybody = AuthClient::new(ClientConfig::new(EntityName::client("admin"), None));
+    let cephx = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
+    let none = server_with(AuthConfig::none(UTime::now), &[]);
+    let anybody = AuthClient::new(ClientConfig::new(EntityName::client("admin"), None, UTime::now));
     assert_eq!(refused(handshake(anybody.mon_auth(), cephx.mon_acceptor())), 95);
 
-    let mut both = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+    let mut both = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()), UTime::now);
     both.methods = vec![AuthMethod::CEPHX, AuthMethod::NONE];
     let both = AuthClient::new(both);
     handshake(both.mon_auth(), none.mon_acceptor()).unwrap();
@@ -281,9 +281,9 @@ fn test_clock() -> UTime {
 #[test]
 fn tickets_are_renewed_before_they_end() {
     let admin = admin();
-    let server_config = AuthConfig { clock: test_clock, ..AuthConfig::default() };
+    let server_config = AuthConfig { clock: test_clock, ..AuthConfig::new(UTime::now) };
     let server = server_with(server_config, &[("client.admin", admin.clone())]);
-    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()));
+    let mut config = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()), UTime::now);
     config.clock = test_clock;
     let client = AuthClient::new(config);
     let (_, _, identity, _) = handshake(client.mon_auth(), server.mon_acceptor()).unwrap();
@@ -338,7 +338,7 @@ fn begin(server: &Arc<AuthServer>, client: &Arc<AuthClient>) -> Box<dyn ServerAu
 #[test]
 fn who_proves_nothing_uses_up_no_global_id() {
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let stranger = client("client.admin", &CryptoKey::generate_of(KeyType::Aes, now()));
     for _ in 0..100 {
         drop(begin(&server, &stranger));
@@ -353,7 +353,7 @@ fn who_proves_nothing_uses_up_no_global_id() {
 fn global_ids_that_are_not_reserved_are_not_given() {
     const EAGAIN: i32 = 11;
     let admin = admin();
-    let server = server_with(AuthConfig::default(), &[("client.admin", admin.clone())]);
+    let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     server.limit_global_ids(GlobalId(4102));
     let come = || {
         let newcomer = client("client.admin", &admin.key);
@@ -369,7 +369,7 @@ fn global_ids_that_are_not_reserved_are_not_given() {
 fn a_global_id_is_not_reclaimed_under_another_name() {
     let entry = admin();
     let both = [("client.a", entry.clone()), ("client.b", entry.clone())];
-    let server = server_with(AuthConfig::default(), &both);
+    let server = server_with(AuthConfig::new(UTime::now), &both);
     let owner = client("client.a", &entry.key);
     handshake(owner.mon_auth(), server.mon_acceptor()).unwrap();
     // What the owner sends when it comes again, under the given name, which has the same key.

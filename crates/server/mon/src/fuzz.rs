@@ -172,7 +172,7 @@ fn monitor() -> Option<Monitor> {
     let ttl = Duration::from_secs(3600);
     let rotation = Rotation { mon_ttl: ttl, service_ttl: ttl, cipher: KeyType::Aes };
     let keys = Arc::new(ServiceKeys::new(rotation, NOW));
-    let auth = AuthServer::new(AuthConfig::default(), Arc::new(Keyring::new()), keys, GlobalId(1));
+    let auth = AuthServer::new(AuthConfig::new(UTime::now), Arc::new(Keyring::new()), keys, GlobalId(1));
     Some(Monitor::new(state, auth, Arc::new(Empty)))
 }
 

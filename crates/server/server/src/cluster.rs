@@ -242,8 +242,8 @@ async fn start_monitor(
     osd: &Arc<Osd>,
 ) -> Result<Arc<MonService>, StartError> {
     let auth = match builder.auth {
-        Auth::Cephx => AuthConfig::default(),
-        Auth::None => AuthConfig::none(),
+        Auth::Cephx => AuthConfig::new(UTime::now),
+        Auth::None => AuthConfig::none(UTime::now),
     };
     let maps_to = Arc::clone(osd);
     let config = MonConfig {

@@ -39,7 +39,7 @@ impl Monitor {
         let lasting = Duration::from_secs(3600);
         let rotation = Rotation { mon_ttl: lasting, service_ttl: lasting, cipher: KeyType::Aes };
         let keys = Arc::new(ServiceKeys::new(rotation, UTime::now()));
-        let auth = AuthServer::new(AuthConfig::default(), Arc::new(ring), keys, GlobalId(4100));
+        let auth = AuthServer::new(AuthConfig::new(UTime::now), Arc::new(ring), keys, GlobalId(4100));
         let shared = Arc::new(Shared { auth, map: Mutex::default(), followers: Mutex::default() });
         let policies = Policies::new(Policy::stateless_server());
         let config = Config { num: 0, nonce: 0, policies, ..Config::new(EntityType::MON) };

@@ -45,8 +45,8 @@ pub struct ClientConfig {
 
 impl ClientConfig {
     /// Ceph's defaults: cephx if there is a key or else none, secure mode preferred to monitors and crc to
-    /// services.
-    pub fn new(name: EntityName, key: Option<CryptoKey>) -> Self {
+    /// services. `clock` says what time it is.
+    pub fn new(name: EntityName, key: Option<CryptoKey>, clock: fn() -> UTime) -> Self {
         Self {
             methods: vec![if key.is_some() { AuthMethod::CEPHX } else { AuthMethod::NONE }],
             name,
@@ -54,7 +54,7 @@ impl ClientConfig {
             mon_modes: vec![ConMode::Secure, ConMode::Crc],
             service_modes: vec![ConMode::Crc, ConMode::Secure],
             services: vec![EntityType::MON, EntityType::OSD, EntityType::MGR],
-            clock: UTime::now,
+            clock,
         }
     }
 }

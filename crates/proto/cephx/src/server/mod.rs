@@ -51,24 +51,22 @@ pub struct AuthConfig {
     pub clock: fn() -> UTime,
 }
 
-impl Default for AuthConfig {
-    /// Ceph's defaults.
-    fn default() -> Self {
+impl AuthConfig {
+    /// Ceph's defaults. `clock` says what time it is.
+    pub fn new(clock: fn() -> UTime) -> Self {
         Self {
             methods: vec![AuthMethod::CEPHX],
             mon_modes: vec![ConMode::Secure, ConMode::Crc],
             service_modes: vec![ConMode::Crc, ConMode::Secure],
             mon_ticket_ttl: Duration::from_secs(72 * 3600),
             service_ticket_ttl: Duration::from_secs(3600),
-            clock: UTime::now,
+            clock,
         }
     }
-}
 
-impl AuthConfig {
-    /// The defaults with method `none`: everybody is who they say and may do everything.
-    pub fn none() -> Self {
-        Self { methods: vec![AuthMethod::NONE], ..Self::default() }
+    /// The same with method `none`: everybody is who they say and may do everything.
+    pub fn none(clock: fn() -> UTime) -> Self {
+        Self { methods: vec![AuthMethod::NONE], ..Self::new(clock) }
     }
 
     /// Whether a method is acceptable, and which of the peer's modes is taken for it: the first that we take

@@ -182,7 +182,7 @@ fn authenticate_as_admin(mode: ConMode) -> Box<dyn ClientAuth> {
     let keyring = Keyring::parse(&keyring).expect("a keyring");
     let name = EntityName::client("admin");
     let key = keyring.key(&name).cloned();
-    let mut config = ClientConfig::new(name, key);
+    let mut config = ClientConfig::new(name, key, UTime::now);
     config.mon_modes = vec![mode];
     AuthClient::new(config).mon_auth()
 }

@@ -54,7 +54,7 @@ impl Drop for Rados {
 }
 
 fn auth() -> Arc<AuthServer> {
-    let config = AuthConfig::default();
+    let config = AuthConfig::new(UTime::now);
     let (mon_ttl, service_ttl) = (config.mon_ticket_ttl, config.service_ticket_ttl);
     let keys = ServiceKeys::new(Rotation { mon_ttl, service_ttl, cipher: KeyType::Aes }, UTime::now());
     let keyring = Keyring::parse(KEYRING).expect("a good keyring");

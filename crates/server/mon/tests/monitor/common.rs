@@ -52,7 +52,7 @@ pub(crate) struct Mon {
 
 impl Mon {
     pub(crate) fn new() -> Self {
-        let config = AuthConfig::default();
+        let config = AuthConfig::new(UTime::now);
         let ttl = Duration::from_secs(3600);
         let rotation = Rotation { mon_ttl: ttl, service_ttl: ttl, cipher: KeyType::Aes };
         let keys = ServiceKeys::new(rotation, NOW);
