@@ -144,6 +144,13 @@ impl Builder {
     }
 }
 
+impl Rados {
+    /// Connects as Ceph's programs do, see [`Builder`].
+    pub async fn connect() -> Result<Self, Error> {
+        Builder::new().connect().await
+    }
+}
+
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.cluster.fmt(f)

@@ -16,10 +16,10 @@ use loligo_wire::message::osd::PoolStat;
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 
+use crate::Error;
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
 use crate::objecter::{Addressee, InFlight, Request, Resent};
-use crate::{Builder, Error, IoCtx};
 
 /// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client
 /// ends.
@@ -32,11 +32,6 @@ pub struct Rados {
 impl Rados {
     pub(crate) fn new(lifeline: Lifeline, mon_timeout: Option<Duration>) -> Self {
         Self { lifeline: Arc::new(lifeline), mon_timeout }
-    }
-
-    /// Connects as Ceph's programs do, see [`Builder`].
-    pub async fn connect() -> Result<Self, Error> {
-        Builder::new().connect().await
     }
 
     /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed.
@@ -168,17 +163,6 @@ impl Rados {
         }
         self.wait_for_latest_osdmap().await?;
         known().ok_or_else(|| Error::NoPool(name.to_owned()))
-    }
-
-    /// Opens a pool for object operations.
-    pub async fn ioctx(&self, pool: &str) -> Result<IoCtx, Error> {
-        let id = self.pool_id(pool).await?;
-        Ok(self.ioctx_by_id(id))
-    }
-
-    /// Opens a pool by its number. If there is no such pool, operations on it end with ENOENT.
-    pub fn ioctx_by_id(&self, pool: PoolId) -> IoCtx {
-        IoCtx::new(self.clone(), pool)
     }
 
     /// Makes a pool, with the cluster's defaults, and waits until operations on it can be sent.

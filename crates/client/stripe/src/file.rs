@@ -12,7 +12,6 @@ use crate::direct::{Ask, Direct};
 use crate::error::{Error, ReadError, WriteError};
 use crate::head::Head;
 use crate::segments::Segments;
-use crate::stream::{ReadStream, StreamOptions, WriteStream};
 use loligo_layout::Layout;
 
 /// A striped file that is open: its lock is held, shared with others that have it open, until it is
@@ -136,25 +135,6 @@ impl File {
     pub async fn extend(&self, size: u64) -> Result<(), Error> {
         self.inner.check()?;
         self.inner.grow(size).await
-    }
-
-    /// Reads a range in order, several I/Os ahead. It ends where the range or the file ends.
-    ///
-    /// # Errors
-    /// If the file's size cannot be read.
-    pub async fn read_stream(
-        &self,
-        offset: u64,
-        len: u64,
-        options: StreamOptions,
-    ) -> Result<ReadStream<'_>, Error> {
-        let end = self.inner.end_of(offset, len).await?;
-        Ok(ReadStream::new(Arc::clone(&self.inner), offset, end, options))
-    }
-
-    /// Writes in order from `offset` on, several I/Os at a time.
-    pub fn write_stream(&self, offset: u64, options: StreamOptions) -> WriteStream<'_> {
-        WriteStream::new(Arc::clone(&self.inner), offset, options)
     }
 
     pub(crate) fn inner(&self) -> Arc<Inner> {

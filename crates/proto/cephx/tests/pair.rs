@@ -131,8 +131,10 @@ fn secure_mode_to_services_shares_a_secret() {
 fn strangers_are_refused_as_a_stock_monitor_does() {
     let good = admin();
     let no_mon_caps = Entry::new(good.key.clone()).with_caps("osd", "allow *");
-    let server =
-        server_with(AuthConfig::new(UTime::now), &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)]);
+    let server = server_with(
+        AuthConfig::new(UTime::now),
+        &[("client.admin", good.clone()), ("client.nocaps", no_mon_caps)],
+    );
     let wrong = CryptoKey::generate(now());
     let other_kind = CryptoKey::generate_of(KeyType::Aes256k, now());
     for (name, key) in [

@@ -6,8 +6,9 @@ use loligo_cephx::handshake::{
 };
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
-use crate::compression::{Method, compress};
+use crate::compression::compress;
 use crate::crypto::GcmPair;
+use crate::method::Method;
 use crate::{
     ClientIdent, Event, Frame, Handshake, Limits, Local, Opener, OutBuf, ProtoError, Reconnect, Sealer,
     ServerIdent, Tag,

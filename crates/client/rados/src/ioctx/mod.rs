@@ -112,6 +112,19 @@ pub struct ObjectStat {
 /// Every write since kraken is answered when it is durable, and every client since hammer knows redirects.
 const ALWAYS: OsdFlags = OsdFlags::ONDISK.union(OsdFlags::KNOWN_REDIR).union(OsdFlags::SUPPORTSPOOLEIO);
 
+impl Rados {
+    /// Opens a pool for object operations.
+    pub async fn ioctx(&self, pool: &str) -> Result<IoCtx, Error> {
+        let id = self.pool_id(pool).await?;
+        Ok(self.ioctx_by_id(id))
+    }
+
+    /// Opens a pool by its number. If there is no such pool, operations on it end with ENOENT.
+    pub fn ioctx_by_id(&self, pool: PoolId) -> IoCtx {
+        IoCtx::new(self.clone(), pool)
+    }
+}
+
 impl IoCtx {
     pub(crate) fn new(rados: Rados, pool: PoolId) -> Self {
         Self {

@@ -13,7 +13,6 @@ use arc_swap::ArcSwapOption;
 use loligo_wire::message::osd::{HObject, MOSDOp, ObjectLocator, OsdFlags};
 use loligo_wire::{Epoch, OsdId, PgId, PoolId, SpgId};
 
-use super::op::Op;
 use super::replica::ANYWHERE;
 use super::target::{MapView, Placement};
 
@@ -38,9 +37,8 @@ pub(super) struct Elsewhere {
 }
 
 impl Flight {
-    /// Where the operation goes: the locator, the name, and the flags of that.
-    pub(super) fn address<'a>(&'a self, op: &'a Op) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
-        let request = &op.request;
+    /// Where a request goes: the locator, the name, and the flags of that.
+    pub(super) fn address<'a>(&'a self, request: &'a MOSDOp) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
         let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
         match &self.elsewhere {
             Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
@@ -48,9 +46,9 @@ impl Flight {
         }
     }
 
-    /// Where an operation that was not placed yet would go by this map; one that belongs nowhere to no OSD.
-    pub(super) fn expected(op: &Op, view: &MapView) -> Self {
-        let MOSDOp { locator, oid, flags, .. } = &op.request;
+    /// Where a request that was not placed yet would go by this map; one that belongs nowhere to no OSD.
+    pub(super) fn expected(request: &MOSDOp, view: &MapView) -> Self {
+        let MOSDOp { locator, oid, flags, .. } = request;
         let place = view.place(locator, oid, *flags).unwrap_or_else(|_| Placement {
             spgid: SpgId::whole(PgId { pool: locator.pool, seed: 0 }),
             pool: locator.pool,
@@ -64,12 +62,12 @@ impl Flight {
     }
 
     /// The object that it goes to.
-    pub(super) fn object(&self, op: &Op) -> HObject {
-        let (locator, oid, _) = self.address(op);
+    pub(super) fn object(&self, request: &MOSDOp) -> HObject {
+        let (locator, oid, _) = self.address(request);
         HObject {
             key: locator.key.clone(),
             oid: oid.to_vec(),
-            snap: op.request.snapid,
+            snap: request.snapid,
             hash: self.place.hash,
             max: false,
             nspace: locator.nspace.clone(),

@@ -28,6 +28,7 @@ mod sessions;
 mod steward;
 mod target;
 mod throttle;
+mod traced;
 mod waits;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -53,6 +54,7 @@ use self::sessions::{NoSession, Sessions};
 use self::steward::{Event, MAPS_WAITING_MAX};
 use self::target::Unplaceable;
 use self::throttle::{Throttle, Turn};
+use self::traced::{Following, watcher};
 use crate::error::{Errno, Error, OpError};
 use crate::trace::{self, Marks};
 
@@ -205,7 +207,7 @@ impl Objecter {
             None => self.perform_in_time(op).await,
             // On the heap, so that futures are small for those who are not traced.
             Some(trace) => {
-                let following = trace.follow(&op);
+                let following = Following::new(trace, &op);
                 let outcome = Box::pin(self.perform_in_time(op)).await;
                 following.end(&outcome);
                 outcome
@@ -276,7 +278,7 @@ impl Objecter {
         match self.sessions.with(place.osd, &view, |session| session.admit(op, &place)) {
             Ok(Admission::Send(conn)) => {
                 let msg = op.pack_first(&place);
-                match trace::watcher(op) {
+                match watcher(op) {
                     None => send(&conn, msg),
                     // As with `send`: on a closed connection it is lost.
                     Some(watcher) => drop(conn.send_watched(msg, watcher)),

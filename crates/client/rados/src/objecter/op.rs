@@ -65,7 +65,7 @@ impl Op {
 
     /// The message of the attempt that `flight` counted last.
     pub(super) fn pack(&self, flight: &Flight) -> Msg {
-        let (locator, oid, flags) = flight.address(self);
+        let (locator, oid, flags) = flight.address(&self.request);
         pack(self, &flight.place, flight.attempts - 1, locator, oid, flags)
     }
 

@@ -81,7 +81,7 @@ impl WaitsFor {
 
 impl Request {
     pub(super) fn of(op: &Op, flight: &Flight, waits_for: WaitsFor) -> Self {
-        let (locator, oid, _) = flight.address(op);
+        let (locator, oid, _) = flight.address(&op.request);
         Self {
             tid: op.tid,
             age: coarse_now().saturating_sub(op.began),
@@ -199,7 +199,8 @@ impl Objecter {
     pub(crate) fn requests(&self) -> Vec<Request> {
         let view = self.view();
         let waiting = self.waiting.all();
-        let waiting = waiting.iter().map(|op| Request::of(op, &Flight::expected(op, &view), WaitsFor::Place));
+        let waiting =
+            waiting.iter().map(|op| Request::of(op, &Flight::expected(&op.request, &view), WaitsFor::Place));
         let sessions = self.sessions.all();
         let mut requests: Vec<_> =
             sessions.iter().flat_map(|session| session.requests()).chain(waiting).collect();

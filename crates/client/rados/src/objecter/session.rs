@@ -17,7 +17,7 @@ use super::flight::Flight;
 use super::op::{Numbered, Op};
 use super::requests::{Request, WaitsFor};
 use super::target::Placement;
-use crate::trace;
+use super::traced::watcher;
 
 static SESSION: Class = Class::new("rados.session");
 
@@ -137,7 +137,7 @@ impl Unpacked for Attempts {
     fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg, Option<Arc<dyn Watcher>>)) {
         for attempt in &self.all {
             let msg = self.packed(attempt);
-            each(msg, trace::watcher(&attempt.op));
+            each(msg, watcher(&attempt.op));
         }
     }
 }
@@ -390,7 +390,7 @@ impl Session {
             .table
             .extract_if(|_, op| {
                 let flight = op.flight.load();
-                backoff.covers(flight.place.spgid, &flight.object(op))
+                backoff.covers(flight.place.spgid, &flight.object(&op.request))
             })
             .collect()
     }
@@ -412,7 +412,7 @@ impl State {
             return false;
         }
         let flight = op.flight.load();
-        let object = flight.object(op);
+        let object = flight.object(&op.request);
         self.backoffs.iter().any(|backoff| backoff.covers(flight.place.spgid, &object))
     }
 }

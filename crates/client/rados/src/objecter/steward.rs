@@ -358,7 +358,7 @@ impl Steward {
     fn send_again(&self, op: Arc<Op>, reply: OsdReply) {
         let mut flight = op.flight.load();
         if let Some(redirect) = reply.redirect {
-            let (_, oid, _) = flight.address(&op);
+            let (_, oid, _) = flight.address(&op.request);
             let elsewhere = Elsewhere {
                 locator: redirect.locator,
                 oid: if redirect.object.is_empty() { oid.to_vec() } else { redirect.object },
@@ -367,7 +367,7 @@ impl Steward {
             flight.elsewhere = Some(Arc::new(elsewhere));
         }
         flight.primary_only = true;
-        let (locator, oid, flags) = flight.address(&op);
+        let (locator, oid, flags) = flight.address(&op.request);
         match self.objecter.view.load().place(locator, oid, flags) {
             Ok(place) => flight.place = place,
             Err(e) => return self.objecter.fail(&op, OpError::Os(e.errno())),

@@ -22,13 +22,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loligo_lockstat::{Class, Mutex, Observing, Wait, waited_by_this_thread};
-use loligo_msgr::Watcher;
-use loligo_wire::message::osd::{MOSDOp, OpCode, OsdReply};
+use loligo_wire::message::osd::{MOSDOp, OpCode};
 use loligo_wire::{OsdId, PgId, PoolId, Tid};
 use smallvec::SmallVec;
-
-use crate::Error;
-use crate::objecter::Op;
 
 /// Operations that may wait for the writer; what is more is dropped and counted. About a second of small
 /// ones.
@@ -127,9 +123,9 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Follows an operation until its end, or until this is dropped.
-    pub(crate) fn follow(&self, op: &Arc<Op>) -> Following<'_> {
-        Following { sender: self, op: Arc::clone(op), ended: Ended::Dropped, received: 0 }
+    /// Takes an operation that has ended to the writer.
+    pub(crate) fn ended(&self, tid: Tid, request: &MOSDOp, marks: &Marks, ended: Ended, received: u64) {
+        self.tell(Told::Op(Box::new(Record::of(tid, request, marks, ended, received))));
     }
 
     fn tell(&self, told: Told) {
@@ -240,9 +236,19 @@ impl Marks {
     }
 
     /// Which attempt was queued last; none if it is not told of.
-    fn last(&self) -> Option<usize> {
+    pub(crate) fn last(&self) -> Option<usize> {
         let moments = self.moments.lock();
         if moments.attempts_untold == 0 { moments.attempts.len().checked_sub(1) } else { None }
+    }
+
+    /// The queue of its connection has given an attempt out.
+    pub(crate) fn left(&self, attempt: usize) {
+        self.note(attempt, |attempt, now| attempt.left = Some(now));
+    }
+
+    /// The kernel has all of an attempt.
+    pub(crate) fn sent(&self, attempt: usize) {
+        self.note(attempt, |attempt, now| attempt.sent = Some(now));
     }
 
     fn note(&self, attempt: usize, note: impl FnOnce(&mut Attempt, Instant)) {
@@ -253,74 +259,14 @@ impl Marks {
     }
 }
 
-/// An attempt on its way out of a connection's queue.
-struct Leaving {
-    op: Arc<Op>,
-    attempt: usize,
-}
-
-/// Who watches the attempt that was packed last, if it is traced.
-pub(crate) fn watcher(op: &Arc<Op>) -> Option<Arc<dyn Watcher>> {
-    let attempt = op.marks.as_ref()?.last()?;
-    Some(Arc::new(Leaving { op: Arc::clone(op), attempt }))
-}
-
-impl Leaving {
-    fn note(&self, note: impl FnOnce(&mut Attempt, Instant)) {
-        if let Some(marks) = &self.op.marks {
-            marks.note(self.attempt, note);
-        }
-    }
-}
-
-impl Watcher for Leaving {
-    fn left(&self) {
-        self.note(|attempt, now| attempt.left = Some(now));
-    }
-
-    fn sent(&self) {
-        self.note(|attempt, now| attempt.sent = Some(now));
-    }
-}
-
 /// How an operation ended for its caller.
 #[derive(Clone, Debug)]
-enum Ended {
+pub(crate) enum Ended {
     /// Answered: 0 or more, or a negative errno.
     Answered(i32),
     Failed(String),
     /// Its caller waits no longer.
     Dropped,
-}
-
-/// An operation whose caller waits.
-pub(crate) struct Following<'a> {
-    sender: &'a Sender,
-    op: Arc<Op>,
-    ended: Ended,
-    received: u64,
-}
-
-impl Following<'_> {
-    /// The caller goes on.
-    pub(crate) fn end(mut self, outcome: &Result<OsdReply, Error>) {
-        self.ended = match outcome {
-            Ok(reply) => {
-                self.received = reply.outs.iter().map(|out| out.data.len() as u64).sum();
-                Ended::Answered(reply.result)
-            }
-            Err(e) => Ended::Failed(e.to_string()),
-        };
-    }
-}
-
-impl Drop for Following<'_> {
-    fn drop(&mut self) {
-        let Some(marks) = &self.op.marks else { return };
-        let ended = std::mem::replace(&mut self.ended, Ended::Dropped);
-        let record = Record::of(self.op.tid, &self.op.request, marks, ended, self.received);
-        self.sender.tell(Told::Op(Box::new(record)));
-    }
 }
 
 /// What is told of an operation. It holds none of its data.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::in_flight::InFlight;
 use super::{StreamOptions, Window, io_end};
 use crate::direct::Ask;
-use crate::error::ReadError;
+use crate::error::{Error, ReadError};
 use crate::file::{File, Inner};
 use crate::segments::Segments;
 
@@ -25,8 +25,25 @@ pub struct ReadStream<'f> {
     file: PhantomData<&'f File>,
 }
 
+impl File {
+    /// Reads a range in order, several I/Os ahead. It ends where the range or the file ends.
+    ///
+    /// # Errors
+    /// If the file's size cannot be read.
+    pub async fn read_stream(
+        &self,
+        offset: u64,
+        len: u64,
+        options: StreamOptions,
+    ) -> Result<ReadStream<'_>, Error> {
+        let inner = self.inner();
+        let end = inner.end_of(offset, len).await?;
+        Ok(ReadStream::new(inner, offset, end, options))
+    }
+}
+
 impl ReadStream<'_> {
-    pub(crate) fn new(inner: Arc<Inner>, offset: u64, end: u64, options: StreamOptions) -> Self {
+    fn new(inner: Arc<Inner>, offset: u64, end: u64, options: StreamOptions) -> Self {
         let layout = inner.layout();
         Self {
             inner,

@@ -36,6 +36,13 @@ pub struct WriteStream<'f> {
     file: PhantomData<&'f File>,
 }
 
+impl File {
+    /// Writes in order from `offset` on, several I/Os at a time.
+    pub fn write_stream(&self, offset: u64, options: StreamOptions) -> WriteStream<'_> {
+        WriteStream::new(self.inner(), offset, options)
+    }
+}
+
 impl WriteStream<'_> {
     pub(crate) fn new(inner: Arc<Inner>, offset: u64, options: StreamOptions) -> Self {
         let layout = inner.layout();

@@ -2,7 +2,6 @@
 
 use az::{SaturatingAs as _, WrappingAs as _};
 
-use super::ChooseArg;
 use super::hash::{hash32_3, hash32_3_each, hash32_4};
 use super::ln::crush_ln;
 
@@ -210,4 +209,13 @@ fn exponential(hash: u32, weight: u32) -> i64 {
     let ln = crush_ln(hash.wrapping_as::<u16>()).cast_signed() - (1 << 48);
     // Ceph passes the weight as a signed int, so half the range is negative there and must be here.
     ln / i64::from(weight.cast_signed())
+}
+
+/// Replacement weights and ids of one straw2 bucket. Empty parts replace nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChooseArg {
+    /// For each position in the placement a weight per item; the last holds for all further positions.
+    pub weight_set: Vec<Vec<u32>>,
+    /// What to hash instead of the items' ids.
+    pub ids: Vec<i32>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bucket, Rule};
+use super::{Bucket, ChooseArg, Rule};
 use crate::Name;
 
 /// Stands for "no item" in a placement (`CRUSH_ITEM_NONE`): a shard that could not be placed.
@@ -152,12 +152,3 @@ impl Default for Tunables {
 /// Replacement weights and ids of straw2 buckets, by bucket index (`-1 - id`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChooseArgs(pub BTreeMap<u32, ChooseArg>);
-
-/// Replacement weights and ids of one straw2 bucket. Empty parts replace nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChooseArg {
-    /// For each position in the placement a weight per item; the last holds for all further positions.
-    pub weight_set: Vec<Vec<u32>>,
-    /// What to hash instead of the items' ids.
-    pub ids: Vec<i32>,
-}

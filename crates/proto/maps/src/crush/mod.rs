@@ -30,10 +30,10 @@ mod validate;
 mod walk;
 mod weight_set;
 
-pub use bucket::{Bucket, BucketAlg};
+pub use bucket::{Bucket, BucketAlg, ChooseArg};
 pub use build::CrushBuildError;
 pub use hash::{hash32_1, hash32_2, hash32_3, hash32_4, hash32_5};
-pub use map::{ChooseArg, ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF, Tunables};
+pub use map::{ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF, Tunables};
 pub use place::Location;
 pub use rule::{Rule, RuleKind, Step, StepOp};
 pub use walk::Workspace;

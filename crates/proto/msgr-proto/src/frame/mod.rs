@@ -23,7 +23,6 @@ mod preamble;
 mod seal;
 
 pub use open::{Frame, Opener};
-pub use preamble::Tag;
 pub use seal::Sealer;
 
 /// Bytes of a segment checksum.

@@ -7,7 +7,7 @@ use loligo_wire::message::{Data, Header, Msg};
 use loligo_wire::{Decode, UTime};
 
 use super::header::{HEADER_LEN, HEADER_LEN_U32, decode_header};
-use super::packed::Packed;
+use super::packed::{Packed, WholeFrame};
 use super::preamble::{FLAG_COMPRESSED, Preamble, SEGMENTS_MAX, check_crc};
 use super::{
     CRC_LEN, EPILOGUE_CRC_LEN, EPILOGUE_SECURE_LEN, INLINE_LEN, STATUS_ABORTED, STATUS_COMPLETE, STATUS_MASK,
@@ -445,22 +445,6 @@ impl Opener {
 /// Splits the next `len` bytes off, without touching the buffer's reference count if there are none.
 fn take(buf: &mut BytesMut, len: usize) -> Bytes {
     if len == 0 { Bytes::new() } else { buf.split_to(len).freeze() }
-}
-
-/// A frame at the start of the buffer, checked.
-#[derive(Debug)]
-pub(super) struct WholeFrame {
-    pub(super) preamble: Preamble,
-    /// Where segment 0 starts.
-    first: usize,
-    /// Where segment 1 starts.
-    pub(super) second: usize,
-    /// The frame's length as it travels.
-    pub(super) len: usize,
-    /// Whether the sender completed it; else it must be dropped.
-    pub(super) complete: bool,
-    /// In crc mode the checksum of segment 3, if there is one.
-    data_crc: Option<u32>,
 }
 
 /// Checks a frame in crc mode, of whose data a part may be summed already.

@@ -3,11 +3,27 @@
 use bytes::Bytes;
 use loligo_wire::message::{Data, Header, Msg};
 
-use super::open::WholeFrame;
+use super::preamble::Preamble;
 use super::preamble::SEGMENTS_MAX;
 use crate::Misbehaviour;
 use crate::inflate::Inflater;
 use crate::{Limits, Method};
+
+/// A frame at the start of the buffer, checked.
+#[derive(Debug)]
+pub(super) struct WholeFrame {
+    pub(super) preamble: Preamble,
+    /// Where segment 0 starts.
+    pub(super) first: usize,
+    /// Where segment 1 starts.
+    pub(super) second: usize,
+    /// The frame's length as it travels.
+    pub(super) len: usize,
+    /// Whether the sender completed it; else it must be dropped.
+    pub(super) complete: bool,
+    /// In crc mode the checksum of segment 3, if there is one.
+    pub(super) data_crc: Option<u32>,
+}
 
 /// The parts of a message after its header.
 const PARTS: usize = SEGMENTS_MAX - 1;
