@@ -49,12 +49,16 @@ pub use ioctx::{
 pub use loligo_cluster::{Cluster, Reason, Wait, WaitGuard, Waiter, Waits};
 pub use loligo_conf::{Conf, ConfError, Environment, Options};
 pub use loligo_wire::message::mon::ClusterStatfs;
-pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
+pub use loligo_wire::message::osd::{
+    CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpCode, OpFlags, OsdOp, SnapClone,
+};
 pub use loligo_wire::message::osd::{
     DamagedObject, DamagedSnaps, ObjectStatSum, PoolStat, ScrubbedId, Shard, ShardErrors, WatchItem,
     object_error, shard_error, snaps_error,
 };
-pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
+pub use loligo_wire::{
+    EntityAddr, EntityName, EntityNum, EntityType, Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Tid, Uuid,
+};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;
 pub use trace::{Trace, Traced};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::IoCtx;
-use crate::{Error, LockMode, LockOptions};
+use crate::{Errno, Error, LockMode, LockOptions};
 
 impl IoCtx {
     /// As [`crate::IoCtx::hold_lock`].
@@ -32,6 +32,11 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
+    /// Waits until the lock is lost; says what the last try to renew it ended with.
+    pub fn lost(&self) -> Errno {
+        self.runtime.block_on(self.inner.lost())
+    }
+
     /// Whether it is held, as far as is known.
     pub fn is_held(&self) -> bool {
         self.inner.is_held()

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod lock_guard;
+mod object;
 
 pub use self::lock_guard::LockGuard;
 
@@ -66,6 +67,11 @@ impl Rados {
     /// The pools, in the order of their numbers.
     pub fn pools(&self) -> Vec<(PoolId, String)> {
         self.inner.pools()
+    }
+
+    /// The number of a pool.
+    pub fn pool_id(&self, name: &str) -> Result<PoolId, Error> {
+        self.wait(self.inner.pool_id(name))
     }
 
     /// Opens a pool for object operations.

@@ -1,0 +1,87 @@
+//! Requests whose outcome is of interest, parts of objects, locks by name, and what scrubs have found.
+
+use std::collections::BTreeMap;
+
+use loligo_wire::EntityNum;
+
+use super::IoCtx;
+use crate::{
+    Damaged, DamagedObject, DamagedSnaps, Error, LockMode, LockOptions, Outcome, ReadOp, WriteOp,
+    WriteOptions,
+};
+
+/// Each method as the one of the same name in [`crate::IoCtx`].
+impl IoCtx {
+    /// Executes changing operations, all or none, and tells all that was answered.
+    pub fn execute(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        op: WriteOp,
+        options: WriteOptions,
+    ) -> Result<Outcome, Error> {
+        self.wait(self.inner.execute(oid, op, options))
+    }
+
+    /// Executes reading operations, and tells all that was answered.
+    pub fn execute_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Outcome, Error> {
+        self.wait(self.inner.execute_read(oid, op))
+    }
+
+    /// Calls a method of an object class that writes.
+    pub fn exec_write(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        class: &str,
+        method: &str,
+        input: &[u8],
+    ) -> Result<(), Error> {
+        self.wait(self.inner.exec_write(oid, class, method, input))
+    }
+
+    /// Which parts of a range of an object hold something: offsets and lengths.
+    pub fn extents(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        offset: u64,
+        len: u64,
+    ) -> Result<BTreeMap<u64, u64>, Error> {
+        self.wait(self.inner.extents(oid, offset, len))
+    }
+
+    /// Takes a lock again that this client holds.
+    pub fn renew_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        mode: LockMode,
+        options: &LockOptions,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.renew_lock(oid, name, mode, options))
+    }
+
+    /// Takes a lock away from whoever holds it.
+    pub fn break_lock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: &str,
+        client: EntityNum,
+        cookie: &str,
+    ) -> Result<(), Error> {
+        self.wait(self.inner.break_lock(oid, name, client, cookie))
+    }
+
+    /// The names of an object's locks.
+    pub fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<String>, Error> {
+        self.wait(self.inner.locks(oid))
+    }
+
+    /// The objects of a placement group that scrubs have found damaged.
+    pub fn inconsistent_objects(&self, seed: u32) -> Result<Damaged<DamagedObject>, Error> {
+        self.wait(self.inner.inconsistent_objects(seed))
+    }
+
+    /// The objects of a placement group whose snapshots scrubs have found damaged.
+    pub fn inconsistent_snapsets(&self, seed: u32) -> Result<Damaged<DamagedSnaps>, Error> {
+        self.wait(self.inner.inconsistent_snapsets(seed))
+    }
+}
