@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -35,6 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 fn took(bytes: usize) {
     let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
     MOST.fetch_max(now, Ordering::Relaxed);
+    COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The most that is allocated at once from now on, beyond what is now.
@@ -53,4 +55,10 @@ impl Peak {
     pub(crate) fn bytes(&self) -> usize {
         MOST.load(Ordering::Relaxed).saturating_sub(self.0)
     }
+}
+
+/// How often something was allocated so far.
+#[allow(dead_code, reason = "few tests count how often")]
+pub(crate) fn allocations() -> usize {
+    COUNT.load(Ordering::Relaxed)
 }

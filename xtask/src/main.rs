@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | lint | cycles | bench | torture | miri | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | cycles | bench | torture | fuzz | miri | ci | stock-ceph`.
 //!
 //! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock
 //! Ceph.
@@ -7,6 +7,7 @@ mod audit;
 mod bench;
 mod cycles;
 mod failures;
+mod fuzzing;
 mod lint;
 mod miri;
 mod process;
@@ -51,6 +52,8 @@ enum Command {
     Bench(bench::Options),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
     Torture(torture::Options),
+    /// Runs fuzz targets under libFuzzer, each for a while.
+    Fuzz(fuzzing::Options),
     /// Has Miri look for undefined behaviour in the crates with unsafe code of their own; needs a nightly
     /// toolchain.
     Miri,
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Cycles { crates, .. } => cycles::show(tidy::folders(), &crates),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
+        Command::Fuzz(options) => fuzzing::run(&options),
         Command::Miri => miri::run(),
         Command::Ci => test::run(&test::Options::default()).and_then(|()| lint::run()),
         Command::StockCeph { command } => stock::run(&command),

@@ -1,11 +1,11 @@
 //! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost and nothing answered
 //! wrongly, for long.
 
-use crate::Result;
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
 use crate::suites::{self, Choice};
 use crate::test::{chaos_cluster, stock_cluster};
+use crate::{Result, fuzzing};
 
 /// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
 const SCRIPT_STEPS: u64 = 5000;
@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// take the locks of their images.
     #[arg(long, default_value_t = 10)]
     gateway_stops: u64,
+    /// For how long each fuzz target runs, in seconds.
+    #[arg(long, default_value_t = 60)]
+    fuzz: u64,
     /// The first seed: another one, another torture.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -79,6 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         siege.args(["test", "--release", "--package", "loligo", "--test", "siege", "--", "--nocapture"]);
         siege.env("LOLIGO_SIEGE_SECONDS", options.siege.to_string()).env("LOLIGO_SIEGE_SEED", &seed);
         succeed(siege.env("LOLIGO_SIEGE_RATIO", SIEGE_RATIO))?;
+    }
+    if options.fuzz > 0 {
+        println!("== fuzz targets, {} s each", options.fuzz);
+        fuzzing::run(&fuzzing::Options::all(options.fuzz))?;
     }
     if options.disks > 0 {
         println!("== {} simulated disks", options.disks);

@@ -35,8 +35,8 @@ pub use features::Features;
 pub use monmap::{MonAuth, MonInfo, MonMap};
 pub use name::Name;
 pub use osdmap::{
-    ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch, Osd,
-    OsdInfo, OsdMap, OsdMapBuilder, OsdSet, OsdState, OsdXInfo, StretchMode, Target, Targets, UpActing,
+    AddrTimes, ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch,
+    Osd, OsdInfo, OsdMap, OsdMapBuilder, OsdSet, OsdState, OsdXInfo, StretchMode, Target, Targets, UpActing,
 };
 pub use pool::{
     PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKey, PoolOpts, PoolSnap,

@@ -22,7 +22,7 @@ use loligo_wire::{
 use serde_json::{Map, Value, json};
 
 use crate::command::{Arg, ArgKind, COMMANDS, Command};
-use crate::state::persist::StateError;
+use crate::state::error::StateError;
 use crate::state::{NewCluster, State};
 use crate::{Monitor, Peer, PgUsage, Save, Scrub, SessionId, Space, Usage, UsageSource};
 

@@ -18,9 +18,11 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod failure;
 mod file;
 #[doc(hidden)]
 pub mod fuzz;
+mod hierarchy;
 mod monitor;
 mod number;
 pub mod output;

@@ -11,8 +11,8 @@ use loligo_wire::message::mon::Subscription;
 
 use crate::command::release_of;
 use crate::command::{Args, Caller, Command};
-use crate::monitor::log_lines;
 use crate::output::json::{Node, object};
+use crate::state::log;
 use crate::view;
 
 /// What clients can subscribe to, beside lines of the log.
@@ -135,7 +135,7 @@ impl Session {
     /// Remembers a subscription to something that there is; names of other things, of any length, are not
     /// kept.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
-        if SUBJECTS.contains(&what) || log_lines::is_level(what) {
+        if SUBJECTS.contains(&what) || log::is_level(what) {
             self.subscriptions.insert(what.to_owned(), subscription);
         }
     }

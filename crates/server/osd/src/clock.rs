@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use loligo_lockstat::{Class, Mutex};
 
-use crate::finisher::OnPanic;
-use crate::slot::Slot;
+use crate::group::Group;
+use crate::hands::OnPanic;
 
 /// Held to put in one moment, or to take out those that have come.
 static CLOCK: Class = Class::new("osd.clock");
@@ -32,7 +32,7 @@ struct Shared {
 #[derive(Default)]
 struct Due {
     /// By the moment and a number that tells equal moments apart.
-    slots: BTreeMap<(Instant, u64), Weak<Slot>>,
+    slots: BTreeMap<(Instant, u64), Weak<dyn Group>>,
     next: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Shared {
 
 impl Clock {
     /// Has the slot told when `at` has come.
-    pub(crate) fn wake(&self, at: Instant, slot: Weak<Slot>) {
+    pub(crate) fn wake(&self, at: Instant, slot: Weak<dyn Group>) {
         let mut due = self.shared.due.lock();
         let earliest = due.slots.first_key_value().is_none_or(|((first, _), _)| at < *first);
         let number = due.next;

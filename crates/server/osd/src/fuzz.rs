@@ -21,9 +21,9 @@ use smallvec::smallvec;
 pub use sequence::sequences;
 
 use crate::dups::Dups;
-use crate::exec::{self, Context, Executed, Limits, Needs, SnapContext};
+use crate::exec::{self, Context, Executed, Limits, Needs, PgState, SnapContext};
+use crate::helpers::Helpers;
 use crate::replies::Replies;
-use crate::slot::{Helpers, SlotState};
 use crate::stats::Counters;
 
 /// Small, so that a request that gets beyond them is noticed.
@@ -49,10 +49,10 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     }
     let store = MemoryStore::new(1 << 30);
     let pg = PgId { pool: PoolId(1), seed: 0 };
-    let collection = store.open(pg, Replies::new(&Helpers::default()))?;
+    let collection = store.open(pg, replies())?;
     let version = Eversion { epoch: Epoch(1), version: 1 };
     fill(&*collection, &op, version)?;
-    let mut state = SlotState::new(version, Dups::default(), Arc::default());
+    let mut state = PgState::new(version, Dups::default(), Arc::default());
     let context = Context {
         writes,
         snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
@@ -79,6 +79,12 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     let largest = collection.stats().bytes;
     assert!(largest <= limits.object_bytes, "{largest} bytes in one object");
     Ok(())
+}
+
+/// A listener that nobody gives answers to.
+fn replies() -> Arc<Replies> {
+    let helpers = Helpers::default();
+    Replies::new(&helpers.finisher, &helpers.history)
 }
 
 fn fill(collection: &dyn Collection, op: &MOSDOp, version: Eversion) -> Result<(), StoreError> {

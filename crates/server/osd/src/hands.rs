@@ -12,8 +12,6 @@ use std::thread::{self, Thread};
 use loligo_lockstat::{Class, Mutex};
 use tokio::runtime::Handle;
 
-use crate::finisher::OnPanic;
-
 /// Held to add or to take out one job.
 static HANDS: Class = Class::new("osd.hands");
 
@@ -21,6 +19,9 @@ static HANDS: Class = Class::new("osd.hands");
 const NAME: &str = "loligo-hands";
 /// Threads at most.
 const THREADS_MAX: usize = 8;
+
+/// Hears that a thread of the OSD has panicked: nobody does its work any more.
+pub(crate) type OnPanic = Arc<dyn Fn(String) + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 

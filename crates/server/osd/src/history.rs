@@ -21,7 +21,7 @@ use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, PgId, Tid, UTime};
 use smallvec::SmallVec;
 
-use crate::slot::Asker;
+use crate::asker::Asker;
 
 /// Requests kept, the slowest ones (`osd_op_history_size`).
 pub const KEPT_MAX: usize = 20;

@@ -12,8 +12,8 @@
 //!   each sees all requests before it.
 //! - What a request may do, make and leave unread is bounded and counted before it is done: bytes of work
 //!   (`exec/limits.rs`), bytes made of few (`made`), messages to watchers (`watch/load.rs`), answers that its
-//!   client has not read (`unread`). One that turns out to be much work is executed by threads that serve no
-//!   sockets (`hands`).
+//!   client has not read (`asker/unread.rs`). One that turns out to be much work is executed by threads that
+//!   serve no sockets (`hands`).
 //! - A write that comes again (a client that lost its connection sends it with the same number) gets the
 //!   recorded result.
 //!
@@ -36,28 +36,31 @@
 )]
 #![forbid(unsafe_code)]
 
+mod asker;
 mod bench;
 mod classes;
 mod clock;
 mod dups;
 mod errno;
 mod exec;
+mod fetches;
 mod filing;
-mod finisher;
 pub mod fuzz;
+mod group;
 mod hands;
+mod helpers;
 mod history;
 mod made;
 mod osd;
 mod place;
 mod replies;
 mod scrub;
+mod scrubs;
 mod session;
 mod slot;
 mod slots;
 mod stats;
 mod trim;
-mod unread;
 mod watch;
 
 pub use bench::Bench;
@@ -65,6 +68,7 @@ pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Door, Osd, OsdConfig};
-pub use scrub::{Damage, Fault, PgScrub, ScrubJob, ScrubKind, ScrubPolicy, ScrubReport, Scrubbed};
+pub use scrub::ScrubPolicy;
+pub use scrubs::{Damage, Fault, PgScrub, ScrubJob, ScrubKind, ScrubReport, Scrubbed};
 pub use stats::{PgStats, PoolStats};
 pub use watch::WatchFacts;

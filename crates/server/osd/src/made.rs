@@ -16,7 +16,7 @@ use loligo_store::{Completer, Fetch, Later};
 use rustc_hash::FxHashMap;
 
 use crate::errno::Errno;
-use crate::exec::Fetches;
+use crate::fetches::Fetches;
 use crate::hands::Hands;
 
 /// Held to count one request, or to give back what it was counted with.

@@ -19,15 +19,17 @@ use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{EntityAddr, OsdId, PoolId, SnapId};
 
+use crate::asker::Asker;
 use crate::errno::Errno;
-use crate::exec::{self, Budget, Context, Limits, Needs, PoolRules, Room, SnapContext};
+use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
-use crate::finisher::Gatherer;
+use crate::helpers::Helpers;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
-use crate::scrub::Scrubs;
+use crate::replies::Gatherer;
+use crate::scrubs::Scrubs;
 use crate::session::{Session, peer_addrs};
-use crate::slot::{Asker, Helpers, Request};
+use crate::slot::Request;
 use crate::stats::{PgStats, PoolStats};
 use crate::trim::Trims;
 use crate::watch::WatchFacts;
@@ -110,7 +112,7 @@ impl Osd {
     /// Says who hears that one of the OSD's own threads has panicked. Answers may be missing from then on, so
     /// that the server has to end.
     pub fn on_panic(&self, heard: impl Fn(String) + Send + Sync + 'static) {
-        let heard: crate::finisher::OnPanic = Arc::new(heard);
+        let heard: crate::hands::OnPanic = Arc::new(heard);
         self.helpers.clock.on_panic(Arc::clone(&heard));
         self.helpers.finisher.on_panic(Arc::clone(&heard));
         self.helpers.hands.on_panic(heard);
@@ -228,7 +230,7 @@ impl Osd {
             writes,
             peer: if wants_peer(&op) { conn.peer().addr } else { EntityAddr::default() },
             snapc: if writes { snap_context(places, pool, &op) } else { SnapContext::default() },
-            places: wants_map(&op).then(|| Arc::clone(places)),
+            places: wants_map(&op).then(|| Arc::clone(places) as _),
             scrubs: op.ops.iter().any(|op| op.code == OpCode::SCRUBLS).then(|| Arc::clone(&self.scrubs)),
             room: room(places, pool, op.flags),
             rules: PoolRules::of(&pool.pool),

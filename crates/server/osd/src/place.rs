@@ -11,8 +11,10 @@ use loligo_wire::message::osd::MOSDMap;
 use loligo_wire::{Epoch, OsdId, PgId, PoolId, SnapId};
 use rustc_hash::FxHashMap;
 
+use crate::exec::Elsewhere;
 use crate::filing::Cut;
-use crate::slot::{Helpers, Slot};
+use crate::helpers::Helpers;
+use crate::slot::Slot;
 use crate::slots::Slots;
 
 /// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
@@ -91,11 +93,6 @@ impl Places {
         osd != HOLE && self.map.pg_to_up_acting(pg).acting.contains(&osd)
     }
 
-    /// Whether a snapshot of a pool is being removed.
-    pub(crate) fn is_removed(&self, pool: PoolId, snap: SnapId) -> bool {
-        self.map.removed_snaps_queue.get(&pool).is_some_and(|removed| removed.contains(snap))
-    }
-
     pub(crate) fn pools(&self) -> impl Iterator<Item = (PoolId, &Arc<Pool>)> {
         self.pools.iter().map(|(id, pool)| (*id, pool))
     }
@@ -116,6 +113,28 @@ impl Places {
             newest: epoch,
             ..MOSDMap::default()
         }
+    }
+}
+
+impl Elsewhere for Places {
+    fn facts(&self, pool: PoolId) -> Option<&PgPool> {
+        self.pool(pool).map(|pool| &pool.pool)
+    }
+
+    fn filed(&self, pool: PoolId) -> Option<Cut> {
+        self.pool(pool).map(|pool| pool.filed())
+    }
+
+    fn collection(&self, pool: PoolId, hash: u32) -> Option<&dyn Collection> {
+        self.pool(pool)?.collection(hash).map(|collection| &**collection)
+    }
+
+    fn is_removed(&self, pool: PoolId, snap: SnapId) -> bool {
+        self.map.removed_snaps_queue.get(&pool).is_some_and(|removed| removed.contains(snap))
+    }
+
+    fn acting_primary(&self, pg: PgId) -> Option<OsdId> {
+        self.map.pg_to_up_acting(pg).acting_primary
     }
 }
 

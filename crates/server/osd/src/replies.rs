@@ -12,6 +12,8 @@
 //! itself as long as no earlier one that belongs before it is in any stage. That thread is one at a time, so
 //! nothing can get between.
 
+mod finisher;
+
 use std::collections::VecDeque;
 use std::collections::btree_map::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -26,10 +28,10 @@ use loligo_wire::Eversion;
 use loligo_wire::message::Msg;
 use rustc_hash::FxHashMap;
 
-use crate::finisher::{self, Finisher, Leaving};
+use crate::asker::{Asker, Held};
 use crate::history::{self, History, Track, TrackedOp};
-use crate::slot::{Asker, Helpers};
-use crate::unread::Held;
+use finisher::Leaving;
+pub(crate) use finisher::{Finisher, Gatherer};
 
 /// Held to add one answer, or to take out those that may go.
 static REPLIES: Class = Class::new("osd.replies");
@@ -118,8 +120,8 @@ enum Fate {
 }
 
 impl Replies {
-    pub(crate) fn new(helpers: &Helpers) -> Arc<Self> {
-        let (finisher, history) = (Arc::clone(&helpers.finisher), Arc::clone(&helpers.history));
+    pub(crate) fn new(finisher: &Arc<Finisher>, history: &Arc<History>) -> Arc<Self> {
+        let (finisher, history) = (Arc::clone(finisher), Arc::clone(history));
         Arc::new_cyclic(|this| Self {
             state: Mutex::new(&REPLIES, State::default()),
             unsent: AtomicUsize::new(0),

@@ -7,12 +7,13 @@ use std::sync::{Arc, Weak};
 
 use loligo_cephx::caps::{OsdCaps, PoolCaps};
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::Connection;
+use loligo_msgr::{Connection, Cork};
+use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, PoolId};
 
+use crate::asker::{Account, Asker, Held};
+use crate::group::Group;
 use crate::place::Pool;
-use crate::slot::Slot;
-use crate::unread::Account;
 
 /// Held for one look-up, or to put in what was computed outside.
 static SESSION_CAPS: Class = Class::new("osd.session_caps");
@@ -30,7 +31,7 @@ pub(crate) struct Session {
     /// The client's capabilities by pool, for the epoch they were computed in.
     pools: Mutex<BTreeMap<PoolId, (Epoch, Arc<PoolCaps>)>>,
     /// Placement groups in which the client watches objects; `None` once the connection is lost.
-    watching: Mutex<Option<Vec<Weak<Slot>>>>,
+    watching: Mutex<Option<Vec<Weak<dyn Group>>>>,
     /// What the client has not read of its answers.
     pub(crate) account: Arc<Account>,
     /// The newest map that this client was sent or has shown to have.
@@ -78,19 +79,19 @@ impl Session {
     }
 
     /// Remembers a placement group that has watches of this client; false if the connection is lost already.
-    pub(crate) fn watches_in(&self, slot: &Arc<Slot>) -> bool {
+    fn watches_in(&self, group: Weak<dyn Group>) -> bool {
         let mut watching = self.watching.lock();
-        let Some(slots) = watching.as_mut() else { return false };
-        if !slots.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(slot))) {
-            slots.push(Arc::downgrade(slot));
+        let Some(groups) = watching.as_mut() else { return false };
+        if !groups.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), group.as_ptr())) {
+            groups.push(group);
         }
         true
     }
 
     /// The connection is lost: its watches wait for the client to come back.
     pub(crate) fn lost(&self, conn: u64) {
-        let slots = self.watching.lock().take();
-        slots.into_iter().flatten().filter_map(|slot| slot.upgrade()).for_each(|slot| slot.lost(conn));
+        let groups = self.watching.lock().take();
+        groups.into_iter().flatten().filter_map(|group| group.upgrade()).for_each(|group| group.lost(conn));
     }
 
     /// Whether the client, whose request was made with the map of epoch `has`, is to be sent the map of epoch
@@ -102,6 +103,51 @@ impl Session {
         }
         self.epoch_known.store(newest.0, Ordering::Relaxed);
         true
+    }
+}
+
+impl Asker for Connection {
+    fn answer(&self, reply: Msg) {
+        // A client whose connection is gone, or ends because its queue is full, asks again, with the same
+        // number.
+        let _ = self.send(reply);
+    }
+
+    fn answer_held(&self, reply: Msg, held: Held) {
+        let Held { hold, share, made } = held;
+        let _ = match share {
+            Some(share) => self.send_watched(reply, Arc::new(share.handed())),
+            None => self.send(reply),
+        };
+        drop((hold, made));
+    }
+
+    fn account(&self) -> Option<Arc<Account>> {
+        Some(Arc::clone(&Session::of(self).account))
+    }
+
+    fn written(&self) -> u64 {
+        Connection::written(self)
+    }
+
+    fn give_up(&self) {
+        Connection::give_up(self);
+    }
+
+    fn cork(&self) -> Option<Cork<'_>> {
+        Some(Connection::cork(self))
+    }
+
+    fn id(&self) -> u64 {
+        Connection::id(self)
+    }
+
+    fn addr(&self) -> EntityAddr {
+        self.peer().addr
+    }
+
+    fn watches_in(&self, group: Weak<dyn Group>) -> bool {
+        Session::of(self).watches_in(group)
     }
 }
 

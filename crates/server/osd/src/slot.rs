@@ -3,35 +3,31 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use loligo_lane::{Action, Lane, PushError};
 use loligo_lockstat::{Class, Mutex};
 use loligo_maps::OsdMap;
-use loligo_msgr::{Connection, Cork, Hold};
+use loligo_msgr::{Cork, Hold};
 use loligo_store::{Collection, ObjectName, ObjectStore, StoreError};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags};
-use loligo_wire::{EntityAddr, EntityAddrVec, Epoch, Eversion, PgId, Tid};
+use loligo_wire::{EntityAddrVec, Epoch, Eversion, PgId, Tid};
 use smallvec::smallvec;
 
 use self::turn::Turn;
-use crate::clock::Clock;
+use crate::asker::{Asker, Held};
 use crate::dups::Dups;
 use crate::errno::Errno;
-use crate::exec::{self, Context, Executed, Task};
-use crate::finisher::Finisher;
-use crate::hands::Hands;
-use crate::history::{History, Track, TrackedOp, Waiting, Waits};
-use crate::made::Made;
+use crate::exec::{self, Context, Executed, PgState, Task};
+use crate::group::{Group, Walk};
+use crate::helpers::Helpers;
+use crate::history::{Track, TrackedOp, Waiting, Waits};
 use crate::replies::{Key, Place, Replies, Reply};
-use crate::session::Session;
 use crate::stats::{Counters, PgStats, PoolStats};
-use crate::trim::TrimPg;
-use crate::unread::{Account, Held, Unread};
-use crate::watch::{Effects, Expired, Load, Outbox, WatchFacts, Watches};
+use crate::watch::{Effects, Expired, Outbox, WatchFacts, Watches};
 
 #[cfg(test)]
 mod order;
@@ -52,27 +48,6 @@ static SLOT_STATE: Class = Class::new("osd.slot_state");
 /// Requests that wait in one slot. The messenger's throttles bound the bytes.
 const WAITING_MAX: usize = 64 << 10;
 
-/// What all slots of an OSD share.
-#[derive(Clone)]
-pub(crate) struct Helpers {
-    pub(crate) finisher: Arc<Finisher>,
-    pub(crate) clock: Arc<Clock>,
-    pub(crate) load: Arc<Load>,
-    pub(crate) history: Arc<History>,
-    pub(crate) hands: Arc<Hands>,
-    pub(crate) unread: Arc<Unread>,
-    pub(crate) made: Arc<Made>,
-}
-
-impl Default for Helpers {
-    fn default() -> Self {
-        let (clock, load, history): (_, _, Arc<History>) = Default::default();
-        let hands: Arc<Hands> = Arc::default();
-        let (unread, made) = (Unread::new(Arc::clone(&hands)), Made::new(Arc::clone(&hands)));
-        Self { finisher: Arc::default(), clock, load, history, hands, unread, made }
-    }
-}
-
 /// A placement group as it is served.
 pub(crate) struct Slot {
     pg: PgId,
@@ -92,50 +67,25 @@ pub(crate) struct Slot {
 }
 
 /// What changes from request to request.
-pub(crate) struct SlotState {
-    /// The newest change.
-    pub(crate) version: Eversion,
-    /// The newest version as users count.
-    pub(crate) user_version: u64,
-    /// The newest change that the store said was not safe yet; zero if it never did.
-    pub(crate) submitted: Eversion,
-    pub(crate) dups: Dups,
-    pub(crate) watches: Watches,
+struct SlotState {
+    pg: PgState,
     /// The moment that the clock was last asked for, if it has not come yet.
     armed: Option<Instant>,
     /// Objects that a request waits for, with the requests that came for them since. A read that has its view
     /// of the object is not among them: nobody waits for its data but who asked for it.
-    pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Box<Request>>>,
+    waited_for: BTreeMap<ObjectName, VecDeque<Box<Request>>>,
     /// Requests of connections that must take answers first, by the connections' numbers.
     parked: BTreeMap<u64, VecDeque<Box<Request>>>,
     /// Who waits for the disk, to be told of.
     waits: Waits,
     /// Requests executed so far.
     executed: u64,
-    /// Where what requests make is counted.
-    pub(crate) made: Arc<Made>,
 }
 
 impl SlotState {
-    /// As the last run left the placement group.
-    pub(crate) fn new(version: Eversion, dups: Dups, load: Arc<Load>) -> Self {
-        let (user_version, submitted) = (version.version, Eversion::default());
-        let (watches, waited_for) = (Watches::new(load), BTreeMap::new());
-        let (parked, waits, executed) = (BTreeMap::new(), Waits::default(), 0);
-        let made = Made::new(Arc::default());
-        Self {
-            version,
-            user_version,
-            submitted,
-            dups,
-            watches,
-            armed: None,
-            waited_for,
-            parked,
-            waits,
-            executed,
-            made,
-        }
+    fn new(pg: PgState) -> Self {
+        let (waited_for, parked, waits) = (BTreeMap::new(), BTreeMap::new(), Waits::default());
+        Self { pg, armed: None, waited_for, parked, waits, executed: 0 }
     }
 }
 
@@ -151,57 +101,14 @@ enum Item {
     Lost(u64),
     /// There is a map with another blocklist.
     Blocked(Arc<OsdMap>),
-    /// Snapshots have been removed.
-    Trim(Arc<TrimPg>),
+    /// Something else begins.
+    Walk(Arc<dyn Walk>),
     /// Connections may have room for answers again.
     Eased,
     /// A request was executed beside the others: its answer, and the version that it tells of.
     Done(Box<Reply>, Eversion),
     /// Requests are to be executed that came for this object while it was waited for.
     Behind(ObjectName),
-}
-
-/// Whoever gets the answer.
-pub(crate) trait Asker: Send + Sync {
-    fn answer(&self, reply: Msg);
-
-    /// The same for an answer that may be counted until it is read.
-    fn answer_held(&self, reply: Msg, held: Held) {
-        self.answer(reply);
-        drop(held);
-    }
-
-    /// Where its unread answers are counted, if they are.
-    fn account(&self) -> Option<Arc<Account>> {
-        None
-    }
-
-    /// Bytes that it has taken so far.
-    fn written(&self) -> u64 {
-        0
-    }
-
-    /// It takes nothing, and others wait.
-    fn give_up(&self) {}
-
-    /// Gathers what is answered while the guard lives, if that makes sense.
-    fn cork(&self) -> Option<Cork<'_>>;
-
-    /// A number that tells connections apart.
-    fn id(&self) -> u64 {
-        0
-    }
-
-    /// Where it is.
-    fn addr(&self) -> EntityAddr {
-        EntityAddr::default()
-    }
-
-    /// Has the slot told when the connection is lost; false if it is lost already.
-    fn watches_in(&self, slot: &Arc<Slot>) -> bool {
-        let _ = slot;
-        true
-    }
 }
 
 /// For requests of the OSD's own.
@@ -212,51 +119,6 @@ impl Asker for Nobody {
 
     fn cork(&self) -> Option<Cork<'_>> {
         None
-    }
-}
-
-impl Asker for Connection {
-    fn answer(&self, reply: Msg) {
-        // A client whose connection is gone, or ends because its queue is full, asks again, with the same
-        // number.
-        let _ = self.send(reply);
-    }
-
-    fn answer_held(&self, reply: Msg, held: Held) {
-        let Held { hold, share, made } = held;
-        let _ = match share {
-            Some(share) => self.send_watched(reply, Arc::new(share.handed())),
-            None => self.send(reply),
-        };
-        drop((hold, made));
-    }
-
-    fn account(&self) -> Option<Arc<Account>> {
-        Some(Arc::clone(&Session::of(self).account))
-    }
-
-    fn written(&self) -> u64 {
-        Connection::written(self)
-    }
-
-    fn give_up(&self) {
-        Connection::give_up(self);
-    }
-
-    fn cork(&self) -> Option<Cork<'_>> {
-        Some(Connection::cork(self))
-    }
-
-    fn id(&self) -> u64 {
-        Connection::id(self)
-    }
-
-    fn addr(&self) -> EntityAddr {
-        self.peer().addr
-    }
-
-    fn watches_in(&self, slot: &Arc<Slot>) -> bool {
-        Session::of(self).watches_in(slot)
     }
 }
 
@@ -295,20 +157,34 @@ impl Request {
     }
 }
 
+impl Group for Slot {
+    fn tick(self: Arc<Self>) {
+        self.push(Item::Tick);
+    }
+
+    fn lost(self: Arc<Self>, conn: u64) {
+        self.push(Item::Lost(conn));
+    }
+
+    fn eased(self: Arc<Self>) {
+        self.push(Item::Eased);
+    }
+}
+
 impl Slot {
     /// Opens a placement group.
     pub(crate) fn open(pg: PgId, store: &dyn ObjectStore, helpers: &Helpers) -> Result<Self, StoreError> {
-        let replies = Replies::new(helpers);
+        let replies = Replies::new(&helpers.finisher, &helpers.history);
         let collection = store.open(pg, Arc::clone(&replies) as _)?;
         replies.begin(collection.version());
         let load = Arc::clone(&helpers.load);
-        let mut state = SlotState::new(collection.version(), Dups::new(collection.records()), load);
+        let mut state = PgState::new(collection.version(), Dups::new(collection.records()), load);
         state.made = Arc::clone(&helpers.made);
         Ok(Self {
             pg,
             lane: Lane::new(&SLOT, WAITING_MAX),
             collection,
-            state: Mutex::new(&SLOT_STATE, state),
+            state: Mutex::new(&SLOT_STATE, SlotState::new(state)),
             replies,
             helpers: helpers.clone(),
             counters: Counters::default(),
@@ -319,30 +195,20 @@ impl Slot {
         })
     }
 
-    /// Told that the moment it asked for has come.
-    pub(crate) fn tick(self: &Arc<Self>) {
-        self.push(Item::Tick);
-    }
-
-    /// Told that a connection is gone which has watches here.
-    pub(crate) fn lost(self: &Arc<Self>, conn: u64) {
-        self.push(Item::Lost(conn));
-    }
-
     /// Told of a map with another blocklist.
     pub(crate) fn blocked(self: &Arc<Self>, map: Arc<OsdMap>) {
         self.push(Item::Blocked(map));
     }
 
-    /// Has the trimming begin behind all requests that are here already.
-    pub(crate) fn trim(self: &Arc<Self>, trim: Arc<TrimPg>) {
-        self.push(Item::Trim(trim));
+    /// Has something begin behind all requests that are here already.
+    pub(crate) fn walk(self: &Arc<Self>, walk: Arc<dyn Walk>) {
+        self.push(Item::Walk(walk));
     }
 
     /// In front of what waits, and never refused.
     fn push(self: &Arc<Self>, item: Item) {
         let pushed = match item {
-            Item::Trim(_) => self
+            Item::Walk(_) => self
                 .lane
                 .push(item)
                 .or_else(|refused| self.lane.requeue(VecDeque::from([refused.into_inner()]))),
@@ -392,7 +258,7 @@ impl Slot {
             Item::Tick => return self.expire(),
             Item::Lost(conn) => return self.forget(conn),
             Item::Blocked(map) => return self.end_blocked(&map),
-            Item::Trim(trim) => return trim.begin(),
+            Item::Walk(walk) => return walk.begin(),
             Item::Again(request, waited, kept) => {
                 let told = self.state.lock().waits.end(waited);
                 drop(told);
@@ -400,7 +266,7 @@ impl Slot {
             }
             Item::Eased => return self.unpark(turn),
             Item::Done(reply, tells_of) => {
-                let tells_of = tells_of.min(self.state.lock().submitted);
+                let tells_of = tells_of.min(self.state.lock().pg.submitted);
                 turn.before = self.replies.give(tells_of, *reply).or(turn.before);
                 return;
             }
@@ -488,7 +354,7 @@ impl Slot {
             let Request { context, op, refusal, .. } = &mut *request;
             match refusal.take() {
                 Some(errno) => exec::refuse(context, op, errno),
-                None => exec::execute(context, op, &*self.collection, &mut state, &self.counters),
+                None => exec::execute(context, op, &*self.collection, &mut state.pg, &self.counters),
             }
         };
         turn.did(request.context.budget.work().max(request.context.data_len as u64));
@@ -522,7 +388,8 @@ impl Slot {
         let connects = !effects.connected.is_empty();
         let out = self.watches(|watches| watches.apply(effects, asker, Instant::now()));
         self.send(out);
-        if connects && !asker.watches_in(self) {
+        let me: Weak<Self> = Arc::downgrade(self);
+        if connects && !asker.watches_in(me) {
             self.forget(asker.id());
         }
     }
@@ -556,17 +423,18 @@ impl Slot {
 
     fn watches_and_clock<T>(self: &Arc<Self>, ticked: bool, work: impl FnOnce(&mut Watches) -> T) -> T {
         let mut state = self.state.lock();
-        let done = work(&mut state.watches);
+        let done = work(&mut state.pg.watches);
         if ticked {
             state.armed = None;
         }
-        let due = state.watches.due().filter(|due| state.armed.is_none_or(|armed| *due < armed));
+        let due = state.pg.watches.due().filter(|due| state.armed.is_none_or(|armed| *due < armed));
         if due.is_some() {
             state.armed = due;
         }
         drop(state);
         if let Some(due) = due {
-            self.helpers.clock.wake(due, Arc::downgrade(self));
+            let me: Weak<Self> = Arc::downgrade(self);
+            self.helpers.clock.wake(due, me);
         }
         done
     }
@@ -625,7 +493,7 @@ impl Slot {
 
     /// The watches of this group's objects.
     pub(crate) fn watch_facts(&self) -> Vec<WatchFacts> {
-        self.state.lock().watches.all()
+        self.state.lock().pg.watches.all()
     }
 
     /// What this group holds and was asked.
@@ -633,7 +501,7 @@ impl Slot {
         let mut stats = PoolStats::default();
         self.add_to(&mut stats);
         let state = self.state.lock();
-        let (version, remembered) = (state.version, state.dups.len() as u64);
+        let (version, remembered) = (state.pg.version, state.pg.dups.len() as u64);
         drop(state);
         PgStats { pg: self.pg, stats, version, remembered }
     }

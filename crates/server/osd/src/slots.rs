@@ -9,7 +9,8 @@ use az::SaturatingAs as _;
 use loligo_store::{ObjectStore, StoreError};
 use loligo_wire::{Eversion, PgId, PoolId};
 
-use crate::slot::{Helpers, Slot};
+use crate::helpers::Helpers;
+use crate::slot::Slot;
 use crate::stats::{PgStats, PoolStats};
 
 /// As many as the pool was made with placement groups: see `filing.rs`.

@@ -16,9 +16,11 @@ use loligo_store::{Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::Msg;
 use loligo_wire::{Epoch, PoolId};
 
+use crate::asker::Asker;
 use crate::exec::{TRIM_PAGE, Task, heads_with_clones};
+use crate::group::Walk;
 use crate::place::Places;
-use crate::slot::{Asker, Slot};
+use crate::slot::Slot;
 
 /// Held to look up or change what is being removed from which pool.
 static TRIMS: Class = Class::new("osd.trims");
@@ -81,7 +83,7 @@ impl Trims {
                 failed: AtomicBool::new(false),
             });
             let start = move || {
-                slots.iter().for_each(|slot| slot.trim(TrimPg::new(&job, slot)));
+                slots.iter().for_each(|slot| slot.walk(TrimPg::new(&job, slot)));
                 if slots.is_empty() {
                     job.trims.ended(&job);
                 }
@@ -157,11 +159,6 @@ impl TrimPg {
         })
     }
 
-    /// Walks from the first object on.
-    pub(crate) fn begin(&self) {
-        self.page(None);
-    }
-
     fn page(&self, from: Option<ObjectName>) {
         let (Some(slot), Some(me)) = (self.slot.upgrade(), self.me.upgrade()) else { return self.end(true) };
         let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
@@ -205,6 +202,13 @@ impl TrimPg {
 
     fn end(&self, failed: bool) {
         self.job.group_ended(failed);
+    }
+}
+
+impl Walk for TrimPg {
+    /// From the first object on.
+    fn begin(&self) {
+        self.page(None);
     }
 }
 

@@ -9,11 +9,11 @@ pub(crate) struct ServerProcess(pub(crate) Child);
 
 impl ServerProcess {
     pub(crate) fn start(dir: &Path) -> Self {
-        Self::start_telling(dir, Stdio::inherit())
+        Self::start_telling(dir, Stdio::inherit(), &[])
     }
 
-    /// The same, with its standard error elsewhere.
-    pub(crate) fn start_telling(dir: &Path, stderr: Stdio) -> Self {
+    /// The same, with its standard error elsewhere, and with options.
+    pub(crate) fn start_telling(dir: &Path, stderr: Stdio, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
             .args([
                 "--no-config-file",
@@ -27,6 +27,7 @@ impl ServerProcess {
                 "--data",
             ])
             .arg(dir)
+            .args(options)
             .env_remove("CEPH_CONF")
             .env_remove("CEPH_ARGS")
             .stdout(Stdio::piped())

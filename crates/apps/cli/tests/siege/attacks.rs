@@ -27,13 +27,14 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::attacker::{Attacker, Caller, Credentials, user, user_with};
+use crate::frames::{bombs, claims, halves};
 use crate::victim::Victim;
 
 const EPERM: i32 = -1;
 const EACCES: i32 = -13;
 const THREADS: usize = 2;
 /// What an attacker waits for in one round; then it hangs up and begins anew.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE_SOCKETS: usize = 300;
 const DEAF_REQUESTS: usize = 100;
 const WATCHES: u64 = 100;
@@ -116,15 +117,15 @@ fn step_back() {
 
 /// What the attackers have in their hands.
 #[derive(Clone)]
-struct Means {
-    victim: Victim,
-    admin: Rados,
+pub(crate) struct Means {
+    pub(crate) victim: Victim,
+    pub(crate) admin: Rados,
     /// Of a user that may use the pool `evil` as it likes.
-    auth: Arc<Credentials>,
+    pub(crate) auth: Arc<Credentials>,
     /// A user who may add to the blocklist, as all users of images may.
     blocker: Arc<Credentials>,
     bootstrap: Arc<Credentials>,
-    evil: PoolId,
+    pub(crate) evil: PoolId,
     honest: PoolId,
     nonce: Arc<AtomicU64>,
 }
@@ -143,7 +144,7 @@ impl Means {
         }
     }
 
-    async fn attacker(&self) -> Attacker {
+    pub(crate) async fn attacker(&self) -> Attacker {
         self.attacker_by(Policy::lossy_client()).await
     }
 
@@ -177,6 +178,9 @@ fn ways(means: &Means) -> Vec<Way> {
         way("entries of the blocklist", means, blocklist),
         way("long commands that are denied", means, long_commands),
         way("a bootstrap key that asks for the administrator's", means, bootstrap),
+        way("compressed messages that become very long", means, bombs),
+        way("compressed messages that claim what is not so", means, claims),
+        way("messages and greetings that begin and never end", means, halves),
     ]
 }
 

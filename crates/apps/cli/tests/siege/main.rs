@@ -11,10 +11,13 @@
 #[path = "../../../../server/server/tests/hostile/attacker.rs"]
 mod attacker;
 mod attacks;
+mod frames;
 mod probe;
 #[path = "../server_process/mod.rs"]
 mod server_process;
 mod victim;
+#[path = "../../../../server/server/tests/hostile/wire.rs"]
+mod wire;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../writers/mod.rs"]
 mod writers;
@@ -33,13 +36,20 @@ use writers::{Writers, connect};
 /// What the server's bounds allow in all (`docs/book/security.md`), and what it has without clients.
 const MEMORY_MAX: u64 = 2 << 30;
 
+/// The server takes what is compressed, by any method.
+const COMPRESSION: &[&str] = &[
+    "--ms-osd-compress-mode=force",
+    "--ms-osd-compression-algorithm=snappy,zlib,zstd,lz4",
+    "--ms-osd-compress-min-size=1",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_attacks_at_once_cost_no_data_and_no_more_memory_than_allowed() {
     let (seconds, seed) = (setting("LOLIGO_SIEGE_SECONDS", 6), setting("LOLIGO_SIEGE_SEED", 1));
     let mut rng = Rng::with_seed(seed);
     let scratch = Scratch::new("siege");
     // It says a lot of its attackers, which is in its log as well.
-    let mut server = ServerProcess::start_telling(&scratch.0, Stdio::null());
+    let mut server = ServerProcess::start_telling(&scratch.0, Stdio::null(), COMPRESSION);
     let (honest, pool) = connect(&scratch.0, "honest").await;
     let victim = Victim::new(&scratch.0, &server, &honest).await;
     let mut writers = Writers::new();

@@ -251,14 +251,14 @@ impl OsdMap {
     fn apply_blocklist(&mut self, inc: &Incremental) {
         let list = &mut self.blocklist;
         // A block that is there already keeps its end.
-        for (addr, until) in &inc.new_blocklist {
-            list.addrs.entry(*addr).or_insert(*until);
+        for (addr, until) in inc.new_blocklist.iter() {
+            list.addrs.insert_new(*addr, *until);
         }
         for addr in &inc.old_blocklist {
             list.addrs.remove(addr);
         }
-        for (range, until) in &inc.new_range_blocklist {
-            list.ranges.entry(*range).or_insert(*until);
+        for (range, until) in inc.new_range_blocklist.iter() {
+            list.ranges.insert_new(*range, *until);
         }
         for range in &inc.old_range_blocklist {
             list.ranges.remove(range);

@@ -1,18 +1,19 @@
 //! The blocklist of an osdmap.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, UTime, Writer};
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
+
+use super::addr_times::AddrTimes;
 
 /// Addresses that may not talk to OSDs, each with the time at which that ends. Their messenger is always
 /// "any".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocklist {
     /// Single clients, or with port and nonce 0 all clients of a host.
-    pub addrs: BTreeMap<EntityAddr, UTime>,
+    pub addrs: AddrTimes,
     /// Networks (release 17 and up): the prefix length stands in the nonce's place.
-    pub ranges: BTreeMap<EntityAddr, UTime>,
+    pub ranges: AddrTimes,
 }
 
 impl Blocklist {
@@ -50,33 +51,10 @@ fn is_within(addr: &EntityAddr, range: &EntityAddr) -> bool {
     }
 }
 
-/// Appends addresses in the order of Ceph's maps, which is that of the addresses' bytes in memory.
-pub(super) fn encode_addrs(addrs: &BTreeMap<EntityAddr, UTime>, w: &mut Writer) {
-    let mut sorted: Vec<_> = addrs.iter().map(|(addr, until)| (memory_image(addr), addr, until)).collect();
-    sorted.sort();
-    w.count(sorted.len());
-    for (_, addr, until) in sorted {
-        w.put(addr);
-        w.put(until);
-    }
-}
-
-/// What `entity_addr_t` looks like in a little-endian machine's memory: messenger, nonce, socket address.
-fn memory_image(addr: &EntityAddr) -> [u8; 36] {
-    // The encoding has the same parts: seven bytes of envelope, messenger and nonce, length of the socket
-    // address, itself.
-    let mut w = Writer::with_capacity(48);
-    w.put(addr);
-    let encoded = w.as_slice();
-    let sock = &encoded[19..];
-    let mut image = [0; 36];
-    image[..8].copy_from_slice(&encoded[7..15]);
-    image[8..8 + sock.len()].copy_from_slice(sock);
-    image
-}
-
 #[cfg(test)]
 mod tests {
+    use loligo_wire::UTime;
+
     use super::*;
 
     fn addr(kind: AddrKind, sock: &str, nonce: u32) -> EntityAddr {

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use az::SaturatingAs as _;
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, PoolId, Reader, Uuid, Writer, features};
 
-use super::blocklist::encode_addrs;
 use super::{EncodedOsdMap, MapFlags, Osd, OsdInfo, OsdMap, OsdXInfo, StretchMode, sealed};
 use crate::crush::CrushMap;
 use crate::{Features, PgPool};
@@ -87,7 +86,7 @@ impl OsdMap {
         w.versioned(version, 1, |w| {
             self.encode_each(w, |osd| &osd.hb_back_addrs);
             self.encode_each(w, |osd| &osd.info);
-            encode_addrs(&self.blocklist.addrs, w);
+            w.put(&self.blocklist.addrs);
             self.encode_each(w, |osd| &osd.cluster_addrs);
             w.put(&self.cluster_snapshot_epoch);
             w.put(&self.cluster_snapshot);
@@ -106,7 +105,7 @@ impl OsdMap {
                 w.put(&self.stretch);
             }
             if version >= 11 {
-                encode_addrs(&self.blocklist.ranges, w);
+                w.put(&self.blocklist.ranges);
             }
             if version >= 12 {
                 w.bool(self.allow_crimson);

@@ -16,7 +16,7 @@ use loligo_wire::{
     DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, UTime, Uuid, Writer, features,
 };
 
-use super::blocklist::encode_addrs;
+use super::addr_times::AddrTimes;
 use super::codec::{decode_ratio, encode_pools};
 use super::{MapFlags, OsdState, OsdXInfo, StretchMode, sealed};
 use crate::{Features, Name, PgPool, SnapSet};
@@ -94,7 +94,7 @@ pub struct Incremental {
     /// OSDs that are lost.
     pub new_lost: BTreeMap<OsdId, Epoch>,
     /// Addresses to block.
-    pub new_blocklist: BTreeMap<EntityAddr, UTime>,
+    pub new_blocklist: AddrTimes,
     /// Addresses to block no longer, in the order given.
     pub old_blocklist: Vec<EntityAddr>,
     /// Addresses for other OSDs of OSDs that come up.
@@ -126,7 +126,7 @@ pub struct Incremental {
     /// The state of stretch mode.
     pub new_stretch: Option<StretchMode>,
     /// Networks to block.
-    pub new_range_blocklist: BTreeMap<EntityAddr, UTime>,
+    pub new_range_blocklist: AddrTimes,
     /// Networks to block no longer, in the order given.
     pub old_range_blocklist: Vec<EntityAddr>,
     /// Whether OSDs of the new kind may join.
@@ -184,7 +184,7 @@ impl Incremental {
             new_up_thru: BTreeMap::new(),
             new_last_clean_interval: BTreeMap::new(),
             new_lost: BTreeMap::new(),
-            new_blocklist: BTreeMap::new(),
+            new_blocklist: AddrTimes::default(),
             old_blocklist: Vec::new(),
             new_up_cluster: BTreeMap::new(),
             cluster_snapshot: Name::default(),
@@ -200,7 +200,7 @@ impl Incremental {
             new_crush_node_flags: BTreeMap::new(),
             new_device_class_flags: BTreeMap::new(),
             new_stretch: None,
-            new_range_blocklist: BTreeMap::new(),
+            new_range_blocklist: AddrTimes::default(),
             old_range_blocklist: Vec::new(),
             allow_crimson: CrimsonChange::None,
             full_crc: 0,
@@ -281,7 +281,7 @@ impl Incremental {
             w.put(&self.new_up_thru);
             w.put(&self.new_last_clean_interval);
             w.put(&self.new_lost);
-            encode_addrs(&self.new_blocklist, w);
+            w.put(&self.new_blocklist);
             w.put(&self.old_blocklist);
             w.put(&self.new_up_cluster);
             w.put(&self.cluster_snapshot);
@@ -311,7 +311,7 @@ impl Incremental {
             w.bool(stretch.enabled);
         }
         if version >= 11 {
-            encode_addrs(&self.new_range_blocklist, w);
+            w.put(&self.new_range_blocklist);
             w.put(&self.old_range_blocklist);
         }
         if version >= 12 {

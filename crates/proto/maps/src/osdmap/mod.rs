@@ -1,5 +1,6 @@
 //! The OSD map (`OSDMap` in `src/osd/OSDMap.h`).
 
+mod addr_times;
 mod apply;
 mod blocklist;
 mod build;
@@ -19,6 +20,7 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, UTime, Uuid};
 
+pub use addr_times::AddrTimes;
 pub use apply::ApplyError;
 pub use blocklist::Blocklist;
 pub use build::{NextEpoch, OsdMapBuilder};

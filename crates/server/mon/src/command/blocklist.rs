@@ -73,7 +73,7 @@ fn rm(call: &mut Call<'_>, addr: EntityAddr) -> Outcome {
 /// writes are no JSON.
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let Blocklist { addrs, ranges } = &call.state.osdmap().blocklist;
-    let all: Vec<(&EntityAddr, &UTime)> = addrs.iter().chain(ranges).collect();
+    let all: Vec<(&EntityAddr, &UTime)> = addrs.iter().chain(ranges.iter()).collect();
     let entry = |(addr, until): &(&EntityAddr, &UTime)| match addr.kind {
         AddrKind::Cidr => object! { "range": bare(addr), "until": stamp(**until) },
         _ => object! { "addr": bare(addr), "until": stamp(**until) },

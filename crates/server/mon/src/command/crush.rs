@@ -5,14 +5,11 @@ use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, Rule, Step, StepOp};
 use loligo_wire::OsdId;
 
-use super::crush_weights::set_name;
-use super::osd_dump::{fraction, map_of_epoch};
+use super::osd_args::map_of_epoch;
 use super::{Call, Failure, Outcome, Reply};
+use crate::hierarchy::{DEPTH_MAX, fraction, name_of, set_name, type_name};
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
-
-/// The deepest hierarchy shown: CRUSH has a dozen types.
-const DEPTH_MAX: usize = 32;
 
 pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
@@ -229,29 +226,6 @@ pub(super) fn status(map: &OsdMap, osd: OsdId) -> &'static str {
         (true, true) => "up",
         (true, false) => "down",
     }
-}
-
-pub(super) fn type_name(crush: &CrushMap, kind: i32) -> String {
-    crush.type_names.get(&kind).map(ToString::to_string).unwrap_or_default()
-}
-
-pub(super) fn name_of(crush: &CrushMap, item: i32) -> String {
-    crush.names.get(&item).map(ToString::to_string).unwrap_or_default()
-}
-
-/// The buckets that an item is in, from the nearest up: type and name.
-pub(crate) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
-    let mut path = Vec::new();
-    let mut below = item;
-    while let Some(bucket) = crush.buckets.iter().flatten().find(|b| b.items.contains(&below)) {
-        let name = crush.names.get(&bucket.id).map(ToString::to_string).unwrap_or_default();
-        path.push((type_name(crush, i32::from(bucket.kind)), name));
-        below = bucket.id;
-        if path.len() > DEPTH_MAX {
-            break;
-        }
-    }
-    path
 }
 
 /// The names of what is in a bucket; a device's own name.

@@ -2,33 +2,13 @@
 //! objects, as in a stock cluster: what a map or a rule leaves without an OSD waits until another one gives
 //! it one.
 
-use loligo_maps::crush::{CrushBuildError, CrushMap, RuleKind, StepOp, Tunables};
+use loligo_maps::crush::{CrushMap, RuleKind, StepOp, Tunables};
 use loligo_maps::{Name, OsdMap};
 use loligo_wire::Reader;
 
+use super::crush_edit::change;
 use super::crush_place::{location, shown};
 use super::{Call, Errno, Failure, Outcome, Reply};
-
-/// Makes an epoch with a changed CRUSH map. Shadows of classes and weight sets follow the change.
-pub(super) fn change(
-    call: &mut Call<'_>,
-    change: impl FnOnce(&mut CrushMap) -> Result<(), CrushBuildError>,
-) -> Result<(), Failure> {
-    let before = std::sync::Arc::clone(&call.state.osdmap().crush);
-    let mut crush = CrushMap::clone(&before);
-    let rebuild = |crush: &mut CrushMap| match crush.class_names.is_empty() {
-        true => Ok(()),
-        false => crush.rebuild_class_trees(),
-    };
-    change(&mut crush).and_then(|()| rebuild(&mut crush)).map_err(|e| Failure::invalid(e.to_string()))?;
-    crush.fit_weight_sets(&before);
-    replace(call, &crush)
-}
-
-/// Makes an epoch with another CRUSH map.
-pub(super) fn replace(call: &mut Call<'_>, crush: &CrushMap) -> Result<(), Failure> {
-    call.state.change_osdmap(call.now, |_, inc| inc.set_crush(crush)).map(|_| ())
-}
 
 /// Takes a whole map from the input.
 pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
@@ -88,7 +68,7 @@ fn shadow(crush: &CrushMap, root: i32, class: &str) -> Result<i32, Failure> {
         return Err(Failure::invalid(format!("device class {class} does not exist")));
     }
     let none = || {
-        let name = super::crush::name_of(crush, root);
+        let name = crate::hierarchy::name_of(crush, root);
         Failure::invalid(format!("root {name} has no devices with class {class}"))
     };
     crush.shadow(root, class).ok_or_else(none)

@@ -1,7 +1,7 @@
 //! `osd crush class …`, `osd crush set-device-class | rm-device-class | get-device-class`, `osd crush rule
 //! ls-by-class`: what kinds of devices there are. The words are those of a monitor of 16.2.15.
 
-use super::crush_change::{change, replace};
+use super::crush_edit::{change, replace};
 use super::crush_place::named_osds;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
@@ -168,7 +168,7 @@ pub(super) fn rename(call: &mut Call<'_>) -> Outcome {
     let shadows: Vec<(i32, i32)> =
         renamed.class_buckets.iter().filter_map(|(bucket, of)| Some((*bucket, *of.get(&id)?))).collect();
     for (bucket, shadow) in shadows {
-        let name = super::crush::name_of(&renamed, bucket);
+        let name = crate::hierarchy::name_of(&renamed, bucket);
         renamed.names.insert(shadow, Name::from(format!("{name}~{to}").as_str()));
     }
     replace(call, &renamed)?;

@@ -2,8 +2,9 @@
 
 use loligo_maps::crush::{Bucket, BucketAlg, CrushMap, StepOp, Tunables};
 
-use super::crush::{name_of, rule_nodes, type_name};
+use super::crush::rule_nodes;
 use super::{Call, Outcome, crush_weights};
+use crate::hierarchy::{name_of, type_name};
 use crate::output::json::{Node, object};
 
 pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {

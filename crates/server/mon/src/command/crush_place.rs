@@ -6,8 +6,8 @@ use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, Location};
 use loligo_wire::OsdId;
 
-use super::crush_change::{change, replace};
-use super::osd::osd_arg;
+use super::crush_edit::{change, replace};
+use super::osd_args::osd_arg;
 use super::{Call, Errno, Failure, Outcome, Reply};
 
 /// The `TYPE=NAME` words of a command. As for a stock monitor, they name no place at all if one of them is

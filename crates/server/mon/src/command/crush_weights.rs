@@ -3,29 +3,17 @@
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, DEFAULT_CHOOSE_ARGS};
-use loligo_wire::PoolId;
 
-use super::crush_change::{change, replace};
-use super::osd_dump::fraction;
+use super::crush_edit::{change, replace};
 use super::{Call, Failure, Outcome, Reply};
+use crate::hierarchy::{fraction, set_name};
 use crate::output::json::{Node, object};
-
-/// What the weight set for all pools is called.
-const COMPAT: &str = "(compat)";
 
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let names: Vec<String> = map.crush.choose_args.keys().map(|key| set_name(map, *key)).collect();
     let node = |_: &Call<'_>| Node::array(names.iter().map(String::as_str));
     Ok(call.print(node, |_| names.iter().map(|name| format!("{name}\n")).collect()))
-}
-
-/// What a weight set is called.
-pub(super) fn set_name(map: &OsdMap, key: i64) -> String {
-    if key == DEFAULT_CHOOSE_ARGS {
-        return COMPAT.to_owned();
-    }
-    map.pool_name(PoolId(key)).map(ToString::to_string).unwrap_or_default()
 }
 
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {

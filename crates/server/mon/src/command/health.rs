@@ -2,7 +2,7 @@
 
 use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 
-use super::{Call, Outcome, health_mute, osd_group};
+use super::{Call, Outcome, health_muted, osd_group};
 use crate::output::json::{Node, object};
 use crate::usage::FAILSAFE;
 use crate::{Fullness, text, view};
@@ -82,7 +82,7 @@ pub(super) fn health(call: &mut Call<'_>) -> Outcome {
     let checks = checks(call);
     let plain = |call: &Call<'_>| {
         let mut text = overall(call, &checks).to_owned();
-        let mutes = health_mute::list(call);
+        let mutes = health_muted::list(call);
         let said: Vec<_> = summaries(call, &checks).chain(mutes.as_deref()).collect();
         if !said.is_empty() {
             text = format!("{text} {}", said.join("; "));
@@ -100,7 +100,7 @@ pub(super) fn describe(call: &Call<'_>, checks: &[Check], detail: bool) -> Node 
     object! {
         "status": overall(call, checks),
         "checks": Node::map(checks.iter().map(|check| (check.code, check_node(call, check, detail)))),
-        "mutes": health_mute::describe(call),
+        "mutes": health_muted::describe(call),
     }
 }
 
@@ -122,7 +122,7 @@ fn check_node(call: &Call<'_>, check: &Check, detail: bool) -> Node {
 fn detail_text(call: &Call<'_>, check: &Check) -> String {
     let tag = if check.error { "[ERR]" } else { "[WRN]" };
     let lines = check.details.iter().map(|line| format!("\n    {line}"));
-    let mark = health_mute::mark(call, check.code);
+    let mark = health_muted::mark(call, check.code);
     format!("{mark}{tag} {}: {}{}", check.code, check.summary, lines.collect::<String>())
 }
 

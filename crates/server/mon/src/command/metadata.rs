@@ -2,8 +2,9 @@
 
 use loligo_wire::{EntityAddrVec, OsdId};
 
-use super::mon::VERSION;
-use super::{Call, Failure, Outcome, osd};
+use super::osd_args::osd_arg;
+use super::version::VERSION;
+use super::{Call, Failure, Outcome};
 use crate::output::json::{Node, object};
 use crate::state::{MGR_ID, MON_ID, Manager};
 use crate::view;
@@ -16,7 +17,7 @@ pub(super) fn osds(call: &mut Call<'_>) -> Outcome {
     if !call.args.has("id") {
         return Ok(call.print_json(&all_osds(call)));
     }
-    let id = osd::osd_arg(call, "id")?;
+    let id = osd_arg(call, "id")?;
     if map.osd(id).is_none() {
         return Err(Failure::missing(format!("osd.{id} does not exist")));
     }

@@ -1,7 +1,8 @@
 //! `mgr …`: the manager, which is a door of this process. What it is asked the monitor answers itself, where
 //! it can.
 
-use super::{Call, Failure, Outcome, Reply, metadata, mon};
+use super::version::object_of_version;
+use super::{Call, Failure, Outcome, Reply, metadata};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp;
 use crate::state::MGR_ID;
@@ -82,7 +83,7 @@ pub(super) fn metadata(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
-    let node = mon::object_of_version(count(call));
+    let node = object_of_version(count(call));
     Ok(call.print_json(&node))
 }
 

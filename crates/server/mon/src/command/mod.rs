@@ -19,11 +19,13 @@ mod crush;
 mod crush_change;
 mod crush_class;
 mod crush_dump;
+mod crush_edit;
 mod crush_place;
 mod crush_weights;
 mod erasure;
 mod health;
 mod health_mute;
+mod health_muted;
 mod log;
 mod metadata;
 mod mgr;
@@ -31,6 +33,7 @@ mod modules;
 mod mon;
 mod mon_change;
 mod osd;
+mod osd_args;
 mod osd_df;
 mod osd_dump;
 mod osd_group;
@@ -57,16 +60,14 @@ mod signature;
 mod status;
 mod table;
 mod usage;
+mod version;
 mod xml_names;
-
-use std::fmt;
 
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 
 pub(crate) use absent::refused;
 pub use args::Args;
 pub use config_help::option_facts;
-pub(crate) use crush::location as crush_location;
 pub(crate) use health::end_mutes;
 pub(crate) use mon::{mon_status, pong, release_of};
 pub use osd_perf::stat_seq;
@@ -74,48 +75,12 @@ pub use pg_query::pg_query;
 pub use signature::{Arg, ArgKind, Command, descriptions};
 pub use table::COMMANDS;
 
+pub use crate::failure::{Errno, Failure};
 use crate::output::Format;
 use crate::output::json::Node;
 use crate::output::xml;
 use crate::state::State;
 use crate::{Usage, UsageSource, text};
-
-/// The number of an error, as Linux numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Operation not permitted.
-    pub const EPERM: Self = Self(1);
-    /// No such thing.
-    pub const ENOENT: Self = Self(2);
-    /// It cannot be loaded or read.
-    pub const EIO: Self = Self(5);
-    /// Try again.
-    pub const EAGAIN: Self = Self(11);
-    /// Permission denied.
-    pub const EACCES: Self = Self(13);
-    /// It is in use.
-    pub const EBUSY: Self = Self(16);
-    /// It exists already.
-    pub const EEXIST: Self = Self(17);
-    /// Not a directory.
-    pub const ENOTDIR: Self = Self(20);
-    /// Invalid argument.
-    pub const EINVAL: Self = Self(22);
-    /// Too large.
-    pub const EFBIG: Self = Self(27);
-    /// No room is left.
-    pub const ENOSPC: Self = Self(28);
-    /// Out of range.
-    pub const ERANGE: Self = Self(34);
-    /// There is something in it.
-    pub const ENOTEMPTY: Self = Self(39);
-    /// It would lie within itself.
-    pub const ELOOP: Self = Self(40);
-    /// Not supported.
-    pub const EOPNOTSUPP: Self = Self(95);
-}
 
 /// What a command needs to run.
 pub struct Call<'a> {
@@ -187,40 +152,6 @@ impl Reply {
         Self { status: status.into(), ..self }
     }
 }
-
-/// The answer of a command that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Why, for programs.
-    pub errno: Errno,
-    /// Why, for people.
-    pub status: String,
-}
-
-impl Failure {
-    /// A failure.
-    pub fn new(errno: Errno, status: impl Into<String>) -> Self {
-        Self { errno, status: status.into() }
-    }
-
-    /// EINVAL.
-    pub fn invalid(status: impl Into<String>) -> Self {
-        Self::new(Errno::EINVAL, status)
-    }
-
-    /// ENOENT.
-    pub fn missing(status: impl Into<String>) -> Self {
-        Self::new(Errno::ENOENT, status)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error {}: {}", self.errno.0, self.status)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// The command with this name.
 pub fn find(prefix: &str) -> Option<&'static Command> {

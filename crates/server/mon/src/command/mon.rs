@@ -5,17 +5,13 @@ use std::collections::BTreeMap;
 use loligo_maps::MonMap;
 use loligo_wire::{Encode as _, EntityType, UTime, features};
 
+use super::version::{ELECTION_EPOCH, VERSION, object_of_version};
 use super::{Call, Errno, Failure, Outcome, Reply, mgr};
 use crate::output::json::{Node, object};
 use crate::output::units::stamp_z;
 use crate::state::{MON_ID, State};
 use crate::view;
 
-/// What we call ourselves where Ceph prints `ceph version …`.
-pub(super) const VERSION: &str =
-    concat!("loligo version ", env!("CARGO_PKG_VERSION"), " (as ceph version 16.2, pacific)");
-/// There was one election, which one candidate won.
-pub(super) const ELECTION_EPOCH: u32 = 3;
 /// `mon_feature_t`, in the order of the bits.
 const MON_FEATURES: [&str; 8] =
     ["kraken", "luminous", "mimic", "osdmap-prune", "nautilus", "octopus", "pacific", "elector-pinging"];
@@ -132,10 +128,6 @@ pub(super) fn feature_set(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("setting feature 'mon_feature_t([{name}])'")))
 }
 
-pub(super) fn object_of_version(count: u32) -> Node {
-    Node::map((count > 0).then_some((VERSION, count)))
-}
-
 /// Who is connected, by kind and features.
 pub(super) fn feature_groups(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&feature_map(call.sessions)))
@@ -220,7 +212,7 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
         "quorum": Node::array([0]),
         "quorum_names": Node::array([MON_ID]),
         "quorum_leader_name": MON_ID,
-        "quorum_age": super::status::seconds_since(call.now, call.state.started()),
+        "quorum_age": crate::output::units::seconds_since(call.now, call.state.started()),
         "features": object! {
             "quorum_con": features::SUPPORTED.to_string(),
             "quorum_mon": Node::array(MON_FEATURES),
@@ -245,7 +237,7 @@ pub(crate) fn mon_status(state: &State, sessions: &[(EntityType, u64)], now: UTi
         "state": "leader",
         "election_epoch": ELECTION_EPOCH,
         "quorum": Node::array([0]),
-        "quorum_age": super::status::seconds_since(now, state.started()),
+        "quorum_age": crate::output::units::seconds_since(now, state.started()),
         "features": object! {
             "required_con": "0",
             "required_mon": Node::array(MON_FEATURES),

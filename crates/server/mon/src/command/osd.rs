@@ -4,7 +4,7 @@ use az::Az as _;
 use loligo_maps::{MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId, PoolId};
 
-use super::osd_dump::map_of_epoch;
+use super::osd_args::{map_of_epoch, osd_arg};
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::{text, view};
@@ -69,7 +69,7 @@ impl Summary {
     pub(super) fn text(&self, call: &Call<'_>) -> String {
         let since = |t: loligo_wire::UTime| match t {
             loligo_wire::UTime { sec: 0, nsec: 0 } => String::new(),
-            t => format!(" (since {})", super::status::age_of(call.now, t)),
+            t => format!(" (since {})", crate::output::units::age_of(call.now, t)),
         };
         let Self { all, up, inside, .. } = self;
         format!("{all} osds: {up} up{}, {inside} in{}", since(self.up_since), since(self.in_since))
@@ -224,7 +224,7 @@ pub(super) fn find(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let missing = || Failure::missing(format!("osd.{id} does not exist"));
     let osd = map.osd(id).ok_or_else(missing)?;
-    let location = super::crush::location(&map.crush, id.0);
+    let location = crate::hierarchy::location(&map.crush, id.0);
     let host = location.iter().find(|(kind, _)| kind == "host").map(|(_, name)| name.clone());
     let node = object! {
         "osd": id.0,
@@ -234,18 +234,6 @@ pub(super) fn find(call: &mut Call<'_>) -> Outcome {
         "crush_location": Node::map(location.iter().map(|(kind, name)| (kind, name.as_str()))),
     };
     Ok(call.print_json(&node))
-}
-
-/// An OSD named as `0` or `osd.0`.
-pub(super) fn osd_arg(call: &Call<'_>, arg: &str) -> Result<OsdId, Failure> {
-    if let Some(number) = call.args.int(arg) {
-        return i32::try_from(number)
-            .map(OsdId)
-            .map_err(|_| Failure::invalid(format!("bad osd number {number}")));
-    }
-    let text = call.args.required(arg);
-    let number = text.strip_prefix("osd.").unwrap_or(text).parse();
-    number.map(OsdId).map_err(|_| Failure::invalid(format!("invalid osd id '{text}'")))
 }
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {

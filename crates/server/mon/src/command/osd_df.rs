@@ -3,10 +3,10 @@
 use loligo_maps::OsdMap;
 use loligo_wire::{OsdId, PoolId};
 
-use super::osd_dump::fraction;
 use super::usage::Totals;
 use super::{Call, Outcome, crush};
 use crate::Space;
+use crate::hierarchy::fraction;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent};

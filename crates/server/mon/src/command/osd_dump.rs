@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use loligo_maps::{Osd, OsdMap, OsdState, PgPool};
-use loligo_wire::{EntityAddrVec, OsdId, PoolId, UTime, Uuid};
+use loligo_wire::{EntityAddrVec, OsdId, PoolId, Uuid};
 
+use super::osd_args::map_of_epoch;
 use super::{Call, Failure, Outcome, Reply};
+use crate::hierarchy::fraction;
 use crate::output::json::{Node, object};
 use crate::output::units::stamp;
 use crate::{text, view};
@@ -13,15 +15,6 @@ use crate::{text, view};
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
     Ok(call.print(|_| describe(&map), |_| text(&map)))
-}
-
-/// The map of the epoch that a command asks for; the current one if it asks for none.
-pub(super) fn map_of_epoch(call: &Call<'_>) -> Result<OsdMap, Failure> {
-    let Some(epoch) = call.args.int("epoch") else { return Ok(call.state.osdmap().clone()) };
-    let missing = || Failure::missing(format!("there is no map for epoch {epoch}"));
-    let epoch = u32::try_from(epoch).map_err(|_| missing())?;
-    let kept = call.state.maps().epoch(loligo_wire::Epoch(epoch)).ok_or_else(missing)?;
-    OsdMap::decode(&kept.full).map_err(|_| missing())
 }
 
 pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
@@ -40,7 +33,7 @@ pub(super) fn pool_ls(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
-    let only = call.args.has("id").then(|| super::osd::osd_arg(call, "id")).transpose()?;
+    let only = call.args.has("id").then(|| super::osd_args::osd_arg(call, "id")).transpose()?;
     if let Some(osd) = only.filter(|osd| map.osd(*osd).is_none()) {
         return Err(Failure::invalid(format!("osd.{osd} does not exist")));
     }
@@ -93,7 +86,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
     node.push("new_purged_snaps", snaps_by_pool(&map.new_purged_snaps));
     let words = |flags: u32| Node::array(view::osd_state(OsdState(flags)));
     let nodes = map.crush_node_flags.iter();
-    let node_name = |id: &i32| super::crush::name_of(&map.crush, *id);
+    let node_name = |id: &i32| crate::hierarchy::name_of(&map.crush, *id);
     node.push("crush_node_flags", Node::map(nodes.map(|(id, flags)| (node_name(id), words(*flags)))));
     let class_name = |id: &i32| map.crush.class_names.get(id).map(text::of).unwrap_or_default();
     let classes = map.device_class_flags.iter();
@@ -101,7 +94,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
     node
 }
 
-fn blocklist(addrs: &std::collections::BTreeMap<loligo_wire::EntityAddr, UTime>) -> Node {
+fn blocklist(addrs: &loligo_maps::AddrTimes) -> Node {
     Node::map(addrs.iter().map(|(addr, until)| (view::bare(addr), stamp(*until))))
 }
 
@@ -153,11 +146,6 @@ fn xinfo_node(id: OsdId, osd: &Osd) -> Node {
         "old_weight": osd.xinfo.old_weight,
         "dead_epoch": osd.xinfo.dead_epoch.0,
     }
-}
-
-/// Weights and affinities count in 1/65536.
-pub(super) fn fraction(weight: u32) -> f64 {
-    f64::from(weight) / 65_536.0
 }
 
 fn pool_node(id_field: &str, map: &OsdMap, id: PoolId, pool: &PgPool) -> Node {
@@ -244,10 +232,10 @@ fn text(map: &OsdMap) -> String {
     let _ = writeln!(out, "max_osd {}", map.max_osd());
     out.extend(map.osd_ids().filter_map(|osd| Some(osd_text(map, osd, map.osd(osd)?))));
     let mut ranges = String::new();
-    for (range, until) in &map.blocklist.ranges {
+    for (range, until) in map.blocklist.ranges.iter() {
         ranges += &format!("range blocklist {} expires {}\n", super::blocklist::shown(range), stamp(*until));
     }
-    for (addr, until) in &map.blocklist.addrs {
+    for (addr, until) in map.blocklist.addrs.iter() {
         let _ = writeln!(out, "blocklist {} expires {}", view::bare(addr), stamp(*until));
     }
     out + &ranges

@@ -135,7 +135,7 @@ pub(super) fn flagged(map: &OsdMap) -> Vec<(String, String)> {
 }
 
 fn node_title(map: &OsdMap, node: i32) -> String {
-    let name = super::crush::name_of(&map.crush, node);
+    let name = crate::hierarchy::name_of(&map.crush, node);
     let kind = map.crush.bucket(node).map(|bucket| i32::from(bucket.kind)).unwrap_or_default();
-    format!("{} {name}", super::crush::type_name(&map.crush, kind))
+    format!("{} {name}", crate::hierarchy::type_name(&map.crush, kind))
 }

@@ -5,7 +5,8 @@ use loligo_cephx::keyring::Entry;
 use loligo_wire::{EntityName, OsdId, Uuid};
 use serde_json::Value;
 
-use super::{Call, Failure, Outcome, Reply, osd};
+use super::osd_args::osd_arg;
+use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::object;
 
 pub(super) fn new(call: &mut Call<'_>) -> Outcome {
@@ -35,7 +36,7 @@ fn uuid(call: &Call<'_>) -> Result<Option<Uuid>, Failure> {
 }
 
 fn wanted(call: &Call<'_>) -> Result<Option<OsdId>, Failure> {
-    call.args.has("id").then(|| osd::osd_arg(call, "id")).transpose()
+    call.args.has("id").then(|| osd_arg(call, "id")).transpose()
 }
 
 /// What the command's input says: the OSD's key, and what opens its encrypted disk.

@@ -4,7 +4,8 @@
 
 use loligo_wire::OsdId;
 
-use super::{Call, Outcome, Reply, metadata, osd};
+use super::osd_args::osd_arg;
+use super::{Call, Outcome, Reply, metadata};
 use crate::output::Format;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
@@ -82,7 +83,7 @@ pub(super) fn numa_status(call: &mut Call<'_>) -> Outcome {
 /// The number of an OSD's newest report. What an OSD would report is known at once, so that the newest is
 /// always the one that `ceph tell osd.N flush_pg_stats` has answered.
 pub(super) fn last_stat_seq(call: &mut Call<'_>) -> Outcome {
-    let osd = osd::osd_arg(call, "id")?;
+    let osd = osd_arg(call, "id")?;
     let seq = if call.state.is_served(osd) { stat_seq(call.state.osdmap(), osd) } else { 0 };
     match call.format {
         Format::Plain => Ok(Reply::output(format!("{seq}\n"))),

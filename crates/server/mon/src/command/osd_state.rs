@@ -9,7 +9,7 @@
 use loligo_maps::{Incremental, MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId};
 
-use super::osd::osd_arg;
+use super::osd_args::osd_arg;
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 

@@ -2,13 +2,13 @@
 
 use loligo_wire::{OsdId, PoolId};
 
-use super::osd::osd_arg;
+use super::osd_args::osd_arg;
 use super::pg_dump::{OMAP_NOTE, pg_stat, placed_cells, scrub_stamps, sum_cells};
-use super::status::age_of;
 use super::{Call, Errno, Failure, Outcome};
 use crate::PgUsage;
 use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
+use crate::output::units::age_of;
 use crate::text;
 
 /// What a placement group may be, as a manager of 16.2.15 lists it.

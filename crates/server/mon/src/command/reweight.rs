@@ -102,7 +102,7 @@ fn crush_weight(map: &OsdMap, osd: OsdId) -> f64 {
         let at = bucket.items.iter().position(|item| *item == osd.0)?;
         bucket.item_weight(at)
     });
-    weights.map(super::osd_dump::fraction).next().unwrap_or_default()
+    weights.map(crate::hierarchy::fraction).next().unwrap_or_default()
 }
 
 fn loads(call: &Call<'_>, pools: Option<&BTreeSet<PoolId>>) -> Vec<Load> {
@@ -142,8 +142,8 @@ fn reweight(call: &mut Call<'_>, limits: &Limits, loads: &[Load], average: f64) 
     let node = |_: &Call<'_>| {
         let change = |(load, weight): &(&Load, u32)| {
             object! {
-                "osd": load.osd.0, "weight": super::osd_dump::fraction(load.weight),
-                "new_weight": super::osd_dump::fraction(*weight),
+                "osd": load.osd.0, "weight": crate::hierarchy::fraction(load.weight),
+                "new_weight": crate::hierarchy::fraction(*weight),
             }
         };
         object! {
@@ -154,7 +154,7 @@ fn reweight(call: &mut Call<'_>, limits: &Limits, loads: &[Load], average: f64) 
     };
     let plain = |_: &Call<'_>| {
         let line = |(load, weight): &(&Load, u32)| {
-            let [old, new] = [load.weight, *weight].map(super::osd_dump::fraction);
+            let [old, new] = [load.weight, *weight].map(crate::hierarchy::fraction);
             format!("osd.{} weight {old:.4} -> {new:.4}\n", load.osd)
         };
         format!(

@@ -1,16 +1,12 @@
 //! `status`: all at a glance.
 
-use std::time::Duration;
-
-use loligo_wire::UTime;
-
 use super::health;
-use super::mon::ELECTION_EPOCH;
 use super::osd::Summary;
 use super::usage::Totals;
-use super::{Call, Outcome, health_mute};
+use super::version::ELECTION_EPOCH;
+use super::{Call, Outcome, health_muted};
 use crate::output::json::{Node, object};
-use crate::output::units::{age, bytes, count, stamp};
+use crate::output::units::{age_of, bytes, count, seconds_since, stamp};
 use crate::state::{MGR_ID, MON_ID, Manager};
 use crate::view;
 
@@ -67,7 +63,7 @@ pub(super) fn service_dump(call: &mut Call<'_>) -> Outcome {
 fn text(call: &Call<'_>) -> String {
     let totals = Totals::of(call);
     let checks = health::checks(call);
-    let mutes = health_mute::list(call);
+    let mutes = health_muted::list(call);
     let problems = health::summaries(call, &checks).chain(mutes.as_deref());
     let problems: String = problems.map(|line| format!("            {line}\n")).collect();
     let states: Vec<_> = totals.pg_states().iter().map(|(name, num)| format!("{num} {name}")).collect();
@@ -92,18 +88,4 @@ fn text(call: &Call<'_>) -> String {
 fn manager(call: &Call<'_>) -> String {
     let active = |manager: &Manager| format!("{MGR_ID}(active, since {})", age_of(call.now, manager.since));
     call.state.manager().map_or_else(|| "no daemons active".to_owned(), active)
-}
-
-/// How long ago something was, for people.
-pub(super) fn age_of(now: UTime, then: UTime) -> String {
-    age(elapsed(now, then))
-}
-
-/// How long ago something was, in whole seconds.
-pub(super) fn seconds_since(now: UTime, then: UTime) -> u64 {
-    elapsed(now, then).as_secs()
-}
-
-fn elapsed(now: UTime, then: UTime) -> Duration {
-    now.since_epoch().saturating_sub(then.since_epoch())
 }

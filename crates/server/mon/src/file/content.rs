@@ -19,7 +19,8 @@ use loligo_wire::crc::crc32c_of;
 use zeroize::Zeroizing;
 
 use crate::state::State;
-use crate::state::persist::{FORM_PAIR, StateError};
+use crate::state::error::StateError;
+use crate::state::persist::FORM_PAIR;
 
 /// What the first line of a file begins with.
 const BEGIN: &str = "{\n  \"saved\": \"";

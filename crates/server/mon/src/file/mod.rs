@@ -21,7 +21,7 @@ use loligo_wire::Uuid;
 use self::content::{Parsed, Whole};
 use self::disk::{overwrite, read, replace, with_suffix};
 use crate::state::State;
-use crate::state::persist::StateError;
+use crate::state::error::StateError;
 
 /// What is added to the name of the second file.
 const COPY: &str = ".copy";

@@ -7,21 +7,7 @@ use loligo_wire::message::mon::{LogEntry, MLog, PaxosHeader};
 use super::{Monitor, SessionId, send};
 use crate::session::Session;
 use crate::state::State;
-use crate::state::log::{Severity, severity};
-
-/// What a client subscribes to for lines that are at least so grave.
-const SUBSCRIPTIONS: [(&str, Severity); 5] = [
-    ("log-debug", Severity::Debug),
-    ("log-info", Severity::Info),
-    ("log-sec", Severity::Sec),
-    ("log-warn", Severity::Warn),
-    ("log-error", Severity::Error),
-];
-
-/// Whether that is what a client subscribes to for lines of the log.
-pub(crate) fn is_level(what: &str) -> bool {
-    SUBSCRIPTIONS.iter().any(|(level, _)| *level == what)
-}
+use crate::state::log::{SUBSCRIPTIONS, severity};
 
 impl Monitor {
     /// Tells everybody who follows the log, if it has grown.

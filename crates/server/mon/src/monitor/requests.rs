@@ -15,9 +15,10 @@ use loligo_wire::message::osd::{ObjectStatSum, PoolStat, StoreStatfs};
 use loligo_wire::{Encode as _, PoolId, Tid, UTime, features};
 
 use super::run::shortened;
-use super::{Monitor, SessionId, log_lines, send};
+use super::{Monitor, SessionId, send};
 use crate::command::{Errno, Failure};
 use crate::session::Session;
+use crate::state::log;
 use crate::state::pools::Created;
 use crate::text;
 
@@ -45,8 +46,8 @@ impl Monitor {
         }
         for (what, subscription) in &message.what {
             // A client follows the log at one level: the newest replaces the one before.
-            if log_lines::is_level(what) {
-                session.unsubscribe(log_lines::is_level);
+            if log::is_level(what) {
+                session.unsubscribe(log::is_level);
             }
             session.subscribe(what, *subscription);
         }

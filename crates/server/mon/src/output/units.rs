@@ -66,6 +66,20 @@ pub fn stamp_z(t: UTime) -> String {
     format!("{}Z", t.civil())
 }
 
+/// How long ago something was, for people.
+pub(crate) fn age_of(now: UTime, then: UTime) -> String {
+    age(elapsed(now, then))
+}
+
+/// How long ago something was, in whole seconds.
+pub(crate) fn seconds_since(now: UTime, then: UTime) -> u64 {
+    elapsed(now, then).as_secs()
+}
+
+fn elapsed(now: UTime, then: UTime) -> Duration {
+    now.since_epoch().saturating_sub(then.since_epoch())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

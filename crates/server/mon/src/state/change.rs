@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::State;
-use super::persist::StateError;
+use super::error::StateError;
 
 /// What was saved last, as far as it takes to tell what has changed since.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use loligo_wire::UTime;
 
 use super::State;
 use super::pools::{Created, check_name};
-use crate::command::{Errno, Failure};
+use crate::failure::{Errno, Failure};
 use crate::text;
 
 /// A profile as the osdmap keeps it.

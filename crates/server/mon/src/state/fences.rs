@@ -3,7 +3,7 @@
 use loligo_wire::{EntityAddr, EntityName};
 
 use super::State;
-use crate::command::{Errno, Failure};
+use crate::failure::{Errno, Failure};
 
 /// Entries of one user who may not do everything, that hold at a time.
 const FENCES_PER_USER_MAX: usize = 1_000;
@@ -30,16 +30,19 @@ impl State {
         if is_unbounded {
             return Ok(());
         }
-        self.fenced_by.retain(|addr, _| listed.addrs.contains_key(addr) || listed.ranges.contains_key(addr));
-        let own = self.fenced_by.values().filter(|by| *by == user).count();
-        if own >= FENCES_PER_USER_MAX {
+        let own = self.fenced_by.entry(user.clone()).or_default();
+        if own.len() >= FENCES_PER_USER_MAX {
+            own.retain(|addr| listed.addrs.contains_key(addr) || listed.ranges.contains_key(addr));
+        }
+        if own.len() >= FENCES_PER_USER_MAX {
+            let own = own.len();
             let status = format!(
                 "{user} has {own} clients on the blocklist; more at a time are for users with `allow *` \
                  on the monitor. Entries end when they expire, or by `ceph osd blocklist rm`"
             );
             return Err(Failure::new(Errno::ENOSPC, status));
         }
-        self.fenced_by.insert(addr, user.clone());
+        own.insert(addr);
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use loligo_wire::UTime;
 
 use super::State;
 use crate::Fullness;
-use crate::command::Failure;
+use crate::failure::Failure;
 
 const STATES: OsdState = OsdState::FULL.with(OsdState::BACKFILLFULL).with(OsdState::NEARFULL);
 const FLAGS: PoolFlags = PoolFlags::FULL.with(PoolFlags::BACKFILLFULL).with(PoolFlags::NEARFULL);

@@ -142,6 +142,20 @@ impl fmt::Display for Line<'_> {
     }
 }
 
+/// What a client subscribes to for lines that are at least so grave.
+pub(crate) const SUBSCRIPTIONS: [(&str, Severity); 5] = [
+    ("log-debug", Severity::Debug),
+    ("log-info", Severity::Info),
+    ("log-sec", Severity::Sec),
+    ("log-warn", Severity::Warn),
+    ("log-error", Severity::Error),
+];
+
+/// Whether that is what a client subscribes to for lines of the log.
+pub(crate) fn is_level(what: &str) -> bool {
+    SUBSCRIPTIONS.iter().any(|(level, _)| *level == what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

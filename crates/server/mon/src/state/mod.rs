@@ -7,6 +7,7 @@ pub(crate) mod change;
 pub mod config;
 pub mod config_log;
 pub mod erasure;
+pub(crate) mod error;
 mod fences;
 mod full;
 pub mod history;
@@ -30,7 +31,7 @@ use loligo_wire::{
     EntityAddr, EntityAddrVec, EntityName, EntityType, Epoch, GlobalId, OsdId, PoolId, UTime, Uuid,
 };
 
-use crate::command::Failure;
+use crate::failure::Failure;
 use config::ConfigDb;
 use config_log::{Change, ConfigLog};
 use history::MapHistory;
@@ -60,7 +61,7 @@ pub struct State {
     overrides: BTreeMap<(String, String), String>,
     /// Who has put which address on the blocklist, of users who may not do everything: over when the process
     /// ends.
-    fenced_by: BTreeMap<EntityAddr, EntityName>,
+    fenced_by: BTreeMap<EntityName, BTreeSet<EntityAddr>>,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
     service_keys: Bytes,
@@ -393,7 +394,7 @@ impl State {
         let Some(osd) = osd else { return config::Place::default() };
         let crush = &self.osdmap().crush;
         let class = crush.classes.get(&osd).and_then(|class| crush.class_names.get(class));
-        let location = crate::command::crush_location(crush, osd);
+        let location = crate::hierarchy::location(crush, osd);
         config::Place { class: class.map(ToString::to_string), location }
     }
 

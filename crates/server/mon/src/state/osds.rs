@@ -5,7 +5,7 @@ use loligo_maps::crush::CrushMap;
 use loligo_wire::{OsdId, UTime};
 
 use super::State;
-use crate::command::{Errno, Failure};
+use crate::failure::{Errno, Failure};
 
 /// How many OSDs a cluster shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,15 +11,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use loligo_cephx::key::KeyType;
-use loligo_cephx::keyring::{Keyring, KeyringError};
-use loligo_maps::{ApplyError, MonMap, OsdMap};
-use loligo_wire::{Decode as _, DecodeError, Encode as _, GlobalId, OsdId, PoolId, UTime, Uuid};
+use loligo_cephx::keyring::Keyring;
+use loligo_maps::{MonMap, OsdMap};
+use loligo_wire::{Decode as _, Encode as _, GlobalId, OsdId, PoolId, UTime, Uuid};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::change::Large;
 use super::config::ConfigDb;
 use super::config_log::{Change, ChangeSet, ConfigLog};
+use super::error::StateError;
 use super::history::MapHistory;
 use super::log::ClusterLog;
 use super::mutes::Mute;
@@ -40,35 +41,6 @@ pub(crate) const FORM_PAIR: u64 = 4;
 /// The form of files with a log of changes behind the state. A program that overlooked them would have an
 /// older state.
 const FORM_LOG: u64 = 5;
-
-/// Why a file is no state.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// It is not JSON.
-    #[error("not JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    /// Another program's file, or a newer one's.
-    #[error("form {0} is not known")]
-    Form(u64),
-    /// A field is missing or of the wrong type.
-    #[error("field {0} is missing or damaged")]
-    Field(&'static str),
-    /// A map is damaged.
-    #[error("{0}: {1}")]
-    Map(&'static str, DecodeError),
-    /// A change cannot be made.
-    #[error("the osdmap: {0}")]
-    Apply(#[from] ApplyError),
-    /// A change in the log is damaged, and there are later ones.
-    #[error("change {0} is damaged, and there are later ones")]
-    Change(u64),
-    /// The checksum does not fit, or is not there: the file was cut or changed.
-    #[error("the checksum does not fit: it was cut or changed")]
-    Check,
-    /// The keys are damaged.
-    #[error(transparent)]
-    Keys(#[from] KeyringError),
-}
 
 impl State {
     /// The file's content.

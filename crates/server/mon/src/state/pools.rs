@@ -7,7 +7,7 @@ use loligo_wire::{Epoch, PoolId, UTime};
 
 use super::State;
 use crate::Usage;
-use crate::command::{Errno, Failure};
+use crate::failure::{Errno, Failure};
 use crate::output::units::bytes;
 use crate::text;
 

@@ -8,7 +8,7 @@ use loligo_maps::{OsdMap, OsdState};
 use loligo_wire::{EntityName, EntityType, OsdId, UTime, Uuid};
 
 use super::State;
-use crate::command::{Errno, Failure};
+use crate::failure::{Errno, Failure};
 
 /// The most OSDs that a map may have room for (`mon_max_osd`).
 pub const MAX_OSD_MAX: i32 = 10_000;

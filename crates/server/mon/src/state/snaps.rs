@@ -4,7 +4,7 @@ use loligo_maps::{PgPool, PoolFlags, PoolSnap, SnapSet};
 use loligo_wire::{Epoch, PoolId, SnapId, UTime};
 
 use super::State;
-use crate::command::Failure;
+use crate::failure::Failure;
 use crate::text;
 
 /// The last id before the first one that is given out to a client, as in Ceph.

@@ -10,30 +10,51 @@ use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, SnapId, UTime
 
 use super::Method;
 use crate::errno::Errno;
-use crate::exec::Execution;
+
+/// The object that a request is about, and the request.
+pub(crate) trait Object {
+    /// The number of the client that calls.
+    fn client(&self) -> u64;
+
+    /// Where it is.
+    fn client_addr(&self) -> EntityAddr;
+
+    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of
+    /// this request is another as soon as an operation was done.
+    fn unique_id(&self) -> String;
+
+    /// The newest snapshot that writers of the object have told of; `None` if there is no object.
+    fn snap_seq(&self) -> Option<SnapId>;
+
+    /// The output of the call if it fails.
+    fn explain(&mut self, output: Bytes);
+
+    /// Runs an operation.
+    fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno>;
+}
 
 /// An object in the hands of a method (`cls_method_context_t`).
-pub(crate) struct Handle<'e, 'a> {
-    execution: &'e mut Execution<'a>,
+pub(crate) struct Handle<'e> {
+    object: &'e mut dyn Object,
     method: &'static Method,
 }
 
 /// Names (or keys) and values.
 pub(super) type Pairs = BTreeMap<Bytes, Bytes>;
 
-impl<'e, 'a> Handle<'e, 'a> {
-    pub(crate) fn new(execution: &'e mut Execution<'a>, method: &'static Method) -> Self {
-        Self { execution, method }
+impl<'e> Handle<'e> {
+    pub(crate) fn new(object: &'e mut dyn Object, method: &'static Method) -> Self {
+        Self { object, method }
     }
 
     /// Who calls.
     pub(super) fn client(&self) -> EntityNum {
-        EntityNum::client(GlobalId(self.execution.context.client))
+        EntityNum::client(GlobalId(self.object.client()))
     }
 
     /// Where the caller is.
     pub(super) fn client_addr(&self) -> EntityAddr {
-        self.execution.context.peer
+        self.object.client_addr()
     }
 
     pub(super) fn now(&self) -> UTime {
@@ -57,18 +78,18 @@ impl<'e, 'a> Handle<'e, 'a> {
     }
 
     /// A text that no other request of this placement group gives.
-    pub(super) fn unique_id(&mut self) -> String {
-        self.execution.unique_id()
+    pub(super) fn unique_id(&self) -> String {
+        self.object.unique_id()
     }
 
     /// The newest snapshot that writers of the object have told of; `None` if there is no object.
     pub(super) fn snap_seq(&self) -> Option<SnapId> {
-        self.execution.snap_seq()
+        self.object.snap_seq()
     }
 
     /// The output of the call if it fails.
     pub(super) fn explain(&mut self, output: Bytes) {
-        self.execution.explanation = output;
+        self.object.explain(output);
     }
 
     fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno> {
@@ -76,7 +97,7 @@ impl<'e, 'a> Handle<'e, 'a> {
         if (op.code.is_read() && !self.method.read) || (op.code.is_modify() && !self.method.write) {
             return Err(Errno::EIO);
         }
-        self.execution.nested(op)
+        self.object.run(op)
     }
 
     fn ask(&mut self, code: OpCode, input: Bytes) -> Result<Bytes, Errno> {
@@ -89,7 +110,7 @@ impl<'e, 'a> Handle<'e, 'a> {
 
     /// Size and time of the last change. Needs no mark.
     pub(super) fn stat(&mut self) -> Result<(u64, UTime), Errno> {
-        let (_, data) = self.execution.nested(&OsdOp::new(OpCode::STAT))?;
+        let (_, data) = self.object.run(&OsdOp::new(OpCode::STAT))?;
         let mut r = Reader::new(&data);
         Ok((r.u64()?, r.get()?))
     }

@@ -37,11 +37,11 @@ fn greeting(input: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok([&b"Hello, "[..], name, b"!"].concat())
 }
 
-fn say_hello(_: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn say_hello(_: &mut Handle<'_>, input: &[u8]) -> Outcome {
     give(greeting(input)?.into())
 }
 
-fn record_hello(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn record_hello(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let greeting = greeting(input)?;
     if object.exists()? {
         return Err(Errno::EEXIST);
@@ -51,7 +51,7 @@ fn record_hello(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 }
 
 /// Says who called.
-fn sign(object: &mut Handle<'_, '_>, attribute: &str) -> Outcome {
+fn sign(object: &mut Handle<'_>, attribute: &str) -> Outcome {
     let (client, addr) = (object.client(), object.client_addr());
     let addr = addr.sock.map(|sock| format!("{sock}/{}", addr.nonce)).unwrap_or_default();
     object.set_xattr(attribute, format!("{client} {addr}").as_bytes())?;
@@ -60,7 +60,7 @@ fn sign(object: &mut Handle<'_, '_>, attribute: &str) -> Outcome {
 
 /// Changes the object, and refuses to if there is input: then nothing is changed, and there is an output all
 /// the same.
-fn mark(object: &mut Handle<'_, '_>, input: &[u8]) -> Result<(), Errno> {
+fn mark(object: &mut Handle<'_>, input: &[u8]) -> Result<(), Errno> {
     object.set_xattr("foo", b"bar")?;
     if input.is_empty() {
         return Ok(());
@@ -69,27 +69,27 @@ fn mark(object: &mut Handle<'_, '_>, input: &[u8]) -> Result<(), Errno> {
     Err(Errno::EINVAL)
 }
 
-fn write_return_data(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn write_return_data(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     mark(object, input)?;
     Ok((42, Bytes::from_static(b"you might see this")))
 }
 
-fn writes_dont_return_data(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn writes_dont_return_data(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     mark(object, input)?;
     give(Bytes::from_static(b"you will never see this"))
 }
 
-fn write_too_much_return_data(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn write_too_much_return_data(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     object.set_xattr("foo", b"bar")?;
     let long = "you should not see this because it is toooooooooooooooooo long. ".repeat(3);
     Ok((42, long.into()))
 }
 
-fn replay(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn replay(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     give(object.read(0, READ_LEN)?)
 }
 
-fn turn_it_to_11(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn turn_it_to_11(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     if !input.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -99,13 +99,13 @@ fn turn_it_to_11(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 }
 
 /// Reads, though it is marked as one that writes.
-fn bad_reader(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn bad_reader(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     object.read(0, 1)?;
     DONE
 }
 
 /// Writes, though it is marked as one that reads.
-fn bad_writer(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn bad_writer(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     object.write(0, Bytes::from_static(b"no"))?;
     DONE
 }

@@ -95,7 +95,7 @@ fn attribute(name: &[u8]) -> Vec<u8> {
 }
 
 /// A lock as it is now: without those whose time is up. One that never was is nobody's.
-fn load(object: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, Errno> {
+fn load(object: &mut Handle<'_>, name: &[u8]) -> Result<Lock, Errno> {
     let mut lock = match object.xattr(attribute(name)) {
         Ok(bytes) => Lock::from_bytes(&bytes).map_err(|_| Errno::EIO)?,
         Err(Errno::ENODATA) => Lock::default(),
@@ -106,11 +106,11 @@ fn load(object: &mut Handle<'_, '_>, name: &[u8]) -> Result<Lock, Errno> {
     Ok(lock)
 }
 
-fn store(object: &mut Handle<'_, '_>, name: &[u8], lock: &Lock) -> Result<(), Errno> {
+fn store(object: &mut Handle<'_>, name: &[u8], lock: &Lock) -> Result<(), Errno> {
     object.set_xattr(attribute(name), &lock.to_bytes())
 }
 
-fn lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn lock(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
     let (name, kind, cookie, tag, description, duration, flags) =
         r.versioned("cls_lock_lock_op", 1, 1, |r, _| {
@@ -152,7 +152,7 @@ fn lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn unlock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn unlock(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
     let (name, cookie): (Bytes, Bytes) =
         r.versioned("cls_lock_unlock_op", 1, 1, |r, _| Ok((r.get()?, r.get()?)))?;
@@ -160,14 +160,14 @@ fn unlock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     release(object, &name, (client, cookie))
 }
 
-fn break_lock(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn break_lock(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let mut r = Reader::new(input);
     let (name, locker, cookie): (Bytes, EntityNum, Bytes) =
         r.versioned("cls_lock_break_op", 1, 1, |r, _| Ok((r.get()?, r.get()?, r.get()?)))?;
     release(object, &name, (locker, cookie))
 }
 
-fn release(object: &mut Handle<'_, '_>, name: &[u8], id: (EntityNum, Bytes)) -> Outcome {
+fn release(object: &mut Handle<'_>, name: &[u8], id: (EntityNum, Bytes)) -> Outcome {
     let mut lock = load(object, name)?;
     lock.lockers.remove(&id).ok_or(Errno::ENOENT)?;
     if lock.kind == EXCLUSIVE_EPHEMERAL {
@@ -178,13 +178,13 @@ fn release(object: &mut Handle<'_, '_>, name: &[u8], id: (EntityNum, Bytes)) -> 
     DONE
 }
 
-fn get_info(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn get_info(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let name: Bytes = Reader::new(input).versioned("cls_lock_get_info_op", 1, 1, |r, _| r.get())?;
     // The answer has the form in which a lock is kept.
     give(load(object, &name)?.to_bytes())
 }
 
-fn list_locks(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn list_locks(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     let names = object.xattrs()?.into_keys();
     let locks: Vec<Bytes> = names
         .filter_map(|name| name.strip_prefix(PREFIX.as_bytes()).map(|lock| name.slice_ref(lock)))
@@ -196,7 +196,7 @@ fn list_locks(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
 
 /// Name, kind, cookie and tag, as two methods get them; what `more` reads follows.
 fn held_as<T>(
-    object: &mut Handle<'_, '_>,
+    object: &mut Handle<'_>,
     input: &[u8],
     more: impl FnOnce(&mut Reader<'_>) -> Result<T, DecodeError>,
 ) -> Result<(Bytes, Lock, (EntityNum, Bytes), T), Errno> {
@@ -215,12 +215,12 @@ fn held_as<T>(
     Ok((name, lock, id, more))
 }
 
-fn assert_locked(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn assert_locked(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     held_as(object, input, |_| Ok(()))?;
     DONE
 }
 
-fn set_cookie(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn set_cookie(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (name, mut lock, (client, cookie), new) = held_as(object, input, |r| r.get::<Bytes>())?;
     if lock.lockers.contains_key(&(client, new.clone())) {
         return Err(Errno::EBUSY);

@@ -75,7 +75,7 @@ impl Decode for Header {
 }
 
 impl Header {
-    fn load(object: &mut Handle<'_, '_>) -> Result<Self, Errno> {
+    fn load(object: &mut Handle<'_>) -> Result<Self, Errno> {
         let bytes = object.header()?;
         if bytes.is_empty() { Ok(Self::default()) } else { Self::from_bytes(&bytes).map_err(|_| Errno::EIO) }
     }
@@ -86,7 +86,7 @@ fn at(time: UTime) -> String {
     format!("{PREFIX}{:010}.{:06}_", time.sec, time.nsec / 1000)
 }
 
-fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn add(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (entries, monotonic) = Reader::new(input).versioned("cls_log_add_op", 1, 2, |r, version| {
         let entries: Vec<Entry> = r.get()?;
         Ok((entries, if version >= 2 { r.bool()? } else { true }))
@@ -110,7 +110,7 @@ fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn list(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (from, marker, to, max) = Reader::new(input).versioned("cls_log_list_op", 1, 1, |r, _| {
         Ok((r.get::<UTime>()?, r.get::<Bytes>()?, r.get::<UTime>()?, r.i32()?))
     })?;
@@ -143,7 +143,7 @@ fn compared(key: &[u8], moment: &str) -> Ordering {
     key[..key.len().min(moment.len())].cmp(moment.as_bytes())
 }
 
-fn trim(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn trim(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (from_time, to_time, from, to) =
         Reader::new(input).versioned("cls_log_trim_op", 1, 2, |r, version| {
             let (from_time, to_time): (UTime, UTime) = (r.get()?, r.get()?);
@@ -164,7 +164,7 @@ fn trim(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn info(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn info(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     Reader::new(input).versioned("cls_log_info_op", 1, 1, |_, _| Ok(()))?;
     let header = Header::load(object)?;
     let mut w = Writer::new();

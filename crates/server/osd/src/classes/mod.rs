@@ -19,7 +19,7 @@ use bytes::Bytes;
 use loligo_cephx::caps::ClassCall;
 
 use crate::errno::Errno;
-pub(crate) use handle::Handle;
+pub(crate) use handle::{Handle, Object};
 
 /// What a method comes to: a result of 0 or more, and its output.
 type Outcome = Result<(i32, Bytes), Errno>;
@@ -37,7 +37,7 @@ pub(crate) struct Method {
     pub(crate) read: bool,
     /// Whether it may change it.
     pub(crate) write: bool,
-    pub(crate) run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome,
+    pub(crate) run: fn(&mut Handle<'_>, &[u8]) -> Outcome,
 }
 
 static CLASSES: &[&Class] = &[
@@ -74,15 +74,15 @@ const DEFAULT: &[&str] = &[
     "fifo",
 ];
 
-const fn rd(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+const fn rd(name: &'static str, run: fn(&mut Handle<'_>, &[u8]) -> Outcome) -> Method {
     Method { name, read: true, write: false, run }
 }
 
-const fn wr(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+const fn wr(name: &'static str, run: fn(&mut Handle<'_>, &[u8]) -> Outcome) -> Method {
     Method { name, read: false, write: true, run }
 }
 
-const fn rw(name: &'static str, run: fn(&mut Handle<'_, '_>, &[u8]) -> Outcome) -> Method {
+const fn rw(name: &'static str, run: fn(&mut Handle<'_>, &[u8]) -> Outcome) -> Method {
     Method { name, read: true, write: true, run }
 }
 

@@ -14,15 +14,15 @@ const DIGITS: usize = 10;
 /// What is kept is no number.
 const EBADMSG: Errno = Errno(74);
 
-fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn add(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     change(object, input, |stored, given| stored + given)
 }
 
-fn multiply(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn multiply(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     change(object, input, |stored, given| stored * given)
 }
 
-fn change(object: &mut Handle<'_, '_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -> Outcome {
+fn change(object: &mut Handle<'_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -> Outcome {
     let mut r = Reader::new(input);
     let (key, given): (Bytes, Bytes) = (r.get()?, r.get()?);
     let given = number(&given).ok_or(Errno::EINVAL)?;

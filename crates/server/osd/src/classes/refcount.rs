@@ -42,7 +42,7 @@ impl Decode for Refs {
     }
 }
 
-fn load(object: &mut Handle<'_, '_>, implicit: bool) -> Result<Refs, Errno> {
+fn load(object: &mut Handle<'_>, implicit: bool) -> Result<Refs, Errno> {
     match object.xattr(ATTRIBUTE) {
         Ok(bytes) => Refs::from_bytes(&bytes).map_err(|_| Errno::EIO),
         Err(Errno::ENODATA) if implicit => {
@@ -53,7 +53,7 @@ fn load(object: &mut Handle<'_, '_>, implicit: bool) -> Result<Refs, Errno> {
     }
 }
 
-fn store(object: &mut Handle<'_, '_>, refs: &Refs) -> Outcome {
+fn store(object: &mut Handle<'_>, refs: &Refs) -> Outcome {
     object.set_xattr(ATTRIBUTE, &refs.to_bytes())?;
     DONE
 }
@@ -63,14 +63,14 @@ fn tag(input: &[u8]) -> Result<(Bytes, bool), Errno> {
     Ok(Reader::new(input).versioned("cls_refcount_op", 1, 1, |r, _| Ok((r.get()?, r.bool()?)))?)
 }
 
-fn get(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn get(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (tag, implicit) = tag(input)?;
     let mut refs = load(object, implicit)?;
     refs.refs.insert(tag, true);
     store(object, &refs)
 }
 
-fn put(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn put(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (tag, implicit) = tag(input)?;
     let mut refs = load(object, implicit)?;
     if refs.refs.is_empty() {
@@ -90,7 +90,7 @@ fn put(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     store(object, &refs)
 }
 
-fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn set(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let tags: Vec<Bytes> = Reader::new(input).versioned("cls_refcount_set_op", 1, 1, |r, _| r.get())?;
     if tags.is_empty() {
         object.remove()?;
@@ -100,7 +100,7 @@ fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     store(object, &Refs { refs, ..Refs::default() })
 }
 
-fn read(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn read(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let implicit = Reader::new(input).versioned("cls_refcount_read_op", 1, 1, |r, _| r.bool())?;
     let refs = load(object, implicit)?;
     let mut w = Writer::new();

@@ -19,7 +19,7 @@ pub(super) struct Page {
     pub(super) more: bool,
 }
 
-impl Handle<'_, '_> {
+impl Handle<'_> {
     /// Bytes of the object; `ENOENT` if there is none.
     pub(super) fn size(&mut self) -> Result<u64, Errno> {
         self.stat().map(|(size, _)| size)

@@ -156,12 +156,12 @@ impl Decode for Header {
     }
 }
 
-fn header(object: &mut Handle<'_, '_>) -> Result<Header, Errno> {
+fn header(object: &mut Handle<'_>) -> Result<Header, Errno> {
     let bytes = object.header()?;
     if bytes.is_empty() { Ok(Header::default()) } else { Header::from_bytes(&bytes).map_err(|_| Errno::EIO) }
 }
 
-fn entry(object: &mut Handle<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Errno> {
+fn entry(object: &mut Handle<'_>, name: &[u8]) -> Result<Option<Entry>, Errno> {
     if name.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -172,7 +172,7 @@ fn entry(object: &mut Handle<'_, '_>, name: &[u8]) -> Result<Option<Entry>, Errn
     }
 }
 
-fn set_buckets(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn set_buckets(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (entries, add, time) = Reader::new(input).versioned("cls_user_set_buckets_op", 1, 1, |r, _| {
         Ok((r.get::<Vec<Entry>>()?, r.bool()?, r.get::<UTime>()?))
     })?;
@@ -201,7 +201,7 @@ fn set_buckets(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn complete_sync(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn complete_sync(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let time: UTime =
         Reader::new(input).versioned("cls_user_complete_stats_sync_op", 1, 1, |r, _| r.get())?;
     let mut header = header(object)?;
@@ -210,7 +210,7 @@ fn complete_sync(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn remove_bucket(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn remove_bucket(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let bucket: Bucket = Reader::new(input).versioned("cls_user_remove_bucket_op", 1, 1, |r, _| r.get())?;
     let mut header = header(object)?;
     let Some(entry) = entry(object, &bucket.name)? else { return DONE };
@@ -222,7 +222,7 @@ fn remove_bucket(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn list_buckets(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn list_buckets(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (marker, max, end) =
         Reader::new(input).versioned("cls_user_list_buckets_op", 1, 2, |r, version| {
             let (marker, max): (Bytes, i32) = (r.get()?, r.i32()?);
@@ -249,7 +249,7 @@ fn list_buckets(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     give(w.into_bytes())
 }
 
-fn get_header(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn get_header(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     Reader::new(input).versioned("cls_user_get_header_op", 1, 1, |_, _| Ok(()))?;
     let header = header(object)?;
     let mut w = Writer::new();
@@ -258,7 +258,7 @@ fn get_header(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
 }
 
 /// Adds up a page of buckets; the last key if there are more.
-fn add_up(object: &mut Handle<'_, '_>, after: &[u8], stats: &mut Stats) -> Result<Option<Bytes>, Errno> {
+fn add_up(object: &mut Handle<'_>, after: &[u8], stats: &mut Stats) -> Result<Option<Bytes>, Errno> {
     let (found, more) = object.values(after, b"", ENTRIES_MAX)?;
     let mut last = None;
     for (key, value) in found {
@@ -268,7 +268,7 @@ fn add_up(object: &mut Handle<'_, '_>, after: &[u8], stats: &mut Stats) -> Resul
     Ok(last.filter(|_| more))
 }
 
-fn reset_stats(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn reset_stats(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let time: UTime = Reader::new(input).versioned("cls_user_reset_stats_op", 1, 1, |r, _| r.get())?;
     let mut header = Header { last_update: time, ..Header::default() };
     let mut after = Bytes::new();
@@ -279,7 +279,7 @@ fn reset_stats(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     DONE
 }
 
-fn reset_stats_in_parts(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn reset_stats_in_parts(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let (time, marker, mut stats) =
         Reader::new(input).versioned("cls_user_reset_stats2_op", 1, 1, |r, _| {
             Ok((r.get::<UTime>()?, r.get::<Bytes>()?, r.get::<Stats>()?))

@@ -73,7 +73,7 @@ impl Condition {
 }
 
 /// The object's version; number 0 without a tag if it has none.
-fn load(object: &mut Handle<'_, '_>) -> Result<Version, Errno> {
+fn load(object: &mut Handle<'_>) -> Result<Version, Errno> {
     match object.xattr(ATTRIBUTE) {
         Ok(bytes) => Version::from_bytes(&bytes).map_err(|_| Errno::EIO),
         Err(Errno::ENOENT | Errno::ENODATA) => Ok(Version::default()),
@@ -81,12 +81,12 @@ fn load(object: &mut Handle<'_, '_>) -> Result<Version, Errno> {
     }
 }
 
-fn store(object: &mut Handle<'_, '_>, version: &Version) -> Outcome {
+fn store(object: &mut Handle<'_>, version: &Version) -> Outcome {
     object.set_xattr(ATTRIBUTE, &version.to_bytes())?;
     DONE
 }
 
-fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn set(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let version: Version = Reader::new(input).versioned("cls_version_set_op", 1, 1, |r, _| r.get())?;
     store(object, &version)
 }
@@ -100,7 +100,7 @@ fn conditions(input: &[u8]) -> Result<Vec<Condition>, Errno> {
     })?)
 }
 
-fn increase(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn increase(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let conditions = conditions(input)?;
     let mut version = load(object)?;
     if version == Version::default() {
@@ -113,13 +113,13 @@ fn increase(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
     store(object, &version)
 }
 
-fn check(object: &mut Handle<'_, '_>, input: &[u8]) -> Outcome {
+fn check(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let conditions = conditions(input)?;
     let version = load(object)?;
     if conditions.iter().all(|condition| condition.holds(&version)) { DONE } else { Err(Errno::ECANCELED) }
 }
 
-fn read(object: &mut Handle<'_, '_>, _: &[u8]) -> Outcome {
+fn read(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     let version = load(object)?;
     let mut w = Writer::new();
     w.versioned(1, 1, |w| w.put(&version));

@@ -1,9 +1,11 @@
 //! CALL: runs a method of an object class.
 
+use bytes::Bytes;
 use loligo_wire::message::osd::OsdOp;
+use loligo_wire::{EntityAddr, SnapId};
 
 use super::execution::{Execution, Output};
-use crate::classes::{self, Handle};
+use crate::classes::{self, Handle, Object};
 use crate::errno::Errno;
 
 /// What a call of a method costs beside the operations that the method asks for, its input and its output:
@@ -23,5 +25,31 @@ impl Execution<'_> {
         let (result, data) = output?;
         self.spend(data.len() as u64)?;
         if result < 0 { Err(Errno(-result)) } else { Ok((result, data)) }
+    }
+}
+
+impl Object for Execution<'_> {
+    fn client(&self) -> u64 {
+        self.context.client
+    }
+
+    fn client_addr(&self) -> EntityAddr {
+        self.context.peer
+    }
+
+    fn unique_id(&self) -> String {
+        self.place_in_history()
+    }
+
+    fn snap_seq(&self) -> Option<SnapId> {
+        self.exists.then_some(self.snaps.seq)
+    }
+
+    fn explain(&mut self, output: Bytes) {
+        self.explanation = output;
+    }
+
+    fn run(&mut self, op: &OsdOp) -> Output {
+        self.nested(op)
     }
 }

@@ -11,7 +11,7 @@ use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdOp};
 use loligo_wire::{Reader, SnapId};
 
 use super::execution::{DONE, Execution, Output};
-use super::snaps::{SnapSet, Then};
+use super::snap_set::{SnapSet, Then};
 use crate::errno::Errno;
 
 /// The request says what the last truncation was (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
@@ -92,13 +92,14 @@ impl Execution<'_> {
         snap: SnapId,
     ) -> Result<Arc<dyn ObjectView>, Errno> {
         let places = self.context.places.as_ref().ok_or(Errno::EIO)?;
-        let pool = places.pool(locator.pool).ok_or(Errno::ENOENT)?;
-        let hash = pool.pool.hash_object(&locator.nspace, &locator.key, name);
+        let facts = places.facts(locator.pool).ok_or(Errno::ENOENT)?;
+        let hash = facts.hash_object(&locator.nspace, &locator.key, name);
         let key = if locator.key == name { &[][..] } else { &locator.key };
         let head = ObjectRef { hash, nspace: &locator.nspace, key, name, snap: SnapId::HEAD };
         let fetches = &self.context.fetches;
         let look = |oid: ObjectRef<'_>| {
-            pool.collection(hash).map_or(Fetch::Now(None), |collection| collection.object(oid))
+            let collection = places.collection(locator.pool, hash);
+            collection.map_or(Fetch::Now(None), |collection| collection.object(oid))
         };
         // Remembered, since a repetition of this request must copy the same.
         let found = fetches.once(|| look(head))?.ok_or(Errno::ENOENT)?;
@@ -205,10 +206,11 @@ mod tests {
     use loligo_wire::{Encode, Epoch, Eversion, PoolId, Tid, Writer};
     use smallvec::smallvec;
 
+    use super::super::PgState;
     use super::super::{Context, Executed, Needs, SnapContext, execute};
     use crate::dups::Dups;
+    use crate::helpers::Helpers;
     use crate::place::Places;
-    use crate::slot::{Helpers, SlotState};
     use crate::stats::Counters;
 
     use super::*;
@@ -231,12 +233,12 @@ mod tests {
         let mut op = MOSDOp::new(ObjectLocator::in_pool(PoolId(pool)), name.into(), ops, OsdFlags::empty());
         op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
         let collection = &facts.slot(op.hash).expect("it opens").collection;
-        let mut state = SlotState::new(collection.version(), Dups::default(), Arc::default());
+        let mut state = PgState::new(collection.version(), Dups::default(), Arc::default());
         let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
         let context = Context {
             writes: Needs::of(&op).expect("no classes").writes(),
             snapc: SnapContext { seq: snaps.first().copied().unwrap_or_default(), snaps },
-            places: Some(Arc::clone(places)),
+            places: Some(Arc::clone(places) as _),
             ..Context::plain(1, Tid(1), Epoch(1), PoolId(pool), PG_NUM)
         };
         let done = execute(&context, &mut op, &**collection, &mut state, &Counters::default());

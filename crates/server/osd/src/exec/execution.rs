@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_store::{Change, Collection, Info, ObjectRef, ObjectView};
+use loligo_wire::UTime;
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops, OsdOp};
-use loligo_wire::{SnapId, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
 use super::ranges::Touched;
-use super::snaps::SnapSet;
+use super::snap_set::SnapSet;
 use crate::errno::Errno;
 use crate::made::Made;
 use crate::watch::{Effects, Load, Watchers};
@@ -217,17 +217,11 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of
-    /// this request is another as soon as an operation was done.
-    pub(crate) fn unique_id(&mut self) -> String {
+    /// A name that no other request of the placement group gets. The next one of this request is another as
+    /// soon as an operation was done.
+    pub(super) fn place_in_history(&self) -> String {
         let (version, number) = (self.user_version, self.processed);
         format!("{version}.{number}")
-    }
-
-    /// The newest snapshot that writers of the object have told of, as a request that writes knows it; `None`
-    /// if there is no object.
-    pub(crate) fn snap_seq(&self) -> Option<SnapId> {
-        self.exists.then_some(self.snaps.seq)
     }
 
     /// Counts against what one request may do.

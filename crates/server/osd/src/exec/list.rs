@@ -9,11 +9,11 @@ use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsRespon
 use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
 
 use super::execution::Outputs;
+use super::filed::Filed;
 use super::{Context, scrubbed};
 use crate::classes;
 use crate::errno::Errno;
 use crate::filing::Cut;
-use crate::place::Pool;
 
 /// In place of a namespace: all of them (`LIBRADOS_ALL_NSPACES`).
 const ALL_NAMESPACES: &[u8] = b"\x01";
@@ -242,26 +242,6 @@ fn in_pg(
             }
             _ => return Ok(found),
         }
-    }
-}
-
-/// The collections that a pool's objects are filed in.
-pub(super) struct Filed<'a> {
-    cut: Cut,
-    pool: Option<&'a Pool>,
-    own: &'a dyn Collection,
-}
-
-impl<'a> Filed<'a> {
-    /// `own` is the one collection of a request that knows no others.
-    pub(super) fn of(context: &'a Context, own: &'a dyn Collection) -> Self {
-        let pool = context.places.as_ref().and_then(|places| places.pool(context.pool)).map(|pool| &**pool);
-        Self { cut: pool.map_or(Cut(context.pg_num), Pool::filed), pool, own }
-    }
-
-    /// None where there never were objects.
-    pub(super) fn collection(&self, hash: u32) -> Option<&'a dyn Collection> {
-        self.pool.map_or(Some(self.own), |pool| pool.collection(hash).map(|c| &**c))
     }
 }
 

@@ -11,19 +11,23 @@ mod call;
 mod checksum;
 mod copy;
 mod data;
+mod elsewhere;
 mod execution;
-mod fetches;
+mod filed;
 mod limits;
 mod list;
 mod omap;
 mod ranges;
 mod rules;
 mod scrubbed;
+mod snap_set;
 mod snaps;
+mod state;
 mod task;
 #[cfg(test)]
 mod tests;
 mod tmap;
+mod watches;
 mod write;
 
 use std::sync::Arc;
@@ -34,23 +38,23 @@ use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
 use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
 
 use crate::errno::Errno;
+use crate::fetches::Fetches;
 use crate::made::Making;
-use crate::place::Places;
-use crate::scrub::Scrubs;
-use crate::slot::SlotState;
+use crate::scrubs::Scrubs;
 use crate::stats::Counters;
 use crate::watch::{self, Effects};
 use execution::Outputs;
-use snaps::Then;
+use snap_set::Then;
 
 pub(crate) use access::Needs;
 pub(crate) use copy::source_of;
-pub(crate) use execution::{DONE, Execution, Output};
-pub(crate) use fetches::Fetches;
+pub(crate) use elsewhere::Elsewhere;
+use execution::Execution;
 pub(crate) use limits::Budget;
 pub use limits::Limits;
 pub(crate) use rules::PoolRules;
-pub(crate) use snaps::{SnapContext, SnapSet};
+pub(crate) use snap_set::{SnapContext, SnapSet};
+pub(crate) use state::PgState;
 pub(crate) use task::{TRIM_PAGE, Task, heads_with_clones};
 
 /// What a request brings along beside its message.
@@ -67,8 +71,8 @@ pub(crate) struct Context {
     pub(crate) writes: bool,
     /// What it knows of snapshots, without those that are being removed.
     pub(crate) snapc: SnapContext,
-    /// The map, for requests about snapshots or other objects.
-    pub(crate) places: Option<Arc<Places>>,
+    /// What the map says, for requests about snapshots or other objects.
+    pub(crate) places: Option<Arc<dyn Elsewhere>>,
     /// What scrubs have found, for requests that list it.
     pub(crate) scrubs: Option<Arc<Scrubs>>,
     /// What the OSD wants of itself; then there are no operations.
@@ -173,7 +177,7 @@ pub(crate) fn execute(
     context: &Context,
     op: &mut MOSDOp,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     counters: &Counters,
 ) -> Executed {
     context.start();
@@ -249,7 +253,7 @@ fn pg_request(
 }
 
 /// What came of a write that was done before.
-fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(OpRecord, Outputs)> {
+fn known_result(context: &Context, op: &MOSDOp, state: &PgState) -> Option<(OpRecord, Outputs)> {
     if op.retry_attempt <= 0 && !op.flags.contains(OsdFlags::RETRY) {
         return None;
     }
@@ -261,7 +265,7 @@ fn read_request(
     context: &Context,
     op: &mut MOSDOp,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     counters: &Counters,
     known: &mut Known,
 ) -> Answered {
@@ -274,7 +278,7 @@ fn read_request(
         Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
     };
     let oid = oid_of(op);
-    if let Err(errno) = watch::load(context, &op.ops, &mut state.watches, oid, &*view) {
+    if let Err(errno) = watches::load(context, &op.ops, &mut state.watches, oid, &*view) {
         if context.fetches.waiting() {
             context.fetches.keep_view(&view, mark);
             return Err(Waiting);

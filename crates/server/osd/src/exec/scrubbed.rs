@@ -8,9 +8,9 @@ use loligo_wire::message::osd::{
 use loligo_wire::{Decode as _, Encode as _};
 
 use super::Context;
-use super::list::Filed;
+use super::filed::Filed;
 use crate::errno::Errno;
-use crate::scrub::{Damage, Fault};
+use crate::scrubs::{Damage, Fault};
 
 /// Objects in one answer: each of them is looked at.
 const LISTED_MAX: usize = 256;
@@ -32,9 +32,9 @@ pub(super) fn list(
     let ask = ScrubLs::from_bytes(input)?;
     let (Some(scrubs), Some(places)) = (&context.scrubs, &context.places) else { return Err(Errno::EINVAL) };
     let pg = op.spgid.pgid;
-    let pool = places.pool(pg.pool).ok_or(Errno::ENOENT)?;
+    let pool = places.facts(pg.pool).ok_or(Errno::ENOENT)?;
     // A placement group's interval begins with its pool's newest change, as in `pg query`.
-    let interval = pool.pool.last_change;
+    let interval = pool.last_change;
     if ask.interval.0 != 0 && ask.interval != interval {
         return Err(Errno::EAGAIN);
     }
@@ -45,7 +45,7 @@ pub(super) fn list(
     // A set of snapshots is kept with its object here, and is damaged only as a part of it.
     if !ask.snapsets {
         let max = usize::try_from(ask.max).unwrap_or(LISTED_MAX).min(LISTED_MAX);
-        let osd = places.map.pg_to_up_acting(pg).acting_primary.map_or(-1, |osd| osd.0);
+        let osd = places.acting_primary(pg).map_or(-1, |osd| osd.0);
         for (name, damage) in scrubs.damaged_behind(pg, context.pg_num, &ask.after, max) {
             context.spend(OBJECT_COST)?;
             found.push(entry(context, collection, &name, &damage, osd)?.to_bytes());

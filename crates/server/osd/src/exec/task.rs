@@ -11,11 +11,12 @@ use loligo_wire::{Eversion, SnapId};
 use smallvec::{SmallVec, smallvec};
 
 use super::execution::CHANGE_COST;
-use super::snaps::SnapSet;
+use super::execution::Execution;
+use super::snap_set::SnapSet;
+use super::state::PgState;
 use super::write::OBJECT;
-use super::{Answered, Context, Execution, Known, Waiting, answer, oid_of};
+use super::{Answered, Context, Known, Waiting, answer, oid_of, watches};
 use crate::errno::Errno;
-use crate::slot::SlotState;
 use crate::watch;
 
 /// Names that the walk of [`trim`](crate::trim) looks at in one step, and clones of one object that are
@@ -34,7 +35,7 @@ pub(super) fn run(
     context: &Context,
     op: &mut MOSDOp,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     known: &mut Known,
 ) -> Answered {
     context.fetches.forget(OBJECT);
@@ -58,12 +59,12 @@ fn end_watch(
     context: &Context,
     key: watch::WatchKey,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     oid: ObjectRef<'_>,
     view: &Arc<dyn ObjectView>,
     known: &mut Known,
 ) -> Result<(), Errno> {
-    watch::load(context, &smallvec![], &mut state.watches, oid, &**view)?;
+    watches::load(context, &smallvec![], &mut state.watches, oid, &**view)?;
     let mut execution = Execution::new(context, collection, oid, Some(Arc::clone(view)));
     execution.watchers = state.watches.of(oid);
     if !execution.watchers.is_some_and(|watchers| watchers.contains_key(&key)) {
@@ -88,7 +89,7 @@ fn trim(
     context: &Context,
     removed: &SnapIds,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     oid: ObjectRef<'_>,
     view: &Arc<dyn ObjectView>,
 ) -> Result<(), Errno> {
@@ -125,11 +126,11 @@ fn trim(
     Ok(())
 }
 
-fn next(context: &Context, state: &SlotState) -> Eversion {
+fn next(context: &Context, state: &PgState) -> Eversion {
     Eversion { epoch: context.epoch.max(state.version.epoch), version: state.version.version + 1 }
 }
 
-fn done(state: &mut SlotState, version: Eversion, commit: Commit) {
+fn done(state: &mut PgState, version: Eversion, commit: Commit) {
     state.version = version;
     if commit == Commit::Pending {
         state.submitted = version;

@@ -31,7 +31,7 @@ impl CommitListener for Deaf {
 /// One placement group, asked without a network.
 struct Group {
     collection: Arc<dyn Collection>,
-    state: SlotState,
+    state: PgState,
     counters: Counters,
     tid: u64,
     room: Room,
@@ -47,7 +47,7 @@ impl Group {
         let store = MemoryStore::new(capacity_bytes);
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
-        let state = SlotState::new(Eversion::default(), Dups::default(), Arc::default());
+        let state = PgState::new(Eversion::default(), Dups::default(), Arc::default());
         let (counters, limits) = Default::default();
         Self { collection, state, counters, tid: 0, room: Room::There, limits, data_crc: None, work: 0 }
     }

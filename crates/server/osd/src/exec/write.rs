@@ -11,12 +11,12 @@ use loligo_wire::message::osd::{MOSDOp, OsdFlags};
 use smallvec::{SmallVec, smallvec};
 
 use super::execution::{Execution, Outputs};
-use super::snaps::{self, SnapSet};
-use super::{Answered, Context, Known, Room, Waiting, answer, oid_of};
+use super::snap_set::SnapSet;
+use super::snaps;
+use super::state::PgState;
+use super::{Answered, Context, Known, Room, Waiting, answer, oid_of, watches};
 use crate::errno::Errno;
-use crate::slot::SlotState;
 use crate::stats::Counters;
-use crate::watch;
 
 /// The number of the read that finds a request's object.
 pub(super) const OBJECT: u32 = 0;
@@ -42,7 +42,7 @@ pub(super) fn request(
     context: &Context,
     op: &mut MOSDOp,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     counters: &Counters,
     known: &mut Known,
 ) -> Answered {
@@ -109,7 +109,7 @@ fn write(
     context: &Context,
     op: &MOSDOp,
     collection: &dyn Collection,
-    state: &mut SlotState,
+    state: &mut PgState,
     view: Option<Arc<dyn ObjectView>>,
     record: &mut OpRecord,
     outputs: &mut Outputs,
@@ -173,7 +173,7 @@ fn write(
 fn prepare(
     context: &Context,
     op: &MOSDOp,
-    state: &mut SlotState,
+    state: &mut PgState,
     oid: ObjectRef<'_>,
     view: Option<&Arc<dyn ObjectView>>,
 ) -> Result<SnapSet, Errno> {
@@ -181,7 +181,7 @@ fn prepare(
         return Err(Errno::EINVAL);
     }
     let Some(view) = view else { return Ok(SnapSet::default()) };
-    watch::load(context, &op.ops, &mut state.watches, oid, &**view)?;
+    watches::load(context, &op.ops, &mut state.watches, oid, &**view)?;
     let snaps = SnapSet::of(context, &**view)?;
     if op.flags.contains(OsdFlags::ORDERSNAP) && context.snapc.seq < snaps.seq {
         return Err(Errno::EOLDSNAPC);

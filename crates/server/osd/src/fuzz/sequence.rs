@@ -18,10 +18,13 @@ use smallvec::smallvec;
 
 use super::model::{self, Model};
 use super::script::{POOL, Script, Step};
+use crate::asker::Asker;
 use crate::errno::Errno;
 use crate::exec::{self, Context, Limits, Needs, SnapContext};
+use crate::group::Group as _;
+use crate::helpers::Helpers;
 use crate::place::Places;
-use crate::slot::{Asker, Helpers, Request};
+use crate::slot::Request;
 
 /// Small, so that a request that gets beyond them is noticed.
 const WORK_BYTES: u64 = 4 << 20;
@@ -161,7 +164,7 @@ impl Play {
             Step::Lost { client } => {
                 let pool = self.places.pool(POOL).expect("the pool");
                 let conn = self.clients[client].inbox.conn;
-                pool.slots.iter().for_each(|slot| slot.lost(conn));
+                pool.slots.iter().cloned().for_each(|slot| slot.lost(conn));
                 self.conns += 1;
                 self.clients[client].inbox =
                     Arc::new(Inbox { conn: self.conns, sender: self.sender.clone() });
@@ -193,7 +196,7 @@ impl Play {
         let context = Context {
             writes,
             snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
-            places: Some(Arc::clone(&self.places)),
+            places: Some(Arc::clone(&self.places) as _),
             limits,
             ..Context::plain(client as u64 + 100, tid, Epoch(2), POOL, PGS)
         };

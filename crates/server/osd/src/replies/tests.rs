@@ -137,7 +137,7 @@ fn end_reads(reads: Receiver<Read>, executor: &std::sync::Mutex<Executor>) {
 fn answers_of_one_client_for_one_object_come_in_order() {
     let inbox = |conn| Arc::new(Inbox { conn, arrived: std::sync::Mutex::default() });
     let inboxes = [inbox(1), inbox(2)];
-    let replies = Replies::new(&Helpers::default());
+    let replies = Replies::new(&Arc::default(), &Arc::default());
     let (reads, to_read) = mpsc::channel();
     let submitted: Arc<AtomicU64> = Arc::default();
     let is_over = AtomicUsize::new(0);
@@ -182,7 +182,7 @@ fn answers_of_one_client_for_one_object_come_in_order() {
 #[test]
 fn a_store_that_stops_leaves_nothing_behind() {
     let inbox = Arc::new(Inbox { conn: 1, arrived: std::sync::Mutex::default() });
-    let replies = Replies::new(&Helpers::default());
+    let replies = Replies::new(&Arc::default(), &Arc::default());
     let reply = |number, is_reserved| Reply {
         asker: Arc::clone(&inbox) as Arc<dyn Asker>,
         msg: Msg::new(&loligo_wire::message::osd::MOSDMap::default()).with_tid(Tid(number)),

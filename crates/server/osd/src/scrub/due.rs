@@ -6,8 +6,8 @@ use std::time::Duration;
 use loligo_maps::{MapFlags, OsdMap, PgPool, PoolFlags, PoolOpt, PoolOptKey};
 use loligo_wire::{PgId, UTime};
 
-use super::{ScrubJob, ScrubKind, Scrubbed};
 use crate::place::Places;
+use crate::scrubs::{ScrubJob, ScrubKind, Scrubbed};
 
 /// How often is scrubbed where a pool's settings do not say it, and how fast.
 #[derive(Clone, Copy, Debug, PartialEq)]

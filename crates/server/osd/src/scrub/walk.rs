@@ -7,9 +7,10 @@ use loligo_store::{Collection, ObjectName, ObjectRef, ObjectView, OmapRange, Sto
 use loligo_wire::PgId;
 use loligo_wire::crc::crc32c;
 
-use super::{Damage, Fault, ScrubKind, got};
+use super::got;
 use crate::filing::Cut;
 use crate::place::Pool;
+use crate::scrubs::{Damage, Fault, ScrubKind};
 
 /// Names that are looked up in one step.
 const PAGE: usize = 256;

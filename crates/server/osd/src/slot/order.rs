@@ -16,7 +16,7 @@ use loligo_wire::{Epoch, PoolId, Tid, Uuid};
 use smallvec::smallvec;
 
 use super::*;
-use crate::finisher::Gatherer;
+use crate::replies::Gatherer;
 
 const OBJECTS: u64 = 5;
 const REQUESTS: u64 = 4000;

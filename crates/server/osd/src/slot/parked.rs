@@ -1,21 +1,22 @@
-//! Requests of connections that must take answers before they get more (`unread`): they are kept here, in
-//! order, and each later request of their connection behind them.
+//! Requests of connections that must take answers before they get more (`asker/unread.rs`): they are kept
+//! here, in order, and each later request of their connection behind them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use super::turn::Turn;
 use super::{Item, Request, Slot};
+use crate::group::Group;
 
 /// Requests with fewer bytes of data are not counted against what may be read from clients while they are
 /// parked.
 const SMALL: usize = 64 << 10;
 
 impl Slot {
-    /// Told that connections may have room for answers again.
-    pub(crate) fn eased(self: &Arc<Self>) {
-        self.push(Item::Eased);
+    fn as_group(self: &Arc<Self>) -> Weak<dyn Group> {
+        let me: Weak<Self> = Arc::downgrade(self);
+        me
     }
 
     /// Numbers a request as it leaves the lane.
@@ -52,7 +53,7 @@ impl Slot {
         drop(state);
         drop(hold);
         self.parked.fetch_add(1, Ordering::Relaxed);
-        if self.helpers.unread.park(&account, self) {
+        if self.helpers.unread.park(&account, self.as_group()) {
             // Room was made before anybody knew that it is wanted here.
             let slot = Arc::clone(self);
             self.helpers.hands.give(move || slot.eased());
@@ -89,7 +90,7 @@ impl Slot {
                 Some(account) => {
                     drop(state);
                     // Looked at again if room was made meanwhile.
-                    if !unread.park(&account, self) {
+                    if !unread.park(&account, self.as_group()) {
                         return None;
                     }
                 }

@@ -107,7 +107,7 @@ impl Slot {
         let Item::Again(mut request, waited, _) = item else { return };
         let mut state = self.state.lock();
         let told = state.waits.end(waited);
-        let newest = (state.version, state.user_version);
+        let newest = (state.pg.version, state.pg.user_version);
         drop(state);
         drop(told);
         let Request { context, op, .. } = &mut *request;

@@ -10,6 +10,7 @@ use loligo_wire::message::osd::{Ops, OsdOp};
 use loligo_wire::{PoolId, Tid};
 
 use super::*;
+use crate::asker::Account;
 
 const ANSWER: usize = 1 << 20;
 const REQUESTS: u64 = 300;

@@ -33,7 +33,7 @@ const WATCHER_BYTES: u64 = 200;
 const MESSAGES_MAX: usize = 65_000;
 
 /// What a notification of so many watchers takes.
-pub(super) fn notify_bytes(watchers: usize, payload_len: usize) -> u64 {
+pub(crate) fn notify_bytes(watchers: usize, payload_len: usize) -> u64 {
     let payload = payload_len as u64;
     NOTIFY_BYTES + payload + watchers as u64 * (WATCHER_BYTES + payload)
 }
@@ -51,14 +51,14 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// One more notification of so many watchers.
-    pub(super) fn notify(&mut self, watchers: usize, bytes: u64) {
+    pub(crate) fn notify(&mut self, watchers: usize, bytes: u64) {
         self.notifies += 1;
         self.bytes += bytes;
         self.messages += watchers;
     }
 
     /// One more answer.
-    pub(super) fn answer(&mut self, bytes: usize) {
+    pub(crate) fn answer(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 }
@@ -86,7 +86,7 @@ impl Default for Load {
 
 impl Load {
     /// Whether a client may have one more watch beside `pending` ones that its request has made.
-    pub(super) fn admits_watch(&self, client: u64, pending: usize) -> Result<(), Errno> {
+    pub(crate) fn admits_watch(&self, client: u64, pending: usize) -> Result<(), Errno> {
         let counts = self.0.lock();
         let own = counts.by_client.get(&client).copied().unwrap_or(0) as usize + pending;
         if own >= CLIENT_WATCHES_MAX as usize {
@@ -97,7 +97,7 @@ impl Load {
     }
 
     /// Whether a request that has come to `pending` may notify so many watchers, which takes `bytes`.
-    pub(super) fn admits_notify(&self, pending: Pending, watchers: usize, bytes: u64) -> Result<(), Errno> {
+    pub(crate) fn admits_notify(&self, pending: Pending, watchers: usize, bytes: u64) -> Result<(), Errno> {
         if pending.messages > 0 && pending.messages + watchers > MESSAGES_MAX {
             return Err(Errno::EMSGSIZE);
         }
@@ -106,7 +106,7 @@ impl Load {
     }
 
     /// Whether there is room for `bytes` that a watcher answers.
-    pub(super) fn admits_answer(&self, pending: Pending, bytes: usize) -> Result<(), Errno> {
+    pub(crate) fn admits_answer(&self, pending: Pending, bytes: usize) -> Result<(), Errno> {
         self.admits_bytes(pending, bytes as u64)
     }
 

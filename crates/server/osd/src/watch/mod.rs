@@ -10,8 +10,7 @@
 
 mod load;
 mod notify;
-mod ops;
-mod record;
+pub(crate) mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,11 +22,10 @@ use loligo_store::{ObjectName, ObjectRef};
 use loligo_wire::EntityAddr;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::slot::Asker;
-pub(crate) use load::{Load, Pending};
+use crate::asker::Asker;
+pub(crate) use load::{Load, Pending, notify_bytes};
 use notify::Notify;
 pub(crate) use notify::Outgoing;
-pub(crate) use ops::load;
 
 /// A watcher: the client's name for its watch, and its global id. Ordered as Ceph lists them.
 pub(crate) type WatchKey = (u64, u64);
@@ -76,9 +74,9 @@ pub(crate) struct Effects {
     pub(crate) notified: Vec<Notified>,
     pub(crate) answered: Vec<Answered>,
     /// What the last two come to.
-    pending: Pending,
+    pub(crate) pending: Pending,
     /// All watches that there were are among those that end.
-    all_end: bool,
+    pub(crate) all_end: bool,
 }
 
 impl Effects {

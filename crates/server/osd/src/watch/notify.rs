@@ -11,7 +11,7 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 
 use super::{Answered, Notified, Outbox, WatchKey, Watches, key_of, load, seconds};
-use crate::slot::Asker;
+use crate::asker::Asker;
 
 /// What the notifier is told if watchers have not answered in time.
 const ETIMEDOUT: i32 = 110;

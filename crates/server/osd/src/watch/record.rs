@@ -10,7 +10,7 @@ use super::WatchKey;
 const PREFIX: &[u8] = b"\0watch";
 
 /// The change that writes a watch down.
-pub(super) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'static> {
+pub(crate) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'static> {
     let mut w = Writer::new();
     w.u32(timeout_s);
     w.put(&addr);
@@ -18,7 +18,7 @@ pub(super) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'s
 }
 
 /// The change that takes it back.
-pub(super) fn forget(key: WatchKey) -> Change<'static> {
+pub(crate) fn forget(key: WatchKey) -> Change<'static> {
     Change::RemoveXattr { name: name(key) }
 }
 
@@ -27,7 +27,7 @@ fn name((cookie, client): WatchKey) -> Bytes {
 }
 
 /// The watch that an attribute is about, if it is about one that can be read.
-pub(super) fn read(name: &[u8], value: &[u8]) -> Option<(WatchKey, u32, EntityAddr)> {
+pub(crate) fn read(name: &[u8], value: &[u8]) -> Option<(WatchKey, u32, EntityAddr)> {
     let (cookie, client) = name.strip_prefix(PREFIX)?.split_at_checked(8)?;
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
     let mut r = Reader::new(value);

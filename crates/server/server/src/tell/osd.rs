@@ -287,7 +287,7 @@ fn addr(addr: &EntityAddr) -> Node {
 
 /// Two arrays, one behind the other, as a stock OSD writes them.
 fn blocklist(map: &OsdMap, request: &Request) -> String {
-    let print = |root: &'static str, entries: &std::collections::BTreeMap<EntityAddr, UTime>| {
+    let print = |root: &'static str, entries: &loligo_maps::AddrTimes| {
         let entry = |(at, until): (&EntityAddr, &UTime)| {
             object! { "entity_addr_t": addr(at), "expire_time": stamp(*until) }
         };

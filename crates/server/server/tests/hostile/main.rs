@@ -10,4 +10,5 @@ mod copies;
 mod counting;
 mod crowd;
 mod late;
+mod wire;
 mod work;

@@ -21,7 +21,7 @@ fn children_key(snap: SnapId) -> String {
 /// The children of a snapshot; `ENOENT` if it has none.
 type Children = BTreeSet<ChildSpec>;
 
-pub(super) fn attach(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn attach(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, child) = (SnapId(r.u64()?), r.get::<ChildSpec>()?);
     let mut snap: Snap = object.get(snap_key(id))?;
@@ -39,7 +39,7 @@ pub(super) fn attach(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn detach(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn detach(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, child) = (SnapId(r.u64()?), r.get::<ChildSpec>()?);
     let mut snap: Snap = object.get(snap_key(id))?;
@@ -68,7 +68,7 @@ pub(super) fn detach(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     object.get::<Snap>(snap_key(id))?;
     Ok(object.get::<Children>(children_key(id))?.to_bytes())
@@ -84,7 +84,7 @@ fn parent_key(r: &mut Reader<'_>) -> Result<Bytes, Errno> {
     Ok(w.into_bytes())
 }
 
-pub(super) fn add_child(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn add_child(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (key, child) = (parent_key(&mut r)?, r.get()?);
     let mut children: ChildIds = object.find(&key)?.unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn add_child(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn remove_child(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove_child(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (key, child) = (parent_key(&mut r)?, r.get::<String>()?);
     let mut children: ChildIds = object.get(&key)?;
@@ -110,7 +110,7 @@ pub(super) fn remove_child(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer 
     Ok(Bytes::new())
 }
 
-pub(super) fn get_children(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_children(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let key = parent_key(&mut Reader::new(input))?;
     Ok(object.get::<ChildIds>(&key)?.to_bytes())
 }

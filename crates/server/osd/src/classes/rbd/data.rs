@@ -16,7 +16,7 @@ const EXTENTS_MAX: usize = 32 << 10;
 const RUNS_MAX: usize = EXTENTS_MAX;
 
 /// Writes what the parent has, unless the clone has something of its own already.
-pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     if !object.exists()? {
         object.write(0, Bytes::copy_from_slice(input))?;
     }
@@ -24,7 +24,7 @@ pub(super) fn copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// The same with ranges.
-pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn sparse_copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (extents, data): (BTreeMap<u64, u64>, Bytes) = (r.get()?, r.get()?);
     if extents.len() > EXTENTS_MAX {
@@ -45,7 +45,7 @@ pub(super) fn sparse_copyup(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
 }
 
 /// Gives back the room of blocks of zeros.
-pub(super) fn sparsify(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn sparsify(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (block, remove_empty): (u64, bool) = Reader::new(input).get()?;
     object.must_exist()?;
     // A stock OSD that is asked for this never answers anybody again.
@@ -98,7 +98,7 @@ fn runs(data: &[u8], block: usize) -> Option<Vec<(usize, usize)>> {
 }
 
 /// Fails unless a writer's snapshot context is newer than what the object knows, or not newer.
-pub(super) fn assert_snapc_seq(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn assert_snapc_seq(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (seq, wanted): (u64, u8) = Reader::new(input).get()?;
     let known: Option<SnapId> = object.snap_seq();
     let newer = known.is_none_or(|known| seq > known.0);

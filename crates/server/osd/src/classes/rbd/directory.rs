@@ -24,7 +24,7 @@ fn id_key(id: &[u8]) -> Bytes {
     [b"id_", id].concat().into()
 }
 
-pub(super) fn get_id(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_id(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let size = object.size()?;
     if size == 0 {
         return Err(Errno::ENOENT);
@@ -33,7 +33,7 @@ pub(super) fn get_id(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
     Ok(id.to_bytes())
 }
 
-pub(super) fn set_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_id(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     object.must_exist()?;
     let id: Bytes = Reader::new(input).get()?;
     if !is_id(&id) {
@@ -46,17 +46,17 @@ pub(super) fn set_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn dir_get_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_get_id(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let name: Bytes = Reader::new(input).get()?;
     Ok(object.get::<Bytes>(name_key(&name))?.to_bytes())
 }
 
-pub(super) fn dir_get_name(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_get_name(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: Bytes = Reader::new(input).get()?;
     Ok(object.get::<Bytes>(id_key(&id))?.to_bytes())
 }
 
-pub(super) fn dir_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<Bytes>()?, r.u64()?);
     let mut found: BTreeMap<Bytes, Bytes> = BTreeMap::new();
@@ -67,13 +67,13 @@ pub(super) fn dir_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// At most `max` names behind the name `after`, with what is kept of each.
-fn names(object: &mut Handle<'_, '_>, after: &[u8], max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
+fn names(object: &mut Handle<'_>, after: &[u8], max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
     take(object, &name_key(after), NAME_PREFIX.as_bytes(), max)
 }
 
 /// At most `max` pairs behind a key whose keys begin with `prefix`, which is cut off.
 pub(super) fn take(
-    object: &mut Handle<'_, '_>,
+    object: &mut Handle<'_>,
     after: &[u8],
     prefix: &[u8],
     max: u64,
@@ -94,14 +94,14 @@ pub(super) fn take(
     Ok(found)
 }
 
-pub(super) fn dir_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     object.create(false)?;
     let mut r = Reader::new(input);
     let (name, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?);
     enter(object, &name, &id, true)
 }
 
-fn enter(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes, new_id: bool) -> Answer {
+fn enter(object: &mut Handle<'_>, name: &Bytes, id: &Bytes, new_id: bool) -> Answer {
     if name.is_empty() || !is_id(id) {
         return Err(Errno::EINVAL);
     }
@@ -116,14 +116,14 @@ fn enter(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes, new_id: bool) ->
     Ok(Bytes::new())
 }
 
-pub(super) fn dir_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (name, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?);
     strike(object, &name, &id)?;
     Ok(Bytes::new())
 }
 
-fn strike(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes) -> Result<(), Errno> {
+fn strike(object: &mut Handle<'_>, name: &Bytes, id: &Bytes) -> Result<(), Errno> {
     let stored_id: Bytes = object.get(name_key(name))?;
     let stored_name: Bytes = object.get(id_key(id))?;
     if stored_id != id || stored_name != name {
@@ -134,7 +134,7 @@ fn strike(object: &mut Handle<'_, '_>, name: &Bytes, id: &Bytes) -> Result<(), E
     object.unset(id_key(id))
 }
 
-pub(super) fn dir_rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (from, to, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?, r.get::<Bytes>()?);
     strike(object, &from, &id)?;
@@ -147,12 +147,12 @@ const READY: u8 = 0;
 /// They may not: the namespace is being removed.
 const ADD_DISABLED: u8 = 1;
 
-pub(super) fn dir_state_assert(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_state_assert(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let state = Reader::new(input).u8()?;
     if object.get::<u8>("state")? == state { Ok(Bytes::new()) } else { Err(Errno::ENOENT) }
 }
 
-pub(super) fn dir_state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn dir_state_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     match Reader::new(input).u8()? {
         READY => object.set("state", &READY)?,
         ADD_DISABLED => {
@@ -167,7 +167,7 @@ pub(super) fn dir_state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
     Ok(Bytes::new())
 }
 
-pub(super) fn namespace_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn namespace_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let name: Bytes = Reader::new(input).get()?;
     if object.has(name_key(&name))? {
         return Err(Errno::EEXIST);
@@ -176,14 +176,14 @@ pub(super) fn namespace_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer
     Ok(Bytes::new())
 }
 
-pub(super) fn namespace_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn namespace_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let name: Bytes = Reader::new(input).get()?;
     object.value(&name_key(&name))?;
     object.unset(name_key(&name))?;
     Ok(Bytes::new())
 }
 
-pub(super) fn namespace_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn namespace_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<Bytes>()?, r.u64()?);
     let names = names(object, &after, max)?;

@@ -33,19 +33,19 @@ fn image_of(key: &[u8]) -> Option<GroupImage> {
     Some(GroupImage { image: image.to_owned(), pool })
 }
 
-pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let member: GroupMember = Reader::new(input).get()?;
     object.set(image_key(&member.image), &member.state)?;
     Ok(Bytes::new())
 }
 
-pub(super) fn image_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let image: GroupImage = Reader::new(input).get()?;
     object.unset(image_key(&image))?;
     Ok(Bytes::new())
 }
 
-pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<GroupImage>()?, r.u64()?);
     let mut members: Vec<GroupMember> = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(members.to_bytes())
 }
 
-pub(super) fn add_to(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn add_to(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let group: GroupSpec = Reader::new(input).get()?;
     match object.find::<GroupSpec>(GROUP_KEY)? {
         Some(before) if before == group => return Ok(Bytes::new()),
@@ -75,7 +75,7 @@ pub(super) fn add_to(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn remove_from(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove_from(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let group: GroupSpec = Reader::new(input).get()?;
     if object.get::<GroupSpec>(GROUP_KEY)? != group {
         return Err(Errno::EBADF);
@@ -85,7 +85,7 @@ pub(super) fn remove_from(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn group_of(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn group_of(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(object.find::<GroupSpec>(GROUP_KEY)?.unwrap_or_default().to_bytes())
 }
 
@@ -98,7 +98,7 @@ fn order_key(id: &str) -> String {
 }
 
 /// The group's snapshots behind the key `after`, by their keys.
-fn snaps(object: &mut Handle<'_, '_>, after: &str) -> Result<Vec<GroupSnap>, Errno> {
+fn snaps(object: &mut Handle<'_>, after: &str) -> Result<Vec<GroupSnap>, Errno> {
     let mut snaps = Vec::new();
     object.each(after.as_bytes(), SNAP_PREFIX.as_bytes(), |_, value| {
         snaps.push(decoded(value)?);
@@ -107,7 +107,7 @@ fn snaps(object: &mut Handle<'_, '_>, after: &str) -> Result<Vec<GroupSnap>, Err
     Ok(snaps)
 }
 
-pub(super) fn snap_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let snap: GroupSnap = Reader::new(input).get()?;
     if snap.name.is_empty() || snap.id.is_empty() {
         return Err(Errno::EINVAL);
@@ -130,20 +130,20 @@ pub(super) fn snap_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     object.unset(snap_key(&id))?;
     object.unset(order_key(&id))?;
     Ok(Bytes::new())
 }
 
-pub(super) fn snap_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     Ok(object.get::<GroupSnap>(snap_key(&id))?.to_bytes())
 }
 
 /// By id, as release 16 does; the order is kept for newer clients.
-pub(super) fn snap_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<GroupSnap>()?, r.u64()?);
     let mut found = snaps(object, &snap_key(&after.id))?;

@@ -9,7 +9,7 @@ use super::{feature, op_feature, require_feature, set_op_features, snap_key};
 use crate::classes::Handle;
 use crate::errno::Errno;
 
-pub(super) fn create(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn create(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (size, order, features, prefix) = (r.u64()?, r.u8()?, r.u64()?, r.get::<String>()?);
     let data_pool = if r.is_empty() { -1 } else { r.i64()? };
@@ -46,11 +46,11 @@ pub(super) fn create(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get_all_features(_object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_all_features(_object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(feature::ALL.to_bytes())
 }
 
-pub(super) fn get_features(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_features(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     // A snapshot, which has the features of its image since release 14.
     r.u64()?;
@@ -60,7 +60,7 @@ pub(super) fn get_features(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer 
     Ok((features, features & incompatible).to_bytes())
 }
 
-pub(super) fn set_features(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_features(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (features, mask): (u64, u64) = Reader::new(input).get()?;
     let before: u64 = object.find("features")?.unwrap_or(0);
     // Newer clients may want to clear what is not known here.
@@ -76,11 +76,11 @@ pub(super) fn set_features(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer 
     Ok(Bytes::new())
 }
 
-pub(super) fn op_features_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn op_features_get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(object.find::<u64>("op_features")?.unwrap_or(0).to_bytes())
 }
 
-pub(super) fn op_features_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn op_features_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (op_features, mask): (u64, u64) = Reader::new(input).get()?;
     if mask & !op_feature::ALL != 0 {
         return Err(Errno::EINVAL);
@@ -89,7 +89,7 @@ pub(super) fn op_features_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answ
     Ok(Bytes::new())
 }
 
-pub(super) fn get_size(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_size(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let snap = SnapId(Reader::new(input).u64()?);
     let order: u8 = object.get("order")?;
     let size: u64 = match snap {
@@ -99,7 +99,7 @@ pub(super) fn get_size(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok((order, size).to_bytes())
 }
 
-pub(super) fn set_size(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_size(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let size = Reader::new(input).u64()?;
     let before: u64 = object.get("size")?;
     object.set("size", &size)?;
@@ -114,7 +114,7 @@ pub(super) fn set_size(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get_flags(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_flags(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let flags = match SnapId(Reader::new(input).u64()?) {
         SnapId::HEAD => object.find::<u64>("flags")?.unwrap_or(0),
         snap => object.get::<Snap>(snap_key(snap))?.flags,
@@ -122,7 +122,7 @@ pub(super) fn get_flags(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(flags.to_bytes())
 }
 
-pub(super) fn set_flags(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_flags(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (flags, mask) = (r.u64()?, r.u64()?);
     let snap = if r.is_empty() { SnapId::HEAD } else { SnapId(r.u64()?) };
@@ -138,15 +138,15 @@ pub(super) fn set_flags(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get_object_prefix(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_object_prefix(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(object.get::<String>("object_prefix")?.to_bytes())
 }
 
-pub(super) fn get_data_pool(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_data_pool(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(object.find::<i64>("data_pool_id")?.unwrap_or(-1).to_bytes())
 }
 
-pub(super) fn get_stripe_unit_count(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_stripe_unit_count(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     object.must_exist()?;
     require_feature(object, feature::STRIPINGV2)?;
     let unit = match object.find::<u64>("stripe_unit")? {
@@ -158,12 +158,12 @@ pub(super) fn get_stripe_unit_count(object: &mut Handle<'_, '_>, _input: &[u8]) 
 }
 
 /// Bytes of a data object.
-fn object_bytes(object: &mut Handle<'_, '_>) -> Result<u64, Errno> {
+fn object_bytes(object: &mut Handle<'_>) -> Result<u64, Errno> {
     let order: u8 = object.get("order")?;
     1u64.checked_shl(u32::from(order)).ok_or(Errno::EIO)
 }
 
-pub(super) fn set_stripe_unit_count(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_stripe_unit_count(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (unit, count): (u64, u64) = Reader::new(input).get()?;
     if unit == 0 || count == 0 {
         return Err(Errno::EINVAL);
@@ -178,32 +178,32 @@ pub(super) fn set_stripe_unit_count(object: &mut Handle<'_, '_>, input: &[u8]) -
     Ok(Bytes::new())
 }
 
-pub(super) fn get_create_timestamp(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_create_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     time(object, "create_timestamp")
 }
 
-pub(super) fn get_access_timestamp(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_access_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     time(object, "access_timestamp")
 }
 
-pub(super) fn get_modify_timestamp(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_modify_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     time(object, "modify_timestamp")
 }
 
 /// A time that the header keeps; zero if it does not.
-fn time(object: &mut Handle<'_, '_>, key: &str) -> Answer {
+fn time(object: &mut Handle<'_>, key: &str) -> Answer {
     Ok(object.find::<UTime>(key)?.unwrap_or_default().to_bytes())
 }
 
-pub(super) fn set_access_timestamp(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn set_access_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     set_time(object, "access_timestamp")
 }
 
-pub(super) fn set_modify_timestamp(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn set_modify_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     set_time(object, "modify_timestamp")
 }
 
-fn set_time(object: &mut Handle<'_, '_>, key: &str) -> Answer {
+fn set_time(object: &mut Handle<'_>, key: &str) -> Answer {
     object.must_exist()?;
     object.set(key, &UTime::now())?;
     Ok(Bytes::new())

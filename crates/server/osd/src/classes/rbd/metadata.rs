@@ -18,7 +18,7 @@ fn key(name: &[u8]) -> Bytes {
     [PREFIX.as_bytes(), name].concat().into()
 }
 
-pub(super) fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.blob()?, r.u64()?);
     let max = if max == 0 { KEYS_DEFAULT } else { max };
@@ -27,19 +27,19 @@ pub(super) fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(found.to_bytes())
 }
 
-pub(super) fn get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let name = Reader::new(input).blob()?;
     Ok(object.value(&key(name))?.to_bytes())
 }
 
-pub(super) fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let pairs: BTreeMap<Bytes, Bytes> = Reader::new(input).get()?;
     let pairs: Vec<(Bytes, Bytes)> = pairs.into_iter().map(|(name, value)| (key(&name), value)).collect();
     object.set_all(&pairs)?;
     Ok(Bytes::new())
 }
 
-pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let name = Reader::new(input).blob()?;
     object.unset(key(name))?;
     Ok(Bytes::new())

@@ -10,7 +10,7 @@ use crate::errno::Errno;
 
 const KEY: &str = "migration";
 
-pub(super) fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let migration: Migration = Reader::new(input).get()?;
     if object.has(KEY)? {
         return Err(Errno::EEXIST);
@@ -30,7 +30,7 @@ pub(super) fn set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// The mark, of an image that has the feature, or the text of the first format.
-fn read(object: &mut Handle<'_, '_>) -> Result<Migration, Errno> {
+fn read(object: &mut Handle<'_>) -> Result<Migration, Errno> {
     let is_migrating = match object.find::<u64>("features")? {
         Some(features) => features & feature::MIGRATING != 0,
         None => old::is_migrating(object)?,
@@ -38,7 +38,7 @@ fn read(object: &mut Handle<'_, '_>) -> Result<Migration, Errno> {
     if is_migrating { object.get(KEY) } else { Err(Errno::EINVAL) }
 }
 
-pub(super) fn set_state(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_state(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (state, description) = Reader::new(input).get()?;
     let mut migration = read(object)?;
     (migration.state, migration.description) = (state, description);
@@ -46,11 +46,11 @@ pub(super) fn set_state(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(read(object)?.to_bytes())
 }
 
-pub(super) fn remove(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn remove(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     match object.unset(KEY) {
         // An object that is not there has no features either, and that is what a stock OSD tells.
         Ok(()) | Err(Errno::ENOENT) => {}

@@ -36,11 +36,11 @@ fn global_key(id: &str) -> String {
 }
 
 /// The identity of this side, which is kept as bare text.
-pub(super) fn uuid(object: &mut Handle<'_, '_>) -> Result<Bytes, Errno> {
+pub(super) fn uuid(object: &mut Handle<'_>) -> Result<Bytes, Errno> {
     object.value(UUID_KEY.as_bytes())
 }
 
-fn mode(object: &mut Handle<'_, '_>) -> Result<u32, Errno> {
+fn mode(object: &mut Handle<'_>) -> Result<u32, Errno> {
     object.get(MODE_KEY)
 }
 
@@ -52,11 +52,11 @@ fn absent_is_none<T: Default>(found: Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
-pub(super) fn uuid_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn uuid_get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(uuid(object)?.to_bytes())
 }
 
-pub(super) fn uuid_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn uuid_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let given: Bytes = Reader::new(input).get()?;
     let disabled = object.find(MODE_KEY)?.unwrap_or(MODE_DISABLED) == MODE_DISABLED;
     if given.is_empty() || !disabled {
@@ -66,11 +66,11 @@ pub(super) fn uuid_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn mode_get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn mode_get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(mode(object)?.to_bytes())
 }
 
-pub(super) fn mode_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn mode_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let wanted = Reader::new(input).u32()?;
     if wanted >= MODE_END {
         return Err(Errno::EINVAL);
@@ -92,7 +92,7 @@ pub(super) fn mode_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
     let mut found: BTreeMap<Bytes, String> = BTreeMap::new();
@@ -103,7 +103,7 @@ pub(super) fn image_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// How many images are in which state. There is no method that sets one's state, so each is unknown.
-pub(super) fn status_summary(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn status_summary(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _peers: Vec<MirrorPeer> = Reader::new(input).get()?;
     let mut count = 0i32;
     object.each(IMAGE_PREFIX.as_bytes(), IMAGE_PREFIX.as_bytes(), |_, image| {
@@ -116,7 +116,7 @@ pub(super) fn status_summary(object: &mut Handle<'_, '_>, input: &[u8]) -> Answe
 }
 
 /// The images, and no state of any.
-pub(super) fn status_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn status_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
     let mut found: BTreeMap<Bytes, MirrorImage> = BTreeMap::new();
@@ -130,36 +130,36 @@ pub(super) fn status_list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// Nobody has told the state of the image.
-pub(super) fn status_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn status_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _global: String = Reader::new(input).get()?;
     object.must_exist()?;
     Err(Errno::ENOENT)
 }
 
 /// Daemons that mirror an image: none has told of one.
-pub(super) fn image_instances(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_instances(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _behind: (String, u64) = Reader::new(input).get()?;
     object.must_exist()?;
     Ok(BTreeMap::<Bytes, Bytes>::new().to_bytes())
 }
 
 /// Daemons that mirror: none can register.
-pub(super) fn instances_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn instances_list(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     object.must_exist()?;
     Ok(Vec::<String>::new().to_bytes())
 }
 
-pub(super) fn image_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     Ok(object.get::<MirrorImage>(image_key(&id))?.to_bytes())
 }
 
-pub(super) fn image_get_image_id(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_get_image_id(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let global: String = Reader::new(input).get()?;
     Ok(object.get::<String>(global_key(&global))?.to_bytes())
 }
 
-pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, image) = (r.get::<String>()?, r.get::<MirrorImage>()?);
     if let Some(before) = object.find::<MirrorImage>(image_key(&id))? {
@@ -180,7 +180,7 @@ pub(super) fn image_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn image_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn image_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     let image: MirrorImage = object.get(image_key(&id))?;
     if image.state != DISABLING {

@@ -189,7 +189,7 @@ fn snap_key(id: SnapId) -> String {
 const SNAP_PREFIX: &str = "snapshot_";
 
 /// `ENOEXEC` unless the image has all of `features`; an image of the first format has none.
-fn require_feature(object: &mut Handle<'_, '_>, features: u64) -> Result<(), Errno> {
+fn require_feature(object: &mut Handle<'_>, features: u64) -> Result<(), Errno> {
     match object.find::<u64>("features")? {
         Some(has) if has & features == features => Ok(()),
         _ => Err(Errno::ENOEXEC),
@@ -197,7 +197,7 @@ fn require_feature(object: &mut Handle<'_, '_>, features: u64) -> Result<(), Err
 }
 
 /// Sets and clears what is kept of operations, and the feature that says whether there is any.
-fn set_op_features(object: &mut Handle<'_, '_>, op_features: u64, mask: u64) -> Result<(), Errno> {
+fn set_op_features(object: &mut Handle<'_>, op_features: u64, mask: u64) -> Result<(), Errno> {
     let features: u64 = object.get("features")?;
     let before: u64 = object.find("op_features")?.unwrap_or(0);
     let after = (before & !mask) | (op_features & mask);

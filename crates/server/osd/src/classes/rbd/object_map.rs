@@ -11,27 +11,27 @@ use super::Answer;
 use crate::classes::Handle;
 use crate::errno::Errno;
 
-pub(super) fn load(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn load(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let map = read(object)?;
     let mut w = Writer::new();
     map.encode_with(&mut w, false);
     Ok(w.into_bytes())
 }
 
-fn read(object: &mut Handle<'_, '_>) -> Result<ObjectMap, Errno> {
+fn read(object: &mut Handle<'_>) -> Result<ObjectMap, Errno> {
     match object.size()? {
         0 => Err(Errno::ENOENT),
         size => Ok(Reader::new(&object.read(0, size)?).get()?),
     }
 }
 
-pub(super) fn save(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn save(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let map: ObjectMap = Reader::new(input).get()?;
     object.write_full(map.to_bytes())?;
     Ok(Bytes::new())
 }
 
-pub(super) fn resize(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn resize(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (count, state): (u64, u8) = Reader::new(input).get()?;
     if count > COUNT_MAX {
         return Err(Errno::EINVAL);
@@ -50,7 +50,7 @@ pub(super) fn resize(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// Changes a range of entries. Reads and writes only the blocks it lies in.
-pub(super) fn update(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn update(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (from, to, state, only) = (r.u64()?, r.u64()?, r.u8()?, r.get::<Option<u8>>()?);
     object.must_exist()?;
@@ -91,12 +91,12 @@ pub(super) fn update(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// A snapshot is made: what exists has not changed since it.
-pub(super) fn snap_add(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn snap_add(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     rewrite(object, |_, state| if state == EXISTS { EXISTS_CLEAN } else { state })
 }
 
 /// A snapshot goes whose map is given: what had changed before it has changed since the one before.
-pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let gone: ObjectMap = Reader::new(input).get()?;
     rewrite(object, |n, state| {
         let changed = n >= gone.count() || gone.get(n) == EXISTS;
@@ -104,7 +104,7 @@ pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     })
 }
 
-fn rewrite(object: &mut Handle<'_, '_>, state_after: impl Fn(u64, u8) -> u8) -> Answer {
+fn rewrite(object: &mut Handle<'_>, state_after: impl Fn(u64, u8) -> u8) -> Answer {
     let mut map = read(object)?;
     let mut changed = false;
     for n in 0..map.count() {

@@ -10,7 +10,7 @@ use crate::classes::Handle;
 use crate::errno::Errno;
 
 /// The header; `EINVAL` if the object is too short to be one, `EIO` if it claims more than there is.
-fn header(object: &mut Handle<'_, '_>) -> Result<OldHeader, Errno> {
+fn header(object: &mut Handle<'_>) -> Result<OldHeader, Errno> {
     let bytes = object.read(0, 0)?;
     if bytes.len() < OldHeader::MIN_LEN {
         return Err(Errno::EINVAL);
@@ -18,7 +18,7 @@ fn header(object: &mut Handle<'_, '_>) -> Result<OldHeader, Errno> {
     Reader::new(&bytes).get().map_err(|_| Errno::EIO)
 }
 
-fn write(object: &mut Handle<'_, '_>, header: &OldHeader) -> Answer {
+fn write(object: &mut Handle<'_>, header: &OldHeader) -> Answer {
     object.write_full(header.to_bytes())?;
     Ok(Bytes::new())
 }
@@ -29,7 +29,7 @@ fn name(r: &mut Reader<'_>) -> Result<Bytes, Errno> {
     if name.contains(&0) { Err(Errno::EINVAL) } else { Ok(name) }
 }
 
-pub(super) fn snap_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn snap_list(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let header = header(object)?;
     let mut w = Writer::new();
     w.u64(header.snap_seq.0);
@@ -42,7 +42,7 @@ pub(super) fn snap_list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
     Ok(w.into_bytes())
 }
 
-pub(super) fn snap_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut header = header(object)?;
     let mut r = Reader::new(input);
     let (name, id) = (name(&mut r)?, SnapId(r.u64()?));
@@ -62,7 +62,7 @@ pub(super) fn snap_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     write(object, &header)
 }
 
-pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut header = header(object)?;
     let name = name(&mut Reader::new(input))?;
     let at = header.snaps.iter().position(|snap| snap.name == name).ok_or(Errno::ENOENT)?;
@@ -70,7 +70,7 @@ pub(super) fn snap_remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     write(object, &header)
 }
 
-pub(super) fn snap_rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn snap_rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut header = header(object)?;
     let mut r = Reader::new(input);
     let (id, name) = (SnapId(r.u64()?), name(&mut r)?);
@@ -83,7 +83,7 @@ pub(super) fn snap_rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// How many snapshots there are; `None` if the image is not of the first format.
-pub(super) fn snap_count(object: &mut Handle<'_, '_>) -> Result<Option<usize>, Errno> {
+pub(super) fn snap_count(object: &mut Handle<'_>) -> Result<Option<usize>, Errno> {
     match header(object) {
         Ok(header) => Ok(Some(header.snaps.len())),
         Err(Errno::EINVAL) => Ok(None),
@@ -92,7 +92,7 @@ pub(super) fn snap_count(object: &mut Handle<'_, '_>) -> Result<Option<usize>, E
 }
 
 /// Whether the image is being migrated, as its header's text says; `ENXIO` if it is no header.
-pub(super) fn is_migrating(object: &mut Handle<'_, '_>) -> Result<bool, Errno> {
+pub(super) fn is_migrating(object: &mut Handle<'_>) -> Result<bool, Errno> {
     let text = object.read(0, old_header::TEXT.len() as u64)?;
     match &text[..] {
         text if text == old_header::TEXT => Ok(false),
@@ -102,7 +102,7 @@ pub(super) fn is_migrating(object: &mut Handle<'_, '_>) -> Result<bool, Errno> {
 }
 
 /// Says in the header's text whether the image is being migrated.
-pub(super) fn set_migrating(object: &mut Handle<'_, '_>, migrating: bool) -> Result<(), Errno> {
+pub(super) fn set_migrating(object: &mut Handle<'_>, migrating: bool) -> Result<(), Errno> {
     let text = if migrating { old_header::MIGRATING_TEXT } else { old_header::TEXT };
     object.write(0, Bytes::from_static(text))
 }

@@ -10,7 +10,7 @@ use crate::classes::Handle;
 use crate::errno::Errno;
 
 /// Whether the image can have a parent at all.
-fn is_layered(object: &mut Handle<'_, '_>) -> Result<bool, Errno> {
+fn is_layered(object: &mut Handle<'_>) -> Result<bool, Errno> {
     match require_feature(object, feature::LAYERING) {
         Ok(()) => Ok(true),
         Err(Errno::ENOEXEC) => Ok(false),
@@ -19,7 +19,7 @@ fn is_layered(object: &mut Handle<'_, '_>) -> Result<bool, Errno> {
 }
 
 /// For clients of before release 14, which know no namespaces.
-pub(super) fn get_parent(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     object.must_exist()?;
     let mut parent = Parent::default();
@@ -46,7 +46,7 @@ pub(super) fn get_parent(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// For clients of before release 14.
-pub(super) fn set_parent(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (pool, image, snap) = (r.i64()?, r.get()?, SnapId(r.u64()?));
     let spec = ParentSpec { pool, nspace: String::new(), image, snap };
@@ -54,18 +54,18 @@ pub(super) fn set_parent(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// For clients of before release 14.
-pub(super) fn remove_parent(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn remove_parent(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     take_off(object, true)
 }
 
-pub(super) fn get(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     object.must_exist()?;
     let parent: Parent =
         if is_layered(object)? { object.find("parent")?.unwrap_or_default() } else { Parent::default() };
     Ok(parent.spec.to_bytes())
 }
 
-pub(super) fn overlap_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn overlap_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     let overlap: Option<u64> = match is_layered(object)? {
         false => None,
@@ -75,14 +75,14 @@ pub(super) fn overlap_get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(overlap.to_bytes())
 }
 
-pub(super) fn attach(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn attach(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let parent = Parent { spec: r.get()?, overlap: Some(r.u64()?) };
     let again = !r.is_empty() && r.bool()?;
     put(object, parent, again)
 }
 
-fn put(object: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Answer {
+fn put(object: &mut Handle<'_>, parent: Parent, again: bool) -> Answer {
     object.must_exist()?;
     require_feature(object, feature::LAYERING)?;
     let overlap = parent.overlap.unwrap_or(0);
@@ -101,11 +101,11 @@ fn put(object: &mut Handle<'_, '_>, parent: Parent, again: bool) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn detach(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn detach(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     take_off(object, false)
 }
 
-fn take_off(object: &mut Handle<'_, '_>, old_client: bool) -> Answer {
+fn take_off(object: &mut Handle<'_>, old_client: bool) -> Answer {
     object.must_exist()?;
     let features: u64 = object.find("features")?.unwrap_or(0);
     if features & feature::LAYERING == 0 {

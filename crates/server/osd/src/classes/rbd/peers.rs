@@ -16,7 +16,7 @@ fn key(uuid: &str) -> String {
     format!("{PEER_PREFIX}{uuid}")
 }
 
-fn all(object: &mut Handle<'_, '_>) -> Result<Vec<MirrorPeer>, Errno> {
+fn all(object: &mut Handle<'_>) -> Result<Vec<MirrorPeer>, Errno> {
     let mut peers = Vec::new();
     object.each(PEER_PREFIX.as_bytes(), PEER_PREFIX.as_bytes(), |_, peer| {
         peers.push(decoded(peer)?);
@@ -25,25 +25,25 @@ fn all(object: &mut Handle<'_, '_>) -> Result<Vec<MirrorPeer>, Errno> {
     Ok(peers)
 }
 
-fn write(object: &mut Handle<'_, '_>, peer: &MirrorPeer) -> Answer {
+fn write(object: &mut Handle<'_>, peer: &MirrorPeer) -> Answer {
     object.set(key(&peer.uuid), peer)?;
     Ok(Bytes::new())
 }
 
 /// `EINVAL` unless the pool is mirrored.
-fn must_be_mirrored(object: &mut Handle<'_, '_>) -> Result<(), Errno> {
+fn must_be_mirrored(object: &mut Handle<'_>) -> Result<(), Errno> {
     match object.find::<u32>(MODE_KEY)? {
         None | Some(MODE_DISABLED) => Err(Errno::EINVAL),
         Some(_) => Ok(()),
     }
 }
 
-pub(super) fn list(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn list(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     object.must_exist()?;
     Ok(all(object)?.to_bytes())
 }
 
-pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let peer: MirrorPeer = Reader::new(input).get()?;
     must_be_mirrored(object)?;
     let own = uuid(object)?;
@@ -62,7 +62,7 @@ pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     write(object, &peer)
 }
 
-pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let uuid: String = Reader::new(input).get()?;
     match object.unset(key(&uuid)) {
         Ok(()) | Err(Errno::ENOENT) => Ok(Bytes::new()),
@@ -70,26 +70,26 @@ pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     }
 }
 
-pub(super) fn set_client(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_client(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (uuid, client): (String, String) = Reader::new(input).get()?;
     let peer = object.get(key(&uuid))?;
     write(object, &MirrorPeer { client, ..peer })
 }
 
-pub(super) fn set_site(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_site(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (uuid, site): (String, String) = Reader::new(input).get()?;
     let peer = object.get(key(&uuid))?;
     write(object, &MirrorPeer { site, ..peer })
 }
 
-pub(super) fn set_direction(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_direction(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (uuid, direction): (String, u8) = Reader::new(input).get()?;
     let peer = object.get(key(&uuid))?;
     write(object, &MirrorPeer { direction, ..peer })
 }
 
 /// A site shows that it is there: one that is not known is one that receives.
-pub(super) fn ping(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn ping(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (site, mirror_uuid, direction): (String, String, u8) = (r.get()?, r.get()?, r.u8()?);
     if direction != MirrorPeer::TX {
@@ -126,7 +126,7 @@ pub(super) fn ping(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 
 /// Changes what mirroring has noted with a snapshot; `EINVAL` if that is not one of mirroring.
 fn change_snap(
-    object: &mut Handle<'_, '_>,
+    object: &mut Handle<'_>,
     id: SnapId,
     change: impl FnOnce(&mut MirrorSnap) -> Result<(), Errno>,
 ) -> Answer {
@@ -140,14 +140,14 @@ fn change_snap(
 }
 
 /// A peer needs a snapshot no longer.
-pub(super) fn unlink_snap(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn unlink_snap(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, peer) = (SnapId(r.u64()?), r.get::<String>()?);
     change_snap(object, id, |noted| if noted.peers.remove(&peer) { Ok(()) } else { Err(Errno::ENOENT) })
 }
 
 /// How far a snapshot is copied.
-pub(super) fn set_copy_progress(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_copy_progress(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, complete, last_copied) = (SnapId(r.u64()?), r.bool()?, r.u64()?);
     change_snap(object, id, |noted| {

@@ -20,14 +20,14 @@ const PROTECTION_END: u8 = 3;
 
 /// All of the image's snapshots, oldest first, until `each` fails.
 pub(super) fn each(
-    object: &mut Handle<'_, '_>,
+    object: &mut Handle<'_>,
     mut each: impl FnMut(Snap) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let prefix = SNAP_PREFIX.as_bytes();
     object.each(prefix, prefix, |_, value| each(decoded(value)?))
 }
 
-fn all(object: &mut Handle<'_, '_>) -> Result<Vec<Snap>, Errno> {
+fn all(object: &mut Handle<'_>) -> Result<Vec<Snap>, Errno> {
     let mut snaps = Vec::new();
     each(object, |snap| {
         snaps.push(snap);
@@ -37,33 +37,33 @@ fn all(object: &mut Handle<'_, '_>) -> Result<Vec<Snap>, Errno> {
 }
 
 /// The snapshot that the input names, which must not be the image itself.
-fn named(object: &mut Handle<'_, '_>, r: &mut Reader<'_>) -> Result<Snap, Errno> {
+fn named(object: &mut Handle<'_>, r: &mut Reader<'_>) -> Result<Snap, Errno> {
     match SnapId(r.u64()?) {
         SnapId::HEAD => Err(Errno::EINVAL),
         id => object.get(snap_key(id)),
     }
 }
 
-pub(super) fn get_snapcontext(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_snapcontext(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let mut ids: Vec<SnapId> = all(object)?.into_iter().map(|snap| snap.id).collect();
     ids.reverse();
     let seq: u64 = object.get("snap_seq")?;
     Ok(encode_snapcontext(seq, &ids))
 }
 
-pub(super) fn get_snapshot_name(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_snapshot_name(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(named(object, &mut Reader::new(input))?.name.to_bytes())
 }
 
-pub(super) fn get_snapshot_timestamp(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_snapshot_timestamp(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(named(object, &mut Reader::new(input))?.taken.to_bytes())
 }
 
-pub(super) fn get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(named(object, &mut Reader::new(input))?.info().to_bytes())
 }
 
-pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (name, id) = (r.get::<Bytes>()?, SnapId(r.u64()?));
     let kind = if r.is_empty() { SnapKind::User } else { r.get()? };
@@ -95,7 +95,7 @@ pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, name) = (SnapId(r.u64()?), r.get::<Bytes>()?);
     if all(object)?.iter().any(|snap| snap.kind == SnapKind::User && snap.name == name) {
@@ -110,7 +110,7 @@ pub(super) fn rename(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     let snap: Snap = object.get(snap_key(id))?;
     if snap.protection != UNPROTECTED || snap.children > 0 {
@@ -140,7 +140,7 @@ pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
 }
 
 /// Keeps a snapshot, which clones still need, under a name of its own.
-pub(super) fn trash_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn trash_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     let mut snap: Snap = object.get(snap_key(id))?;
     if snap.protection != UNPROTECTED {
@@ -159,11 +159,11 @@ pub(super) fn trash_add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get_limit(object: &mut Handle<'_, '_>, _input: &[u8]) -> Answer {
+pub(super) fn get_limit(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     Ok(object.find::<u64>("snap_limit")?.unwrap_or(u64::MAX).to_bytes())
 }
 
-pub(super) fn set_limit(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_limit(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let limit = Reader::new(input).u64()?;
     if limit == u64::MAX {
         object.unset("snap_limit")?;
@@ -180,7 +180,7 @@ pub(super) fn set_limit(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn get_protection_status(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get_protection_status(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     object.must_exist()?;
     let snap = named(object, &mut r)?;
@@ -190,7 +190,7 @@ pub(super) fn get_protection_status(object: &mut Handle<'_, '_>, input: &[u8]) -
     Ok(snap.protection.to_bytes())
 }
 
-pub(super) fn set_protection_status(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn set_protection_status(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (id, protection): (u64, u8) = Reader::new(input).get()?;
     object.must_exist()?;
     require_feature(object, feature::LAYERING)?;

@@ -19,7 +19,7 @@ fn key(id: &str) -> String {
     format!("{PREFIX}{id}")
 }
 
-pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     object.create(false)?;
     let mut r = Reader::new(input);
     let (id, image) = (r.get::<String>()?, r.get::<TrashImage<Bytes>>()?);
@@ -33,14 +33,14 @@ pub(super) fn add(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-pub(super) fn remove(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     object.value(key(&id).as_bytes())?;
     object.unset(key(&id))?;
     Ok(Bytes::new())
 }
 
-pub(super) fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
     let mut found: BTreeMap<Bytes, TrashImage<Bytes>> = BTreeMap::new();
@@ -50,12 +50,12 @@ pub(super) fn list(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
     Ok(found.to_bytes())
 }
 
-pub(super) fn get(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id: String = Reader::new(input).get()?;
     object.value(key(&id).as_bytes())
 }
 
-pub(super) fn state_set(object: &mut Handle<'_, '_>, input: &[u8]) -> Answer {
+pub(super) fn state_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, state, expected) = (r.get::<String>()?, r.u8()?, r.u8()?);
     let image: TrashImage<Bytes> = object.get(key(&id))?;

@@ -37,7 +37,7 @@ pub(crate) struct Fetches {
 
 impl Fetches {
     /// Before each execution.
-    pub(super) fn start(&self) {
+    pub(crate) fn start(&self) {
         self.next.set(0);
     }
 
@@ -72,7 +72,7 @@ impl Fetches {
     }
 
     /// [`Fetches::once`] if `remembered`, else [`Fetches::now`].
-    pub(super) fn once_if<T: Clone + Send + 'static>(
+    pub(crate) fn once_if<T: Clone + Send + 'static>(
         &self,
         remembered: bool,
         ask: impl FnOnce() -> Fetch<T>,
@@ -86,7 +86,7 @@ impl Fetches {
     }
 
     /// Ends the execution, to be repeated at once.
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         let mut waits = self.waits.borrow_mut();
         // The number is no read's.
         waits.get_or_insert_with(|| (u32::MAX, Box::new(|callback: Callback| callback(Box::new(())))));
@@ -103,7 +103,7 @@ impl Fetches {
     }
 
     /// Forgets an answer, which is asked for again.
-    pub(super) fn forget(&self, number: u32) {
+    pub(crate) fn forget(&self, number: u32) {
         self.answers.borrow_mut().retain(|(n, _)| *n != number);
     }
 
@@ -113,20 +113,20 @@ impl Fetches {
     }
 
     /// The object that a read goes on with, if it has found it before.
-    pub(super) fn resume(&self) -> Option<Arc<dyn ObjectView>> {
+    pub(crate) fn resume(&self) -> Option<Arc<dyn ObjectView>> {
         let (view, next) = self.view.borrow().clone()?;
         self.next.set(next);
         Some(view)
     }
 
     /// The number of the next read.
-    pub(super) fn mark(&self) -> u32 {
+    pub(crate) fn mark(&self) -> u32 {
         self.next.get()
     }
 
     /// Has a read go on with this object when it is executed again; `mark` was the next read's number when it
     /// was found.
-    pub(super) fn keep_view(&self, view: &Arc<dyn ObjectView>, mark: u32) {
+    pub(crate) fn keep_view(&self, view: &Arc<dyn ObjectView>, mark: u32) {
         *self.view.borrow_mut() = Some((Arc::clone(view), mark));
     }
 }

@@ -18,9 +18,10 @@ use loligo_msgr::{Hold, Watcher};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::Asker;
+use crate::group::Group;
 use crate::hands::Hands;
 use crate::made::Permit;
-use crate::slot::{Asker, Slot};
 
 /// Answers of fewer bytes are not counted.
 pub(crate) const COUNTED_FROM: u64 = 64 << 10;
@@ -54,7 +55,7 @@ pub(crate) struct Account {
     /// There may be room.
     room: Notify,
     /// Placement groups in which requests of the connection wait for room.
-    parked: Mutex<Vec<Weak<Slot>>>,
+    parked: Mutex<Vec<Weak<dyn Group>>>,
 }
 
 /// A connection that had counted answers, and when it was last seen to take some.
@@ -165,10 +166,10 @@ impl Unread {
     }
 
     /// Has a placement group told when a connection has room; true if it has some already.
-    pub(crate) fn park(&self, account: &Account, slot: &Arc<Slot>) -> bool {
+    pub(crate) fn park(&self, account: &Account, group: Weak<dyn Group>) -> bool {
         let mut parked = account.parked.lock();
-        if !parked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(slot))) {
-            parked.push(Arc::downgrade(slot));
+        if !parked.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), group.as_ptr())) {
+            parked.push(group);
         }
         drop(parked);
         !self.is_over(account)

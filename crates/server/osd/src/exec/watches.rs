@@ -9,10 +9,10 @@ use loligo_store::{ObjectName, ObjectRef, ObjectView};
 use loligo_wire::message::osd::{ListWatchersResponse, OpCode, Ops, OsdOp, WatchArgs, WatchItem};
 use loligo_wire::{Encode, EntityNum, GlobalId, Reader, Writer};
 
-use super::load::notify_bytes;
-use super::{Answered, Connected, Effects, Load, Notified, Watches, record};
+use super::Context;
+use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
-use crate::exec::{Context, DONE, Execution, Output};
+use crate::watch::{Answered, Connected, Effects, Load, Notified, Watch, Watches, notify_bytes, record};
 
 /// `osd_client_watch_timeout`.
 const WATCH_TIMEOUT_S: u32 = 30;
@@ -137,7 +137,7 @@ impl Execution<'_> {
 
     pub(crate) fn list_watchers(&mut self) -> Output {
         self.spend(self.watchers.map_or(0, |watchers| watchers.len()) as u64 * WATCHER_LEN)?;
-        let item = |((cookie, client), watch): (&(u64, u64), &super::Watch)| WatchItem {
+        let item = |((cookie, client), watch): (&(u64, u64), &Watch)| WatchItem {
             name: EntityNum::client(GlobalId(*client)),
             cookie: *cookie,
             timeout_s: watch.timeout_s,

@@ -14,7 +14,7 @@ type Groups = BTreeMap<PgId, Scrubbed>;
 type Found = BTreeMap<PoolId, BTreeMap<ObjectName, Damage>>;
 
 /// Version, placement groups, damaged objects, checksum.
-pub(super) fn encode(groups: &Groups, found: &Found) -> Vec<u8> {
+pub(crate) fn encode(groups: &Groups, found: &Found) -> Vec<u8> {
     let mut w = Writer::new();
     w.u8(VERSION);
     w.count(groups.len());
@@ -42,7 +42,7 @@ pub(super) fn encode(groups: &Groups, found: &Found) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<(Groups, Found), DecodeError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<(Groups, Found), DecodeError> {
     let invalid = |what, value| DecodeError::Invalid { what, value };
     let Some((bytes, sum)) = bytes.split_last_chunk::<4>() else { return Err(invalid("length", 0)) };
     let (sum, expected) = (crc::crc32c(u32::MAX, bytes), u32::from_le_bytes(*sum));

@@ -17,9 +17,9 @@ use loligo_store::BatchListener;
 use loligo_wire::message::Msg;
 use smallvec::SmallVec;
 
-use crate::replies::Replies;
-use crate::slot::Asker;
-use crate::unread::Held;
+use super::Replies;
+use crate::asker::{Asker, Held};
+use crate::hands::OnPanic;
 
 /// Held to take out all that waits to be sent; leaving something takes no lock.
 static FINISHER: Class = Class::new("osd.finisher");
@@ -42,9 +42,6 @@ struct Shared {
     closed: AtomicBool,
     on_panic: OnceLock<OnPanic>,
 }
-
-/// Hears that a thread of the OSD has panicked: nobody does its work any more.
-pub(crate) type OnPanic = Arc<dyn Fn(String) + Send + Sync>;
 
 /// What the thread sends.
 #[expect(
@@ -266,9 +263,8 @@ mod tests {
     use loligo_store::BatchListeners;
     use loligo_wire::Eversion;
 
+    use super::super::{Key, Place, Reply};
     use super::*;
-    use crate::replies::{Key, Place, Reply};
-    use crate::slot::Helpers;
 
     /// Somebody whose answers cannot be given.
     struct Faulty;
@@ -300,7 +296,7 @@ mod tests {
     #[test]
     fn what_the_store_answers_together_leaves_behind_the_last_answer() {
         let asker = Arc::new(Counts::default());
-        let replies = Replies::new(&Helpers::default());
+        let replies = Replies::new(&Arc::default(), &Arc::default());
         let give = |number| {
             let msg = Msg::new(&loligo_wire::message::osd::MOSDMap::default());
             let place = Place { key: Key { conn: 1, hash: 1 }, number, is_reserved: false };

@@ -1,0 +1,134 @@
+//! Attackers that have the wire in their hands: what they send is no message of an honest client.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastrand::Rng;
+use loligo_msgr::ConnectAuth as _;
+use loligo_server::{Compression, Method};
+use loligo_wire::EntityType;
+use loligo_wire::crc::crc32c;
+use loligo_wire::message::osd::{OsdFlags, OsdOp};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::attacker::{Doors as _, osd_addr};
+use crate::attacks::{Means, PATIENCE};
+use crate::wire::{Wire, request};
+
+/// What a message becomes, and how many come in one round.
+const LEN: usize = 32 << 20;
+const BOMBS: usize = 20;
+/// Connections of which each begins a message, and how much of it comes afterwards, byte by byte.
+const HALVES: usize = 8;
+const DROPS: usize = 20;
+const DROP_EVERY: Duration = Duration::from_millis(100);
+
+/// Where the length of the last segment stands in a preamble, and what stands behind the segments: a status,
+/// and the checksums of three segments.
+const LAST_LEN_AT: usize = 20;
+const EPILOGUE_LEN: usize = 13;
+
+fn zeros() -> Bytes {
+    static ZEROS: OnceLock<Bytes> = OnceLock::new();
+    ZEROS.get_or_init(|| vec![0; LEN].into()).clone()
+}
+
+async fn wire(means: &Means, methods: Vec<Method>) -> io::Result<Wire> {
+    // Has the tickets.
+    let first = means.attacker().await;
+    let osd = osd_addr(&means.admin, &means.victim).await;
+    let auth = Arc::clone(&means.auth).connector(EntityType::OSD);
+    let wire = Wire::open(osd, auth, Compression { methods, frame_len_min: 1, secure: false }).await;
+    drop(first);
+    wire
+}
+
+/// A write beyond what an object may be: it is refused when it has come.
+fn write(wire: &mut Wire, means: &Means, tid: u64) -> Bytes {
+    let write = OsdOp::write(u64::MAX / 2, zeros());
+    wire.sealed(&request(means.evil, means.admin.map_epoch(), write, OsdFlags::WRITE), tid)
+}
+
+pub(crate) async fn bombs(means: Means) {
+    let method = fastrand::choice([Method::Zstd, Method::Zlib, Method::Lz4]).expect("there are some");
+    let Ok(mut wire) = wire(&means, vec![method]).await else { return };
+    let bomb = write(&mut wire, &means, 1);
+    assert!(bomb.len() < LEN / 200, "{method:?}: {} bytes", bomb.len());
+    let last = write(&mut wire, &means, 2);
+    let sent = wire.stream.write_all(&[&bomb.repeat(BOMBS)[..], &last].concat()).await;
+    if sent.is_ok()
+        && let Ok(result) = wire.answer(2).await
+    {
+        assert!(result < 0, "a write beyond what an object may be came to {result}");
+    }
+}
+
+/// The data of a message say that they become more than they can.
+pub(crate) async fn claims(means: Means) {
+    for (method, at) in [(Method::Snappy, 0), (Method::Lz4, 4)] {
+        let Ok(mut wire) = wire(&means, vec![method]).await else { return };
+        let mut frame = write(&mut wire, &means, 1).to_vec();
+        boast(&mut frame, at);
+        let sent = wire.stream.write_all(&frame).await;
+        // It hangs up, and says nothing of it; what came before that is of no interest.
+        if sent.is_ok() {
+            let mut heard = Vec::new();
+            let _ = wire.stream.read_to_end(&mut heard).await;
+        }
+    }
+}
+
+/// Puts as large a number as there is room for where the last segment says how long it becomes. The checksum,
+/// which is the frame's end, is right.
+fn boast(frame: &mut [u8], at: usize) {
+    let len = u32::from_le_bytes(frame[LAST_LEN_AT..LAST_LEN_AT + 4].try_into().expect("four bytes"));
+    let end = frame.len() - EPILOGUE_LEN;
+    let begin = end - len as usize;
+    frame[begin + at..begin + at + 4].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]);
+    let sum = crc32c(u32::MAX, &frame[begin..end]);
+    let sum_at = frame.len() - 4;
+    frame[sum_at..].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Each connection begins with something, stops somewhere in it, and goes on byte by byte.
+pub(crate) async fn halves(means: Means) {
+    let mut tasks = JoinSet::new();
+    for _ in 0..HALVES {
+        tasks.spawn(half_message(means.clone()));
+        tasks.spawn(half_greeting(means.clone()));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn half_message(means: Means) {
+    let Ok(mut wire) = wire(&means, Vec::new()).await else { return };
+    let frame = write(&mut wire, &means, 1);
+    let cut = Rng::new().usize(1..frame.len());
+    if wire.stream.write_all(&frame[..cut]).await.is_ok() {
+        drip(&mut wire.stream, &frame[cut..]).await;
+    }
+}
+
+async fn half_greeting(means: Means) {
+    let door = if fastrand::bool() { means.victim.mon_addr() } else { means.victim.osd_addr() };
+    // A banner, and a frame of which only the first bytes come.
+    let greeting = b"ceph v2\n\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01";
+    if let Ok(mut stream) = TcpStream::connect(door).await {
+        drip(&mut stream, greeting).await;
+    }
+}
+
+async fn drip(stream: &mut TcpStream, rest: &[u8]) {
+    let begun = tokio::time::Instant::now();
+    for byte in rest.chunks(1).take(DROPS) {
+        if stream.write_all(byte).await.is_err() || begun.elapsed() > PATIENCE / 2 {
+            return;
+        }
+        sleep(DROP_EVERY).await;
+    }
+}
