@@ -3,13 +3,52 @@
 use loligo_lockstat::{Mode, Report, mode, report, reset, set_mode};
 use serde_json::{Map, Value, json};
 
-use super::{Admin, Command, ConfigOption, Failure, Request};
+use crate::command::{Answer, Command};
+use crate::failure::Failure;
+use crate::log;
+use crate::option::ConfigOption;
+use crate::request::Request;
+use crate::table::Admin;
 
 /// The protocol's version, as Ceph's servers say it.
 const PROTOCOL_VERSION: &str = "2";
 
+impl Default for Admin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Admin {
+    /// The commands and options that every program has.
+    pub fn new() -> Self {
+        let admin = Self::empty();
+        register(&admin);
+        log::register(&admin);
+        admin
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// There is none of this name, it cannot be changed, or not to this value.
+    pub fn change(&self, name: &str, value: &str) -> Result<(), Failure> {
+        change(self, name, value)
+    }
+}
+
+/// A command about the table that it stands in, which it must not own: that would keep both, and all that other
+/// commands own, for ever.
+fn of_table(admin: &Admin, prefix: &str, help: &str, run: fn(&Admin, &Request) -> Answer) -> Command {
+    let table = admin.downgrade();
+    Command::new(prefix, help, move |request| {
+        let gone = || Failure::new("the table of commands is gone");
+        run(&table.upgrade().ok_or_else(gone)?, request)
+    })
+}
+
 /// Adds them all.
-pub(super) fn register(admin: &Admin) {
+fn register(admin: &Admin) {
     register_about(admin);
     register_config(admin);
     register_lock_stat(admin);
@@ -25,32 +64,28 @@ fn register_about(admin: &Admin) {
         Ok(request.json(&json!({ "version": version, "release": "pacific", "release_type": "stable" })))
     };
     admin.command(Command::new("version", "The program's version.", version));
-    admin.command(Command::of_table("help", "All commands.", |admin, request| {
+    admin.command(of_table(admin, "help", "All commands.", |admin, request| {
         let commands = admin.commands();
         let shown = commands.iter().filter(|c| !c.help.is_empty());
         let help: Map<String, Value> = shown.map(|c| (c.prefix.clone(), json!(c.help))).collect();
         Ok(request.json(&Value::Object(help)))
     }));
-    admin.command(Command::of_table(
-        "get_command_descriptions",
-        "All commands, for programs.",
-        |admin, _| {
-            let commands = admin.commands();
-            let shown = commands.iter().filter(|c| !c.help.is_empty()).enumerate();
-            let all: Map<String, Value> = shown.map(|(n, c)| (format!("cmd{n:03}"), c.describe())).collect();
-            Ok(Value::Object(all).to_string())
-        },
-    ));
+    admin.command(of_table(admin, "get_command_descriptions", "All commands, for programs.", |admin, _| {
+        let commands = admin.commands();
+        let shown = commands.iter().filter(|c| !c.help.is_empty()).enumerate();
+        let all: Map<String, Value> = shown.map(|(n, c)| (format!("cmd{n:03}"), c.describe())).collect();
+        Ok(Value::Object(all).to_string())
+    }));
 }
 
 fn register_config(admin: &Admin) {
-    admin.command(Command::of_table("config show", "All settings.", |admin, request| {
+    admin.command(of_table(admin, "config show", "All settings.", |admin, request| {
         let all: Map<String, Value> =
             admin.options().iter().map(|option| (option.name.clone(), json!((option.get)()))).collect();
         Ok(request.json(&Value::Object(all)))
     }));
 
-    let get = Command::of_table("config get", "One setting.", |admin, request| {
+    let get = of_table(admin, "config get", "One setting.", |admin, request| {
         let name = request.arg("var").unwrap_or_default();
         let option = admin.find_option(name);
         let option = option.ok_or_else(|| no_option(&format!("error getting '{name}'")))?;
@@ -60,17 +95,15 @@ fn register_config(admin: &Admin) {
     });
     admin.command(get.required("var", &[]));
 
-    let set =
-        Command::of_table("config set", "Change a setting until the program ends.", |admin, request| {
-            let (name, value) =
-                (request.arg("var").unwrap_or_default(), request.arg("val").unwrap_or_default());
-            change(admin, name, value)?;
-            Ok(request.json(&json!({ "success": "" })))
-        });
+    let set = of_table(admin, "config set", "Change a setting until the program ends.", |admin, request| {
+        let (name, value) = (request.arg("var").unwrap_or_default(), request.arg("val").unwrap_or_default());
+        change(admin, name, value)?;
+        Ok(request.json(&json!({ "success": "" })))
+    });
     admin.command(set.required("var", &[]).rest("val"));
 
     let help = "Change settings until the program ends, given as options of a command line.";
-    let inject = Command::of_table("injectargs", help, |admin, request| {
+    let inject = of_table(admin, "injectargs", help, |admin, request| {
         for (name, value) in options(request.arg("injected_args").unwrap_or_default())? {
             if admin.find_option(&name).is_none() {
                 return Err(Failure::new(format!("failed to parse arguments: --{name} {value}")));
@@ -99,7 +132,7 @@ fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
     Ok(options)
 }
 
-pub(super) fn change(admin: &Admin, name: &str, value: &str) -> Result<(), Failure> {
+fn change(admin: &Admin, name: &str, value: &str) -> Result<(), Failure> {
     let what = || format!("error setting '{name}' to '{value}'");
     let option = admin.find_option(name).ok_or_else(|| no_option(&what()))?;
     let set = option.set.as_ref();

@@ -3,7 +3,11 @@
 use loligo_logring::{Subsys, levels, set_option};
 use serde_json::json;
 
-use super::{Admin, Command, ConfigOption, Failure, Request};
+use crate::command::Command;
+use crate::failure::Failure;
+use crate::option::ConfigOption;
+use crate::request::Request;
+use crate::table::Admin;
 
 /// What a command does; false if there is no log.
 type Act = fn() -> bool;

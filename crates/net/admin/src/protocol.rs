@@ -7,7 +7,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Failure, Request};
+use crate::failure::Failure;
+use crate::request::Request;
 
 /// Bytes of a request, more than any command of ours needs. Ceph's own limit was 1,024.
 pub(super) const REQUEST_MAX: usize = 16 << 10;

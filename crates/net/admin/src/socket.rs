@@ -16,7 +16,8 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::{Admin, protocol};
+use crate::protocol;
+use crate::table::Admin;
 
 /// Connections at a time; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
+use serde_json::{Value, json};
+
 use super::*;
 
 /// Commands that all servers have, and a level as a log has it.

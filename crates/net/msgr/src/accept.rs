@@ -11,31 +11,12 @@ use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use socket2::TcpKeepalive;
 
 use crate::admission::{Place, Seat, is_shortage};
-use crate::connection::Verdict;
+use crate::connection::{Incoming, Request, Verdict};
 use crate::context::Context;
 use crate::dialog::Dialog;
 use crate::driver::Driver;
-use crate::messenger::next_id;
 use crate::socket::{Listener, Socket};
 use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
-
-/// A socket on which a peer wants to open or resume a session. The connection that it is for answers.
-pub(crate) struct Incoming {
-    pub(crate) dialog: Dialog,
-    pub(crate) request: Request,
-    pub(crate) peer: PeerInfo,
-    /// The session there was is to be forgotten.
-    pub(crate) fresh: bool,
-    /// The lossy session that this one takes the place of. What the peer sends again must not overtake what
-    /// it sent there.
-    pub(crate) former: Option<Arc<Connection>>,
-}
-
-/// What the peer asks for.
-pub(crate) enum Request {
-    Ident(ClientIdent),
-    Reconnect(Reconnect),
-}
 
 /// What the kernel keeps of what a server has written to a client on the same host. There is no distance to
 /// bridge, and what lies in a larger buffer (4 MiB by default) has left the processor's cache before the
@@ -346,7 +327,7 @@ impl Door {
         let user = self.identity.as_ref().map(|identity| identity.name.clone());
         let place: Option<Place> = former.and_then(|former| former.session().place.take());
         let place = place.map_or_else(|| self.ctx.config.admission.sessions.enter(user), Ok)?;
-        let conn = Connection::new(next_id(), incoming.peer, policy, &self.ctx.config.limits);
+        let conn = Connection::new(incoming.peer, policy, &self.ctx.config.limits);
         let mut session = conn.session();
         session.place = Some(place);
         if let Request::Ident(ident) = &incoming.request {
@@ -372,16 +353,6 @@ impl Door {
             None => SocketAddr::new(self.from.ip(), 0),
         };
         EntityAddr::msgr2(sock).with_nonce(addr.nonce)
-    }
-}
-
-impl Request {
-    /// The verdict if there is no connection that could be meant.
-    fn unknown(&self, policy: &Policy) -> Verdict {
-        match self {
-            Self::Ident(_) => Verdict::Replace,
-            Self::Reconnect(_) => Verdict::Reset { full: policy.resetcheck },
-        }
     }
 }
 

@@ -1,11 +1,8 @@
 //! The trait through which a messenger delivers.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use loligo_cephx::handshake::{ClientAuth, ServerAuth};
-use loligo_wire::EntityType;
 use loligo_wire::message::Msg;
 
 use crate::{Connection, Error};
@@ -58,16 +55,4 @@ pub trait Dispatcher: Send + Sync + 'static {
     fn refused(&self, conn: &Arc<Connection>, why: &Error) {
         let _ = (conn, why);
     }
-}
-
-/// Authenticates ourselves towards a peer that we connect to.
-pub trait ConnectAuth: Send + Sync + 'static {
-    /// One exchange; called for every attempt to connect.
-    fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth>;
-}
-
-/// Authenticates peers that connect to us.
-pub trait AcceptAuth: Send + Sync + 'static {
-    /// One exchange; called for every accepted socket.
-    fn acceptor(&self, from: SocketAddr) -> Box<dyn ServerAuth>;
 }

@@ -23,8 +23,7 @@ use loligo_msgr_proto::{
 };
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 
-use crate::accept::{Incoming, Request};
-use crate::connection::{Numbers, State, Watched, Writer};
+use crate::connection::{Incoming, Numbers, Request, State, Watched, Writer};
 use crate::context::Context;
 use crate::dialog::Dialog;
 use crate::socket::Socket;

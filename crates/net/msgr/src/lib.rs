@@ -25,6 +25,7 @@
 
 mod accept;
 mod admission;
+mod auth;
 mod config;
 mod connection;
 mod context;
@@ -40,9 +41,10 @@ pub mod testing;
 mod throttle;
 
 pub use admission::{Admission, AdmissionLimits, Budget, Grant, Lobby, Seat, is_shortage, raise_limit};
+pub use auth::{AcceptAuth, ConnectAuth};
 pub use config::{Config, Limits, Policies, Policy, Reroute};
 pub use connection::{Connection, Cork, PeerInfo, State, Ticket, Unpacked, Watcher};
-pub use dispatcher::{AcceptAuth, ConnectAuth, Dispatcher};
+pub use dispatcher::Dispatcher;
 pub use error::{Dropped, Error, SendError};
 pub use log::{Level, Log, bounded_log, process_log};
 pub use loligo_cephx::handshake::Identity;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 use tokio::time::Instant;
@@ -73,7 +73,7 @@ impl Messenger {
         let ctx = &self.ctx;
         let make = || {
             let peer = PeerInfo { kind, num: -1, addr, from: None, features: 0 };
-            Connection::new(next_id(), peer, policy.clone(), &ctx.config.limits)
+            Connection::new(peer, policy.clone(), &ctx.config.limits)
         };
         let (conn, is_new) = if policy.lossy {
             (make(), true)
@@ -142,12 +142,6 @@ impl fmt::Debug for Messenger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "messenger of {}.{}", self.ctx.config.kind, self.ctx.num.load(Ordering::Relaxed))
     }
-}
-
-/// A number for a connection that no other one of the process has.
-pub(crate) fn next_id() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Sends keepalives, ends sockets whose peers are silent, and corrects guesses, until the messenger stops.

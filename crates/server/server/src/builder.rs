@@ -11,8 +11,7 @@ use loligo_mon::state::OsdCount;
 use loligo_msgr::{AdmissionLimits, Compression, Log, bounded_log, process_log};
 use loligo_wire::EntityType;
 
-use crate::StartError;
-use crate::handle::Handle;
+use crate::daemon::{Daemon, Surroundings};
 
 /// Where to begin: [`Server::memory`] or [`Server::disk`].
 #[derive(Debug)]
@@ -43,6 +42,7 @@ impl Server {
             admission: None,
             log: process_log(),
             announce: None,
+            daemons: Vec::new(),
         }
     }
 }
@@ -59,6 +59,9 @@ pub enum Auth {
 
 /// Says which address clients are told instead of the one that is listened at.
 pub(crate) type Announce = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
+
+/// Makes a daemon.
+pub(crate) type MakeDaemon = Arc<dyn Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync>;
 
 /// What a server shall be like.
 #[derive(Clone)]
@@ -79,6 +82,7 @@ pub struct Builder {
     pub(crate) admission: Option<AdmissionLimits>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
+    pub(crate) daemons: Vec<MakeDaemon>,
 }
 
 impl Builder {
@@ -171,6 +175,13 @@ impl Builder {
         Self { log: bounded_log(log), ..self }
     }
 
+    /// One more daemon, which `make` makes when the server starts: its door is opened behind those of the OSDs and
+    /// the manager, and before the monitor's. May be said several times.
+    pub fn daemon(mut self, make: impl Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync + 'static) -> Self {
+        self.daemons.push(Arc::new(make));
+        self
+    }
+
     /// Tells clients other addresses than those that are listened at: tests put something in between.
     #[doc(hidden)]
     pub fn announce(
@@ -178,12 +189,6 @@ impl Builder {
         announce: impl Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync + 'static,
     ) -> Self {
         Self { announce: Some(Arc::new(announce)), ..self }
-    }
-
-    /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a
-    /// runtime: it takes some milliseconds.
-    pub fn start(self) -> Result<Handle, StartError> {
-        Handle::start(self)
     }
 }
 

@@ -1,48 +1,40 @@
-//! The monitor and the OSDs, put together.
+//! The daemons, put together.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fs, io};
 
 use loligo_admin::{Admin, AdminSocket, ConfigOption};
-use loligo_cephx::handshake::ServerAuth;
 use loligo_cephx::key::{CryptoKey, KeyType};
-use loligo_cephx::server::{AuthConfig, AuthServer};
+use loligo_cephx::server::AuthConfig;
 use loligo_logring::{log, text};
-use loligo_maps::OsdMap;
 use loligo_mon::command::Failure;
 use loligo_mon::state::pools::Created;
-use loligo_mon::state::{NewCluster, NewOsdMap, OsdCount, State};
-use loligo_mon::{MonConfig, MonService, PgUsage, Scrub, Space, Usage, UsageSource};
-use loligo_msgr::{
-    AcceptAuth, Admission, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle,
-};
-use loligo_osd::{Door, Limits, Osd, OsdConfig, PgStats, PoolStats};
-use loligo_store::memory::MemoryStore;
-use loligo_store::{Delayed, ObjectStore};
-use loligo_store_disk::{DiskConfig, DiskStore};
-use loligo_wire::message::osd::ObjectStatSum;
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, PgId, PoolId, UTime, Uuid};
+use loligo_mon::state::{NewCluster, NewOsdMap, State};
+use loligo_mon::{MonConfig, MonService};
+use loligo_msgr::Messenger;
+use loligo_osd::{Limits, Osd, OsdConfig};
+use loligo_wire::{EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::builder::Announce;
+use crate::daemon::{Daemon, Introduction, Listening, Surroundings};
+use crate::daemons::{Mgr, Mon, OsdDaemon};
 use crate::dir::DataDir;
-use crate::handle::Facts;
+use crate::host::{host_name, random_uuid};
+use crate::listen::{Doors, OpenDoor};
+use crate::objects::{Disk, MEMORY_BYTES, open_store, store_stopped};
 use crate::scrub::{self, ScrubFile};
-use crate::tell::{self, MgrDoor, MonDoor, OsdDoor};
+use crate::usage::OsdUsage;
 use crate::{Auth, Builder, StartError, fullness, quota};
 
-/// Requests that may wait for placement groups, over all clients, and their bytes
-/// (`osd_client_message_size_cap`).
-const OSD_WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
-/// What a store in memory takes, unless it is told.
-const MEMORY_BYTES: u64 = 8 << 30;
-
-/// A running monitor and OSD.
+/// A running cluster.
 pub(crate) struct Cluster {
     facts: Facts,
     mon: Arc<MonService>,
+    /// In the order in which they were opened.
     messengers: Vec<Arc<Messenger>>,
+    _daemons: Vec<Arc<dyn Daemon>>,
     /// Tells when the store can write no more.
     disk: Option<Disk>,
     /// Tells that a thread of the OSDs has panicked.
@@ -53,10 +45,34 @@ pub(crate) struct Cluster {
     _dir: DataDir,
 }
 
+/// What does not change while a server runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) fsid: Uuid,
+    /// In the order of the list.
+    pub(crate) daemons: Vec<Listening>,
+    pub(crate) conf: PathBuf,
+    pub(crate) keyring: PathBuf,
+    pub(crate) admin_socket: PathBuf,
+    pub(crate) admin: Admin,
+}
+
+impl Facts {
+    /// Where the daemons of a kind listen, in the order of the list.
+    pub(crate) fn addrs(&self, kind: EntityType) -> impl Iterator<Item = SocketAddr> {
+        self.daemons.iter().filter(move |daemon| daemon.name.kind == kind).map(|daemon| daemon.at)
+    }
+
+    /// Where the monitor listens.
+    pub(crate) fn mon_addr(&self) -> SocketAddr {
+        self.addrs(EntityType::MON).next().unwrap_or_else(|| unreachable!("every cluster has a monitor"))
+    }
+}
+
 impl Cluster {
     pub(crate) async fn start(builder: Builder) -> Result<Self, StartError> {
         loligo_msgr::raise_limit();
-        let new_fsid = Uuid(random_uuid()?);
+        let new_fsid = random_uuid()?;
         let dir = match &builder.data_dir {
             Some(path) => DataDir::open(path)?,
             None => DataDir::temporary(new_fsid)?,
@@ -67,77 +83,46 @@ impl Cluster {
         }
         let fsid = state.fsid();
         dir.write_keyring(state.keys())?;
-
         let (store, disk) = open_store(&builder, &dir, &state)?;
         if let Some(disk) = &disk {
             state.set_store(disk.store.id());
         }
-        let store = match builder.commit_delay {
-            Some(delay) => Arc::new(Delayed::new(store, delay)?),
-            None => store,
-        };
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let (tell, panicked) = mpsc::unbounded_channel();
         osd.on_panic(move |why| drop(tell.send(why)));
-        let doors = Doors::new(&builder, &state, state.osd_count_for(builder.osds)?);
-        let figures_of = Arc::clone(&osd);
         // What is in memory is new at each start, and so is what is known of it.
-        let scrub_file = dir.scrub_file(fsid).filter(|_| disk.is_some()).map(Arc::new);
+        let scrub_file = dir.scrub_file().filter(|_| disk.is_some());
+        let scrub_file = scrub_file.map(|path| Arc::new(ScrubFile::new(path, fsid)));
         if let Some(file) = &scrub_file {
             file.restore(&osd);
         }
+        let places = Places::of(&state, &builder)?;
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
-        tell_of_purged_snaps(&osd, &mon);
-        fullness::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
-        quota::watch(Arc::downgrade(&osd), Arc::downgrade(&mon));
-        let scrubs = scrub_file.map(|file| (file, Arc::clone(&osd)));
-        let admins: Vec<Admin> = doors.osd_ids().map(|id| tell::osd_admin(&osd, &mon, id)).collect();
-        let (mut messengers, osd_addrs) = doors.open_osds(&osd, &admins, &mon).await?;
-        let mon_admin = tell::mon_admin(&mon, &osd);
-        drop(osd);
-        let boot = Boot { osds: Boot::osds_at(&messengers)?, host: host_name() };
-        let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
-        let booted = mon.call(move |state, now| boot.run(state, now, &pools, pg_num)).await;
-        booted.map_err(io::Error::other)??;
-
-        let mgr_admin = tell::mgr_admin(&mon);
-        let mgr_messenger = doors.open_mgr(MgrDoor::new(Arc::clone(&mon), mgr_admin.clone()), &mon).await?;
-        let mgr_addrs = mgr_messenger.addrs();
-        let announced = mon.call(move |state, now| state.set_manager(now, mgr_addrs)).await;
-        announced.map_err(io::Error::other)?;
-        messengers.push(mgr_messenger);
-        let mon_door = MonDoor::new(Arc::clone(&mon), mon_admin.clone());
-        let (mon_messenger, mon_addr) = doors.open_mon(mon_door, &mon).await?;
-        let addrs = mon_messenger.addrs();
-        dir.write_conf(fsid, &addrs, builder.auth)?;
-        let started = mon.call(move |state, now| state.start(now, addrs)).await;
-        started.map_err(io::Error::other)?;
-        let file = scrubs.as_ref().map(|(file, _)| Arc::clone(file));
-        scrub::watch(Arc::downgrade(&figures_of), Arc::downgrade(&mon), file);
-        messengers.push(mon_messenger);
-        log!(
-            MON,
-            1,
-            "serving {}: monitor at {}, OSDs at {}",
-            text(&fsid),
-            mon_addr,
-            text(&listed(&osd_addrs))
-        );
-        let facts = Facts {
-            fsid,
-            mon_addr,
-            osd_addrs,
-            conf: dir.conf(),
-            keyring: dir.keyring(),
-            admin_socket: dir.admin_socket(),
-            admin: admins.first().cloned().unwrap_or_default(),
-        };
-        for admin in admins.iter().chain([&mon_admin, &mgr_admin]) {
+        watch(&osd, &mon);
+        let around = Surroundings { mon, osd };
+        let (mut list, monitor) = daemons(&around, &builder, &places)?;
+        let doors = Doors::new(&builder);
+        let mut open = doors.open_all(&list).await?;
+        introduce(&around.mon, &mut open, places.osds.len(), &builder).await?;
+        // Whoever finds the monitor finds all others.
+        open.push(doors.open(&*monitor).await?);
+        list.push(monitor);
+        let mon_addrs = open.last().map(|door| door.messenger.addrs()).unwrap_or_default();
+        dir.write_conf(fsid, &mon_addrs, builder.auth)?;
+        let started = open.last_mut().and_then(|door| door.introduction.take());
+        tell_monitor(&around.mon, started.into_iter().collect()).await?;
+        scrub::watch(Arc::downgrade(&around.osd), Arc::downgrade(&around.mon), scrub_file.clone());
+        let facts = facts(fsid, &dir, &open);
+        log!(MON, 1, "serving {}: {}", text(&facts.fsid), text(&listed(&facts.daemons)));
+        for admin in open.iter().filter_map(|door| door.admin.as_ref()) {
             register_settings(admin, &facts, &builder, disk.is_some());
         }
         let socket = AdminSocket::open(&facts.admin_socket, facts.admin.clone());
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
-        Ok(Self { facts, mon, messengers, disk, panicked, scrubs, _admin, _dir: dir })
+        let messengers = open.into_iter().map(|door| door.messenger).collect();
+        let Surroundings { mon, osd } = around;
+        let scrubs = scrub_file.map(|file| (file, osd));
+        Ok(Self { facts, mon, messengers, _daemons: list, disk, panicked, scrubs, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -174,44 +159,101 @@ impl Cluster {
     }
 }
 
-/// A store on disk, as the cluster looks after it.
-struct Disk {
-    store: Arc<DiskStore>,
-    stopped: oneshot::Receiver<()>,
+/// Where the last run's daemons listened.
+struct Places {
+    mon: Option<SocketAddr>,
+    /// By the OSDs' numbers: as many as there are to be.
+    osds: Vec<Option<SocketAddr>>,
 }
 
-fn open_store(
+impl Places {
+    fn of(state: &State, builder: &Builder) -> Result<Self, StartError> {
+        let sock = |addrs: &EntityAddrVec| addrs.msgr2().and_then(|addr| addr.sock);
+        let last_of = |osd| state.osdmap().osd(osd).and_then(|osd| sock(&osd.client_addrs));
+        Ok(Self {
+            mon: state.monmap().mon(0).and_then(|(_, info)| sock(&info.public_addrs)),
+            osds: state.osd_count_for(builder.osds)?.ids().map(last_of).collect(),
+        })
+    }
+}
+
+/// The list of daemons, and the monitor, whose door is opened last.
+#[expect(clippy::type_complexity, reason = "a list and its last")]
+fn daemons(
+    around: &Surroundings,
     builder: &Builder,
-    dir: &DataDir,
-    state: &State,
-) -> Result<(Arc<dyn ObjectStore>, Option<Disk>), StartError> {
-    if !builder.on_disk {
-        return Ok((Arc::new(MemoryStore::new(builder.capacity_bytes.unwrap_or(MEMORY_BYTES))), None));
+    places: &Places,
+) -> Result<(Vec<Arc<dyn Daemon>>, Arc<dyn Daemon>), StartError> {
+    let mut list: Vec<Arc<dyn Daemon>> = Vec::new();
+    let throttle = OsdDaemon::throttle();
+    for (id, last) in (0..).map(OsdId).zip(&places.osds) {
+        let compression = builder.compression.clone();
+        list.push(OsdDaemon::new(around, (id, random_uuid()?), *last, compression, &throttle));
     }
-    let path = dir.store();
-    let cache_bytes =
-        builder.cache_bytes.map_or(DiskConfig::CACHE_BYTES, |bytes| bytes.try_into().unwrap_or(usize::MAX));
-    let (capacity, store) = (builder.capacity_bytes, state.store());
-    let config = DiskConfig { capacity, cache_bytes, store, ..DiskConfig::new(state.fsid()) };
-    let opened = DiskStore::open(&path, config);
-    let store = Arc::new(opened.map_err(|source| StartError::Store { path, source })?);
-    let (tell, stopped) = oneshot::channel();
-    store.on_stop(move |_| {
-        // Who waits for it may have ended.
-        let _ = tell.send(());
-    });
-    Ok((Arc::clone(&store) as _, Some(Disk { store, stopped })))
+    list.push(Mgr::new(around));
+    list.extend(builder.daemons.iter().map(|make| make(around)));
+    Ok((list, Mon::new(around, builder.mon_addr, places.mon)))
 }
 
-/// Ends when the store has stopped, and says why; never, if it is in memory.
-async fn store_stopped(disk: &mut Option<Disk>) -> String {
-    match disk {
-        Some(Disk { store, stopped }) => {
-            let _ = stopped.await;
-            store.why_stopped().unwrap_or_default()
+/// Tells the monitor of daemons that listen now, and of the pools that are to be there: before clients come.
+async fn introduce(
+    mon: &MonService,
+    open: &mut [OpenDoor],
+    osds: usize,
+    builder: &Builder,
+) -> Result<(), StartError> {
+    let mut steps: Vec<Introduction> = Vec::with_capacity(open.len() + 2);
+    let host = host_name();
+    steps.push(Box::new(move |state, now| state.add_osds(now, osds, &host)));
+    steps.extend(open.iter_mut().filter_map(|door| door.introduction.take()));
+    let (pools, pg_num) = (builder.pools.clone(), builder.pg_num);
+    steps.push(Box::new(move |state, now| make_pools(state, now, &pools, pg_num)));
+    tell_monitor(mon, steps).await
+}
+
+async fn tell_monitor(mon: &MonService, steps: Vec<Introduction>) -> Result<(), StartError> {
+    let told = mon.call(move |state, now| steps.into_iter().try_for_each(|step| step(state, now)));
+    Ok(told.await.map_err(io::Error::other)??)
+}
+
+fn make_pools(state: &mut State, now: UTime, pools: &[String], pg_num: u32) -> Result<(), Failure> {
+    for name in pools {
+        if let Created::New(id) = state.create_pool(now, name, pg_num)? {
+            state.change_pool(now, id, |pool| {
+                pool.application_metadata.insert(application(name).into(), Default::default());
+            })?;
         }
-        None => std::future::pending().await,
     }
+    Ok(())
+}
+
+/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others
+/// for objects.
+fn application(pool: &str) -> &'static str {
+    if pool == "rbd" { "rbd" } else { "rados" }
+}
+
+fn facts(fsid: Uuid, dir: &DataDir, open: &[OpenDoor]) -> Facts {
+    Facts {
+        fsid,
+        daemons: open.iter().map(OpenDoor::listening).collect(),
+        conf: dir.conf(),
+        keyring: dir.keyring(),
+        admin_socket: dir.admin_socket(),
+        // One socket serves the process: with the table of the first OSD.
+        admin: open.iter().find_map(|door| door.admin.clone()).unwrap_or_default(),
+    }
+}
+
+fn listed(daemons: &[Listening]) -> String {
+    daemons.iter().map(|daemon| format!("{} at {}", daemon.name, daemon.at)).collect::<Vec<_>>().join(", ")
+}
+
+/// Has what is looked after now and then looked after, as long as the two are there.
+fn watch(osd: &Arc<Osd>, mon: &Arc<MonService>) {
+    tell_of_purged_snaps(osd, mon);
+    fullness::watch(Arc::downgrade(osd), Arc::downgrade(mon));
+    quota::watch(Arc::downgrade(osd), Arc::downgrade(mon));
 }
 
 /// The state that the last run left, or that of a new cluster, which is saved before anything else is
@@ -249,7 +291,7 @@ async fn start_monitor(
     let config = MonConfig {
         state,
         auth,
-        usage: Arc::new(OsdUsage(Arc::clone(osd))),
+        usage: Arc::new(OsdUsage::new(Arc::clone(osd))),
         file: dir.state_file(),
         on_osdmap: Box::new(move |NewOsdMap { map, encoded, filed_by }| {
             maps_to.set_map(map, encoded, &filed_by).map_err(io::Error::other)
@@ -275,125 +317,6 @@ fn tell_of_purged_snaps(osd: &Osd, mon: &Arc<MonService>) {
     });
 }
 
-/// Where the two listen, and what they say of it.
-struct Doors {
-    /// As the builder says it.
-    mon: SocketAddr,
-    /// Where the last run listened: clients that run on look for us there.
-    mon_last: Option<SocketAddr>,
-    /// By the OSDs' numbers: as many as there are to be.
-    osds_last: Vec<Option<SocketAddr>>,
-    log: Log,
-    announce: Option<Announce>,
-    compression: Option<Compression>,
-    admission: Arc<Admission>,
-}
-
-impl Doors {
-    fn new(builder: &Builder, state: &State, osds: OsdCount) -> Self {
-        let sock = |addrs: &EntityAddrVec| addrs.msgr2().and_then(|addr| addr.sock);
-        let last_of = |osd| state.osdmap().osd(osd).and_then(|osd| sock(&osd.client_addrs));
-        Self {
-            mon: builder.mon_addr,
-            mon_last: state.monmap().mon(0).and_then(|(_, info)| sock(&info.public_addrs)),
-            osds_last: osds.ids().map(last_of).collect(),
-            log: Arc::clone(&builder.log),
-            announce: builder.announce.clone(),
-            compression: builder.compression.clone(),
-            admission: builder.admission.map_or_else(Admission::of_process, Admission::new),
-        }
-    }
-
-    fn osd_ids(&self) -> impl Iterator<Item = OsdId> + use<> {
-        (0..).map(OsdId).take(self.osds_last.len())
-    }
-
-    /// Opens a door for each OSD; all lead to the same one, and their clients share the room for requests.
-    async fn open_osds(
-        &self,
-        osd: &Arc<Osd>,
-        admins: &[Admin],
-        mon: &MonService,
-    ) -> Result<(Vec<Arc<Messenger>>, Vec<SocketAddr>), StartError> {
-        let throttle = Throttle::new(OSD_WAITING_MAX.0, OSD_WAITING_MAX.1);
-        let (mut messengers, mut addrs) = (Vec::new(), Vec::new());
-        for ((id, last), admin) in self.osd_ids().zip(&self.osds_last).zip(admins) {
-            let door = OsdDoor::new(Door::new(Arc::clone(osd), id), admin.clone());
-            let (messenger, addr) = self.open_osd(id, door, *last, mon, Arc::clone(&throttle)).await?;
-            messengers.push(messenger);
-            addrs.push(addr);
-        }
-        Ok((messengers, addrs))
-    }
-
-    async fn open_osd(
-        &self,
-        id: OsdId,
-        door: Arc<OsdDoor>,
-        last: Option<SocketAddr>,
-        mon: &MonService,
-        throttle: Arc<Throttle>,
-    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-        let mut config = Config::new(EntityType::OSD);
-        config.num = id.0.into();
-        config.nonce = nonce()?;
-        config.compression = self.compression.clone();
-        config.policies = Policies::new(Policy::stateless_server().with_throttle(throttle));
-        let any = SocketAddr::new(self.mon.ip(), 0);
-        self.open(config, door, Arc::new(ServiceAuth(Arc::clone(mon.auth()), EntityType::OSD)), any, last)
-            .await
-    }
-
-    async fn open_mon(
-        &self,
-        door: Arc<MonDoor>,
-        mon: &Arc<MonService>,
-    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-        let mut config = Config::new(EntityType::MON);
-        config.num = 0;
-        config.nonce = 0; // monitors are known by their address alone
-        config.policies = mon.policies();
-        self.open(config, door, Arc::clone(mon) as _, self.mon, self.mon_last).await
-    }
-
-    /// Opens the manager's door, at any port: clients hear of it from the monitor.
-    async fn open_mgr(&self, door: Arc<MgrDoor>, mon: &MonService) -> Result<Arc<Messenger>, StartError> {
-        let mut config = Config::new(EntityType::MGR);
-        config.nonce = nonce()?;
-        config.policies = mon.policies();
-        let any = SocketAddr::new(self.mon.ip(), 0);
-        let auth = Arc::new(ServiceAuth(Arc::clone(mon.auth()), EntityType::MGR));
-        self.open(config, door, auth, any, None).await.map(|(messenger, _)| messenger)
-    }
-
-    /// Listens at `addr`; if it leaves the port open, then at that of `last`, unless somebody else has it
-    /// now.
-    async fn open(
-        &self,
-        mut config: Config,
-        dispatcher: Arc<dyn Dispatcher>,
-        auth: Arc<dyn AcceptAuth>,
-        addr: SocketAddr,
-        last: Option<SocketAddr>,
-    ) -> Result<(Arc<Messenger>, SocketAddr), StartError> {
-        config.log = Arc::clone(&self.log);
-        config.admission = Arc::clone(&self.admission);
-        let (kind, nonce) = (config.kind, config.nonce);
-        let messenger = Messenger::new(config, dispatcher);
-        let known = last.filter(|last| addr.port() == 0 && last.ip() == addr.ip());
-        let bound = match messenger.bind(known.unwrap_or(addr), Arc::clone(&auth)).await {
-            Err(_) if known.is_some() => messenger.bind(addr, auth).await,
-            bound => bound,
-        };
-        let bound = bound.map_err(|source| StartError::Listen { addr, source })?;
-        if let Some(announce) = &self.announce {
-            let told = EntityAddr::msgr2(announce(kind, bound)).with_nonce(nonce);
-            messenger.set_addrs(told.into());
-        }
-        Ok((messenger, bound))
-    }
-}
-
 /// What `config show` says, by the names of Ceph's options.
 fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: bool) {
     let memory_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
@@ -403,7 +326,7 @@ fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: b
     };
     let settings = [
         ("fsid", facts.fsid.to_string()),
-        ("mon_host", format!("[v2:{}]", facts.mon_addr)),
+        ("mon_host", format!("[v2:{}]", facts.mon_addr())),
         ("auth_cluster_required", method.to_owned()),
         ("auth_service_required", method.to_owned()),
         ("auth_client_required", method.to_owned()),
@@ -414,148 +337,5 @@ fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: b
     ];
     for (name, value) in settings {
         admin.option(ConfigOption::new(name, move || value.clone()));
-    }
-}
-
-/// What the osdmap must say before clients come.
-struct Boot {
-    /// Where each OSD is, by their numbers, and an id for it if it is new.
-    osds: Vec<(EntityAddrVec, Uuid)>,
-    /// The machine's name.
-    host: String,
-}
-
-impl Boot {
-    fn osds_at(messengers: &[Arc<Messenger>]) -> io::Result<Vec<(EntityAddrVec, Uuid)>> {
-        messengers.iter().map(|messenger| Ok((messenger.addrs(), Uuid(random_uuid()?)))).collect()
-    }
-
-    fn run(self, state: &mut State, now: UTime, pools: &[String], pg_num: u32) -> Result<(), Failure> {
-        state.add_osds(now, self.osds.len(), &self.host)?;
-        for (osd, (addrs, new)) in (0..).map(OsdId).zip(self.osds) {
-            // A memory store is a new one each time, but the OSDs stay the same.
-            let known = state.osdmap().osd(osd).map(|osd| osd.uuid).filter(|uuid| *uuid != Uuid::default());
-            state.boot_osd(now, osd, known.unwrap_or(new), addrs)?;
-        }
-        for name in pools {
-            if let Created::New(id) = state.create_pool(now, name, pg_num)? {
-                state.change_pool(now, id, |pool| {
-                    pool.application_metadata.insert(application(name).into(), Default::default());
-                })?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn listed(addrs: &[SocketAddr]) -> String {
-    addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others
-/// for objects.
-fn application(pool: &str) -> &'static str {
-    if pool == "rbd" { "rbd" } else { "rados" }
-}
-
-/// Clients come to OSDs and to the manager with tickets that the monitor made for the service.
-struct ServiceAuth(Arc<AuthServer>, EntityType);
-
-impl AcceptAuth for ServiceAuth {
-    fn acceptor(&self, _: SocketAddr) -> Box<dyn ServerAuth> {
-        self.0.service_acceptor(self.1)
-    }
-}
-
-/// What the OSD stores, in the monitor's terms.
-pub(crate) struct OsdUsage(Arc<Osd>);
-
-impl OsdUsage {
-    pub(crate) fn new(osd: Arc<Osd>) -> Self {
-        Self(osd)
-    }
-}
-
-impl UsageSource for OsdUsage {
-    fn usage(&self) -> Usage {
-        usage(&self.0)
-    }
-
-    fn placement_groups(&self) -> Vec<PgUsage> {
-        let (scrubs, map) = (self.0.pg_scrubs(), self.0.map());
-        let of = |stats: PgStats| {
-            let scrub = scrubs.get(&stats.pg).copied().unwrap_or_default();
-            let (shallow, deep) = (scrub.shallow_errors as i64, scrub.deep_errors as i64);
-            let sum = ObjectStatSum {
-                num_scrub_errors: shallow + deep,
-                num_shallow_scrub_errors: shallow,
-                num_deep_scrub_errors: deep,
-                ..sum(&stats.stats, copies(&map, stats.pg.pool))
-            };
-            let (version, log_entries) = (stats.version, stats.remembered);
-            PgUsage { pg: stats.pg, sum, version, log_entries, scrubs: scrub::scrubs(&scrub) }
-        };
-        self.0.pg_stats().into_iter().map(of).collect()
-    }
-
-    fn scrub(&self, pgs: &[PgId], how: Scrub) {
-        self.0.ask_scrub(pgs.iter().copied(), scrub::kind(how));
-    }
-}
-
-pub(crate) fn usage(osd: &Osd) -> Usage {
-    let map = osd.map();
-    let pools = osd.pool_stats().into_iter();
-    let pools = pools.map(|(id, stats)| (id, sum(&stats, copies(&map, id)))).collect();
-    Usage { space: space(osd), pools }
-}
-
-pub(crate) fn space(osd: &Osd) -> Space {
-    let statfs = osd.statfs();
-    Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) }
-}
-
-/// The copies, or shards, that a pool is said to keep of each object.
-fn copies(map: &OsdMap, pool: PoolId) -> u64 {
-    map.pool(pool).map_or(1, |pool| pool.size.into())
-}
-
-fn sum(stats: &PoolStats, copies: u64) -> ObjectStatSum {
-    ObjectStatSum {
-        num_bytes: stats.stored.bytes as i64,
-        num_objects: stats.stored.objects as i64,
-        num_object_copies: (stats.stored.objects * copies) as i64,
-        num_rd: stats.reads as i64,
-        num_rd_kb: stats.read_bytes.div_ceil(1024) as i64,
-        num_wr: stats.writes as i64,
-        num_wr_kb: stats.written_bytes.div_ceil(1024) as i64,
-        num_omap_bytes: stats.stored.omap_bytes as i64,
-        num_omap_keys: stats.stored.omap_keys as i64,
-        ..ObjectStatSum::default()
-    }
-}
-
-/// A random UUID (version 4).
-fn random_uuid() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(bytes)
-}
-
-/// Tells this life of the OSD from others at the same address. Not 0, which stands for any.
-fn nonce() -> io::Result<u32> {
-    getrandom::u32().map(|n| n.max(1)).map_err(io::Error::other)
-}
-
-/// The machine's name up to the first dot, as CRUSH has hosts.
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let short = name.trim().split('.').next().unwrap_or_default();
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    match !short.is_empty() && short != "default" && short.chars().all(fits) {
-        true => short.to_owned(),
-        false => "localhost".to_owned(),
     }
 }

@@ -1,17 +1,16 @@
 //! The data directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use loligo_cephx::keyring::Keyring;
 use loligo_mon::StateFile;
 use loligo_wire::{EntityAddrVec, EntityName, Uuid};
-use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-use crate::scrub::ScrubFile;
+use crate::files::{no_follow, write_new};
 use crate::{Auth, StartError};
 
 /// A server's directory, which no other server uses at the same time.
@@ -81,8 +80,8 @@ impl DataDir {
     }
 
     /// Where what is known of scrubs is kept; as [`state_file`](Self::state_file).
-    pub(crate) fn scrub_file(&self, fsid: Uuid) -> Option<ScrubFile> {
-        (!self.temporary).then(|| ScrubFile::new(self.path.join("scrubs"), fsid))
+    pub(crate) fn scrub_file(&self) -> Option<PathBuf> {
+        (!self.temporary).then(|| self.path.join("scrubs"))
     }
 
     /// Where objects are kept on disk.
@@ -118,7 +117,7 @@ impl DataDir {
              auth service required = {method}\n\
              auth client required = {method}\n\
              keyring = {}\n\
-             # So that `ceph daemon osd.0 help` finds the server; clients would take one in [global] for their own.\n\
+             # So that `ceph daemon osd.N help` finds the server; clients would take one in [global] for their own.\n\
              [mon]\n\
              admin socket = {asok}\n\
              [osd]\n\
@@ -193,32 +192,6 @@ const STICKY: u32 = 0o1000;
 /// Root may do anything anyway.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
-}
-
-fn no_follow() -> i32 {
-    OFlags::NOFOLLOW.bits().cast_signed()
-}
-
-/// Writes a file that is not there yet; one that a crash has left is removed first, a link as such.
-pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
-}
-
-/// Reads a file of ours: not through a link, and not another user's.
-pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path)?;
-    let owner = file.metadata()?.uid();
-    if owner != geteuid().as_raw() {
-        let what = format!("it belongs to user {owner}: it is not read");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
-    Ok(content)
 }
 
 fn make_private(path: &Path, may_exist: bool) -> io::Result<()> {

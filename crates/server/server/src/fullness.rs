@@ -11,7 +11,7 @@ use loligo_mon::{Fullness, MonService, Space};
 use loligo_osd::Osd;
 use loligo_wire::UTime;
 
-use crate::cluster::space;
+use crate::usage::space;
 
 /// How often is looked. Stock OSDs report every 5 seconds, in which a fast disk takes more than what is left
 /// at the last ratio.

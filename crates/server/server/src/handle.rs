@@ -1,19 +1,20 @@
 //! The handle of a running server.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use loligo_wire::Uuid;
+use loligo_admin::Admin;
+use loligo_wire::{EntityType, Uuid};
 use tokio::runtime::{self, Runtime};
 use tokio::sync::{oneshot, watch};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Facts};
+use crate::daemon::Listening;
 use crate::{Builder, StartError};
-use loligo_admin::Admin;
 
 /// A running server. It stops when this is dropped.
 #[derive(Debug)]
@@ -25,21 +26,16 @@ pub struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What does not change while a server runs.
-#[derive(Clone, Debug)]
-pub(crate) struct Facts {
-    pub(crate) fsid: Uuid,
-    pub(crate) mon_addr: SocketAddr,
-    /// By the OSDs' numbers; there is at least one.
-    pub(crate) osd_addrs: Vec<SocketAddr>,
-    pub(crate) conf: PathBuf,
-    pub(crate) keyring: PathBuf,
-    pub(crate) admin_socket: PathBuf,
-    pub(crate) admin: Admin,
+impl Builder {
+    /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a
+    /// runtime: it takes some milliseconds.
+    pub fn start(self) -> Result<Handle, StartError> {
+        Handle::start(self)
+    }
 }
 
 impl Handle {
-    pub(crate) fn start(builder: Builder) -> Result<Self, StartError> {
+    fn start(builder: Builder) -> Result<Self, StartError> {
         let begun = Instant::now();
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = watch::channel(None);
@@ -76,17 +72,22 @@ impl Handle {
 
     /// Where the monitor listens.
     pub fn mon_addr(&self) -> SocketAddr {
-        self.facts.mon_addr
+        self.facts.mon_addr()
     }
 
     /// Where the first OSD listens.
     pub fn osd_addr(&self) -> SocketAddr {
-        self.facts.osd_addrs[0]
+        self.osd_addrs()[0]
     }
 
     /// Where each OSD listens, by their numbers.
-    pub fn osd_addrs(&self) -> &[SocketAddr] {
-        &self.facts.osd_addrs
+    pub fn osd_addrs(&self) -> Vec<SocketAddr> {
+        self.facts.addrs(EntityType::OSD).collect()
+    }
+
+    /// Each daemon, in the order in which their doors were opened: the monitor is the last.
+    pub fn daemons(&self) -> &[Listening] {
+        &self.facts.daemons
     }
 
     /// The cluster's id.

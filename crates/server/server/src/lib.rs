@@ -10,8 +10,8 @@
 //! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is
 //! dropped, the server stops.
 //!
-//! The monitor and each OSD listen at a port of their own. Both run on one tokio runtime of their own: a
-//! connection's task reads requests and carries them out in the thread that read them, so an operation
+//! The server is a list of [daemons](Daemon): the OSDs, the manager, what [`Builder::daemon`] adds, and the
+//! monitor. Each listens at a port of its own. All run on one tokio runtime of the server's: a connection's task reads requests and carries them out in the thread that read them, so an operation
 //! changes threads only if its placement group is busy. More threads than cores gain nothing.
 //!
 //! Objects of a memory server live as long as the process. With a data directory of its own
@@ -25,18 +25,26 @@
 mod builder;
 mod check;
 mod cluster;
+mod daemon;
+mod daemons;
 mod dir;
 mod error;
+mod files;
 mod fullness;
 mod handle;
+mod host;
+mod listen;
+mod objects;
 mod ops;
 mod perf;
 mod quota;
 mod scrub;
 mod tell;
+mod usage;
 
 pub use builder::{Auth, Builder, Server};
 pub use check::{DirChecked, check_dir};
+pub use daemon::{Daemon, Introduction, Listening, Listens, Surroundings};
 pub use dir::prepare_dir;
 pub use error::StartError;
 pub use handle::Handle;

@@ -8,7 +8,7 @@ use loligo_mon::state::log::Severity;
 use loligo_mon::{MonService, has_quotas};
 use loligo_osd::Osd;
 
-use crate::cluster::usage;
+use crate::usage::usage;
 
 /// How often is looked. A stock cluster takes some seconds to notice.
 const LOOK: Duration = Duration::from_secs(1);

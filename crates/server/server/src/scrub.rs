@@ -15,7 +15,7 @@ use loligo_store::ObjectName;
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::{EntityName, EntityType, PoolId, Reader, Uuid};
 
-use crate::dir::{read_own, write_new};
+use crate::files::{read_own, write_new};
 
 /// How often is looked whether something is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -125,9 +125,10 @@ async fn save(osd: &Arc<Osd>, file: Option<&Arc<ScrubFile>>) {
     let _ = tokio::task::spawn_blocking(move || file.save(&osd)).await;
 }
 
-/// What the configuration says; else the default.
+/// What the configuration says of the first OSD, since all scrub the one store together; else the default.
 fn policy(state: &State) -> ScrubPolicy {
-    let who = EntityName { kind: EntityType::OSD, id: "0".to_owned() };
+    let first = state.osdmap().osd_ids().next().unwrap_or_default();
+    let who = EntityName { kind: EntityType::OSD, id: first.0.to_string() };
     let seconds = |option: &str, general: Duration| {
         let set = state.running_value(&who, option).and_then(|value| value.parse().ok());
         set.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(general)

@@ -1,5 +1,6 @@
 //! One session with one peer.
 
+mod incoming;
 mod out_queue;
 mod read;
 mod session;
@@ -19,14 +20,17 @@ use loligo_wire::{DecodeError, EntityAddr, EntityType};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+pub(crate) use self::incoming::{Incoming, Request, Verdict};
 use self::out_queue::{Action, Baton, Control, Item, OutQueue, Refusal, Slot};
 pub use self::out_queue::{Unpacked, Watcher};
-pub(crate) use self::session::{Keepalive, Numbers, Session, Verdict};
+pub(crate) use self::session::{Keepalive, Numbers, Session};
 pub(crate) use self::write::{Watched, Writer};
 use crate::socket::Socket;
 use crate::{Dropped, Error, Hold, Limits, Policy, SendError};
 
 static SESSION: Class = Class::new("msgr.session");
+/// The number of the next connection: no other one of the process has it.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +97,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: u64, peer: PeerInfo, policy: Policy, limits: &Limits) -> Arc<Self> {
+    pub(crate) fn new(peer: PeerInfo, policy: Policy, limits: &Limits) -> Arc<Self> {
         let now = Instant::now();
         let session = Session {
             state: State::Connecting,
@@ -106,7 +110,7 @@ impl Connection {
             keepalive: Keepalive { watched: false, asked_at: now, heard_at: now, reads: 0 },
         };
         Arc::new(Self {
-            id,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             queue: OutQueue::new(!policy.lossy, limits.queue_messages_max, limits.queue_bytes_max),
             policy,
             session: Mutex::new(&SESSION, session),

@@ -7,8 +7,8 @@ use loligo_msgr_proto::{ClientIdent, Reconnect};
 use loligo_wire::EntityAddr;
 use tokio::time::Instant;
 
+use super::incoming::{Incoming, Verdict};
 use super::{PeerInfo, State};
-use crate::accept::Incoming;
 use crate::admission::Place;
 use crate::socket::Socket;
 use crate::{Error, Policy};
@@ -51,25 +51,6 @@ pub(crate) struct Keepalive {
     pub(crate) heard_at: Instant,
     /// The connection's count of reads at `heard_at`.
     pub(crate) reads: u64,
-}
-
-/// What to answer to a peer that opens or resumes a session of which we know something.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The new socket takes the old one's place. `fresh`: the session starts anew, what was in it is lost.
-    Adopt { fresh: bool },
-    /// The known connection is lossy, so it is over.
-    Replace,
-    /// We are connecting to the peer ourselves, and that connection wins.
-    Wait,
-    /// We know a newer socket of the session.
-    Retry { connect_seq: u64 },
-    /// We know a newer connection of the peer.
-    RetryGlobal { global_seq: u64 },
-    /// We do not know the session.
-    Reset { full: bool },
-    /// The peer itself has given this socket up: close it.
-    Stale,
 }
 
 impl Session {

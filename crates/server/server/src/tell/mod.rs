@@ -1,5 +1,5 @@
-//! `ceph tell osd.0 …` and `ceph tell mon.a …`: the commands of the admin socket, for clients that may do
-//! everything there.
+//! `ceph tell osd.N …`, `ceph tell mon.a …` and `ceph tell mgr …`: the commands of the admin socket, for clients
+//! that may do everything there.
 
 mod common;
 mod mon;
@@ -7,255 +7,20 @@ mod osd;
 mod pg;
 pub(crate) mod render;
 mod settings;
+mod teller;
+mod watched;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use loligo_admin::{Admin, Failure, Refusal};
-use loligo_cephx::caps::{MonCaps, OsdCaps};
+use loligo_admin::Admin;
 use loligo_mon::MonService;
 use loligo_mon::state::{MGR_ID, MON_ID};
-use loligo_msgr::{Connection, Dispatcher, Error};
-use loligo_osd::{Door, Osd};
-use loligo_wire::message::mon::{MCommand, MCommandReply};
-use loligo_wire::message::{Message, Msg};
-use loligo_wire::{EntityType, OsdId, Tid};
-use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
+use loligo_osd::Osd;
+use loligo_wire::{EntityType, OsdId};
 
 use crate::{ops, perf};
 
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const EBUSY: i32 = 16;
-
-/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes
-/// beyond is refused.
-const RUNNING_MAX: usize = 16;
-
-/// Carries out the commands that come as messages.
-struct Teller {
-    admin: Admin,
-    running: Arc<Semaphore>,
-    /// What a daemon of this kind says to a client that may not ask it.
-    denied: &'static str,
-    /// What it says of a message that is no command.
-    malformed: fn(&str, Malformed) -> String,
-    allowed: fn(&Connection) -> bool,
-}
-
-impl Teller {
-    fn of_osd(admin: Admin) -> Self {
-        let running = Arc::new(Semaphore::new(RUNNING_MAX));
-        Self { admin, running, denied: "access denied", malformed: said_by_osd, allowed: may_do_everything }
-    }
-
-    fn of_mon(admin: Admin) -> Self {
-        let running = Arc::new(Semaphore::new(RUNNING_MAX));
-        let (malformed, allowed) = (said_by_mon, may_do_everything_to_mon);
-        Self { admin, running, denied: "insufficient caps", malformed, allowed }
-    }
-
-    /// Takes the commands out of `msgs` and has them carried out.
-    fn take(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        if msgs.iter().any(|msg| msg.header.kind == MCommand::KIND) {
-            let commands = msgs.extract_if(.., |msg| msg.header.kind == MCommand::KIND);
-            commands.for_each(|msg| self.command(conn, &msg));
-        }
-    }
-
-    fn command(&self, conn: &Arc<Connection>, msg: &Msg) {
-        let command: MCommand = match msg.open() {
-            Ok(command) => command,
-            Err(e) => return conn.refuse(msg.header.kind, e),
-        };
-        let tid = msg.header.tid;
-        if !(self.allowed)(conn) {
-            return answer(conn, tid, (-EACCES, self.denied.to_owned(), String::new()));
-        }
-        let text = command.cmd.concat();
-        let request = match request_of(&text) {
-            Ok(request) => request,
-            Err(why) => return answer(conn, tid, (-EINVAL, (self.malformed)(&text, why), String::new())),
-        };
-        let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() else {
-            return answer(conn, tid, (-EBUSY, "too many commands at a time".to_owned(), String::new()));
-        };
-        let (admin, conn) = (self.admin.clone(), Arc::clone(conn));
-        // A command may take a while, and this thread serves a client's requests.
-        tokio::task::spawn_blocking(move || {
-            answer(&conn, tid, run(&admin, &request));
-            drop(permit);
-        });
-    }
-}
-
-/// What an OSD's messenger hands messages to: commands to the admin table, everything else to the OSD.
-pub(crate) struct OsdDoor {
-    osd: Door,
-    teller: Teller,
-}
-
-impl OsdDoor {
-    pub(crate) fn new(osd: Door, admin: Admin) -> Arc<Self> {
-        Arc::new(Self { osd, teller: Teller::of_osd(admin) })
-    }
-}
-
-impl Dispatcher for OsdDoor {
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        self.teller.take(conn, msgs);
-        self.osd.dispatch(conn, msgs);
-    }
-
-    fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
-        self.osd.room(conn)
-    }
-
-    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
-        self.osd.reset(conn, why);
-    }
-}
-
-/// The same for the monitor: what `ceph tell mon.a` sends is for the admin table.
-pub(crate) struct MonDoor {
-    mon: Arc<MonService>,
-    teller: Teller,
-}
-
-impl MonDoor {
-    pub(crate) fn new(mon: Arc<MonService>, admin: Admin) -> Arc<Self> {
-        Arc::new(Self { mon, teller: Teller::of_mon(admin) })
-    }
-}
-
-impl Dispatcher for MonDoor {
-    fn accepted(&self, conn: &Arc<Connection>) {
-        self.mon.accepted(conn);
-    }
-
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        self.teller.take(conn, msgs);
-        self.mon.dispatch(conn, msgs);
-    }
-
-    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
-        self.mon.reset(conn, why);
-    }
-}
-
-/// The manager's: what `ceph tell mgr` sends is for the admin table, commands to the cluster are for the
-/// monitor.
-pub(crate) struct MgrDoor {
-    mon: Arc<MonService>,
-    teller: Teller,
-}
-
-impl MgrDoor {
-    pub(crate) fn new(mon: Arc<MonService>, admin: Admin) -> Arc<Self> {
-        Arc::new(Self { mon, teller: Teller::of_mon(admin) })
-    }
-}
-
-impl Dispatcher for MgrDoor {
-    fn accepted(&self, conn: &Arc<Connection>) {
-        self.mon.accepted_at_manager(conn);
-    }
-
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        self.teller.take(conn, msgs);
-        self.mon.dispatch(conn, msgs);
-    }
-
-    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
-        self.mon.reset(conn, why);
-    }
-}
-
-fn may_do_everything_to_mon(conn: &Connection) -> bool {
-    let caps = conn.identity().and_then(|identity| MonCaps::parse(&identity.caps).ok());
-    caps.is_some_and(|caps| caps.allow_all())
-}
-
-fn may_do_everything(conn: &Connection) -> bool {
-    let caps = conn.identity().and_then(|identity| OsdCaps::parse(&identity.caps).ok());
-    caps.is_some_and(|caps| caps.allow_all())
-}
-
-/// Why a message is no command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Malformed {
-    NotJson,
-    NotAnObject,
-    /// An argument is an object, or nothing.
-    Argument,
-    /// The prefix or the format is no text.
-    Word,
-    NoPrefix,
-}
-
-/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the
-/// object is ignored.
-fn request_of(text: &str) -> Result<String, Malformed> {
-    let value = serde_json::Deserializer::from_str(text).into_iter().next();
-    let mut fields: Map<String, Value> = match value {
-        Some(Ok(Value::Object(fields))) => fields,
-        Some(Ok(_)) => return Err(Malformed::NotAnObject),
-        Some(Err(_)) | None => return Err(Malformed::NotJson),
-    };
-    if fields.values().any(|value| matches!(value, Value::Object(_) | Value::Null)) {
-        return Err(Malformed::Argument);
-    }
-    if ["prefix", "format"].iter().any(|word| fields.get(*word).is_some_and(|value| !value.is_string())) {
-        return Err(Malformed::Word);
-    }
-    match fields.get("prefix").and_then(Value::as_str) {
-        None => return Err(Malformed::NoPrefix),
-        // An older form: `pg` with a command about a placement group, which has a prefix of its own as well.
-        Some("pg") => {
-            let own = fields.remove("cmd").filter(Value::is_string);
-            own.and_then(|own| fields.insert("prefix".to_owned(), own));
-        }
-        Some(_) => {}
-    }
-    Ok(Value::Object(fields).to_string())
-}
-
-/// What an OSD of release 16 says.
-fn said_by_osd(_: &str, why: Malformed) -> String {
-    let said = match why {
-        Malformed::NotJson | Malformed::NotAnObject | Malformed::Argument => "invalid json",
-        Malformed::Word => "invalid json, missing format and/or prefix",
-        Malformed::NoPrefix => "unknown command prefix ",
-    };
-    said.to_owned()
-}
-
-/// What a monitor of release 16 says; one that is sent a [`Malformed::Word`] ends instead.
-fn said_by_mon(text: &str, why: Malformed) -> String {
-    match why {
-        Malformed::NotJson => format!("unparseable JSON {text}"),
-        Malformed::NotAnObject => format!("not JSON object {text}"),
-        Malformed::Argument => format!("JSON array/object not allowed {text}"),
-        Malformed::Word | Malformed::NoPrefix => "no prefix".to_owned(),
-    }
-}
-
-/// A result, what to tell people, and the output.
-fn run(admin: &Admin, request: &str) -> (i32, String, String) {
-    match admin.run_with_status(request.as_bytes()) {
-        Ok((output, status)) => (0, status, output),
-        Err(Refusal::Unknown(words)) => (-EINVAL, format!("unknown command prefix {words}"), String::new()),
-        Err(Refusal::Misfit(_)) => (-EINVAL, "invalid command json".to_owned(), String::new()),
-        Err(Refusal::Failed(Failure { errno, why })) => (-errno, why, String::new()),
-    }
-}
-
-fn answer(conn: &Connection, tid: Tid, (result, status, output): (i32, String, String)) {
-    let reply = MCommandReply { result, status, output: output.into() };
-    // Who asked may be gone.
-    let _ = conn.send(Msg::new(&reply).with_tid(tid));
-}
+pub(crate) use teller::Teller;
 
 /// The table of one of the OSDs that a store is shown as.
 pub(crate) fn osd_admin(osd: &Arc<Osd>, mon: &Arc<MonService>, id: OsdId) -> Admin {
@@ -285,32 +50,4 @@ pub(crate) fn mgr_admin(mon: &Arc<MonService>) -> Admin {
     common::register(&admin);
     settings::register(&admin, mon, EntityType::MGR, MGR_ID);
     admin
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Beside what stock daemons of 16.2.15 answer.
-    #[test]
-    fn a_message_that_is_no_command_is_refused_as_by_stock_daemons() {
-        for (text, osd, mon) in [
-            ("version", "invalid json", "unparseable JSON version"),
-            ("", "invalid json", "unparseable JSON "),
-            ("{", "invalid json", "unparseable JSON {"),
-            ("[]", "invalid json", "not JSON object []"),
-            ("\"version\"", "invalid json", "not JSON object \"version\""),
-            ("{}", "unknown command prefix ", "no prefix"),
-            ("{\"prefix\": null}", "invalid json", "JSON array/object not allowed {\"prefix\": null}"),
-            ("{\"prefix\": 5}", "invalid json, missing format and/or prefix", "no prefix"),
-        ] {
-            let why = request_of(text).expect_err(text);
-            assert_eq!((&*said_by_osd(text, why), &*said_by_mon(text, why)), (osd, mon), "{text}");
-        }
-        for text in [" {\"prefix\": \"version\"} ", "{\"prefix\": \"version\"} x"] {
-            assert_eq!(request_of(text).as_deref(), Ok("{\"prefix\":\"version\"}"), "{text}");
-        }
-        let old = "{\"prefix\":\"pg\",\"cmd\":\"query\",\"pgid\":\"1.0\"}";
-        assert_eq!(request_of(old).as_deref(), Ok("{\"pgid\":\"1.0\",\"prefix\":\"query\"}"));
-    }
 }

@@ -12,7 +12,7 @@ use loligo_wire::{PgId, UTime};
 use tokio::runtime::Handle;
 
 use super::render::{Shape, shaped};
-use crate::cluster::OsdUsage;
+use crate::usage::OsdUsage;
 
 /// How long ago a scrub is set by default, so that it is due at once: a week.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);

@@ -13,92 +13,11 @@ use loligo_wire::{EntityName, EntityType, UTime};
 use tokio::runtime::Handle;
 
 use super::render::{Shape, shaped};
+use super::watched::is_watched;
 
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
-
-/// Options whose changes a stock daemon of release 16 watches for; of others it says that it may not notice
-/// them.
-const WATCHED_BY_OSD: &[&str] = &[
-    "clog_to_graylog",
-    "clog_to_graylog_host",
-    "clog_to_graylog_port",
-    "clog_to_monitors",
-    "clog_to_syslog",
-    "clog_to_syslog_facility",
-    "clog_to_syslog_level",
-    "host",
-    "fsid",
-    "osd_backfill_scan_max",
-    "osd_backfill_scan_min",
-    "osd_client_message_cap",
-    "osd_client_message_size_cap",
-    "osd_delete_sleep",
-    "osd_delete_sleep_hdd",
-    "osd_delete_sleep_ssd",
-    "osd_delete_sleep_hybrid",
-    "osd_enable_op_tracker",
-    "osd_heartbeat_min_size",
-    "osd_heartbeat_interval",
-    "osd_map_cache_size",
-    "osd_map_max_advance",
-    "osd_max_backfills",
-    "osd_max_trimming_pgs",
-    "osd_min_recovery_priority",
-    "osd_object_clean_region_max_num_intervals",
-    "osd_op_complaint_time",
-    "osd_op_history_duration",
-    "osd_op_history_size",
-    "osd_op_history_slow_op_size",
-    "osd_op_history_slow_op_threshold",
-    "osd_op_log_threshold",
-    "osd_pg_epoch_persisted_max_stale",
-    "osd_recovery_delay_start",
-    "osd_recovery_max_active",
-    "osd_recovery_max_active_hdd",
-    "osd_recovery_max_active_ssd",
-    "osd_recovery_sleep",
-    "osd_recovery_sleep_hdd",
-    "osd_recovery_sleep_hybrid",
-    "osd_recovery_sleep_ssd",
-    "osd_scrub_max_interval",
-    "osd_scrub_min_interval",
-    "osd_scrub_sleep",
-    "osd_snap_trim_sleep",
-    "osd_snap_trim_sleep_hdd",
-    "osd_snap_trim_sleep_hybrid",
-    "osd_snap_trim_sleep_ssd",
-];
-const WATCHED_BY_MON: &[&str] = &[
-    "clog_to_graylog",
-    "clog_to_graylog_host",
-    "clog_to_graylog_port",
-    "clog_to_monitors",
-    "clog_to_syslog",
-    "clog_to_syslog_facility",
-    "clog_to_syslog_level",
-    "crushtool",
-    "fsid",
-    "host",
-    "mon_accept_timeout_factor",
-    "mon_allow_pool_delete",
-    "mon_cluster_log_to_file",
-    "mon_debug_block_osdmap_trim",
-    "mon_debug_extra_checks",
-    "mon_election_timeout",
-    "mon_health_to_clog",
-    "mon_health_to_clog_interval",
-    "mon_health_to_clog_tick_interval",
-    "mon_lease",
-    "mon_lease_ack_timeout_factor",
-    "mon_lease_renew_interval_factor",
-    "mon_osdmap_full_prune_enabled",
-    "mon_osdmap_full_prune_interval",
-    "mon_osdmap_full_prune_min",
-    "mon_osdmap_full_prune_txsize",
-    "mon_scrub_interval",
-];
 
 /// The settings of one daemon.
 struct Settings {
@@ -307,8 +226,8 @@ impl Settings {
     }
 
     fn changed(&self, name: &str, value: &str) -> String {
-        let watched = if self.who.kind == EntityType::MON { WATCHED_BY_MON } else { WATCHED_BY_OSD };
-        let note = if watched.contains(&name) { "" } else { "(not observed, change may require restart) " };
+        let note =
+            if is_watched(self.who.kind, name) { "" } else { "(not observed, change may require restart) " };
         if table::find(name).is_some_and(|option| option.kind() == "level") {
             return String::new();
         }

@@ -46,7 +46,6 @@ use tokio::sync::Notify;
 pub(crate) use self::item::{Baton, Control, Item, Slot};
 pub use self::item::{Unpacked, Watcher};
 use self::left::{Left, left_bound, left_from};
-use self::sockets::MOVED_MAX;
 use super::State;
 
 static OUT_QUEUE: Class = Class::new("msgr.out_queue");
@@ -58,6 +57,9 @@ const RUN_BYTES_MAX: usize = 4 << 20;
 
 /// A queue is long when this part of what it may hold waits in it.
 const LONG_PART: usize = 8;
+
+/// Messages that are moved in one critical section.
+const MOVED_MAX: usize = 64;
 
 /// Messages for which a queue first gets memory, and those for which it keeps it.
 const FIRST_MESSAGES: usize = 8;

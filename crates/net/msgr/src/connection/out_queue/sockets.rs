@@ -10,10 +10,7 @@ use az::SaturatingAs as _;
 use loligo_lane::Discarded;
 use loligo_wire::message::Msg;
 
-use super::{Baton, Control, Guard, Holder, Inner, Item, Left, OutQueue, RUN_BYTES_MAX, State};
-
-/// Messages that are moved in one critical section.
-pub(super) const MOVED_MAX: usize = 64;
+use super::{Baton, Control, Guard, Holder, Inner, Item, Left, MOVED_MAX, OutQueue, RUN_BYTES_MAX, State};
 
 /// What a change of state leaves to be freed, outside of all locks.
 #[must_use = "is to be dropped after the session's lock was released"]

@@ -1,0 +1,9 @@
+//! The daemons of every cluster.
+
+mod mgr;
+mod mon;
+mod osd;
+
+pub(crate) use mgr::Mgr;
+pub(crate) use mon::Mon;
+pub(crate) use osd::OsdDaemon;

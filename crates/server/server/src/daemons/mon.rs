@@ -1,0 +1,82 @@
+//! The monitor as a daemon: what `ceph tell mon.a` sends is for the admin table.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use loligo_admin::Admin;
+use loligo_mon::MonService;
+use loligo_mon::state::MON_ID;
+use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Policies};
+use loligo_wire::message::Msg;
+use loligo_wire::{EntityAddrVec, EntityName, EntityType};
+
+use crate::daemon::{Daemon, Introduction, Listens, Surroundings};
+use crate::tell::{self, Teller};
+
+pub(crate) struct Mon {
+    mon: Arc<MonService>,
+    admin: Admin,
+    listens: Listens,
+}
+
+impl Mon {
+    /// `last` is where the last run listened: clients that run on look for it there.
+    pub(crate) fn new(around: &Surroundings, at: SocketAddr, last: Option<SocketAddr>) -> Arc<Self> {
+        let admin = tell::mon_admin(&around.mon, &around.osd);
+        let listens = Listens { at: Some(at), last, by_address: true };
+        Arc::new(Self { mon: Arc::clone(&around.mon), admin, listens })
+    }
+}
+
+impl Daemon for Mon {
+    fn name(&self) -> EntityName {
+        EntityName { kind: EntityType::MON, id: MON_ID.to_owned() }
+    }
+
+    fn dispatcher(&self) -> Arc<dyn Dispatcher> {
+        Arc::new(Door { mon: Arc::clone(&self.mon), teller: Teller::of_mon(self.admin.clone()) })
+    }
+
+    fn auth(&self) -> Arc<dyn AcceptAuth> {
+        Arc::clone(&self.mon) as _
+    }
+
+    fn policies(&self) -> Policies {
+        self.mon.policies()
+    }
+
+    fn listens(&self) -> Listens {
+        self.listens
+    }
+
+    fn admin(&self) -> Option<Admin> {
+        Some(self.admin.clone())
+    }
+
+    fn introduce(&self, addrs: EntityAddrVec) -> Option<Introduction> {
+        Some(Box::new(move |state, now| {
+            state.start(now, addrs);
+            Ok(())
+        }))
+    }
+}
+
+struct Door {
+    mon: Arc<MonService>,
+    teller: Teller,
+}
+
+impl Dispatcher for Door {
+    fn accepted(&self, conn: &Arc<Connection>) {
+        self.mon.accepted(conn);
+    }
+
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        self.teller.take(conn, msgs);
+        self.mon.dispatch(conn, msgs);
+    }
+
+    fn reset(&self, conn: &Arc<Connection>, why: &Error) {
+        self.mon.reset(conn, why);
+    }
+}

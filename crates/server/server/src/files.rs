@@ -1,0 +1,35 @@
+//! Files of ours in a directory that others may look into.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+pub(crate) fn no_follow() -> i32 {
+    OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+/// Writes a file that is not there yet; one that a crash has left is removed first, a link as such.
+pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
+}
+
+/// Reads a file of ours: not through a link, and not another user's.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path)?;
+    let owner = file.metadata()?.uid();
+    if owner != geteuid().as_raw() {
+        let what = format!("it belongs to user {owner}: it is not read");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}

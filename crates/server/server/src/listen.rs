@@ -1,0 +1,85 @@
+//! The doors of the daemons.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use loligo_admin::Admin;
+use loligo_msgr::{Admission, Config, Log, Messenger};
+use loligo_wire::{EntityAddr, EntityName};
+
+use crate::builder::Announce;
+use crate::daemon::{Daemon, Introduction, Listening};
+use crate::host::nonce;
+use crate::{Builder, StartError};
+
+/// How all doors of a server are opened.
+pub(crate) struct Doors {
+    host: IpAddr,
+    log: Log,
+    announce: Option<Announce>,
+    admission: Arc<Admission>,
+}
+
+/// A daemon that listens.
+pub(crate) struct OpenDoor {
+    pub(crate) name: EntityName,
+    pub(crate) addr: SocketAddr,
+    pub(crate) messenger: Arc<Messenger>,
+    pub(crate) admin: Option<Admin>,
+    /// What the monitor is to know of it.
+    pub(crate) introduction: Option<Introduction>,
+}
+
+impl OpenDoor {
+    pub(crate) fn listening(&self) -> Listening {
+        Listening { name: self.name.clone(), at: self.addr, addrs: self.messenger.addrs() }
+    }
+}
+
+impl Doors {
+    pub(crate) fn new(builder: &Builder) -> Self {
+        Self {
+            host: builder.mon_addr.ip(),
+            log: Arc::clone(&builder.log),
+            announce: builder.announce.clone(),
+            admission: builder.admission.map_or_else(Admission::of_process, Admission::new),
+        }
+    }
+
+    /// Opens a door for each of these daemons.
+    pub(crate) async fn open_all(&self, daemons: &[Arc<dyn Daemon>]) -> Result<Vec<OpenDoor>, StartError> {
+        let mut open = Vec::with_capacity(daemons.len());
+        for daemon in daemons {
+            open.push(self.open(&**daemon).await?);
+        }
+        Ok(open)
+    }
+
+    /// Listens where the daemon says; if it leaves the port open, then where its last run did, unless somebody
+    /// else has that port now.
+    pub(crate) async fn open(&self, daemon: &dyn Daemon) -> Result<OpenDoor, StartError> {
+        let (name, listens) = (daemon.name(), daemon.listens());
+        let mut config = Config::new(name.kind);
+        config.num = daemon.number();
+        config.nonce = if listens.by_address { 0 } else { nonce()? };
+        config.policies = daemon.policies();
+        config.compression = daemon.compression();
+        config.log = Arc::clone(&self.log);
+        config.admission = Arc::clone(&self.admission);
+        let nonce = config.nonce;
+        let (messenger, auth) = (Messenger::new(config, daemon.dispatcher()), daemon.auth());
+        let addr = listens.at.unwrap_or(SocketAddr::new(self.host, 0));
+        let known = listens.last.filter(|last| addr.port() == 0 && last.ip() == addr.ip());
+        let bound = match messenger.bind(known.unwrap_or(addr), Arc::clone(&auth)).await {
+            Err(_) if known.is_some() => messenger.bind(addr, auth).await,
+            bound => bound,
+        };
+        let bound = bound.map_err(|source| StartError::Listen { addr, source })?;
+        if let Some(announce) = &self.announce {
+            let told = EntityAddr::msgr2(announce(name.kind, bound)).with_nonce(nonce);
+            messenger.set_addrs(told.into());
+        }
+        let introduction = daemon.introduce(messenger.addrs());
+        Ok(OpenDoor { name, addr: bound, messenger, admin: daemon.admin(), introduction })
+    }
+}
