@@ -54,7 +54,7 @@ pub use loligo_wire::message::osd::{
     DamagedObject, DamagedSnaps, ObjectStatSum, PoolStat, ScrubbedId, Shard, ShardErrors, WatchItem,
     object_error, shard_error, snaps_error,
 };
-pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
+pub use loligo_wire::{Name, OsdId, PgId, PoolId, SnapId};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;
 pub use trace::{Trace, Traced};

@@ -175,11 +175,12 @@ impl Plan {
             devices.push(Definition { name, description, spec, allow });
         }
         for export in &options.export {
-            let (name, spec) = export
-                .split_once('=')
-                .ok_or_else(|| Failure::new(format!("export {export}"), "is not NAME=SPEC"))?;
-            let spec = Spec::parse(spec).context(|| format!("export {name}"))?;
-            let (name, description) = (name.to_owned(), String::new());
+            let wrong =
+                || Failure::new(format!("export {export}"), "is not NAME=SPEC, with a NAME that is text");
+            let at = export.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
+            let name = str::from_utf8(&export[..at]).map_err(|_| wrong())?.to_owned();
+            let spec = Spec::parse(&export[at + 1..]).context(|| format!("export {name}"))?;
+            let description = String::new();
             devices.push(Definition { name, description, spec, allow: Allowed::default() });
         }
         let listen = [config.listen, options.listen.clone()].concat();

@@ -6,6 +6,7 @@
 
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{ChildSpec, ParentSpec, op_feature};
 
 use crate::Error;
@@ -51,7 +52,7 @@ pub(super) async fn relink(from: &Image, to: &Image, snaps: &[Mapped]) -> Result
 }
 
 fn spec_of(image: &Inner, snap: SnapId) -> ParentSpec {
-    let nspace = String::from_utf8_lossy(image.io.namespace()).into_owned();
+    let nspace = Name::from(image.io.namespace());
     ParentSpec { pool: image.io.pool().0, nspace, image: image.id.clone(), snap }
 }
 
@@ -91,7 +92,7 @@ async fn relink_child(
 
 /// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same
 /// moment.
-async fn attach(io: &IoCtx, header: &str, new: &ParentSpec, view: &View) -> Result<(), Error> {
+async fn attach(io: &IoCtx, header: &Name, new: &ParentSpec, view: &View) -> Result<(), Error> {
     let overlap = view.overlap.filter(|overlap| *overlap > 0);
     tell(io, header, "parent_attach", |w| {
         w.put(new);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use loligo_rados::SnapId;
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, ParentSpec, SnapKind, op_feature};
 
 use super::known;
@@ -119,7 +120,7 @@ impl Inner {
         self.refresh().await
     }
 
-    async fn mark_snapshot(&self, name: &str) -> Result<SnapId, Error> {
+    async fn mark_snapshot(&self, name: &Name) -> Result<SnapId, Error> {
         let _all = self.enter_alone().await?;
         self.take_snapshot(name, &SnapKind::User).await
     }

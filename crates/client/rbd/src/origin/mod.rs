@@ -102,7 +102,7 @@ impl Origin {
             return Ok(Arc::clone(&self.head));
         }
         if self.head.view.load().snapshot_by_id(id).is_none() {
-            return Err(Error::NoSnapshot(format!("{}@{}", self.head.name, id.0)));
+            return Err(Error::NoSnapshot(format!("{}@{}", self.head.name, id.0).into()));
         }
         let mut snapshots = self.snapshots.lock();
         let at = snapshots.entry(id).or_insert_with(|| Arc::new(self.head.at_snapshot(id)));

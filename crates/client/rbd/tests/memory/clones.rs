@@ -303,7 +303,7 @@ async fn parents_and_clones_know_of_each_other() {
     let names = |children: Vec<loligo_rbd::Child>| {
         children.into_iter().map(|child| format!("{}/{}", child.namespace, child.name)).collect::<Vec<_>>()
     };
-    assert_eq!(names(image.children(Some("s")).await.expect("clones")), ["/one", "ns/two"]);
+    assert_eq!(names(image.children(Some(&"s".into())).await.expect("clones")), ["/one", "ns/two"]);
     assert_eq!(names(image.children(None).await.expect("clones")), ["/one", "ns/two"]);
     assert!(matches!(image.unprotect_snapshot("s").await, Err(Error::SnapshotBusy(_))));
     assert!(matches!(loligo_rbd::remove(&io, "parent", |_, _| {}).await, Err(Error::InUse)));
@@ -319,7 +319,7 @@ async fn parents_and_clones_know_of_each_other() {
     image.close().await.expect("closes");
     let two = opened(&inside, "two").await;
     let parent = two.parent().await.expect("a parent").expect("one");
-    assert_eq!((&*parent.image, parent.in_trash, parent.overlap), ("parent", false, 1 << 20));
+    assert_eq!((parent.image.as_text(), parent.in_trash, parent.overlap), (Some("parent"), false, 1 << 20));
     two.flatten(|_, _| {}).await.expect("flattened");
     two.close().await.expect("closes");
     let image = opened(&io, "parent").await;
@@ -358,7 +358,7 @@ async fn an_image_that_is_its_own_ancestor_is_refused() {
     let next = image.view().snapshots[0].info.id.0 + 1;
     let spec = ParentSpec {
         pool: io.pool().0,
-        nspace: String::new(),
+        nspace: loligo_rbd::Name::new(),
         image: image.id().to_owned(),
         snap: loligo_rados::SnapId(next),
     };
