@@ -79,7 +79,7 @@ impl Client {
         waits::tell(waits.clone());
         let conf = self.conf()?;
         let rados = self.builder.waits(&waits).connect().await.context(|| "connect".to_owned())?;
-        log::follow(&conf.with_monitors(rados.monitors_settings()))?;
+        log::follow(&conf, &rados)?;
         if let Some(observed) = self.observed {
             // A command connects once.
             let _ = observed.set(rados.observe());

@@ -86,7 +86,7 @@ fn lines(leaf: &Shape) -> Vec<Vec<Vec<u8>>> {
 /// The program's status; it is ended if it stays.
 fn run(conf: &Path, dir: &Path, line: &[Vec<u8>], environment: &[(&str, &[u8])]) -> (Option<i32>, String) {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "20", OURS, "-p", "p", "--client-mount-timeout", "5"]);
+    command.args(["-s", "KILL", "5", OURS, "-p", "p", "--client-mount-timeout", "5"]);
     command.args(line.iter().map(|word| OsStr::from_bytes(word)));
     command
         .env("CEPH_CONF", conf)

@@ -56,5 +56,5 @@ pub use loligo_wire::message::osd::{
 };
 pub use loligo_wire::{Name, OsdId, PgId, PoolId, SnapId};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
-pub use rados::Rados;
+pub use rados::{MonitorsSettings, Rados};
 pub use trace::{Trace, Traced};

@@ -10,10 +10,10 @@ use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapInfo, SnapKind, op_feature};
 use loligo_wire::{Name, Writer};
 
 use crate::call::{ask, tell};
+use crate::header::Format;
 use crate::image::{Image, Inner, Mode, Which};
 use crate::images::gone;
 use crate::parent::{name_of, place_of};
-use crate::view::Format;
 use crate::{Error, names, namespaces, trash};
 
 /// A clone of a snapshot.

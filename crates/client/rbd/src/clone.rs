@@ -9,7 +9,7 @@ use crate::call::tell;
 use crate::children::put_old_clone;
 use crate::image::{At, Image, Inner, Mode, Which};
 use crate::images::{CREATABLE, NewImage, make, remove};
-use crate::{Error, features, metadata, names, view};
+use crate::{Error, features, header, metadata, names};
 
 /// Releases, as maps number them: the first whose clients know clones of the second version.
 const MIMIC: u8 = 13;
@@ -121,7 +121,7 @@ async fn attach(parent: &Inner, snapshot: &Name, io: &IoCtx, id: &str, is_first:
     if is_first {
         tell(io, names::CHILDREN, "add_child", |w| put_old_clone(w, &spec, id)).await?;
         // Who takes the protection away does so first and looks for clones afterwards.
-        let (_, now) = view::load(&parent.io, &parent.header, parent.fixed.format).await?;
+        let (_, now) = header::load(&parent.io, &parent.header, parent.fixed.format).await?;
         if !now.snapshot(snapshot)?.protected {
             return Err(Error::Unprotected(snapshot.to_owned()));
         }

@@ -14,16 +14,16 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::cache::Caching;
 use crate::call::{ask, tell};
-use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::header::{Fixed, Format, View};
 use crate::object_map::{Keeper, LOCK};
 use crate::origin::Origin;
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::room::Room;
 use crate::tenure::Tenure;
-use crate::view::{Fixed, Format, View};
-use crate::{Error, lock, migration, names, old, view};
+use crate::turns::Copies;
+use crate::{Error, header, lock, migration, names, old};
 
 /// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
 pub(crate) const GATE_PLACES: u32 = 4096;
@@ -384,7 +384,7 @@ impl Inner {
             Format::Second => names::header(&id),
         };
         let waits = mode != Mode::Header && moving == Moving::Followed;
-        let loaded = migration::once_prepared(waits, || view::load(io, &header, format)).await;
+        let loaded = migration::once_prepared(waits, || header::load(io, &header, format)).await;
         let (fixed, view) = loaded.map_err(|e| missing(e, &name))?;
         match mode {
             Mode::Header => {}
@@ -486,7 +486,7 @@ impl Inner {
 
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
         self.stale.store(false, Ordering::Release);
-        let (_, view) = view::load(&self.io, &self.header, self.fixed.format).await.inspect_err(|_| {
+        let (_, view) = header::load(&self.io, &self.header, self.fixed.format).await.inspect_err(|_| {
             self.stale.store(true, Ordering::Release);
         })?;
         self.view.store(Arc::new(view));

@@ -9,8 +9,8 @@ use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
 use loligo_wire::rbd::{SnapKind, feature, op_feature};
 
 use crate::call::{ask, listed, tell, telling};
+use crate::header::{Format, Snapshot};
 use crate::image::{Image, Mode, Which};
-use crate::view::{Format, Snapshot};
 use crate::{Error, features, names, old, pool_check};
 
 /// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).

@@ -14,9 +14,9 @@ use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind};
 use loligo_wire::{Encode as _, Name, UTime, Writer};
 
 use crate::call::decoded;
+use crate::header::{Fixed, Format, Snapshot, View};
 use crate::image::{Image, Inner};
 use crate::images::{ORDERS, empty_named, gone};
-use crate::view::{Fixed, Format, Snapshot, View};
 use crate::{Error, migration, names};
 
 /// Where the image's size lies in its header.

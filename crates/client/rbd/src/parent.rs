@@ -12,7 +12,7 @@ use loligo_wire::rbd::{ParentSpec, TrashImage};
 
 use crate::call::ask;
 use crate::image::{At, Image, Inner, Mode, Which};
-use crate::{Error, names, view};
+use crate::{Error, header, names};
 
 /// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
 pub(crate) const ANCESTORS_MAX: u32 = 64;
@@ -71,7 +71,7 @@ impl Image {
         let view = inner.view.load_full();
         let (Some(spec), Some(overlap)) = (&view.parent, overlap) else { return Ok(None) };
         let io = place_of(&inner.io, spec);
-        let (_, parent) = view::load(&io, &names::header(&spec.image), view::Format::Second).await?;
+        let (_, parent) = header::load(&io, &names::header(&spec.image), header::Format::Second).await?;
         let (image, in_trash) = name_of(&io, &spec.image).await?;
         let snapshot = parent.snapshot_by_id(spec.snap).map(|snap| snap.info.name.clone());
         Ok(Some(Parent {
@@ -118,7 +118,7 @@ impl Inner {
         self.overlap_in(&self.view.load()).is_some()
     }
 
-    fn overlap_in(&self, view: &view::View) -> Option<u64> {
+    fn overlap_in(&self, view: &header::View) -> Option<u64> {
         view.parent.as_ref()?;
         match self.snap {
             None => view.overlap,

@@ -10,7 +10,7 @@ use loligo_wire::Name;
 use loligo_wire::Encode as _;
 
 use crate::call::{ask, asking, next, tell};
-use crate::view::{Format, SnapContext};
+use crate::header::{Format, SnapContext};
 use crate::{Error, metadata, names, old, trash};
 
 pub use crate::pool_check::validate;

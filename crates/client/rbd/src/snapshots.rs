@@ -8,10 +8,10 @@ use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::call::tell;
 use crate::error::{EBUSY, ENOSYS, ESTALE};
+use crate::header::{Format, Snapshot};
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
-use crate::view::{Format, Snapshot};
 use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;

@@ -10,11 +10,11 @@ use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
 use loligo_wire::rbd::{ObjectMap, SnapKind, feature};
 
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::header::{Snapshot, View};
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::object_map::load;
 use crate::resize::REMOVALS;
-use crate::view::{Snapshot, View};
 use crate::{Error, names};
 
 /// What one state of an image takes.

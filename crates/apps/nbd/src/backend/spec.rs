@@ -200,6 +200,8 @@ pub struct Opener {
     pool: Option<String>,
     /// The client; replaced by an empty place when it is dead.
     rados: ArcSwap<OnceCell<Rados>>,
+    /// What is to be done with each client that connects.
+    connected: Option<Box<dyn Fn(&Rados) + Send + Sync>>,
 }
 
 impl Opener {
@@ -210,7 +212,12 @@ impl Opener {
 
     /// Also for what lies in pools; `pool` is that of what names none.
     pub fn new(builder: Builder, pool: Option<String>) -> Self {
-        Self { builder: Some(builder), pool, rados: ArcSwap::default() }
+        Self { builder: Some(builder), pool, ..Self::default() }
+    }
+
+    /// The same; each client that connects is shown to `connected`, on a runtime's thread.
+    pub fn telling(self, connected: impl Fn(&Rados) + Send + Sync + 'static) -> Self {
+        Self { connected: Some(Box::new(connected)), ..self }
     }
 
     async fn pool(&self, named: Option<&str>) -> Result<IoCtx, BackendError> {
@@ -235,6 +242,7 @@ impl Opener {
         let builder = self.builder.clone();
         let builder = builder.ok_or_else(|| BackendError("there is no cluster".to_owned()))?;
         let rados = builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))?;
+        self.connected.iter().for_each(|connected| connected(&rados));
         // So that OSDs which this client writes to know that the last one is kept out, before they do what
         // that one wrote.
         let newest = rados.wait_for_latest_osdmap().await;

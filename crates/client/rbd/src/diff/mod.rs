@@ -24,8 +24,8 @@ pub(crate) use self::maps::Maps;
 use self::maps::State;
 pub use self::merge::merge;
 use crate::Error;
+use crate::header::View;
 use crate::image::{Image, Inner};
-use crate::view::View;
 
 /// Object sets that are looked at at the same time.
 const SETS: usize = 32;

@@ -16,10 +16,10 @@ use tokio::sync::SemaphorePermit;
 
 use super::{Group, new_id, place_in};
 use crate::call::{ask, tell};
+use crate::header::Snapshot;
 use crate::image::{Image, Mode, Which};
 use crate::images::gone;
 use crate::resize::REMOVALS;
-use crate::view::Snapshot;
 use crate::{Error, names};
 
 /// A snapshot of a group.

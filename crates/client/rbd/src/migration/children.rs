@@ -13,11 +13,11 @@ use crate::Error;
 use crate::call::{tell, telling};
 use crate::children::put_old_clone;
 use crate::error::ESTALE;
+use crate::header::{self, Format, View};
 use crate::image::{Image, Inner};
 use crate::images::gone;
 use crate::lock::NEWS_TIMEOUT;
 use crate::messages::Message;
-use crate::view::{self, Format, View};
 use crate::{names, parent};
 
 /// A snapshot of one image and what it is in the other.
@@ -63,7 +63,7 @@ async fn relink_child(
 ) -> Result<(), Error> {
     let io = from.io.rados().ioctx_by_id(PoolId(child.pool)).with_namespace(child.nspace.clone());
     let header = names::header(&child.image);
-    let (_, view) = match view::load(&io, &header, Format::Second).await {
+    let (_, view) = match header::load(&io, &header, Format::Second).await {
         // Left behind by somebody who did not end what he began.
         Err(e) if e.is_not_found() => return Ok(()),
         loaded => loaded?,

@@ -11,9 +11,9 @@ use super::known;
 use super::pair::{Pair, Place};
 use crate::call::tell;
 use crate::copy::NewCopy;
+use crate::header::Snapshot;
 use crate::image::{Image, Inner, Mode};
 use crate::images::{NewImage, make_as};
-use crate::view::Snapshot;
 use crate::{Error, metadata};
 
 /// A state of the source: a snapshot that its users have made, or what it is.

@@ -13,9 +13,9 @@ use super::children::{self, Mapped};
 use super::pair::{Pair, Place};
 use super::{State, apart, revert, spec_of, tell_state};
 use crate::call::{ask, tell};
+use crate::header::Format;
 use crate::image::Image;
 use crate::images::{empty, gone};
-use crate::view::Format;
 use crate::{Error, names, old, trash};
 
 /// Ends a migration: the source is removed, with its snapshots; tells how many objects of how many are gone.

@@ -38,9 +38,9 @@ use self::pair::Pair;
 pub use self::prepare::prepare;
 use crate::call::{ask, tell};
 use crate::copy::AT_ONCE;
+use crate::header::{Fixed, View};
 use crate::image::{Image, Inner, Mode, Moving, Which};
 use crate::messages::Wanted;
-use crate::view::{Fixed, View};
 use crate::{Error, names};
 
 /// How often an image that is being prepared is looked at again, and how many times.

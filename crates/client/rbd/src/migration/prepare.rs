@@ -18,9 +18,9 @@ use super::{State, apart, known, spec_of};
 use crate::call::tell;
 use crate::copy::NewCopy;
 use crate::deep_copy::Ancestry;
+use crate::header::Format;
 use crate::image::{Image, Mode};
 use crate::images::new_id;
-use crate::view::Format;
 use crate::{Error, features, group, names, old, trash};
 
 /// Begins to move an image: makes `to_name`, which is used in its place from then on. What is not said of its

@@ -27,9 +27,9 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::Migration;
 
 use crate::Error;
+use crate::header::View;
 use crate::image::{At, Inner, Mode, Moving, Which};
 use crate::parent::ANCESTORS_MAX;
-use crate::view::View;
 
 /// Held to find or enter a snapshot of the source that is open; a leaf.
 static SOURCES: Class = Class::new("rbd.origin.sources");

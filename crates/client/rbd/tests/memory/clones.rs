@@ -12,8 +12,14 @@ use loligo_wire::rbd::{ParentSpec, feature};
 
 use crate::{POLLS_MAX, POOL, check_all, connect, ends_within, place, random_changes, random_io, small};
 
-const SECOND: NewClone =
-    NewClone { order: None, features: None, striping: None, data_pool: None, format: CloneFormat::Second };
+const SECOND: NewClone = NewClone {
+    order: None,
+    features: None,
+    striping: None,
+    data_pool: None,
+    pool_unchecked: false,
+    format: CloneFormat::Second,
+};
 
 async fn opened(io: &IoCtx, name: &str) -> Image {
     Image::open(io, name, Mode::ReadWrite).await.expect("opens")
