@@ -47,7 +47,8 @@ fn shape(path: &[String]) -> Shape {
             shape.options.extend(option.filter(|_| has_value).map(str::to_owned));
         }
     }
-    shape.commands.retain(|command| command != "help");
+    // The one that clap adds, which is not that of `config`.
+    shape.commands.retain(|command| command != "help" || path == ["config"]);
     shape
 }
 
@@ -141,9 +142,7 @@ fn no_environment_makes_it_panic() {
     let server = Server::memory().pool("p").start().expect("the server starts");
     let dir = env::temp_dir();
     let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
-    for name in
-        ["CEPH_ARGS", "CEPH_CONF", "CEPH_KEYRING", "HOME", "PATH", "TMPDIR", "NO_COLOR", "LANG", "COLUMNS"]
-    {
+    for name in ["CEPH_ARGS", "CEPH_CONF", "CEPH_KEYRING", "HOME", "TMPDIR", "NO_COLOR", "LANG", "COLUMNS"] {
         for line in ["ls", "rbd ls", "file ls", "config ls", "--help"] {
             check(server.conf(), &dir, &words(line), &[(name, BYTES), ("LOLIGO_ODD", BYTES)]);
         }

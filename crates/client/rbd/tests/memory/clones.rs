@@ -133,7 +133,7 @@ async fn all_gone(io: &IoCtx, names: &[&str]) {
     let mut left = io.objects();
     while let Some(object) = left.next().await.expect("a listing") {
         let name = String::from_utf8_lossy(&object.oid).into_owned();
-        assert!(["rbd_directory", "rbd_children", "rbd_trash"].contains(&&*name), "{name}");
+        assert!(["rbd_directory", "rbd_children", "rbd_trash", "rbd_info"].contains(&&*name), "{name}");
     }
     if io.stat("rbd_children").await.is_ok() {
         assert_eq!(io.omap_keys("rbd_children", "", 1).await.expect("a map").keys.len(), 0);
