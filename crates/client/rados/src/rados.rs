@@ -74,7 +74,7 @@ impl Rados {
 
     /// What the same has from now on, each time that it changes (`MConfig`).
     pub fn watch_monitors_settings(&self) -> MonitorsSettings {
-        MonitorsSettings(self.core().monc.watch_config())
+        MonitorsSettings(self.core().cluster.monitors().watch_config())
     }
 
     /// The number that the monitors have given this client.
